@@ -1,0 +1,556 @@
+-- The roll-up of an audit log, in DuckDB SQL (2.0). This is docs/rollup.md said a second time, in a
+-- form that can be run: a test runs it over the sample logs and compares each table, row by row, with
+-- what plimsoll makes of them in one pass. It is written to be read, not to be fast.
+--
+-- In:   lines(cluster VARCHAR, instance VARCHAR, stream VARCHAR, seq BIGINT, line VARCHAR)
+--       one JSON audit event a line; `seq` is the order of the lines within their stream.
+-- Out:  t_traffic, t_pulse, t_sequences, t_sources, t_objects, t_notable, t_clients,
+--       t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
+--       where there is nothing. Times are microseconds since 1970, except `tile` and `second`.
+--
+-- What it leaves out, because it is for small inputs (a span of up to 6 h, no bound reached):
+--   - the coarser tiles of longer spans (section 3): a tile is always 10 s, a pulse row always 1 s;
+--   - folding rows into `(other)` and all other limits of section 5;
+--   - cutting strings at 1,024 bytes (section 2);
+--   - of coverage, all but the events by level and stage.
+
+-- ---------------------------------------------------------------------------------------------
+-- Macros
+-- ---------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE MACRO us_per_s() AS 1_000_000;
+
+-- Start of the 10 s tile of a time.
+CREATE OR REPLACE MACRO tile_of(t) AS (t // us_per_s()) // 10 * 10;
+
+-- Microseconds of an RFC 3339 time; NULL if it is absent or none.
+CREATE OR REPLACE MACRO us(text) AS epoch_us(TRY_CAST(text AS TIMESTAMPTZ));
+
+-- Section 1, histograms: 16 buckets per power of two. floor(log2 v) is the number of binary digits
+-- less one, which unlike a logarithm has no rounding.
+CREATE OR REPLACE MACRO log2_floor(v) AS length(bin(v::BIGINT)) - 1;
+CREATE OR REPLACE MACRO bucket(v) AS
+  CASE WHEN v < 16 THEN v::BIGINT
+       ELSE 16 * (log2_floor(v) - 3) + ((v::BIGINT >> (log2_floor(v) - 4)) & 15)
+  END;
+
+-- bucket -> count, as `bucket:count` joined by `;`, ascending.
+CREATE OR REPLACE MACRO histogram_text(h) AS
+  coalesce(array_to_string(
+    list_transform(list_sort(map_entries(h)), lambda e: e.key || ':' || e.value), ';'), '');
+
+-- A Go duration ('1m2.5s', '329.670009ms', '40.14µs'), in microseconds, rounded down. Exact decimals:
+-- no unit and no digit is lost.
+CREATE OR REPLACE MACRO ns_per(unit) AS
+  CASE unit WHEN 'h' THEN 3_600_000_000_000 WHEN 'm' THEN 60_000_000_000 WHEN 's' THEN 1_000_000_000
+            WHEN 'ms' THEN 1_000_000 WHEN 'ns' THEN 1 ELSE 1_000 END;  -- else: us, with either µ
+CREATE OR REPLACE MACRO go_duration_us(text) AS
+  CASE WHEN regexp_full_match(text, '([0-9]+(\.[0-9]*)?(h|ms|µs|μs|us|ns|m|s))+') THEN
+    list_sum(list_transform(
+      regexp_extract_all(text, '[0-9.]+(?:h|ms|µs|μs|us|ns|m|s)'),
+      lambda part: regexp_extract(part, '^[0-9.]+')::DECIMAL(24, 9)
+                   * ns_per(regexp_extract(part, '[^0-9.]+$'))::DECIMAL(14, 0)))::HUGEINT // 1000
+    ELSE 0 END;
+
+-- A parameter of a query string read by `parameters`: NULL if absent; the first of a name counts.
+CREATE OR REPLACE MACRO param(ps, wanted) AS
+  list_filter(ps, lambda p: p.name = wanted)[1].value;
+
+-- Percent-decoded; what does not decode to UTF-8 stays as it is.
+CREATE OR REPLACE MACRO percent_decoded(text) AS coalesce(TRY(url_decode(text)), text);
+CREATE OR REPLACE MACRO parameters(query) AS
+  list_transform(
+    list_filter(string_split(query, '&'), lambda s: s <> ''),
+    lambda s: {
+      'name': percent_decoded(split_part(s, '=', 1)),
+      'value': percent_decoded(CASE WHEN contains(s, '=') THEN substr(s, instr(s, '=') + 1) ELSE '' END)
+    });
+
+-- A parameter as a boolean: true unless absent, `0` or `false`.
+CREATE OR REPLACE MACRO is_true(value) AS value IS NOT NULL AND lower(value) NOT IN ('0', 'false');
+-- A parameter as an integer; NULL if it is none.
+CREATE OR REPLACE MACRO as_integer(value) AS
+  CASE WHEN regexp_full_match(value, '[+-]?[0-9]+') THEN TRY_CAST(value AS BIGINT) END;
+
+-- Section 4, clients: a set, of which the 64 members with the smallest md5 are kept.
+CREATE OR REPLACE MACRO set_text(members) AS
+  coalesce(array_to_string(list_sort(list_transform(
+    list_sort(list_transform(
+      list_filter(list_distinct(members), lambda m: m <> ''),
+      lambda m: {'hash': md5(m), 'member': m}))[1:64],
+    lambda p: p.member)), ';'), '');
+
+-- Users that section 4 excepts under `notable`.
+CREATE OR REPLACE MACRO is_kube_system(u) AS starts_with(u, 'system:serviceaccount:kube-system:');
+CREATE OR REPLACE MACRO is_control_plane(u) AS
+  u IN ('system:kube-controller-manager', 'system:apiserver') OR is_kube_system(u);
+
+-- ---------------------------------------------------------------------------------------------
+-- Sections 1 and 2: events, and the fields made from them
+-- ---------------------------------------------------------------------------------------------
+
+-- The JSON as it is. A line that is not JSON, and one without a time, is no event.
+CREATE OR REPLACE TEMP TABLE raw_events AS
+WITH json AS (
+  SELECT cluster, instance, stream, seq, line, from_json(line, '{
+           "level": "VARCHAR", "stage": "VARCHAR", "auditID": "VARCHAR",
+           "verb": "VARCHAR", "requestURI": "VARCHAR",
+           "user": {"username": "VARCHAR", "groups": ["VARCHAR"], "extra": {
+              "authentication.kubernetes.io/node-name": ["VARCHAR"],
+              "authentication.kubernetes.io/pod-name": ["VARCHAR"]}},
+           "impersonatedUser": {"username": "VARCHAR"},
+           "sourceIPs": ["VARCHAR"],
+           "userAgent": "VARCHAR",
+           "objectRef": {"apiGroup": "VARCHAR", "resource": "VARCHAR", "subresource": "VARCHAR",
+                         "namespace": "VARCHAR", "name": "VARCHAR"},
+           "responseStatus": {"code": "INTEGER"},
+           "requestObject": "JSON",
+           "requestReceivedTimestamp": "VARCHAR", "stageTimestamp": "VARCHAR",
+           "annotations": {
+              "apiserver.latency.k8s.io/etcd": "VARCHAR",
+              "apiserver.latency.k8s.io/mutating-webhook": "VARCHAR",
+              "apiserver.latency.k8s.io/validating-webhook": "VARCHAR",
+              "apiserver.latency.k8s.io/apf-queue-wait": "VARCHAR"}}') AS j,
+         -- The response body, with the start of each escape (`\n`, `\"`, `\u0026`) masked by two
+         -- plain characters, so that none is left: DuckDB writes JSON anew when it takes a part of it,
+         -- and would write `&` for `\u0026`. So its length is that in the log (blanks between the
+         -- tokens and numbers such as 1.50 apart, which apiservers do not write).
+         CASE WHEN contains(line, '"responseObject"')
+              THEN nullif(json_extract(regexp_replace(line, '\\.', '__', 'g'), '$.responseObject')::VARCHAR,
+                          'null') END AS body
+  FROM (SELECT * FROM lines WHERE json_valid(line))
+)
+SELECT
+  cluster, instance, stream, seq,
+  us(j.stageTimestamp) AS "at",
+  us(j.requestReceivedTimestamp) AS received_or_null,
+  coalesce(j.level, '') AS level,
+  coalesce(j.stage, '') AS stage,
+  coalesce(j.auditID, '') AS audit_id,
+  coalesce(j.requestURI, '') AS uri,
+  coalesce(j.verb, '') AS verb,
+  coalesce(j.user.username, '') AS full_user,
+  coalesce(j.user.groups, []) AS groups,
+  j.user.extra AS extra,
+  coalesce(j.impersonatedUser.username, '') AS impersonated,
+  coalesce(j.sourceIPs[-1], '') AS source,          -- the last: the socket peer
+  coalesce(j.userAgent, '') AS user_agent,
+  coalesce(j.objectRef.apiGroup, '') AS "group",
+  coalesce(j.objectRef.resource, '') AS resource,
+  coalesce(j.objectRef.subresource, '') AS subresource,
+  coalesce(j.objectRef.namespace, '') AS namespace,
+  coalesce(j.objectRef.name, '') AS name,
+  j.responseStatus.code AS code_or_null,
+  j.requestObject AS request_object,
+  body IS NOT NULL AS has_body,
+  coalesce(strlen(body), 0) AS body_bytes,
+  CASE WHEN json_type(body, '$.items') = 'ARRAY' THEN json_array_length(body, '$.items') ELSE 0 END
+    AS body_items,
+  j.annotations AS annotations
+FROM json
+WHERE us(j.stageTimestamp) IS NOT NULL;
+
+CREATE OR REPLACE TEMP TABLE events AS
+WITH basic AS (
+  SELECT
+    *,
+    coalesce(received_or_null, "at") AS received,
+    coalesce(code_or_null::VARCHAR, '') AS code,
+    stage IN ('ResponseComplete', 'Panic') AS terminal,
+    stage = 'ResponseStarted' AS started,
+    split_part(uri, '?', 1) AS path,
+    CASE WHEN contains(uri, '?') THEN substr(uri, instr(uri, '?') + 1) ELSE '' END AS query,
+    -- user folded: all kubelets are one client
+    CASE WHEN starts_with(full_user, 'system:node:') THEN 'system:node:*' ELSE full_user END AS "user",
+    regexp_extract(user_agent, '^[^/ ]*') AS agent,
+    -- agent version: after product and `/`, up to a blank
+    regexp_extract(user_agent, '^[^/ ]*/([^ ]*)', 1) AS version,
+    CASE WHEN starts_with(full_user, 'system:node:') THEN substr(full_user, length('system:node:') + 1)
+         ELSE coalesce(extra['authentication.kubernetes.io/node-name'][1], '') END AS node,
+    coalesce(extra['authentication.kubernetes.io/pod-name'][1], '') AS pod,
+    -- Section 3: late, if more than 5 s before the largest time already seen in the stream. Every
+    -- stage counts for that, RequestReceived too.
+    "at" < max("at") OVER (PARTITION BY cluster, instance, stream ORDER BY seq
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - 5 * us_per_s() AS late
+  FROM raw_events
+),
+
+-- Path, as kube-apiserver reads it, in three steps: what is behind the version; behind `watch/` or
+-- `proxy/`; behind `namespaces/NS/`. NULL where the URI is not of this form.
+path_1 AS (
+  SELECT *, string_split(trim(path, '/'), '/') AS segments,
+         CASE segments[1] WHEN 'api' THEN segments[3:] WHEN 'apis' THEN segments[4:] END AS behind_version
+  FROM basic
+),
+path_2 AS (
+  SELECT *, CASE WHEN behind_version[1] IN ('watch', 'proxy') THEN behind_version[2:]
+                 ELSE behind_version END AS relative
+  FROM path_1
+),
+path_3 AS (
+  SELECT *,
+         coalesce(relative[1] = 'namespaces' AND length(relative) >= 3
+                  AND relative[3] NOT IN ('status', 'finalize'), false) AS inside_namespace,
+         CASE WHEN inside_namespace THEN relative[3:] ELSE relative END AS resource_and_name
+  FROM path_2
+)
+SELECT
+  * EXCLUDE (segments, behind_version, relative),
+  verb IN ('watch', 'proxy')
+    OR subresource IN ('attach', 'exec', 'log', 'portforward', 'proxy')
+    OR starts_with(path, '/debug/pprof/') AS long_running,
+  CASE
+    WHEN resource = '' THEN 'nonresource'
+    WHEN coalesce(resource_and_name[1], '') <> '' THEN
+      CASE WHEN coalesce(resource_and_name[2], '') <> '' THEN 'object'
+           WHEN inside_namespace THEN 'namespace'
+           ELSE 'cluster' END
+    -- not a path of this form: by the object reference
+    WHEN name <> '' AND verb NOT IN ('create', 'list', 'watch', 'deletecollection') THEN 'object'
+    WHEN namespace <> '' THEN 'namespace'
+    ELSE 'cluster'
+  END AS scope,
+  CASE WHEN verb IN ('get', 'list', 'watch') THEN verb
+       WHEN verb IN ('create', 'update', 'patch') THEN 'write'
+       WHEN verb IN ('delete', 'deletecollection') THEN 'delete'
+       ELSE 'other' END AS op,
+  parameters(query) AS ps,
+  coalesce(param(ps, 'resourceVersion'), '') AS resource_version,
+  coalesce(param(ps, 'resourceVersionMatch'), '') AS rv_match,
+  coalesce(param(ps, 'continue'), '') AS continue_token,
+  coalesce(param(ps, 'fieldSelector'), '') AS field_selector,
+  coalesce(param(ps, 'labelSelector'), '') AS label_selector,
+  is_true(param(ps, 'sendInitialEvents')) AS initial_events,
+  CASE WHEN resource <> '' AND verb IN ('get', 'list', 'watch', 'deletecollection') THEN
+    -- concat_ws leaves out the parts that are NULL
+    concat_ws(',',
+      'rv=' || CASE resource_version WHEN '' THEN 'unset' WHEN '0' THEN '0' ELSE 'N' END,
+      'match=' || CASE rv_match WHEN '' THEN NULL WHEN 'Exact' THEN 'exact'
+                                WHEN 'NotOlderThan' THEN 'notolder' ELSE 'other' END,
+      CASE WHEN as_integer(param(ps, 'limit')) > 0 THEN 'limit' END,
+      CASE WHEN continue_token <> '' THEN 'continue' END,
+      'sel=' || CASE WHEN contains(field_selector, 'metadata.name=') THEN 'name'
+                     WHEN contains(field_selector, 'spec.nodeName=') THEN 'node'
+                     WHEN field_selector <> '' THEN 'field'
+                     WHEN label_selector <> '' THEN 'label' END,
+      CASE WHEN is_true(param(ps, 'allowWatchBookmarks')) THEN 'bookmarks' END,
+      CASE WHEN initial_events THEN 'initial' END,
+      CASE WHEN verb = 'watch' THEN
+        't=' || CASE WHEN as_integer(param(ps, 'timeoutSeconds')) IS NULL THEN 'default'
+                     WHEN as_integer(param(ps, 'timeoutSeconds')) < 60 THEN 'short'
+                     WHEN as_integer(param(ps, 'timeoutSeconds')) <= 600 THEN 'informer'
+                     ELSE 'long' END END)
+    ELSE '' END AS shape,
+  -- Outcome. A code that is absent is none, but for a panic.
+  coalesce(code_or_null = 0 OR code_or_null >= 500, stage = 'Panic') AS is_error,
+  coalesce(code_or_null = 429, false) AS is_throttled
+FROM path_3;
+
+-- ---------------------------------------------------------------------------------------------
+-- Section 1: requests
+-- ---------------------------------------------------------------------------------------------
+
+-- Started events of long-running requests whose end is seen: a terminal event of the same identity, not
+-- before it, and for a started event that failed at most 120 s after it.
+CREATE OR REPLACE TEMP TABLE started_and_ended AS
+SELECT DISTINCT s.cluster, s.instance, s.stream, s.seq
+FROM events s
+JOIN events t ON t.cluster = s.cluster AND t.instance = s.instance
+             AND t.audit_id = s.audit_id AND t.uri = s.uri AND t.received = s.received
+WHERE s.started AND s.long_running AND t.terminal
+  AND t."at" >= s."at"
+  AND (coalesce(s.code_or_null, 0) < 400 OR t."at" <= s."at" + 120 * us_per_s());
+
+-- All events of the stages that count, `kind` 1 to 3 being the requests of section 1. NULL is a started
+-- event that is none: its request comes with its end. It counts for the latency of watches, and as a list
+-- (`relist`).
+CREATE OR REPLACE TEMP TABLE stages AS
+SELECT
+  e.*,
+  CASE WHEN e.terminal THEN 1
+       WHEN NOT e.long_running THEN 2
+       WHEN x.seq IS NULL THEN 3 END AS kind,
+  coalesce(kind = 3 AND coalesce(code_or_null, 0) < 400, false) AS open,
+  -- Latency: requests of kinds 1 and 2 that are not long-running, and the started events of watches.
+  CASE WHEN (NOT long_running OR (started AND verb = 'watch'))
+            AND received_or_null IS NOT NULL
+       THEN greatest(0, "at" - received_or_null) END AS latency,
+  -- An event without requestReceivedTimestamp has neither this nor a lifetime.
+  -- Lifetime: the ends of long-running requests.
+  CASE WHEN long_running AND terminal AND received_or_null IS NOT NULL
+       THEN greatest(0, "at" - received_or_null) END AS lifetime
+FROM events e
+LEFT JOIN started_and_ended x USING (cluster, instance, stream, seq)
+WHERE e.terminal OR e.started;
+
+CREATE OR REPLACE TEMP VIEW requests AS SELECT * FROM stages WHERE kind IS NOT NULL;
+
+-- Section 3: the order of the events that are not late, across streams. (Stream and place only make the
+-- order of what is then still equal a definite one. The first 16 bytes of the id are taken as characters:
+-- ids are ASCII.)
+CREATE OR REPLACE TEMP TABLE ordered AS
+SELECT *, row_number() OVER (
+            ORDER BY "at", received, left(audit_id, 16), terminal, cluster, instance, stream, seq) AS place
+FROM stages
+WHERE NOT late;
+
+-- ---------------------------------------------------------------------------------------------
+-- Section 4: the tables
+-- ---------------------------------------------------------------------------------------------
+
+-- traffic. Only requests bring bodies and annotations; a started event whose end is seen brings its watch
+-- latency alone.
+CREATE OR REPLACE TABLE t_traffic AS
+SELECT
+  tile_of("at") AS tile, cluster, instance, "user", agent, verb, "group", resource, subresource, scope,
+  namespace, code, shape,
+  count(kind) AS requests,
+  count(*) FILTER (open) AS open,
+  histogram_text(histogram(bucket(latency)) FILTER (latency IS NOT NULL)) AS latency,
+  coalesce(sum(latency), 0)::BIGINT AS latency_sum,
+  coalesce(max(latency), 0) AS latency_max,
+  histogram_text(histogram(bucket(lifetime)) FILTER (lifetime IS NOT NULL)) AS lifetime,
+  coalesce(sum(lifetime), 0)::BIGINT AS lifetime_sum,
+  coalesce(max(lifetime), 0) AS lifetime_max,
+  count(*) FILTER (kind IS NOT NULL AND has_body) AS bodies,
+  coalesce(sum(body_bytes) FILTER (kind IS NOT NULL), 0)::BIGINT AS body_bytes,
+  coalesce(sum(body_items) FILTER (kind IS NOT NULL), 0)::BIGINT AS body_items,
+  coalesce(sum(go_duration_us(annotations['apiserver.latency.k8s.io/etcd']))
+             FILTER (kind IS NOT NULL), 0)::BIGINT AS etcd_us,
+  coalesce(sum(go_duration_us(annotations['apiserver.latency.k8s.io/mutating-webhook'])
+             + go_duration_us(annotations['apiserver.latency.k8s.io/validating-webhook']))
+             FILTER (kind IS NOT NULL), 0)::BIGINT AS webhook_us,
+  coalesce(sum(go_duration_us(annotations['apiserver.latency.k8s.io/apf-queue-wait']))
+             FILTER (kind IS NOT NULL), 0)::BIGINT AS queue_us
+FROM stages s
+GROUP BY tile_of("at"), cluster, instance, "user", agent, verb, "group", resource, subresource, scope,
+         namespace, code, shape
+HAVING count(kind) > 0 OR count(s.latency) > 0;
+
+-- pulse. A request starts in one second and ends in another.
+CREATE OR REPLACE TABLE t_pulse AS
+WITH marks AS (
+  SELECT received // us_per_s() AS second, *, 1 AS start, 0 AS "end" FROM requests
+  UNION ALL BY NAME
+  SELECT "at" // us_per_s() AS second, *, 0 AS start, 1 AS "end" FROM requests WHERE NOT open
+)
+SELECT
+  second, cluster, instance, "user", agent, "group", resource, op,
+  sum(start)::BIGINT AS starts,
+  sum("end")::BIGINT AS ends,
+  count(*) FILTER ("end" = 1 AND is_error) AS errors,
+  count(*) FILTER ("end" = 1 AND is_throttled) AS throttled
+FROM marks
+GROUP BY ALL;
+
+-- sequences. Each fact compares an event with the one before it in a group of the same actor's events;
+-- the actor is (cluster, user not folded, agent, source). No late events.
+CREATE OR REPLACE TABLE t_sequences AS
+WITH
+retry AS (
+  SELECT *,
+    CASE WHEN lag(is_throttled) OVER w THEN 'retry-429'
+         WHEN lag(code_or_null = 0 OR code_or_null >= 500) OVER w THEN 'retry-5xx' END AS fact,
+    received - lag("at") OVER w AS gap,
+    120 * us_per_s() AS longest
+  FROM ordered
+  WHERE kind IN (1, 2)
+  WINDOW w AS (PARTITION BY cluster, full_user, agent, source, verb, uri ORDER BY place)
+),
+ends_and_lists AS (
+  SELECT *,
+    terminal AND verb = 'watch' AS is_end,
+    -- How "too old resource version" shows: a watch from a given version that is over at once.
+    coalesce(lifetime < us_per_s(), false) AND resource_version NOT IN ('', '0') AS is_short
+  FROM ordered
+  WHERE (terminal AND verb = 'watch')
+     OR (terminal AND verb = 'list' AND continue_token = '')
+     OR (started AND verb = 'watch' AND initial_events)
+),
+relist AS (
+  SELECT *,
+    CASE WHEN NOT is_end AND lag(is_end) OVER w THEN
+      CASE WHEN lag(is_short) OVER w THEN 'relist-short' ELSE 'relist' END END AS fact,
+    received - lag("at") OVER w AS gap,
+    120 * us_per_s() AS longest
+  FROM ends_and_lists
+  WINDOW w AS (PARTITION BY cluster, full_user, agent, source, "group", resource ORDER BY place)
+),
+reread AS (
+  SELECT *,
+    'reread' AS fact,
+    received - lag(received) OVER w AS gap,
+    900 * us_per_s() AS longest
+  FROM ordered
+  WHERE terminal AND verb IN ('get', 'list') AND continue_token = '' AND NOT long_running
+    AND resource <> ''
+  WINDOW w AS (PARTITION BY cluster, full_user, agent, source, verb, uri ORDER BY place)
+),
+facts AS (
+  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM retry
+  UNION ALL
+  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM relist
+  UNION ALL
+  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM reread
+)
+SELECT
+  tile, "user", agent, "group", resource, fact,
+  count(*) AS count,
+  histogram_text(histogram(bucket(gap))) AS gaps
+FROM facts
+WHERE fact IS NOT NULL AND gap BETWEEN 0 AND longest
+GROUP BY tile, "user", agent, "group", resource, fact;
+
+-- sources. Up to 256 addresses exactly; beyond, a sketch and the heaviest. A request without any address
+-- counts under the empty one.
+CREATE OR REPLACE TABLE t_sources AS
+WITH counts AS (
+  SELECT tile_of("at") AS tile, "user", agent, "group", resource, source, count(*) AS n
+  FROM requests
+  WHERE kind IN (1, 2)
+  GROUP BY ALL
+)
+SELECT
+  tile, "user", agent, "group", resource,
+  sum(n)::BIGINT AS requests,
+  count(*) <= 256 AS exact,
+  CASE WHEN exact THEN array_to_string(list(source || '=' || n ORDER BY source), ';')
+       ELSE '' END AS addresses,
+  CASE WHEN exact THEN ''
+       ELSE array_to_string(list_sort(list(left(md5(source), 16)))[1:256], ';') END AS sketch,
+  CASE WHEN exact THEN ''
+       ELSE array_to_string(list(source || '=' || n ORDER BY n DESC, source)[1:16], ';') END AS heaviest
+FROM counts
+GROUP BY tile, "user", agent, "group", resource;
+
+-- objects. What a client did to an object within 10 s enters as a whole, or not at all. No late events.
+CREATE OR REPLACE TABLE t_objects AS
+WITH per_tile AS (
+  SELECT
+    "group", resource, namespace, name, "user", agent,
+    count(*) FILTER (verb IN ('get', 'list', 'watch')) AS reads,
+    count(*) FILTER (verb NOT IN ('get', 'list', 'watch')) AS writes,
+    count(*) FILTER (code = '409') AS conflicts,
+    min("at") AS first_at,
+    max("at") AS last_at
+  FROM ordered
+  WHERE terminal AND name <> ''
+  GROUP BY tile_of("at"), "group", resource, namespace, name, "user", agent
+)
+SELECT
+  "group", resource, namespace, name, "user", agent,
+  sum(reads)::BIGINT AS reads,
+  sum(writes)::BIGINT AS writes,
+  sum(conflicts)::BIGINT AS conflicts,
+  min(first_at) AS "first",
+  max(last_at) AS "last"
+FROM per_tile
+WHERE reads + writes >= 3 OR conflicts > 0 OR (resource = 'leases' AND writes > 0)
+GROUP BY "group", resource, namespace, name, "user", agent;
+
+-- notable. The user is the full one; the first rule that holds gives the kind.
+CREATE OR REPLACE TABLE t_notable AS
+WITH judged AS (
+  SELECT
+    *,
+    verb IN ('update', 'patch') AS is_change,
+    verb IN ('create', 'update', 'patch', 'delete') AND NOT is_control_plane(full_user) AS is_outside_write,
+    -- /spec/replicas set to 0: in an object, or by an element of a JSON patch
+    CASE json_type(request_object)
+      WHEN 'OBJECT' THEN json_extract(request_object, '$.spec.replicas')::VARCHAR = '0'
+      WHEN 'ARRAY' THEN len(list_filter(
+        json_extract(request_object, '$[*]'),
+        lambda e: json_extract_string(e, '$.path') = '/spec/replicas'
+                  AND json_extract(e, '$.value')::VARCHAR = '0')) > 0
+    END AS sets_replicas_0,
+    json_extract(request_object, '$.spec.unschedulable')::VARCHAR = 'true' AS sets_unschedulable,
+    CASE
+      WHEN verb = 'deletecollection' AND NOT is_control_plane(full_user) THEN 'delete-collection'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'namespaces' THEN 'delete-namespace'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'customresourcedefinitions' THEN 'delete-crd'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'nodes' THEN 'delete-node'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'apiservices' THEN 'delete-apiservice'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'poddisruptionbudgets' THEN 'delete-pdb'
+      WHEN verb = 'delete' AND subresource = '' AND resource = 'persistentvolumes' THEN 'delete-volume'
+      WHEN verb = 'delete' AND resource = 'leases' AND namespace = 'kube-system'
+        THEN 'delete-control-plane-lease'
+      WHEN verb = 'create' AND resource = 'pods' AND subresource = 'eviction' THEN 'evict'
+      WHEN verb = 'delete' AND resource = 'pods' AND subresource = ''
+        AND (NOT starts_with(full_user, 'system:')
+             OR (starts_with(full_user, 'system:serviceaccount:') AND NOT is_kube_system(full_user)))
+        THEN 'delete-pod'
+      WHEN is_change AND sets_replicas_0
+        AND (subresource = 'scale'
+             OR resource IN ('deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'))
+        THEN 'scale-to-zero'
+      WHEN is_change AND resource = 'nodes' AND subresource = '' AND sets_unschedulable THEN 'cordon'
+      WHEN is_outside_write AND "group" = 'admissionregistration.k8s.io' THEN 'webhook-write'
+      WHEN is_outside_write AND resource = 'apiservices' AND subresource <> 'status' THEN 'apiservice-write'
+      WHEN is_outside_write AND "group" = 'rbac.authorization.k8s.io' THEN 'rbac-write'
+      WHEN is_outside_write AND "group" = 'flowcontrol.apiserver.k8s.io' AND subresource <> 'status'
+        THEN 'flowcontrol-write'
+      WHEN verb IN ('create', 'get') AND resource = 'pods' AND subresource IN ('exec', 'attach') THEN 'exec'
+      WHEN is_change AND resource = 'pods' AND subresource = 'ephemeralcontainers' THEN 'ephemeral-container'
+      WHEN resource = 'nodes' AND subresource = 'proxy' THEN 'node-proxy'
+      WHEN verb = 'create' AND resource = 'serviceaccounts' AND subresource = 'token'
+        AND NOT starts_with(full_user, 'system:node:')
+        AND full_user <> 'system:kube-controller-manager' AND NOT is_kube_system(full_user)
+        THEN 'token-create'
+      WHEN is_change AND resource = 'certificatesigningrequests' AND subresource = 'approval'
+        THEN 'csr-approve'
+      WHEN verb = 'update' AND resource = 'namespaces' AND subresource = 'finalize'
+        AND full_user <> 'system:kube-controller-manager' AND NOT is_kube_system(full_user)
+        THEN 'finalize'
+    END AS notable_kind
+  FROM stages
+  WHERE terminal
+)
+SELECT
+  "at", cluster, instance, notable_kind AS kind, full_user AS "user", agent, impersonated, source, verb,
+  "group", resource, subresource, namespace, name, code, uri, audit_id, level,
+  CASE notable_kind WHEN 'scale-to-zero' THEN 'replicas=0'
+                    WHEN 'cordon' THEN 'unschedulable=true'
+                    WHEN 'delete-collection' THEN query
+                    ELSE '' END AS detail
+FROM judged
+WHERE notable_kind IS NOT NULL;
+
+-- clients. All of it from requests of kinds 1 and 2: who has but an open watch is not here.
+CREATE OR REPLACE TABLE t_clients AS
+WITH counted AS (
+  SELECT * FROM requests WHERE kind IN (1, 2)
+),
+node_counts AS (
+  SELECT cluster, "user", agent, node, count(*) AS n FROM counted WHERE node <> '' GROUP BY ALL
+),
+fleets AS (
+  SELECT cluster, "user", agent,
+         count(*) AS fleet,
+         array_to_string(list(node || '=' || n ORDER BY n DESC, node)[1:16], ';') AS heaviest
+  FROM node_counts
+  GROUP BY ALL
+),
+per_client AS (
+  SELECT
+    cluster, "user", agent,
+    count(*) AS requests,
+    min("at") AS "first",
+    max("at") AS "last",
+    regexp_extract("user", '^system:serviceaccount:([^:]+:[^:]+)$', 1) AS service_account,
+    set_text(list(version)) AS versions,
+    set_text(flatten(list(groups))) AS groups,
+    set_text(list(node)) AS nodes,
+    set_text(list(pod)) AS pods,
+    set_text(list(instance)) AS instances
+  FROM counted
+  GROUP BY cluster, "user", agent
+)
+SELECT c.*, coalesce(fleet, 0) AS fleet, coalesce(heaviest, '') AS heaviest
+FROM per_client c
+LEFT JOIN fleets USING (cluster, "user", agent);
+
+-- coverage, of which here only the events by level and stage: all stages, late or not.
+CREATE OR REPLACE TABLE t_coverage_events AS
+SELECT cluster, instance, stream, level, stage, count(*) AS events
+FROM events
+GROUP BY ALL;

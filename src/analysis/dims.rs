@@ -1,0 +1,226 @@
+//! The dimensions by which the requests of an audit log can be broken down.
+
+use super::list_route::{Minor, list_kind};
+use crate::model::event::{Event, Timed};
+use crate::model::json::{JsonStr, MAX_TEXT, cut};
+use crate::model::time::{self, SECOND};
+use crate::model::uri::{ReadShape, Scope, path_scope};
+use crate::model::walk::{Cursor, strings};
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// One dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is its name in docs/commands.md")]
+pub enum Dim {
+    Verb,
+    Resource,
+    Group,
+    Subresource,
+    Namespace,
+    Name,
+    User,
+    ServiceAccount,
+    Agent,
+    AgentVersion,
+    SourceIp,
+    Node,
+    Code,
+    CodeClass,
+    Instance,
+    Cluster,
+    Scope,
+    ListKind,
+    Stage,
+    Minute,
+}
+
+impl Dim {
+    /// All dimensions that an audit log has, in the order of the documentation.
+    pub const ALL: [(Self, &'static str); 20] = [
+        (Self::Verb, "verb"),
+        (Self::Resource, "resource"),
+        (Self::Group, "group"),
+        (Self::Subresource, "subresource"),
+        (Self::Namespace, "namespace"),
+        (Self::Name, "name"),
+        (Self::User, "user"),
+        (Self::ServiceAccount, "serviceaccount"),
+        (Self::Agent, "agent"),
+        (Self::AgentVersion, "agent-version"),
+        (Self::SourceIp, "source-ip"),
+        (Self::Node, "node"),
+        (Self::Code, "code"),
+        (Self::CodeClass, "code-class"),
+        (Self::Instance, "instance"),
+        (Self::Cluster, "cluster"),
+        (Self::Scope, "scope"),
+        (Self::ListKind, "list-kind"),
+        (Self::Stage, "stage"),
+        (Self::Minute, "minute"),
+    ];
+
+    /// Dimensions that only `/metrics` have.
+    pub const METRICS_ONLY: [&'static str; 4] = ["version", "component", "flow_schema", "priority_level"];
+
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(dim, _)| *dim == self).map_or("", |(_, name)| name)
+    }
+
+    /// Appends its value for an event to `out`: the bytes as they stand in the log, where they are its text.
+    #[inline]
+    pub fn write(self, event: &Timed<'_, '_>, server: Option<Minor>, out: &mut Vec<u8>) {
+        let e = event.event;
+        let text = match self {
+            Self::Verb => e.verb,
+            Self::Resource => e.resource,
+            Self::Group => e.group,
+            Self::Subresource => e.subresource,
+            Self::Namespace => e.namespace,
+            Self::Name => e.name,
+            Self::User => e.user,
+            Self::SourceIp => e.source,
+            Self::Agent => e.agent_product(),
+            _ => return out.extend_from_slice(self.of(event, server).as_bytes()),
+        };
+        if text.is_escaped() || text.raw().len() > MAX_TEXT {
+            out.extend_from_slice(self.of(event, server).as_bytes());
+        } else {
+            out.extend_from_slice(text.raw());
+        }
+    }
+
+    /// Its value for an event; empty where the event has none.
+    pub fn of<'a>(self, event: &Timed<'_, 'a>, server: Option<Minor>) -> Cow<'a, str> {
+        let e = event.event;
+        let text = match self {
+            Self::Verb => e.verb.decode(),
+            Self::Resource => e.resource.decode(),
+            Self::Group => e.group.decode(),
+            Self::Subresource => e.subresource.decode(),
+            Self::Namespace => e.namespace.decode(),
+            Self::Name => e.name.decode(),
+            Self::User => e.user.decode(),
+            Self::ServiceAccount => service_account(e.user).unwrap_or_default(),
+            Self::Agent => e.agent_product().decode(),
+            Self::AgentVersion => e.agent_version().decode(),
+            Self::SourceIp => e.source.decode(),
+            Self::Node => node(e),
+            Self::Code => e.code.map_or(Cow::Borrowed(""), |code| Cow::Owned(code.to_string())),
+            Self::CodeClass => Cow::Borrowed(code_class(e.code)),
+            Self::Instance => Cow::Owned(event.instance().to_owned()),
+            Self::Cluster => Cow::Owned(event.cluster().to_owned()),
+            Self::Scope => Cow::Borrowed(scope(e).name()),
+            Self::ListKind if e.verb.is("list") && !e.resource.is_empty() => {
+                let shape = ReadShape::of(&e.uri.decode(), false);
+                Cow::Borrowed(list_kind(&shape, &e.group.decode(), &e.resource.decode(), server))
+            }
+            Self::ListKind => Cow::Borrowed(""),
+            Self::Stage => Cow::Borrowed(event.stage.name()),
+            Self::Minute => Cow::Owned(time::format(event.at - event.at.rem_euclid(60 * SECOND))),
+        };
+        match text {
+            Cow::Borrowed(text) => cut(text),
+            Cow::Owned(text) => Cow::Owned(cut(&text).into_owned()),
+        }
+    }
+}
+
+impl FromStr for Dim {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((dim, _)) = Self::ALL.iter().find(|(_, name)| *name == text) {
+            return Ok(*dim);
+        }
+        if Self::METRICS_ONLY.contains(&text) {
+            return Err(format!("an audit log has no '{text}': it is a dimension of /metrics"));
+        }
+        let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
+        Err(format!("there is no dimension '{text}'; there are: {}", names.join(" ")))
+    }
+}
+
+/// `NS:NAME` of `system:serviceaccount:NS:NAME`.
+pub fn service_account(user: JsonStr<'_>) -> Option<Cow<'_, str>> {
+    const PREFIX: &str = "system:serviceaccount:";
+    match user.decode() {
+        Cow::Borrowed(user) => user.strip_prefix(PREFIX).map(Cow::Borrowed),
+        Cow::Owned(user) => user.strip_prefix(PREFIX).map(|rest| Cow::Owned(rest.to_owned())),
+    }
+}
+
+/// The node that a request came from: the kubelet's own, else the one that the token says its pod runs on.
+pub fn node<'a>(event: &Event<'a>) -> Cow<'a, str> {
+    let user = event.user.decode();
+    if let Some(node) = user.strip_prefix("system:node:") {
+        return Cow::Owned(node.to_owned());
+    }
+    extra(event, "authentication.kubernetes.io/node-name")
+}
+
+/// The first value of a key of `user.extra`.
+pub fn extra<'a>(event: &Event<'a>, key: &str) -> Cow<'a, str> {
+    if event.extra.is_empty() || memchr::memmem::find(event.extra, key.as_bytes()).is_none() {
+        return Cow::Borrowed("");
+    }
+    member(event.extra, key).and_then(|values| strings(values).next()).map(|value| value.decode()).unwrap_or_default()
+}
+
+/// The raw value of the member `key` of a JSON object.
+pub fn member<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let mut at = Cursor::new(object);
+    at.blanks();
+    at.need(b"{")?;
+    loop {
+        at.blanks();
+        at.need(b"\"")?;
+        let name = at.string()?;
+        at.blanks();
+        at.need(b":")?;
+        at.blanks();
+        let value = at.value()?;
+        if name.is(key) {
+            return Some(value);
+        }
+        at.blanks();
+        at.need(b",")?;
+    }
+}
+
+/// `2xx` and so on; empty where there is no code.
+pub fn code_class(code: Option<u16>) -> &'static str {
+    match code {
+        None => "",
+        Some(code) => match code / 100 {
+            0 => "0xx",
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            5 => "5xx",
+            _ => "other",
+        },
+    }
+}
+
+/// How wide the request reaches.
+pub fn scope(event: &Event<'_>) -> Scope {
+    if event.resource.is_empty() {
+        return Scope::NonResource;
+    }
+    // Escapes in a URI stand in the query only (`&` is written as one), so the path can be read as it is.
+    let raw = event.uri.raw();
+    let path = &raw[..memchr::memchr(b'?', raw).unwrap_or(raw.len())];
+    let known =
+        if path.contains(&b'\\') { path_scope(&JsonStr::new(path, true).decode()) } else { path_scope(&String::from_utf8_lossy(path)) };
+    known.unwrap_or_else(|| {
+        let collective = ["create", "list", "watch", "deletecollection"].iter().any(|verb| event.verb.is(verb));
+        match (event.name.is_empty() || collective, event.namespace.is_empty()) {
+            (false, _) => Scope::Object,
+            (true, false) => Scope::Namespace,
+            (true, true) => Scope::Cluster,
+        }
+    })
+}

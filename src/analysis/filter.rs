@@ -1,0 +1,76 @@
+//! `--where`: which events to count.
+
+use super::dims::Dim;
+use super::list_route::Minor;
+use crate::model::event::Timed;
+use regex::Regex;
+use std::str::FromStr;
+
+/// One condition on one dimension.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    dim: Dim,
+    test: Test,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    Is(String),
+    IsNot(String),
+    Matches(Regex),
+    MatchesNot(Regex),
+    Above(String),
+    Below(String),
+}
+
+impl Filter {
+    /// Whether the event is to be counted.
+    pub fn accepts(&self, event: &Timed<'_, '_>, server: Option<Minor>) -> bool {
+        let value = self.dim.of(event, server);
+        match &self.test {
+            Test::Is(text) => value == text.as_str(),
+            Test::IsNot(text) => value != text.as_str(),
+            Test::Matches(regex) => regex.is_match(&value),
+            Test::MatchesNot(regex) => !regex.is_match(&value),
+            Test::Above(text) => compare(&value, text).is_gt(),
+            Test::Below(text) => !value.is_empty() && compare(&value, text).is_lt(),
+        }
+    }
+}
+
+/// As numbers where both are, else as text.
+fn compare(a: &str, b: &str) -> std::cmp::Ordering {
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => a.total_cmp(&b),
+        _ => a.cmp(b),
+    }
+}
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE or DIM<VALUE";
+        let at = text.find(['=', '!', '>', '<']).ok_or_else(|| format!("'{text}' holds no operator; {form}"))?;
+        let (name, rest) = text.split_at(at);
+        let dim = name.trim().parse()?;
+        let regex = |pattern: &str| Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is no regular expression: {bad}"));
+        let plain = |value: &str| value.trim().to_owned();
+        let test = if let Some(value) = rest.strip_prefix("=~") {
+            Test::Matches(regex(value)?)
+        } else if let Some(value) = rest.strip_prefix("!~") {
+            Test::MatchesNot(regex(value)?)
+        } else if let Some(value) = rest.strip_prefix("!=") {
+            Test::IsNot(plain(value))
+        } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
+            Test::Is(plain(value))
+        } else if let Some(value) = rest.strip_prefix('>') {
+            Test::Above(plain(value))
+        } else if let Some(value) = rest.strip_prefix('<') {
+            Test::Below(plain(value))
+        } else {
+            return Err(format!("'{text}': {form}"));
+        };
+        Ok(Self { dim, test })
+    }
+}

@@ -1,0 +1,10 @@
+//! Pure functions from the model's types to the model's types: no files, no clock, no environment,
+//! no chance.
+
+pub mod dims;
+pub mod filter;
+pub mod list_route;
+pub mod peak;
+pub mod pending;
+pub mod repeated;
+pub mod traffic;

@@ -1,0 +1,141 @@
+//! The busiest ten seconds of each row: counts by second of arrival, in bounded memory.
+
+use std::collections::VecDeque;
+
+/// The width of the window, in seconds.
+pub const WINDOW: i64 = 10;
+
+/// Seconds held over all rows before the older ones are closed; 16 bytes each.
+const MAX_HELD: usize = 1 << 18;
+
+/// How far behind the newest second a count may still come in once there are too many to hold all.
+const GRACE: i64 = 180;
+
+/// Counts requests by row and second of arrival, and knows the busiest window of each row.
+#[derive(Debug)]
+pub struct Peaks {
+    rows: Vec<Row>,
+    newest: i64,
+    closed: i64,
+    held: usize,
+    limit: usize,
+    /// Counts that came too late for a second that was closed already.
+    pub late: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Row {
+    /// Seconds that may still change, ascending.
+    recent: Vec<(i64, u32)>,
+    /// The closed seconds within the window that ends with the last of them.
+    window: VecDeque<(i64, u32)>,
+    sum: u64,
+    best: u64,
+}
+
+impl Row {
+    fn close(&mut self, up_to: i64) -> usize {
+        let done = self.recent.partition_point(|&(second, _)| second <= up_to);
+        for (second, count) in self.recent.drain(..done) {
+            while let Some(&(first, old)) = self.window.front() {
+                if first > second - WINDOW {
+                    break;
+                }
+                self.sum -= u64::from(old);
+                self.window.pop_front();
+            }
+            self.window.push_back((second, count));
+            self.sum += u64::from(count);
+            self.best = self.best.max(self.sum);
+        }
+        done
+    }
+}
+
+impl Default for Peaks {
+    fn default() -> Self {
+        Self { rows: Vec::new(), newest: i64::MIN, closed: i64::MIN, held: 0, limit: MAX_HELD, late: 0 }
+    }
+}
+
+impl Peaks {
+    /// Adds `count` requests of `row` that arrived in `second`.
+    #[inline]
+    pub fn add(&mut self, row: u32, second: i64, count: u32) {
+        if second <= self.closed {
+            self.late += u64::from(count);
+            return;
+        }
+        self.newest = self.newest.max(second);
+        let row = row as usize;
+        if self.rows.len() <= row {
+            self.rows.resize_with(row + 1, Row::default);
+        }
+        let recent = &mut self.rows[row].recent;
+        match recent.last_mut() {
+            Some(last) if last.0 == second => {
+                last.1 += count;
+                return;
+            }
+            Some(last) if last.0 > second => match recent.binary_search_by_key(&second, |r| r.0) {
+                Ok(at) => {
+                    recent[at].1 += count;
+                    return;
+                }
+                Err(at) => recent.insert(at, (second, count)),
+            },
+            _ => recent.push((second, count)),
+        }
+        self.held += 1;
+        if self.held > self.limit {
+            self.make_room();
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        for grace in [GRACE, WINDOW] {
+            let up_to = self.newest - grace;
+            self.held -= self.rows.iter_mut().map(|row| row.close(up_to)).sum::<usize>();
+            self.closed = self.closed.max(up_to);
+            if self.held < MAX_HELD / 2 {
+                break;
+            }
+        }
+        self.limit = MAX_HELD.max(self.held * 2);
+    }
+
+    /// For each row the largest number of requests that arrived in [`WINDOW`] consecutive seconds.
+    pub fn finish(&mut self) -> Vec<u64> {
+        self.rows.iter_mut().for_each(|row| drop(row.close(i64::MAX)));
+        self.rows.iter().map(|row| row.best).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_ten_seconds() {
+        let mut peaks = Peaks::default();
+        for second in 0..100 {
+            peaks.add(0, second, 1);
+        }
+        peaks.add(0, 50, 7);
+        peaks.add(1, 9, 3);
+        peaks.add(1, 0, 2);
+        peaks.add(1, 10, 4);
+        assert_eq!(peaks.finish(), [17, 7]);
+    }
+
+    #[test]
+    fn what_is_closed_early_gives_the_same_peaks() {
+        let mut peaks = Peaks { limit: 100, ..Peaks::default() };
+        for second in 0..10_000 {
+            peaks.add((second % 7) as u32, second, if second % 1000 < 10 { 5 } else { 1 });
+        }
+        assert_eq!(peaks.finish()[0], 10, "two seconds of one row in the window, five each");
+        assert_eq!(peaks.late, 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! Long-running requests between their start and their end.
+//!
+//! A started event counts as a request only while no terminal event of the same request exists
+//! (docs/rollup.md, "A request is"). So starts are held until their end comes; ends whose start has
+//! not been seen are remembered for a while, since lines may stand slightly out of order.
+
+use crate::model::time::{Micros, SECOND};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+/// A failed start waits so long for its end; then it is the whole response (401 on a watch).
+pub const FAILED_WAIT: Micros = 120 * SECOND;
+
+/// How long an end is remembered for a start that stands behind it in the log.
+const EARLY_END: Micros = 10 * SECOND;
+
+/// Starts held at most; 64 bytes each.
+const MAX_HELD: usize = 2 << 20;
+
+/// A started event that waits for its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start<T> {
+    /// Its `at`.
+    pub at: Micros,
+    /// Whether its code is 400 or more.
+    pub failed: bool,
+    /// Whatever else is to be known of it.
+    pub what: T,
+}
+
+/// Requests that have started and not ended.
+#[derive(Debug)]
+pub struct Pending<T> {
+    starts: HashMap<u128, Start<T>>,
+    early_ends: HashMap<u128, Micros>,
+    newest: Micros,
+    /// Starts that could not be held: they count as open even if their end came later.
+    pub overflow: u64,
+}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Self { starts: HashMap::new(), early_ends: HashMap::new(), newest: Micros::MIN, overflow: 0 }
+    }
+}
+
+/// What became of a start that was handed in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Started<T> {
+    /// It waits for its end.
+    Waits,
+    /// Its end was seen already.
+    Ended,
+    /// There is no room: it counts as open.
+    NoRoom(Start<T>),
+}
+
+impl<T: Copy> Pending<T> {
+    /// Takes a started event. A second one of the same request (identical in audit id, URI and time of
+    /// arrival) replaces the first.
+    pub fn start(&mut self, identity: u128, start: Start<T>) -> Started<T> {
+        self.newest = self.newest.max(start.at);
+        if self.early_ends.get(&identity).is_some_and(|&end| end >= start.at) {
+            return Started::Ended;
+        }
+        if self.starts.len() >= MAX_HELD {
+            self.overflow += 1;
+            return Started::NoRoom(start);
+        }
+        self.starts.insert(identity, start);
+        Started::Waits
+    }
+
+    /// Takes a terminal event; returns its start, if it was waiting for this end.
+    pub fn end(&mut self, identity: u128, at: Micros) -> Option<Start<T>> {
+        self.newest = self.newest.max(at);
+        if let Entry::Occupied(found) = self.starts.entry(identity)
+            && at >= found.get().at
+            && !(found.get().failed && at > found.get().at + FAILED_WAIT)
+        {
+            return Some(found.remove());
+        }
+        if self.early_ends.len() > 1 << 16 {
+            let oldest = self.newest - EARLY_END;
+            self.early_ends.retain(|_, end| *end >= oldest);
+        }
+        self.early_ends.insert(identity, at);
+        None
+    }
+
+    /// Takes out the failed starts that have waited long enough.
+    pub fn expired(&mut self) -> Vec<Start<T>> {
+        let oldest = self.newest - FAILED_WAIT - EARLY_END;
+        self.starts.extract_if(|_, start| start.failed && start.at < oldest).map(|(_, start)| start).collect()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Takes out all that wait.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u128, Start<T>)> + '_ {
+        self.starts.drain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(at: Micros, failed: bool) -> Start<()> {
+        Start { at, failed, what: () }
+    }
+
+    #[test]
+    fn an_end_ends_the_start_before_it() {
+        let mut pending = Pending::default();
+        pending.start(1, start(10, false));
+        assert_eq!(pending.end(1, 20), Some(start(10, false)));
+        assert_eq!(pending.end(2, 20), None);
+        assert_eq!(pending.start(2, start(15, false)), Started::Ended, "lines out of order");
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_failed_start_is_final_after_a_while() {
+        let mut pending = Pending::default();
+        pending.start(1, start(0, true));
+        pending.start(2, start(0, false));
+        pending.start(3, start(FAILED_WAIT * 2, false));
+        assert_eq!(pending.expired(), [start(0, true)]);
+        assert_eq!(pending.end(2, FAILED_WAIT * 3), Some(start(0, false)), "watches live long");
+    }
+}

@@ -1,0 +1,114 @@
+//! What a command works with: settings, writers, the clock, and whether anything was lost.
+
+use super::error::Error;
+use super::settings::{self, FailOn, Settings};
+use crate::model::report::Report;
+use crate::model::time::Micros;
+use crate::views;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+/// The outside world, asked once.
+pub struct Io {
+    /// Data.
+    pub out: Box<dyn Write>,
+    /// Everything else.
+    pub err: Box<dyn Write>,
+    /// Whether a person reads `out`.
+    pub out_is_terminal: bool,
+    /// Whether a person reads `err`.
+    pub err_is_terminal: bool,
+    /// Columns of the terminal.
+    pub width: Option<usize>,
+    /// Whether `NO_COLOR` is set.
+    pub no_color: bool,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// Where the config file would be.
+    pub config_file: Option<PathBuf>,
+    /// What time it is.
+    pub now: Micros,
+}
+
+impl std::fmt::Debug for Io {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Io").finish_non_exhaustive()
+    }
+}
+
+impl Io {
+    /// The process's own.
+    pub fn process() -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let out_is_terminal = io::stdout().is_terminal();
+        let columns = variable("COLUMNS").and_then(|text| text.to_str()?.parse().ok());
+        Self {
+            out: Box::new(io::BufWriter::new(io::stdout())),
+            err: Box::new(io::stderr()),
+            out_is_terminal,
+            err_is_terminal: io::stderr().is_terminal(),
+            width: columns.or_else(|| out_is_terminal.then(terminal_width)?),
+            no_color: variable("NO_COLOR").is_some(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            config_file: settings::config_file(variable("XDG_CONFIG_HOME").map(PathBuf::from), variable("HOME").map(PathBuf::from)),
+            now: jiff::Timestamp::now().as_microsecond(),
+        }
+    }
+}
+
+fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
+/// What a command works with.
+#[derive(Debug)]
+pub struct Context<'io> {
+    /// Settings.
+    pub settings: Settings,
+    /// Writers and clock.
+    pub io: &'io mut Io,
+    partial: bool,
+    failing: bool,
+}
+
+impl<'io> Context<'io> {
+    /// A context with nothing lost yet.
+    pub fn new(settings: Settings, io: &'io mut Io) -> Self {
+        Self { settings, io, partial: false, failing: false }
+    }
+
+    /// Says that part of an input was lost, and goes on.
+    pub fn lost(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
+        self.partial = true;
+        let text = what.to_string();
+        Ok(writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?)
+    }
+
+    /// Says something, unless asked to be quiet.
+    pub fn say(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
+        if !self.settings.quiet {
+            let text = what.to_string();
+            writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?;
+        }
+        Ok(())
+    }
+
+    /// Prints `report`, and remembers whether its findings fail the command.
+    pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
+        let fail_on = self.settings.fail_on.unwrap_or(fail_on);
+        self.failing |= report.findings.iter().any(|finding| fail_on.includes(finding.severity));
+        views::render(report, self.settings.format, &self.settings.style, &mut self.io.out)?;
+        Ok(self.io.out.flush()?)
+    }
+
+    /// What the command comes to: losses beat findings.
+    pub fn verdict(&self) -> Result<(), Error> {
+        if self.partial {
+            Err(Error::Partial)
+        } else if self.failing {
+            Err(Error::Findings)
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Flag groups that commands share.
+
+use super::settings::{FailOn, When, Whether};
+use crate::model::time::{self, Micros};
+use crate::model::units::parse_duration;
+use crate::views::Format;
+use clap::Args;
+use std::path::PathBuf;
+
+/// How to print.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ViewFlags {
+    /// Form of the output.
+    #[arg(short, long, value_enum, env = "PLIMSOLL_OUTPUT", global = true, help_heading = "Output", value_name = "FORM")]
+    pub output: Option<Format>,
+    /// Leave out headings and the sentences around tables.
+    #[arg(long, global = true, help_heading = "Output")]
+    pub no_headers: bool,
+    /// Sort rows by this field: numbers from the largest, text from the smallest.
+    #[arg(long, value_name = "FIELD", global = true, help_heading = "Output")]
+    pub sort_by: Option<String>,
+    /// Show people this many rows, 0 for all (default 25); json, yaml and csv hold all rows unless it is given.
+    #[arg(long, value_name = "N", env = "PLIMSOLL_TOP", global = true, help_heading = "Output")]
+    pub top: Option<usize>,
+    /// Use colour.
+    #[arg(long, value_enum, env = "PLIMSOLL_COLOR", value_name = "WHEN", global = true, help_heading = "Output")]
+    pub color: Option<When>,
+    /// Show progress on stderr.
+    #[arg(long, value_enum, env = "PLIMSOLL_PROGRESS", value_name = "WHEN", global = true, help_heading = "Output")]
+    pub progress: Option<Whether>,
+    /// Exit with 1 if there are findings of this severity or above.
+    #[arg(long, value_enum, env = "PLIMSOLL_FAIL_ON", value_name = "SEVERITY", global = true, help_heading = "Output")]
+    pub fail_on: Option<FailOn>,
+    /// Read settings from this file (default: plimsoll/config.toml in the user's config folder).
+    #[arg(long, env = "PLIMSOLL_CONFIG", value_name = "FILE", global = true, help_heading = "Output")]
+    pub config: Option<PathBuf>,
+    /// Threads that parse (default: one per core).
+    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", global = true, help_heading = "Output")]
+    pub threads: Option<usize>,
+    /// Print no messages but errors.
+    #[arg(short, long, global = true, help_heading = "Output")]
+    pub quiet: bool,
+    /// Say more on stderr about what was read.
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
+}
+
+/// Which time to look at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TimeFlags {
+    /// Leave out events before: RFC 3339, or back from now: -1h, now-7d.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub since: Option<String>,
+    /// Leave out events from here on; the same forms.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub until: Option<String>,
+}
+
+impl TimeFlags {
+    /// The bounds, given what time it is.
+    pub fn resolve(&self, now: Micros) -> Result<(Option<Micros>, Option<Micros>), String> {
+        let read = |text: &Option<String>| text.as_deref().map(|text| parse_time(text, now)).transpose();
+        let (since, until) = (read(&self.since)?, read(&self.until)?);
+        if let (Some(since), Some(until)) = (since, until)
+            && since >= until
+        {
+            return Err(format!("--since {} is not before --until {}", time::format(since), time::format(until)));
+        }
+        Ok((since, until))
+    }
+}
+
+/// Reads RFC 3339, a date, `now`, `now-7d`, `-1h`, or a duration back from now (`1h`).
+fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
+    let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), a date (2026-11-20, UTC), -1h, or now-7d";
+    let trimmed = text.trim();
+    if trimmed == "now" {
+        return Ok(now);
+    }
+    let back = trimmed.strip_prefix("now-").or_else(|| trimmed.strip_prefix('-')).unwrap_or(trimmed);
+    if let Some(length) = parse_duration(back) {
+        return Ok(now - length);
+    }
+    time::parse_any(trimmed)
+        .or_else(|| time::parse_any(&format!("{trimmed}T00:00:00Z")))
+        .ok_or_else(|| format!("'{text}' is no time: {form}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::time::SECOND;
+
+    #[test]
+    fn times_are_read_in_every_form() {
+        let now = 1_000_000 * SECOND;
+        for (text, expected) in [
+            ("now", now),
+            ("-1h", now - 3600 * SECOND),
+            ("now-2m", now - 120 * SECOND),
+            ("1970-01-02", 86_400 * SECOND),
+            ("1970-01-01T00:01:00+00:00", 60 * SECOND),
+        ] {
+            assert_eq!(parse_time(text, now), Ok(expected), "{text}");
+        }
+        assert!(parse_time("yesterday", now).is_err());
+        let turned = TimeFlags { since: Some("-1h".into()), until: Some("-2h".into()) };
+        assert!(turned.resolve(now).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! The command line: parsed literally, settled once (flags, then `PLIMSOLL_*`, then the config file,
+//! then defaults), and turned into an exit code.
+
+mod context;
+mod error;
+mod flags;
+mod progress;
+mod settings;
+
+pub use context::{Context, Io};
+pub use error::Error;
+pub use flags::{TimeFlags, ViewFlags};
+pub use progress::Progress;
+pub use settings::{FailOn, Settings};
+
+use crate::commands::Command;
+use clap::{CommandFactory, FromArgMatches, Parser};
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Observe and plan the capacity of Kubernetes control planes.
+///
+/// Exit codes: 0 ok, 1 findings at or above --fail-on, 2 usage, 3 an input could not be read or part of it was lost (the result is still printed).
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    view: ViewFlags,
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    /// The parser, named as the program was called.
+    pub fn parser() -> clap::Command {
+        Self::command()
+    }
+}
+
+/// Runs the program.
+pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let as_plugin =
+        args.first().is_some_and(|program| std::path::Path::new(program).file_stem().is_some_and(|name| name == "kubectl-plimsoll"));
+    let mut parser = Cli::parser();
+    if as_plugin {
+        parser = parser.bin_name("kubectl plimsoll");
+        if let Some(program) = args.first_mut() {
+            *program = OsString::from("kubectl plimsoll");
+        }
+    }
+    let cli = match parser.try_get_matches_from_mut(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
+            // Nothing can be done about a terminal that is gone.
+            let _ = write!(out, "{}", error.render());
+            let _ = out.flush();
+            return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
+        }
+    };
+    let settings = match Settings::resolve(&cli.view, io) {
+        Ok(settings) => settings,
+        Err(error) => return finish(Err(error), io),
+    };
+    let mut context = Context::new(settings, io);
+    let result = cli.command.run(&mut context).and_then(|()| Ok(context.io.out.flush()?));
+    let result = result.and_then(|()| context.verdict());
+    finish(result, io)
+}
+
+fn finish(result: Result<(), Error>, io: &mut Io) -> ExitCode {
+    let _ = io.out.flush();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if let Some(text) = error.message() {
+                let _ = writeln!(io.err, "plimsoll: {text}");
+            }
+            ExitCode::from(error.code())
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Settings, settled once: flags, then `PLIMSOLL_*`, then the config file, then these defaults.
+
+use super::context::Io;
+use super::error::Error;
+use super::flags::ViewFlags;
+use crate::model::report::Severity;
+use crate::views::{Format, Style};
+use clap::ValueEnum;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Whether to show progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Whether {
+    /// On a terminal, for what takes longer than a second.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+}
+
+/// Which findings make the exit code 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    /// Critical ones.
+    Critical,
+    /// Warnings and critical ones.
+    Warning,
+    /// None.
+    #[default]
+    Never,
+}
+
+impl FailOn {
+    /// Whether a finding of `severity` counts.
+    pub fn includes(self, severity: Severity) -> bool {
+        match self {
+            Self::Critical => severity >= Severity::Critical,
+            Self::Warning => severity >= Severity::Warning,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The config file. Unknown keys are errors: a misspelt one would silently do nothing.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Config {
+    output: Option<Format>,
+    top: Option<usize>,
+    color: Option<When>,
+    progress: Option<Whether>,
+    fail_on: Option<FailOn>,
+    threads: Option<usize>,
+}
+
+/// What the flags, the environment and the config file come to.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Form of the output.
+    pub format: Format,
+    /// How to write for people.
+    pub style: Style,
+    /// Rows to show: as given, else by the form of the output.
+    pub top: Option<usize>,
+    /// Field to sort by.
+    pub sort_by: Option<String>,
+    /// Whether progress may be shown.
+    pub progress: bool,
+    /// Which findings fail; each command has its own default.
+    pub fail_on: Option<FailOn>,
+    /// Parser threads.
+    pub threads: usize,
+    /// No messages but errors.
+    pub quiet: bool,
+    /// More messages.
+    pub verbose: bool,
+}
+
+/// Rows that people are shown where `--top` is not given.
+const TOP: usize = 25;
+
+impl Settings {
+    /// Settles the flags.
+    pub(super) fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
+        let config = match &flags.config {
+            Some(path) => read(path, true)?,
+            None => io.config_file.as_deref().map_or(Ok(Config::default()), |path| read(path, false))?,
+        };
+        let format = flags.output.or(config.output).unwrap_or_default();
+        let color = match flags.color.or(config.color).unwrap_or_default() {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => io.out_is_terminal && !io.no_color,
+        };
+        let for_people = matches!(format, Format::Table | Format::Wide | Format::Markdown);
+        let top = match flags.top.or(config.top) {
+            Some(0) => None,
+            Some(top) => Some(top),
+            None => for_people.then_some(TOP),
+        };
+        let threads = flags.threads.or(config.threads).unwrap_or(io.cores);
+        if threads == 0 {
+            return Err(Error::Usage("--threads must be at least 1".to_owned()));
+        }
+        Ok(Self {
+            format,
+            style: Style { width: io.width, color, headers: !flags.no_headers, compact: false },
+            top,
+            sort_by: flags.sort_by.clone(),
+            progress: io.err_is_terminal && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto && !flags.quiet,
+            fail_on: flags.fail_on.or(config.fail_on),
+            threads,
+            quiet: flags.quiet,
+            verbose: flags.verbose,
+        })
+    }
+}
+
+fn read(path: &Path, must_exist: bool) -> Result<Config, Error> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => return Ok(Config::default()),
+        Err(error) => return Err(Error::Usage(format!("{}: can't read the config file: {error}", path.display()))),
+    };
+    toml::from_str(&text).map_err(|error| Error::Usage(format!("{}: {}", path.display(), error.to_string().trim())))
+}
+
+/// Where the config file is looked for.
+pub(super) fn config_file(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let folder = xdg.filter(|p| p.is_absolute()).or_else(|| home.map(|home| home.join(".config")))?;
+    Some(folder.join("plimsoll/config.toml"))
+}

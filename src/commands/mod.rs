@@ -1,0 +1,29 @@
+//! One file per subcommand: its arguments, and how it connects sources, analysis and views.
+
+mod shell;
+pub mod traffic;
+
+use crate::cli::{Context, Error};
+use clap::Subcommand;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Who sends what to the apiserver: requests, errors, latency and peaks by any dimensions.
+    Traffic(traffic::Args),
+    /// Print a completion script for a shell.
+    Completions(shell::CompletionArgs),
+    /// Print the manual page.
+    Man,
+}
+
+impl Command {
+    /// Runs the command.
+    pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
+        match self {
+            Self::Traffic(args) => traffic::run(args, context),
+            Self::Completions(args) => shell::completions(args, context),
+            Self::Man => shell::man(context),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `plimsoll completions` and `plimsoll man`.
+
+use crate::cli::{Cli, Context, Error};
+use clap::Args;
+use clap_complete::Shell;
+
+/// Which shell.
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    /// The shell to print a script for.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints a completion script.
+pub fn completions(args: &CompletionArgs, context: &mut Context<'_>) -> Result<(), Error> {
+    clap_complete::generate(args.shell, &mut Cli::parser(), "plimsoll", &mut context.io.out);
+    Ok(())
+}
+
+/// Prints the manual page: the program's, then each subcommand's.
+pub fn man(context: &mut Context<'_>) -> Result<(), Error> {
+    let mut parser = Cli::parser();
+    parser.build();
+    clap_mangen::Man::new(parser.clone()).render(&mut context.io.out)?;
+    for command in parser.get_subcommands() {
+        let name: &'static str = Box::leak(format!("plimsoll-{}", command.get_name()).into_boxed_str());
+        clap_mangen::Man::new(command.clone().name(name)).render(&mut context.io.out)?;
+    }
+    Ok(())
+}

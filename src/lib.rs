@@ -1,0 +1,25 @@
+//! `plimsoll`: who loads a Kubernetes control plane, with what, how full it is, and when it will be
+//! too full.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! sources ──► model ──► analysis ──► views
+//!    bytes to    typed     pure         a report
+//!    records     tables    functions    to a writer
+//!        └────────┴── commands ─────────┘   (connect them, nothing more)
+//! ```
+//!
+//! [`sources`] find, recognise and read inputs and know nothing of what they mean. [`model`] is the
+//! types that everything shares. [`analysis`] is pure functions from model to model. [`views`] write
+//! reports. [`commands`] is one file per subcommand, [`cli`] the parser, the settings and the exit
+//! codes. Which layer may import which is tested (`tests/it/architecture.rs`).
+
+pub mod analysis;
+pub mod cli;
+pub mod commands;
+pub mod model;
+pub mod sources;
+pub mod views;
+
+pub use cli::{Io, run};

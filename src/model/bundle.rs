@@ -1,0 +1,13 @@
+//! What a bundle says of itself: the optional `bundle.yaml` beside its files.
+
+use serde::Deserialize;
+
+/// `bundle.yaml`. All of it is optional, and what is not known is ignored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Bundle {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The apiservers' version, e.g. `v1.36.0`.
+    pub kubernetes_version: String,
+}

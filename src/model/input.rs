@@ -1,0 +1,153 @@
+//! What was read, and what of it was lost.
+
+use crate::model::event::{Level, Stage};
+use crate::model::time::Micros;
+use serde::Serialize;
+use std::fmt;
+
+/// Why a part of an input could not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LossKind {
+    /// The line is not JSON: cut off, run into another, or something else altogether.
+    NotJson,
+    /// JSON, but no audit event and no known wrapper of one.
+    NotAnEvent,
+    /// An event without a readable `stageTimestamp`.
+    NoTime,
+    /// A wrapper whose inner event is broken, as when a log service cuts long entries.
+    BrokenInside,
+    /// Longer than is read.
+    TooLong,
+    /// Bytes of value 0, as a crash leaves them; what stood around them was read.
+    Nul,
+    /// Bytes that are not UTF-8; the event was kept, the bytes replaced.
+    NotUtf8,
+    /// Compressed data that ends early or is damaged.
+    Damaged,
+    /// The file became shorter while it was read.
+    Shrunk,
+    /// Reading failed.
+    Io,
+}
+
+impl LossKind {
+    /// What happened, and what to do about it.
+    pub fn explain(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NotJson => {
+                ("is not a whole JSON object", "look at the line: it may have been cut by a crash or by whatever shipped the log")
+            }
+            Self::NotAnEvent => ("is JSON but not an audit event", "check that this file is an apiserver audit log"),
+            Self::NoTime => ("has no readable stageTimestamp", "check what rewrote the log's timestamps"),
+            Self::BrokenInside => (
+                "wraps an event that is cut off or damaged",
+                "log services cut long entries (CloudWatch at 256 KB); lower the audit level for large bodies",
+            ),
+            Self::TooLong => ("is longer than 32 MiB", "lower the audit level for large LISTs (RequestResponse logs whole lists)"),
+            Self::Nul => ("holds NUL bytes", "the machine or the writer crashed here; what stood around them was read"),
+            Self::NotUtf8 => (
+                "holds bytes that are not UTF-8",
+                "the event was counted with those bytes replaced; the file was damaged after the apiserver wrote it",
+            ),
+            Self::Damaged => (
+                "is damaged or ends early",
+                "copy the file again, or test it with gzip -t or zstd -t; everything before this place was read",
+            ),
+            Self::Shrunk => ("became shorter while it was read", "read a copy, or a log that is rotated by renaming"),
+            Self::Io => ("could not be read", "check the file's permissions and the disk"),
+        }
+    }
+}
+
+/// Where something was lost first, and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// What happened.
+    pub kind: LossKind,
+    /// The file (or `-`, or a URL).
+    pub path: String,
+    /// Line of the first such loss, counted from 1; 0 where lines mean nothing.
+    pub line: u64,
+    /// Byte offset of the first (in the decompressed data), counted from 0.
+    pub offset: u64,
+    /// How many there were.
+    pub count: u64,
+    /// What the system or the decoder said, if anything.
+    pub detail: String,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, advice) = self.kind.explain();
+        write!(f, "{}", self.path)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {} {what} (byte {})", if self.line > 0 { "line" } else { "data" }, self.offset)?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        if self.count > 1 {
+            write!(f, "; {} more like it", self.count - 1)?;
+        }
+        write!(f, "; {advice}")
+    }
+}
+
+/// What one input gave.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct InputReport {
+    /// Path as given or found, `-`, or URL.
+    pub path: String,
+    /// `audit`.
+    pub kind: &'static str,
+    /// Bytes read (of the file as it lies on disk).
+    pub bytes: u64,
+    /// Events read.
+    pub records: u64,
+    /// Lines or parts that could not be used.
+    pub skipped: u64,
+    /// The first error, in words.
+    pub first_error: Option<String>,
+}
+
+/// What the log shows at all: the ground that every share stands on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Lines read, blank ones left out.
+    pub lines: u64,
+    /// Events by level and stage, indexed as [`Level::ALL`] × [`Stage::ALL`].
+    pub events: [[u64; 4]; 4],
+    /// Smallest `at`.
+    pub first: Option<Micros>,
+    /// Largest `at`.
+    pub last: Option<Micros>,
+    /// Whether the last line of an input was still being written.
+    pub unfinished_lines: u64,
+}
+
+impl Coverage {
+    /// Counts an event.
+    #[inline]
+    pub fn event(&mut self, level: Level, stage: Stage, at: Micros) {
+        self.events[level as usize][stage as usize] += 1;
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = Some(self.last.map_or(at, |last| last.max(at)));
+    }
+
+    /// All events.
+    pub fn total(&self) -> u64 {
+        self.events.iter().flatten().sum()
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.lines += other.lines;
+        self.unfinished_lines += other.unfinished_lines;
+        for (mine, theirs) in self.events.iter_mut().flatten().zip(other.events.iter().flatten()) {
+            *mine += theirs;
+        }
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.last = [self.last, other.last].into_iter().flatten().max();
+    }
+}

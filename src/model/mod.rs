@@ -1,0 +1,17 @@
+//! Typed tables and the small types they are made of.
+//!
+//! Nothing here reads, writes, or decides: sources fill these types, analysis works on them, views
+//! show them. This layer imports no other.
+
+pub mod bundle;
+pub mod event;
+pub mod histogram;
+pub mod input;
+pub mod json;
+pub mod report;
+pub mod rollup;
+pub mod symbols;
+pub mod time;
+pub mod units;
+pub mod uri;
+pub mod walk;

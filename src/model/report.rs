@@ -1,0 +1,139 @@
+//! What a command has to say, before it is given a form.
+
+use crate::model::input::InputReport;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A value in a table or among the totals.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value {
+    /// Not known, or it makes no sense here.
+    #[default]
+    None,
+    /// Text; may come from whoever calls the apiserver, so every view neutralises it.
+    Text(String),
+    /// A count.
+    Count(u64),
+    /// A measure, a rate, a share.
+    Number(f64),
+    /// Counts in time, for a sparkline.
+    Series(Vec<u64>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        if number.is_finite() { Self::Number(number) } else { Self::None }
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+/// Rows under named columns. What a column is called in a heading, its unit and its width is said once,
+/// in `views::columns`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    /// JSON field names.
+    pub columns: Vec<String>,
+    /// One value per column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    /// The index of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+}
+
+/// The time that a report is about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Window {
+    /// RFC 3339, UTC; empty where nothing was counted.
+    pub from: String,
+    /// RFC 3339, UTC.
+    pub to: String,
+    /// From `from` to `to`.
+    pub seconds: f64,
+}
+
+/// How grave a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Worth a change.
+    Warning,
+    /// Worth a change now.
+    Critical,
+}
+
+/// Something that was found: what, how sure, and what to do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its entry in docs/findings.md.
+    pub id: String,
+    /// How grave.
+    pub severity: Severity,
+    /// How sure, from 0 to 1.
+    pub confidence: f64,
+    /// The same for the same finding on the same subject.
+    pub fingerprint: String,
+    /// What it is about.
+    pub subject: BTreeMap<String, String>,
+    /// RFC 3339.
+    pub first_seen: String,
+    /// RFC 3339.
+    pub last_seen: String,
+    /// One sentence.
+    pub summary: String,
+    /// The numbers that led to it.
+    pub evidence: BTreeMap<String, serde_json::Value>,
+    /// What to change.
+    pub remedy: String,
+    /// Where to read more.
+    pub docs: String,
+}
+
+/// Everything a command prints.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// `plimsoll.<command>/v1`.
+    pub schema: String,
+    /// What was read.
+    pub inputs: Vec<InputReport>,
+    /// The time it covers.
+    pub window: Window,
+    /// What the inputs show at all.
+    pub coverage: serde_json::Map<String, serde_json::Value>,
+    /// Sums over all rows.
+    pub totals: Vec<(String, Value)>,
+    /// The rows.
+    pub table: Table,
+    /// How many of `table.rows`, from the first, a person is shown; machines get all.
+    pub shown: Option<usize>,
+    /// Tables that people are shown in place of `table`, where that one is for machines.
+    pub people: Option<Vec<Table>>,
+    /// Sentences above the table, for people.
+    pub lead: Vec<String>,
+    /// Sentences below it.
+    pub notes: Vec<String>,
+    /// Findings.
+    pub findings: Vec<Finding>,
+}

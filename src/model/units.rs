@@ -1,0 +1,129 @@
+//! Numbers as people read and write them.
+
+use crate::model::time::{Micros, SECOND};
+
+/// Digits in groups of three: `1,234,567`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `12.3%`; what is neither nothing nor visible is `<0.1%`.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0%".to_owned(),
+        p if p < 0.1 => "<0.1%".to_owned(),
+        p if p >= 99.95 => "100%".to_owned(),
+        p => format!("{p:.1}%"),
+    }
+}
+
+/// `+12.3%`; from tenfold on `×12`.
+pub fn signed_percent(change: f64) -> String {
+    match change * 100.0 {
+        p if p.abs() < 0.05 => "0%".to_owned(),
+        p if p >= 1000.0 => format!("×{}", significant(change + 1.0)),
+        p => format!("{p:+.1}%"),
+    }
+}
+
+/// Three significant digits, without a tail of noughts or an exponent.
+pub fn significant(number: f64) -> String {
+    let size = number.abs();
+    if size == 0.0 {
+        "0".to_owned()
+    } else if size >= 1000.0 {
+        let sign = if number < 0.0 { "-" } else { "" };
+        format!("{sign}{}", grouped(size.round() as u64))
+    } else if size >= 100.0 {
+        format!("{number:.0}")
+    } else if size >= 10.0 {
+        format!("{number:.1}")
+    } else if size >= 0.01 {
+        format!("{number:.2}")
+    } else {
+        "<0.01".to_owned()
+    }
+}
+
+/// `8m 49s`, `2d 3h`, `1.5s`: the two largest parts.
+pub fn duration(micros: Micros) -> String {
+    let seconds = micros / SECOND;
+    let part = |count: i64, unit: &str, rest: i64, small: &str| {
+        if rest == 0 { format!("{count}{unit}") } else { format!("{count}{unit} {rest}{small}") }
+    };
+    match seconds {
+        ..10 => format!("{}s", significant(micros as f64 / SECOND as f64)),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => part(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => part(seconds / 3_600, "h", seconds / 60 % 60, "m"),
+        _ => part(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
+    }
+}
+
+/// Reads `90s`, `10m`, `1h30m`, `7d`, `500ms`, `2w`.
+pub fn parse_duration(text: &str) -> Option<Micros> {
+    let mut rest = text.trim();
+    let mut total = 0f64;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ').unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(letters);
+        let scale = match unit {
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            "w" => 604_800.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * scale;
+        rest = behind.trim_start();
+    }
+    let micros = total * SECOND as f64;
+    (micros < i64::MAX as f64 / 4.0).then_some(micros.round() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(percent(0.0004), "<0.1%");
+        assert_eq!(percent(0.4567), "45.7%");
+        assert_eq!(signed_percent(-0.5), "-50.0%");
+        assert_eq!(signed_percent(11.0), "×12.0");
+        assert_eq!(significant(0.1234), "0.12");
+        assert_eq!(significant(12345.6), "12,346");
+        assert_eq!(duration(529 * SECOND), "8m 49s");
+        assert_eq!(duration(1_500_000), "1.50s");
+        assert_eq!(duration(90_000 * SECOND), "1d 1h");
+    }
+
+    #[test]
+    fn durations_are_read() {
+        assert_eq!(parse_duration("90s"), Some(90 * SECOND));
+        assert_eq!(parse_duration("1h30m"), Some(5_400 * SECOND));
+        assert_eq!(parse_duration("500ms"), Some(SECOND / 2));
+        assert_eq!(parse_duration("7d"), Some(604_800 * SECOND));
+        for bad in ["", "5", "x", "5 parsecs", "-5s", "s"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What a request URI tells: how wide the request reaches and how a read asks to be served.
+
+use std::borrow::Cow;
+
+/// How wide a request reaches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Not about an API object: `/healthz`, `/metrics`, discovery.
+    #[default]
+    NonResource,
+    /// All objects of a resource, in all namespaces or not namespaced.
+    Cluster,
+    /// All objects of a resource in one namespace.
+    Namespace,
+    /// One object.
+    Object,
+}
+
+impl Scope {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NonResource => "nonresource",
+            Self::Cluster => "cluster",
+            Self::Namespace => "namespace",
+            Self::Object => "object",
+        }
+    }
+}
+
+/// The scope of the path of `uri`, as kube-apiserver's request-info reads it; `None` where it is not
+/// the path of an API resource.
+pub fn path_scope(uri: &str) -> Option<Scope> {
+    let path = uri.split('?').next().unwrap_or_default();
+    let mut segments = path.split('/').skip(1).filter(|s| !s.is_empty());
+    match segments.next()? {
+        "api" => segments.next()?,
+        "apis" => {
+            segments.next()?;
+            segments.next()?
+        }
+        _ => return None,
+    };
+    let mut first = segments.next()?;
+    if matches!(first, "watch" | "proxy") {
+        first = segments.next()?;
+    }
+    if first == "namespaces" {
+        return Some(match (segments.next(), segments.next()) {
+            (None, _) => Scope::Cluster,
+            (Some(_), None | Some("status" | "finalize")) => Scope::Object,
+            (Some(_), Some(_)) if segments.next().is_some() => Scope::Object,
+            (Some(_), Some(_)) => Scope::Namespace,
+        });
+    }
+    Some(if segments.next().is_some() { Scope::Object } else { Scope::Cluster })
+}
+
+/// What `resourceVersion` asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Absent or empty: the most recent data.
+    #[default]
+    Unset,
+    /// `0`: anything the cache has.
+    Zero,
+    /// A number: not older than, or exactly that.
+    At,
+}
+
+/// What `resourceVersionMatch` asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Match {
+    /// Absent.
+    #[default]
+    Unset,
+    /// `Exact`.
+    Exact,
+    /// `NotOlderThan`.
+    NotOlder,
+    /// Anything else.
+    Other,
+}
+
+/// What selects among the objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Selector {
+    /// Nothing.
+    #[default]
+    None,
+    /// `fieldSelector=metadata.name=…`: one object.
+    Name,
+    /// `fieldSelector=spec.nodeName=…`: the pods of one node.
+    Node,
+    /// Another field selector.
+    Field,
+    /// A label selector.
+    Label,
+}
+
+/// How long a watch asks to live (`timeoutSeconds`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WatchTimeout {
+    /// Not said: 30 to 60 minutes, by the server's choice.
+    #[default]
+    Default,
+    /// Less than a minute.
+    Short,
+    /// 1 to 10 minutes, as client-go's informers ask.
+    Informer,
+    /// More than ten minutes.
+    Long,
+}
+
+/// How a read asks to be served: the parameters that decide whether the watch cache or etcd answers,
+/// and how much comes back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadShape {
+    /// `resourceVersion`.
+    pub version: Version,
+    /// `resourceVersionMatch`.
+    pub version_match: Match,
+    /// `limit` above 0.
+    pub limit: bool,
+    /// `continue` given: a further page.
+    pub continued: bool,
+    /// Field or label selector.
+    pub selector: Selector,
+    /// `allowWatchBookmarks`.
+    pub bookmarks: bool,
+    /// `sendInitialEvents`: a streaming LIST.
+    pub initial_events: bool,
+    /// For watches: `timeoutSeconds`.
+    pub timeout: Option<WatchTimeout>,
+}
+
+impl ReadShape {
+    /// Reads the query of `uri`; `watch` says whether the request is a watch.
+    pub fn of(uri: &str, watch: bool) -> Self {
+        let mut shape = Self { timeout: watch.then_some(WatchTimeout::Default), ..Self::default() };
+        let Some((_, query)) = uri.split_once('?') else { return shape };
+        let mut seen = 0u16;
+        let (mut field, mut label) = (Cow::Borrowed(""), false);
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let bit = match key {
+                "resourceVersion" => 1,
+                "resourceVersionMatch" => 2,
+                "limit" => 4,
+                "continue" => 8,
+                "fieldSelector" => 16,
+                "labelSelector" => 32,
+                "allowWatchBookmarks" => 64,
+                "sendInitialEvents" => 128,
+                "timeoutSeconds" => 256,
+                _ => continue,
+            };
+            if seen & bit != 0 {
+                continue; // Go's url.Values.Get: the first of a name counts.
+            }
+            seen |= bit;
+            let value = percent_decode(value);
+            match bit {
+                1 => {
+                    shape.version = match value.as_ref() {
+                        "" => Version::Unset,
+                        "0" => Version::Zero,
+                        _ => Version::At,
+                    }
+                }
+                2 => {
+                    shape.version_match = match value.as_ref() {
+                        "" => Match::Unset,
+                        "Exact" => Match::Exact,
+                        "NotOlderThan" => Match::NotOlder,
+                        _ => Match::Other,
+                    }
+                }
+                4 => shape.limit = value.parse::<i64>().is_ok_and(|n| n > 0),
+                8 => shape.continued = !value.is_empty(),
+                16 => field = value,
+                32 => label = !value.is_empty(),
+                64 => shape.bookmarks = is_true(&value),
+                128 => shape.initial_events = is_true(&value),
+                _ if watch => {
+                    shape.timeout = Some(match value.parse::<i64>() {
+                        Err(_) => WatchTimeout::Default,
+                        Ok(..60) => WatchTimeout::Short,
+                        Ok(60..=600) => WatchTimeout::Informer,
+                        Ok(_) => WatchTimeout::Long,
+                    });
+                }
+                _ => {}
+            }
+        }
+        shape.selector = if field.contains("metadata.name=") {
+            Selector::Name
+        } else if field.contains("spec.nodeName=") {
+            Selector::Node
+        } else if !field.is_empty() {
+            Selector::Field
+        } else if label {
+            Selector::Label
+        } else {
+            Selector::None
+        };
+        shape
+    }
+
+    /// The shape as the roll-up's tables write it, e.g. `rv=0,sel=label`.
+    pub fn encode(&self) -> String {
+        let mut out = String::from(match self.version {
+            Version::Unset => "rv=unset",
+            Version::Zero => "rv=0",
+            Version::At => "rv=N",
+        });
+        out.push_str(match self.version_match {
+            Match::Unset => "",
+            Match::Exact => ",match=exact",
+            Match::NotOlder => ",match=notolder",
+            Match::Other => ",match=other",
+        });
+        for (given, text) in [(self.limit, ",limit"), (self.continued, ",continue")] {
+            if given {
+                out.push_str(text);
+            }
+        }
+        out.push_str(match self.selector {
+            Selector::None => "",
+            Selector::Name => ",sel=name",
+            Selector::Node => ",sel=node",
+            Selector::Field => ",sel=field",
+            Selector::Label => ",sel=label",
+        });
+        for (given, text) in [(self.bookmarks, ",bookmarks"), (self.initial_events, ",initial")] {
+            if given {
+                out.push_str(text);
+            }
+        }
+        out.push_str(match self.timeout {
+            None => "",
+            Some(WatchTimeout::Default) => ",t=default",
+            Some(WatchTimeout::Short) => ",t=short",
+            Some(WatchTimeout::Informer) => ",t=informer",
+            Some(WatchTimeout::Long) => ",t=long",
+        });
+        out
+    }
+}
+
+/// Kubernetes' reading of a boolean parameter that is present.
+fn is_true(value: &str) -> bool {
+    !(value == "0" || value.eq_ignore_ascii_case("false"))
+}
+
+/// Resolves `%XX` and `+`; what is malformed stays as it is.
+fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|b| b == b'%' || b == b'+') {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = |i: usize| bytes.get(i).and_then(|&b| (b as char).to_digit(16));
+        match (bytes[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            (b'+', ..) => {
+                out.push(b' ');
+                at += 1;
+            }
+            (byte, ..) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_follow_the_apiservers_request_info() {
+        for (uri, scope) in [
+            ("/api/v1/pods", Some(Scope::Cluster)),
+            ("/api/v1/pods?limit=5", Some(Scope::Cluster)),
+            ("/api/v1/namespaces", Some(Scope::Cluster)),
+            ("/api/v1/namespaces/web", Some(Scope::Object)),
+            ("/api/v1/namespaces/web/status", Some(Scope::Object)),
+            ("/api/v1/namespaces/web/finalize", Some(Scope::Object)),
+            ("/api/v1/namespaces/web/pods", Some(Scope::Namespace)),
+            ("/api/v1/namespaces/web/pods/a", Some(Scope::Object)),
+            ("/api/v1/namespaces/web/pods/a/log", Some(Scope::Object)),
+            ("/api/v1/nodes/n1/proxy/stats", Some(Scope::Object)),
+            ("/api/v1/watch/namespaces/web/pods", Some(Scope::Namespace)),
+            ("/apis/apps/v1/deployments", Some(Scope::Cluster)),
+            ("/apis/apps/v1/namespaces/web/deployments/a/scale", Some(Scope::Object)),
+            ("/apis", None),
+            ("/apis/apps/v1", None),
+            ("/healthz", None),
+            ("", None),
+        ] {
+            assert_eq!(path_scope(uri), scope, "{uri}");
+        }
+    }
+
+    #[test]
+    fn shapes_name_what_decides_the_cost() {
+        for (uri, watch, shape) in [
+            ("/api/v1/pods", false, "rv=unset"),
+            ("/api/v1/pods?resourceVersion=0&limit=500", false, "rv=0,limit"),
+            ("/api/v1/pods?limit=0&continue=abc", false, "rv=unset,continue"),
+            ("/api/v1/pods?resourceVersion=7&resourceVersionMatch=NotOlderThan", false, "rv=N,match=notolder"),
+            ("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&labelSelector=a", false, "rv=unset,sel=node"),
+            ("/api/v1/pods?fieldSelector=metadata.name=x", false, "rv=unset,sel=name"),
+            ("/api/v1/pods?labelSelector=app%3Dx", false, "rv=unset,sel=label"),
+            ("/api/v1/pods?watch=true", true, "rv=unset,t=default"),
+            ("/api/v1/pods?watch=1&timeoutSeconds=3", true, "rv=unset,t=short"),
+            (
+                "/api/v1/pods?allowWatchBookmarks=true&sendInitialEvents=true&timeoutSeconds=387",
+                true,
+                "rv=unset,bookmarks,initial,t=informer",
+            ),
+            ("/api/v1/pods?allowWatchBookmarks=False&timeoutSeconds=3600", true, "rv=unset,t=long"),
+            ("/api/v1/pods?resourceVersion=0&resourceVersion=5", false, "rv=0"),
+        ] {
+            assert_eq!(ReadShape::of(uri, watch).encode(), shape, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Audit logs: from lines to events, from files to blocks of lines, from blocks to whatever a
+//! worker makes of their events.
+
+mod blocks;
+mod callers;
+mod forms;
+mod general;
+mod gke;
+pub mod pass;
+mod scan;
+
+pub use forms::read_line;

@@ -1,0 +1,339 @@
+//! One pass over audit logs: blocks of lines are parsed by several threads, and what each block gave
+//! is handed on in the order of its stream.
+//!
+//! A file that can be read at any place is cut into blocks at fixed offsets; a line belongs to the
+//! block in which it starts. Of anything else (pipes, compressed files, documents) whoever takes the
+//! next block reads and unpacks it, while others parse the ones before. No event is kept.
+
+use super::blocks::{BLOCK, Chunk, Cut, Feed};
+use super::callers::Callers;
+use super::forms::read_line;
+use super::scan::scan;
+use crate::model::event::{Event, Stage, Stream, Timed};
+use crate::model::input::{Coverage, InputReport, Loss, LossKind};
+use crate::model::time::{Micros, TimeParser};
+use crate::sources::open::LogStream;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is made of a log's events, one block at a time, on one thread.
+pub trait Worker: Send {
+    /// What one block gave that has to be seen in order.
+    type Batch: Send;
+
+    /// Takes one event.
+    fn event(&mut self, event: Timed<'_, '_>);
+
+    /// Ends a block.
+    fn flush(&mut self) -> Self::Batch;
+}
+
+/// What is told while reading goes on.
+pub trait Watcher: Sync {
+    /// `bytes` more bytes of input (as they lie on disk, where known) have been read.
+    fn read(&self, _bytes: u64) {}
+}
+
+impl Watcher for () {}
+
+/// What one pass gave, beside what the workers made of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// One per input file.
+    pub inputs: Vec<InputReport>,
+    /// What was lost, by file and kind.
+    pub losses: Vec<Loss>,
+    /// What the logs show, per stream.
+    pub coverage: Vec<Coverage>,
+}
+
+impl Outcome {
+    /// The coverage of all streams together.
+    pub fn total(&self) -> Coverage {
+        let mut all = Coverage::default();
+        self.coverage.iter().for_each(|c| all.merge(c));
+        all
+    }
+}
+
+/// A batch in the order of its stream.
+#[derive(Debug)]
+pub struct Delivery<B> {
+    /// The stream's number.
+    pub stream: u32,
+    /// What the worker made of the block.
+    pub batch: B,
+    /// Whether this was the stream's last block.
+    pub last: bool,
+}
+
+/// One parsed block.
+struct Parsed<B> {
+    stream: usize,
+    file: usize,
+    order: u64,
+    batch: B,
+    counts: Counts,
+}
+
+/// What was met in a block.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) coverage: Coverage,
+    pub(super) bytes: u64,
+    pub(super) all_lines: u64,
+    pub(super) losses: Vec<Lost>,
+}
+
+/// Losses of one kind within a block.
+#[derive(Debug)]
+pub(super) struct Lost {
+    kind: LossKind,
+    /// Line of the first, within the block, from 0.
+    line: u64,
+    /// Offset of the first, in the file.
+    offset: u64,
+    count: u64,
+    detail: String,
+}
+
+/// Reads `streams` with `threads` workers; `consume` gets the batches on this thread.
+pub fn run<W: Worker>(
+    streams: Vec<LogStream>,
+    threads: usize,
+    watcher: &dyn Watcher,
+    make: impl Fn() -> W + Sync,
+    mut consume: impl FnMut(Delivery<W::Batch>),
+) -> (Vec<W>, Outcome) {
+    let threads = threads.max(1);
+    let mut log = Log::new(&streams);
+    let names: Vec<Stream> = streams.iter().map(|s| s.stream.clone()).collect();
+    let feeds: Vec<Mutex<Feed>> = streams.into_iter().map(|s| Mutex::new(Feed::new(s.files))).collect();
+    let schedule = Mutex::new(Schedule::new(feeds.len()));
+    let stop = AtomicBool::new(false);
+    let (send, receive) = crossbeam_channel::bounded::<Parsed<W::Batch>>(threads * 2);
+    let workers = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|_| {
+                let send = send.clone();
+                let (feeds, schedule, stop, names, make) = (&feeds, &schedule, &stop, &names, &make);
+                scope.spawn(move || {
+                    let mut worker = make();
+                    let mut parser = Parser::default();
+                    while !stop.load(Ordering::Relaxed) {
+                        let Some(stream) = lock(schedule).next() else { break };
+                        let cut = lock(&feeds[stream]).next();
+                        let Some(cut) = cut else {
+                            lock(schedule).exhausted(stream);
+                            continue;
+                        };
+                        let mut counts = Counts::default();
+                        let (file, order) = (cut.file, cut.order);
+                        let last = parser.block(cut, &names[stream], &mut worker, &mut counts);
+                        watcher.read(counts.bytes);
+                        if let Some(last) = last {
+                            lock(schedule).reached(stream, last);
+                        }
+                        let parsed = Parsed { stream, file, order, batch: worker.flush(), counts };
+                        if send.send(parsed).is_err() {
+                            break;
+                        }
+                    }
+                    worker
+                })
+            })
+            .collect();
+        drop(send);
+        let mut waiting: Vec<(u64, BTreeMap<u64, Parsed<W::Batch>>)> = names.iter().map(|_| (0, BTreeMap::new())).collect();
+        for parsed in receive {
+            let stream = parsed.stream;
+            let (due, pending) = &mut waiting[stream];
+            pending.insert(parsed.order, parsed);
+            while let Some(next) = pending.remove(due) {
+                *due += 1;
+                log.take(stream, next.file, next.counts);
+                consume(Delivery { stream: stream as u32, batch: next.batch, last: false });
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        handles.into_iter().filter_map(|handle| handle.join().ok()).collect()
+    });
+    (workers, log.finish())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A worker that panicked leaves plain data behind; the panic itself is raised when it is joined.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Which stream to read next: the one that is furthest behind in time, so that streams of several
+/// apiservers advance together and little has to be held to bring them into one order.
+#[derive(Debug)]
+struct Schedule {
+    /// Time reached, or `None` before the first block; then whether anything is left.
+    streams: Vec<(Option<Micros>, bool, u64)>,
+}
+
+impl Schedule {
+    fn new(count: usize) -> Self {
+        Self { streams: vec![(None, true, 0); count] }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        let (index, _) = self.streams.iter().enumerate().filter(|(_, s)| s.1).min_by_key(|(_, s)| (s.0.is_some() || s.2 > 0, s.0, s.2))?;
+        self.streams[index].2 += 1;
+        Some(index)
+    }
+
+    fn reached(&mut self, stream: usize, at: Micros) {
+        let time = &mut self.streams[stream].0;
+        *time = Some(time.map_or(at, |t| t.max(at)));
+    }
+
+    fn exhausted(&mut self, stream: usize) {
+        self.streams[stream].1 = false;
+    }
+}
+
+/// Parses blocks; remembers the minute it was in.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    times: TimeParser,
+    callers: Callers,
+    buffer: Vec<u8>,
+}
+
+impl Parser {
+    /// Hands the events of a block to `worker`; returns the largest `at`.
+    pub(super) fn block<W: Worker>(&mut self, cut: Cut, stream: &Stream, worker: &mut W, counts: &mut Counts) -> Option<Micros> {
+        counts.bytes = cut.disk_bytes;
+        let Chunk { bytes: buffer, lines, offset, losses, ends_file, unfinished_is_loss } = cut.load(std::mem::take(&mut self.buffer));
+        let bytes = &buffer[lines];
+        let mut events = Events { times: &mut self.times, stream, worker, coverage: &mut counts.coverage, no_time: false };
+        let mut start = 0;
+        let mut event = Event::default();
+        let mut lines = 0;
+        while start < bytes.len() {
+            if let Some(end) = scan(bytes, start, &mut self.callers, &mut event) {
+                events.take(&event);
+                if !events.no_time {
+                    events.coverage.lines += 1;
+                    lines += 1;
+                    start = end + 1;
+                    continue;
+                }
+            }
+            let (end, whole) = match memchr::memchr(b'\n', &bytes[start..]) {
+                Some(length) => (start + length, true),
+                None => (bytes.len(), false),
+            };
+            let line = &bytes[start..end];
+            let number = lines;
+            lines += 1;
+            events.coverage.lines += u64::from(!line.trim_ascii().is_empty());
+            let mut lost = if events.no_time { None } else { read_line(line, &mut |event| events.take(event)) };
+            lost = lost.or(std::mem::take(&mut events.no_time).then_some(LossKind::NoTime));
+            if !whole && ends_file && lost.is_some() && !unfinished_is_loss {
+                events.coverage.unfinished_lines += 1;
+                lost = None;
+            }
+            if let Some(kind) = lost {
+                lose(&mut counts.losses, kind, number, offset + start as u64, String::new());
+            }
+            start = end + 1;
+        }
+        let last = counts.coverage.last;
+        counts.all_lines = lines;
+        for (kind, at, detail) in losses {
+            lose(&mut counts.losses, kind, lines, at, detail);
+            counts.all_lines += u64::from(kind == LossKind::TooLong);
+        }
+        self.buffer = buffer;
+        last
+    }
+}
+
+/// Gives a worker the events of a stream.
+struct Events<'w, W> {
+    times: &'w mut TimeParser,
+    stream: &'w Stream,
+    worker: &'w mut W,
+    coverage: &'w mut Coverage,
+    /// Whether the last event had no time and was lost.
+    no_time: bool,
+}
+
+impl<W: Worker> Events<'_, W> {
+    #[inline]
+    fn take(&mut self, event: &Event<'_>) {
+        let (Some(at), Some(stage)) = (self.times.parse(event.at), event.stage) else {
+            self.no_time = true;
+            return;
+        };
+        let received = if event.received.is_empty() { None } else { self.times.parse(event.received) };
+        self.coverage.event(event.level, stage, at);
+        if stage != Stage::RequestReceived {
+            self.worker.event(Timed { event, stage, at, received, stream: self.stream });
+        }
+    }
+}
+
+fn lose(losses: &mut Vec<Lost>, kind: LossKind, line: u64, offset: u64, detail: String) {
+    match losses.iter_mut().find(|lost| lost.kind == kind) {
+        Some(lost) => lost.count += 1,
+        None => losses.push(Lost { kind, line, offset, count: 1, detail }),
+    }
+}
+
+/// Keeps account of what was read and lost, in the order of the streams.
+#[derive(Debug)]
+pub(super) struct Log {
+    files: Vec<Vec<(InputReport, u64)>>,
+    losses: BTreeMap<(usize, usize, LossKind), Loss>,
+    coverage: Vec<Coverage>,
+}
+
+impl Log {
+    pub(super) fn new(streams: &[LogStream]) -> Self {
+        let report = |path: &String| (InputReport { path: path.clone(), kind: "audit", ..InputReport::default() }, 0);
+        Self {
+            files: streams.iter().map(|s| s.files.iter().map(|f| report(&f.path)).collect()).collect(),
+            losses: BTreeMap::new(),
+            coverage: vec![Coverage::default(); streams.len()],
+        }
+    }
+
+    pub(super) fn take(&mut self, stream: usize, file: usize, counts: Counts) {
+        let (report, lines) = &mut self.files[stream][file];
+        report.bytes += counts.bytes;
+        report.records += counts.coverage.total();
+        self.coverage[stream].merge(&counts.coverage);
+        for Lost { kind, line, offset, count, detail } in counts.losses {
+            report.skipped += count;
+            let is_line = !matches!(kind, LossKind::Damaged | LossKind::Shrunk | LossKind::Io);
+            let loss = self.losses.entry((stream, file, kind)).or_insert_with(|| Loss {
+                kind,
+                path: report.path.clone(),
+                line: if is_line { *lines + line + 1 } else { 0 },
+                offset,
+                count: 0,
+                detail,
+            });
+            loss.count += count;
+        }
+        *lines += counts.all_lines;
+    }
+
+    pub(super) fn finish(self) -> Outcome {
+        let losses: Vec<Loss> = self.losses.into_values().collect();
+        let mut inputs: Vec<InputReport> = self.files.into_iter().flatten().map(|(report, _)| report).collect();
+        for input in &mut inputs {
+            input.first_error = losses.iter().find(|l| l.path == input.path).map(Loss::to_string);
+        }
+        Outcome { inputs, losses, coverage: self.coverage }
+    }
+}
+
+/// The size of a block, for those who plan memory.
+pub const BLOCK_BYTES: usize = BLOCK;

@@ -1,0 +1,292 @@
+//! The fast field scanner: finds an event's fields in the order in which kube-apiserver's encoder
+//! writes them, and gives up (`None`) whenever a line is not exactly of that form. Then
+//! [`super::general`] reads the line with a JSON parser; the two are tested against each other.
+//!
+//! Fields before the bodies are matched forwards, skipping strings properly; a line without bodies is
+//! passed over once, its end included. Body keys are chosen by callers (an object may hold keys named
+//! `verb` or `stageTimestamp` at any depth), so where a line holds bodies, the timestamps and
+//! annotations behind them are found backwards from the line's end.
+
+use super::callers::{Callers, Repeated};
+use crate::model::event::{Event, Level, Stage};
+use crate::model::json::JsonStr;
+use crate::model::walk::{Cursor, skip_value};
+
+const HEAD: &[u8; 56] = br#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":""#;
+/// How an element of an `EventList` starts: the list's encoder leaves out kind and apiVersion.
+const ITEM_HEAD: &[u8; 10] = br#"{"level":""#;
+
+/// Reads the event that starts at `start` into `event`; returns where its line ends (at the newline,
+/// or at the end of the text). `None` where an assumption fails; `event` is then of no meaning.
+#[inline]
+pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut Event<'a>) -> Option<usize> {
+    *event = Event::default();
+    let mut at = Cursor::at(text, start);
+    if !at.eat(HEAD) {
+        at.need(ITEM_HEAD)?;
+    }
+    event.level = Level::parse(at.plain_string()?);
+    at.need(br#","auditID":""#)?;
+    event.audit_id = at.string()?;
+    at.need(br#","stage":""#)?;
+    event.stage = Some(Stage::parse(at.plain_string()?)?);
+    at.need(br#","requestURI":""#)?;
+    event.uri = at.string()?;
+    at.need(br#","verb":""#)?;
+    event.verb = at.string()?;
+    at.need(br#","user":{"#)?;
+    caller(text, &mut at, callers, event)?;
+    if at.eat(br#","objectRef":{"#) {
+        object_ref(&mut at, event)?;
+    }
+    if at.eat(br#","responseStatus":{"#) {
+        response_status(&mut at, event)?;
+    }
+    let end = if at.eat(br#","requestReceivedTimestamp":""#) {
+        event.received = at.plain_string()?;
+        at.need(br#","stageTimestamp":""#)?;
+        event.at = at.plain_string()?;
+        if at.eat(br#","annotations":"#) {
+            match callers.same(event.caller, Repeated::Annotations, &text[at.position()..]) {
+                Some(length) => event.annotations = at.pass(length),
+                None => {
+                    event.annotations = at.value()?;
+                    callers.keep(event.caller, Repeated::Annotations, event.annotations);
+                }
+            }
+        }
+        at.need(b"}")?;
+        line_end(&mut at)?
+    } else {
+        let from = at.position();
+        let end = memchr::memchr(b'\n', &text[from..]).map_or(text.len(), |newline| from + newline);
+        let line = text[start..end].trim_ascii_end();
+        bodies(line, from - start, event)?;
+        let region = &line[from - start..];
+        // Bodies are not looked at byte by byte: ask for what a string may not hold.
+        if !region.is_ascii() {
+            at.non_ascii = true;
+        }
+        if memchr::memchr(0, region).is_some() {
+            return None;
+        }
+        end
+    };
+    if at.non_ascii && std::str::from_utf8(&text[start..end]).is_err() {
+        return None;
+    }
+    Some(end)
+}
+
+/// From behind `"user":{` to the end of the agent.
+#[inline]
+fn caller<'a>(text: &'a [u8], at: &mut Cursor<'a>, callers: &mut Callers, event: &mut Event<'a>) -> Option<()> {
+    let start = at.position();
+    match callers.find(text, start, event) {
+        Some((end, non_ascii)) => {
+            at.pass(end - start);
+            at.non_ascii |= non_ascii;
+        }
+        None => {
+            let before = std::mem::take(&mut at.non_ascii);
+            name_and_groups(at, event)?;
+            // Only with groups does the text end where it must end, whatever follows.
+            if !event.groups.is_empty() {
+                callers.remember(text, start, at.position(), at.non_ascii, event);
+            }
+            at.non_ascii |= before;
+        }
+    }
+    if at.eat(br#","extra":"#) {
+        event.extra = at.value()?;
+    }
+    at.need(b"}")?;
+    if at.eat(br#","impersonatedUser":"#) {
+        event.impersonated = at.value()?;
+    }
+    if at.eat(br#","authenticationMetadata":"#) {
+        at.value()?;
+    }
+    if at.eat(br#","sourceIPs":[""#) {
+        sources(at, event)?;
+    }
+    if at.eat(br#","userAgent":""#) {
+        match callers.same(event.caller, Repeated::Agent, &text[at.position()..]) {
+            Some(length) => event.agent = JsonStr::new(&at.pass(length)[..length - 1], false),
+            None => {
+                let from = at.position();
+                event.agent = at.string()?;
+                if !event.agent.is_escaped() {
+                    callers.keep(event.caller, Repeated::Agent, &text[from..at.position()]);
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+/// Each may be missing; a request that was not authenticated has an empty user.
+#[inline]
+fn name_and_groups<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+    if at.eat(br#""username":""#) {
+        event.user = at.string()?;
+        if at.eat(br#","uid":""#) {
+            at.string()?;
+        }
+        if at.eat(br#","groups":"#) {
+            event.groups = at.value()?;
+        }
+    }
+    Some(())
+}
+
+/// Passes to the end of a line on which nothing more stands.
+#[inline]
+fn line_end(at: &mut Cursor<'_>) -> Option<usize> {
+    if at.is_done() || at.peek() == Some(b'\n') {
+        return Some(at.position());
+    }
+    at.eat(b"\r");
+    (at.is_done() || at.peek() == Some(b'\n')).then_some(at.position())
+}
+
+#[inline]
+fn sources<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+    event.source = at.string()?;
+    while at.eat(br#",""#) {
+        event.source = at.string()?;
+    }
+    at.need(b"]")
+}
+
+/// In the encoder's order, each optional: resource namespace name uid apiGroup apiVersion resourceVersion subresource.
+#[inline]
+fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+    if at.eat(br#""resource":""#) {
+        event.resource = at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""namespace":""#) {
+        event.namespace = at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""name":""#) {
+        event.name = at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""uid":""#) {
+        at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""apiGroup":""#) {
+        event.group = at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""apiVersion":""#) {
+        at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""resourceVersion":""#) {
+        at.string()?;
+        at.comma();
+    }
+    if at.eat(br#""subresource":""#) {
+        event.subresource = at.string()?;
+    }
+    at.need(b"}")
+}
+
+#[inline]
+fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+    if at.eat(br#""metadata":{},"code":"#) {
+        event.code = Some(at.number()?);
+        return at.need(b"}");
+    }
+    if at.eat(b"}") {
+        return Some(());
+    }
+    loop {
+        at.need(b"\"")?;
+        match at.plain_string()? {
+            b"code" => {
+                at.need(b":")?;
+                event.code = Some(at.number()?);
+            }
+            b"reason" => {
+                at.need(b":\"")?;
+                event.reason = at.string()?;
+            }
+            _ => {
+                at.need(b":")?;
+                at.value()?;
+            }
+        }
+        if !at.eat(b",") {
+            return at.need(b"}");
+        }
+    }
+}
+
+/// Reads the rest of a line that goes on with bodies at `start`: the tail backwards, then the bodies.
+fn bodies<'a>(line: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<()> {
+    let body_end = tail(line, start, event)?;
+    let region = &line[start..body_end];
+    // Two lines run into one by a crash would lend the first event the second one's times.
+    if memchr::memmem::find(region, br#""auditID":""#).is_some() {
+        return None;
+    }
+    let mut at = Cursor::new(region);
+    if at.eat(br#","requestObject":"#) {
+        // With one body, it is all there is up to the tail; with two, the first has to be walked.
+        let rest = &region[at.position()..];
+        if event.level == Level::RequestResponse && memchr::memmem::find(rest, br#","responseObject":"#).is_some() {
+            event.request_body = at.value()?;
+        } else {
+            event.request_body = rest;
+            return ends_like_a_value(rest);
+        }
+    }
+    if at.eat(br#","responseObject":"#) {
+        event.response_body = &region[at.position()..];
+        return ends_like_a_value(event.response_body);
+    }
+    at.is_done().then_some(())
+}
+
+fn ends_like_a_value(body: &[u8]) -> Option<()> {
+    matches!(body.last()?, b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l').then_some(())
+}
+
+/// Reads `,"requestReceivedTimestamp":"…","stageTimestamp":"…"[,"annotations":{…}]}` from the end of
+/// the line; returns where it starts.
+fn tail<'a>(line: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<usize> {
+    const ANNOTATIONS: &[u8] = br#","annotations":{"#;
+    let mut end = line.len().checked_sub(1)?;
+    if line.ends_with(b"}}") {
+        // Annotations hold only strings, so the last structural `,"annotations":{` opens them, if
+        // the object that it opens is the one that ends the line.
+        let from = memchr::memmem::rfind(&line[start..], ANNOTATIONS)? + start;
+        let object = from + ANNOTATIONS.len() - 1;
+        if skip_value(line, object)?.0 != end {
+            return None;
+        }
+        event.annotations = &line[object..end];
+        end = from;
+    } else if !line.ends_with(b"\"}") {
+        return None;
+    }
+    let (value, before) = string_before(line, start, end, br#","stageTimestamp":""#)?;
+    event.at = value;
+    let (value, before) = string_before(line, start, before, br#","requestReceivedTimestamp":""#)?;
+    event.received = value;
+    Some(before)
+}
+
+/// The string that ends at `end` (its closing quote is the byte before) behind `key`; and where `key` starts.
+fn string_before<'a>(line: &'a [u8], start: usize, end: usize, key: &[u8]) -> Option<(&'a [u8], usize)> {
+    let close = end.checked_sub(1).filter(|&c| c > start && line[c] == b'"')?;
+    let open = memchr::memrchr(b'"', &line[start..close])? + start;
+    let value = &line[open + 1..close];
+    let from = (open + 1).checked_sub(key.len()).filter(|&f| f >= start)?;
+    (&line[from..=open] == key && !value.contains(&b'\\')).then_some((value, from))
+}

@@ -1,0 +1,119 @@
+//! One spec for every column of every table: its heading, its unit, how its values are written, and
+//! whether a narrow table shows it.
+
+use crate::model::report::Value;
+use crate::model::units::{grouped, percent, signed_percent, significant};
+use std::borrow::Cow;
+
+/// How the values of a column are written for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is.
+    Text,
+    /// Digits in groups.
+    Count,
+    /// Per second.
+    Rate,
+    /// 0 to 1, written as per cent.
+    Share,
+    /// A change against another value, as signed per cent.
+    Change,
+    /// Milliseconds.
+    Millis,
+    /// Counts in time, as a line of bars.
+    Spark,
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// JSON field name.
+    pub name: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// How values are written.
+    pub kind: Kind,
+    /// Whether only `-o wide` shows it.
+    pub wide: bool,
+}
+
+const fn column(name: &'static str, title: &'static str, kind: Kind) -> Column {
+    Column { name, title, kind, wide: false }
+}
+
+const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
+    Column { name, title, kind, wide: true }
+}
+
+const COLUMNS: [Column; 21] = [
+    column("time", "TIME", Kind::Text),
+    column("requests", "REQUESTS", Kind::Count),
+    column("open", "OPEN", Kind::Count),
+    column("share", "SHARE", Kind::Share),
+    column("rps", "PER SEC", Kind::Rate),
+    column("peak_rps", "PEAK/S", Kind::Rate),
+    column("errors", "5XX", Kind::Count),
+    column("client_errors", "4XX", Kind::Count),
+    column("throttled", "429", Kind::Count),
+    wide("error_rate", "5XX RATE", Kind::Share),
+    column("p50_ms", "P50 MS", Kind::Millis),
+    wide("p90_ms", "P90 MS", Kind::Millis),
+    column("p99_ms", "P99 MS", Kind::Millis),
+    wide("max_ms", "MAX MS", Kind::Millis),
+    column("trend", "TREND", Kind::Spark),
+    wide("base_requests", "WAS", Kind::Count),
+    column("base_rps", "WAS/S", Kind::Rate),
+    column("rps_change", "RATE CHANGE", Kind::Change),
+    wide("base_error_rate", "5XX WAS", Kind::Share),
+    column("base_p99_ms", "P99 WAS", Kind::Millis),
+    column("p99_change", "P99 CHANGE", Kind::Change),
+];
+
+/// The column of a JSON field; a field that is not listed is a dimension, whose heading is its name.
+pub fn of(name: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|column| column.name == name)
+}
+
+/// The heading of a field.
+pub fn title(name: &str) -> Cow<'static, str> {
+    of(name).map_or_else(|| Cow::Owned(name.to_uppercase().replace(['_'], " ")), |column| Cow::Borrowed(column.title))
+}
+
+/// How a field is written.
+pub fn kind(name: &str) -> Kind {
+    of(name).map_or(Kind::Text, |column| column.kind)
+}
+
+/// A value as a person reads it.
+pub fn show(kind: Kind, value: &Value) -> String {
+    match (kind, value) {
+        (_, Value::None) => "-".to_owned(),
+        (_, Value::Text(text)) => text.clone(),
+        (_, Value::Count(count)) => grouped(*count),
+        (Kind::Share, Value::Number(share)) => percent(*share),
+        (Kind::Change, Value::Number(change)) => signed_percent(*change),
+        (_, Value::Number(number)) => significant(*number),
+        (_, Value::Series(counts)) => spark(counts),
+    }
+}
+
+/// Counts as a line of bars, the highest full.
+pub fn spark(counts: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |&count: &u64| match count {
+        0 => ' ',
+        count => BARS[((count * 8).div_ceil(highest) - 1).min(7) as usize],
+    };
+    counts.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_rise_with_counts() {
+        assert_eq!(spark(&[0, 1, 4, 8]), " ▁▄█");
+    }
+}

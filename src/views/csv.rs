@@ -1,0 +1,33 @@
+//! Rows only, comma-separated (RFC 4180).
+
+use super::text::plain;
+use crate::model::report::{Report, Value};
+use std::io::{self, Write};
+
+/// Writes the rows.
+pub(super) fn write(report: &Report, headers: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = csv::Writer::from_writer(out);
+    if headers {
+        rows.write_record(&report.table.columns)?;
+    }
+    for row in &report.table.rows {
+        rows.write_record(row.iter().map(field))?;
+    }
+    rows.flush()
+}
+
+fn field(value: &Value) -> String {
+    match value {
+        Value::None => String::new(),
+        Value::Text(text) => harmless(text),
+        Value::Count(count) => count.to_string(),
+        Value::Number(number) => ((number * 1e6).round() / 1e6).to_string(),
+        Value::Series(counts) => counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// A spreadsheet runs what starts like a formula; a quote in front makes it text (OWASP, CSV injection).
+fn harmless(text: &str) -> String {
+    let text = plain(text);
+    if text.starts_with(['=', '+', '-', '@', '|', '%']) { format!("'{text}") } else { text.into_owned() }
+}

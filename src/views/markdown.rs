@@ -1,0 +1,51 @@
+//! A Markdown table, fit for a ticket.
+
+use super::columns::{self, Kind};
+use super::table::tables_for_people;
+use super::text::plain;
+use crate::model::report::Report;
+use std::io::{self, Write};
+
+/// Writes lead, table and notes.
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for line in &report.lead {
+        writeln!(out, "{}\n", escape(line))?;
+    }
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    for (number, (table, rows)) in tables_for_people(report).into_iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", line(table.columns.iter().map(|c| escape(&columns::title(c).to_lowercase())).collect()))?;
+        let mark = |c: &String| if matches!(columns::kind(c), Kind::Text | Kind::Spark) { "---" } else { "--:" };
+        writeln!(out, "{}", line(table.columns.iter().map(|c| mark(c).to_owned()).collect()))?;
+        for row in rows {
+            let cells = table.columns.iter().zip(row).map(|(c, v)| escape(&columns::show(columns::kind(c), v)));
+            writeln!(out, "{}", line(cells.collect()))?;
+        }
+    }
+    for note in &report.notes {
+        writeln!(out, "\n{}", escape(note))?;
+    }
+    Ok(())
+}
+
+/// `text` so that neither Markdown nor HTML in it acts.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '@' => out.push_str("&#64;"), // no mention of people
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            ':' if out.ends_with("http") || out.ends_with("https") => out.push_str("&#58;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,57 @@
+//! Views write a report to a writer. They take nothing but the model, and every string that came from
+//! an input goes through [`text`] on its way out.
+
+pub mod columns;
+mod csv;
+mod json;
+mod markdown;
+mod table;
+pub mod text;
+mod yaml;
+
+use crate::model::report::Report;
+use std::io::{self, Write};
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Aligned columns, for people.
+    #[default]
+    Table,
+    /// The same with all columns.
+    Wide,
+    /// One JSON document.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// Rows only, comma-separated.
+    Csv,
+    /// A Markdown table.
+    Markdown,
+}
+
+/// How to write for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal; `None` where lines may be of any length.
+    pub width: Option<usize>,
+    /// Whether to use colour.
+    pub color: bool,
+    /// Whether to print headings.
+    pub headers: bool,
+    /// One JSON document to a line, for output that goes on.
+    pub compact: bool,
+}
+
+/// Writes `report` to `out`.
+pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Table => table::write(report, style, false, out),
+        Format::Wide => table::write(report, style, true, out),
+        Format::Json => json::write(report, style.compact, out),
+        Format::Yaml => yaml::write(report, out),
+        Format::Csv => csv::write(report, style.headers, out),
+        Format::Markdown => markdown::write(report, out),
+    }
+}

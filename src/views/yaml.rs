@@ -1,0 +1,72 @@
+//! The JSON document as YAML: plain words where they can't be mistaken, JSON strings elsewhere (YAML
+//! reads those), so that nothing in a log can change the structure.
+
+use super::json::{document, quoted};
+use crate::model::report::Report;
+use serde_json::Value as Json;
+use std::io::{self, Write};
+
+/// Writes the document.
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    members(&document(report), 0, out)
+}
+
+fn members(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    match value {
+        Json::Object(map) => {
+            for (key, value) in map {
+                write!(out, "{:indent$}{}:", "", word(key))?;
+                nested(value, indent, out)?;
+            }
+            Ok(())
+        }
+        Json::Array(items) => {
+            for item in items {
+                write!(out, "{:indent$}-", "")?;
+                match item {
+                    Json::Object(map) if !map.is_empty() => {
+                        let mut text = Vec::new();
+                        members(item, indent + 2, &mut text)?;
+                        // The first member stands on the dash's line.
+                        out.write_all(b" ")?;
+                        out.write_all(&text[indent + 2..])?;
+                    }
+                    other => nested(other, indent, out)?,
+                }
+            }
+            Ok(())
+        }
+        scalar => writeln!(out, "{}", word_of(scalar)),
+    }
+}
+
+fn nested(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    match value {
+        Json::Object(map) if map.is_empty() => writeln!(out, " {{}}"),
+        Json::Array(items) if items.is_empty() => writeln!(out, " []"),
+        Json::Array(items) if items.iter().all(|i| i.is_number()) => {
+            let numbers: Vec<String> = items.iter().map(Json::to_string).collect();
+            writeln!(out, " [{}]", numbers.join(", "))
+        }
+        Json::Object(_) | Json::Array(_) => {
+            writeln!(out)?;
+            members(value, indent + 2, out)
+        }
+        scalar => writeln!(out, " {}", word_of(scalar)),
+    }
+}
+
+fn word_of(scalar: &Json) -> String {
+    match scalar {
+        Json::String(text) => word(text),
+        other => other.to_string(),
+    }
+}
+
+/// `text` unquoted if it can only be read as itself.
+fn word(text: &str) -> String {
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
+    if is_plain { text.to_owned() } else { quoted(text) }
+}
