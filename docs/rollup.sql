@@ -10,7 +10,7 @@
 --
 -- What it leaves out, because it is for small inputs (a span of up to 6 h, no bound reached):
 --   - the coarser tiles of longer spans (section 3): a tile is always 10 s, a pulse row always 1 s;
---   - folding rows into `(other)` and all other limits of section 5;
+--   - folding rows into `(other)` and all other limits of section 5, and that of `fleet`;
 --   - cutting strings at 1,024 bytes (section 2);
 --   - of coverage, all but the events by level and stage.
 
@@ -72,7 +72,8 @@ CREATE OR REPLACE MACRO is_true(value) AS value IS NOT NULL AND lower(value) NOT
 CREATE OR REPLACE MACRO as_integer(value) AS
   CASE WHEN regexp_full_match(value, '[+-]?[0-9]+') THEN TRY_CAST(value AS BIGINT) END;
 
--- Section 4, clients: a set, of which the 64 members with the smallest md5 are kept.
+-- Section 4, clients: a set, of which the 64 members with the smallest md5 are kept (by all its digits),
+-- written in the order of the members. An empty text is no member.
 CREATE OR REPLACE MACRO set_text(members) AS
   coalesce(array_to_string(list_sort(list_transform(
     list_sort(list_transform(
@@ -80,10 +81,10 @@ CREATE OR REPLACE MACRO set_text(members) AS
       lambda m: {'hash': md5(m), 'member': m}))[1:64],
     lambda p: p.member)), ';'), '');
 
--- Users that section 4 excepts under `notable`.
-CREATE OR REPLACE MACRO is_kube_system(u) AS starts_with(u, 'system:serviceaccount:kube-system:');
+-- Section 4, notable: users whose changes follow from those of others.
 CREATE OR REPLACE MACRO is_control_plane(u) AS
-  u IN ('system:kube-controller-manager', 'system:apiserver') OR is_kube_system(u);
+  u IN ('system:apiserver', 'system:kube-controller-manager', 'system:kube-scheduler')
+  OR starts_with(u, 'system:serviceaccount:kube-system:');
 
 -- ---------------------------------------------------------------------------------------------
 -- Sections 1 and 2: events, and the fields made from them
@@ -251,12 +252,14 @@ FROM path_3;
 -- ---------------------------------------------------------------------------------------------
 
 -- Started events of long-running requests whose end is seen: a terminal event of the same identity, not
--- before it, and for a started event that failed at most 120 s after it.
+-- before it, and for a started event that failed at most 120 s after it. Events without
+-- requestReceivedTimestamp are alike in that, whenever they were.
 CREATE OR REPLACE TEMP TABLE started_and_ended AS
 SELECT DISTINCT s.cluster, s.instance, s.stream, s.seq
 FROM events s
 JOIN events t ON t.cluster = s.cluster AND t.instance = s.instance
-             AND t.audit_id = s.audit_id AND t.uri = s.uri AND t.received = s.received
+             AND t.audit_id = s.audit_id AND t.uri = s.uri
+             AND t.received_or_null IS NOT DISTINCT FROM s.received_or_null
 WHERE s.started AND s.long_running AND t.terminal
   AND t."at" >= s."at"
   AND (coalesce(s.code_or_null, 0) < 400 OR t."at" <= s."at" + 120 * us_per_s());
@@ -387,31 +390,31 @@ reread AS (
   WINDOW w AS (PARTITION BY cluster, full_user, agent, source, verb, uri ORDER BY place)
 ),
 facts AS (
-  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM retry
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM retry
   UNION ALL
-  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM relist
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM relist
   UNION ALL
-  SELECT tile_of("at") AS tile, "user", agent, "group", resource, fact, gap, longest FROM reread
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM reread
 )
 SELECT
-  tile, "user", agent, "group", resource, fact,
+  tile, cluster, "user", agent, "group", resource, fact,
   count(*) AS count,
   histogram_text(histogram(bucket(gap))) AS gaps
 FROM facts
 WHERE fact IS NOT NULL AND gap BETWEEN 0 AND longest
-GROUP BY tile, "user", agent, "group", resource, fact;
+GROUP BY tile, cluster, "user", agent, "group", resource, fact;
 
 -- sources. Up to 256 addresses exactly; beyond, a sketch and the heaviest. A request without any address
 -- counts under the empty one.
 CREATE OR REPLACE TABLE t_sources AS
 WITH counts AS (
-  SELECT tile_of("at") AS tile, "user", agent, "group", resource, source, count(*) AS n
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, source, count(*) AS n
   FROM requests
   WHERE kind IN (1, 2)
   GROUP BY ALL
 )
 SELECT
-  tile, "user", agent, "group", resource,
+  tile, cluster, "user", agent, "group", resource,
   sum(n)::BIGINT AS requests,
   count(*) <= 256 AS exact,
   CASE WHEN exact THEN array_to_string(list(source || '=' || n ORDER BY source), ';')
@@ -421,13 +424,13 @@ SELECT
   CASE WHEN exact THEN ''
        ELSE array_to_string(list(source || '=' || n ORDER BY n DESC, source)[1:16], ';') END AS heaviest
 FROM counts
-GROUP BY tile, "user", agent, "group", resource;
+GROUP BY tile, cluster, "user", agent, "group", resource;
 
 -- objects. What a client did to an object within 10 s enters as a whole, or not at all. No late events.
 CREATE OR REPLACE TABLE t_objects AS
 WITH per_tile AS (
   SELECT
-    "group", resource, namespace, name, "user", agent,
+    cluster, "group", resource, namespace, name, "user", agent,
     count(*) FILTER (verb IN ('get', 'list', 'watch')) AS reads,
     count(*) FILTER (verb NOT IN ('get', 'list', 'watch')) AS writes,
     count(*) FILTER (code = '409') AS conflicts,
@@ -435,10 +438,10 @@ WITH per_tile AS (
     max("at") AS last_at
   FROM ordered
   WHERE terminal AND name <> ''
-  GROUP BY tile_of("at"), "group", resource, namespace, name, "user", agent
+  GROUP BY tile_of("at"), cluster, "group", resource, namespace, name, "user", agent
 )
 SELECT
-  "group", resource, namespace, name, "user", agent,
+  cluster, "group", resource, namespace, name, "user", agent,
   sum(reads)::BIGINT AS reads,
   sum(writes)::BIGINT AS writes,
   sum(conflicts)::BIGINT AS conflicts,
@@ -446,7 +449,7 @@ SELECT
   max(last_at) AS "last"
 FROM per_tile
 WHERE reads + writes >= 3 OR conflicts > 0 OR (resource = 'leases' AND writes > 0)
-GROUP BY "group", resource, namespace, name, "user", agent;
+GROUP BY cluster, "group", resource, namespace, name, "user", agent;
 
 -- notable. The user is the full one; the first rule that holds gives the kind.
 CREATE OR REPLACE TABLE t_notable AS
@@ -454,8 +457,8 @@ WITH judged AS (
   SELECT
     *,
     verb IN ('update', 'patch') AS is_change,
-    verb IN ('create', 'update', 'patch', 'delete') AND NOT is_control_plane(full_user) AS is_outside_write,
-    -- /spec/replicas set to 0: in an object, or by an element of a JSON patch
+    verb IN ('create', 'update', 'patch', 'delete') AS is_write,
+    -- spec.replicas set to 0: in an object, or by an element of a JSON patch
     CASE json_type(request_object)
       WHEN 'OBJECT' THEN json_extract(request_object, '$.spec.replicas')::VARCHAR = '0'
       WHEN 'ARRAY' THEN len(list_filter(
@@ -465,7 +468,13 @@ WITH judged AS (
     END AS sets_replicas_0,
     json_extract(request_object, '$.spec.unschedulable')::VARCHAR = 'true' AS sets_unschedulable,
     CASE
-      WHEN verb = 'deletecollection' AND NOT is_control_plane(full_user) THEN 'delete-collection'
+      -- by anyone
+      WHEN verb IN ('create', 'get') AND resource = 'pods' AND subresource IN ('exec', 'attach') THEN 'exec'
+      WHEN is_change AND resource = 'pods' AND subresource = 'ephemeralcontainers' THEN 'ephemeral-container'
+      WHEN resource = 'nodes' AND subresource = 'proxy' THEN 'node-proxy'
+      -- by others than the control plane
+      WHEN is_control_plane(full_user) THEN NULL
+      WHEN verb = 'deletecollection' THEN 'delete-collection'
       WHEN verb = 'delete' AND subresource = '' AND resource = 'namespaces' THEN 'delete-namespace'
       WHEN verb = 'delete' AND subresource = '' AND resource = 'customresourcedefinitions' THEN 'delete-crd'
       WHEN verb = 'delete' AND subresource = '' AND resource = 'nodes' THEN 'delete-node'
@@ -476,31 +485,24 @@ WITH judged AS (
         THEN 'delete-control-plane-lease'
       WHEN verb = 'create' AND resource = 'pods' AND subresource = 'eviction' THEN 'evict'
       WHEN verb = 'delete' AND resource = 'pods' AND subresource = ''
-        AND (NOT starts_with(full_user, 'system:')
-             OR (starts_with(full_user, 'system:serviceaccount:') AND NOT is_kube_system(full_user)))
+        AND (NOT starts_with(full_user, 'system:') OR starts_with(full_user, 'system:serviceaccount:'))
         THEN 'delete-pod'
       WHEN is_change AND sets_replicas_0
         AND (subresource = 'scale'
-             OR resource IN ('deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'))
+             OR (subresource = ''
+                 AND resource IN ('deployments', 'statefulsets', 'replicasets', 'replicationcontrollers')))
         THEN 'scale-to-zero'
       WHEN is_change AND resource = 'nodes' AND subresource = '' AND sets_unschedulable THEN 'cordon'
-      WHEN is_outside_write AND "group" = 'admissionregistration.k8s.io' THEN 'webhook-write'
-      WHEN is_outside_write AND resource = 'apiservices' AND subresource <> 'status' THEN 'apiservice-write'
-      WHEN is_outside_write AND "group" = 'rbac.authorization.k8s.io' THEN 'rbac-write'
-      WHEN is_outside_write AND "group" = 'flowcontrol.apiserver.k8s.io' AND subresource <> 'status'
+      WHEN is_write AND "group" = 'admissionregistration.k8s.io' THEN 'webhook-write'
+      WHEN is_write AND resource = 'apiservices' AND subresource = '' THEN 'apiservice-write'
+      WHEN is_write AND "group" = 'rbac.authorization.k8s.io' THEN 'rbac-write'
+      WHEN is_write AND "group" = 'flowcontrol.apiserver.k8s.io' AND subresource <> 'status'
         THEN 'flowcontrol-write'
-      WHEN verb IN ('create', 'get') AND resource = 'pods' AND subresource IN ('exec', 'attach') THEN 'exec'
-      WHEN is_change AND resource = 'pods' AND subresource = 'ephemeralcontainers' THEN 'ephemeral-container'
-      WHEN resource = 'nodes' AND subresource = 'proxy' THEN 'node-proxy'
       WHEN verb = 'create' AND resource = 'serviceaccounts' AND subresource = 'token'
-        AND NOT starts_with(full_user, 'system:node:')
-        AND full_user <> 'system:kube-controller-manager' AND NOT is_kube_system(full_user)
-        THEN 'token-create'
+        AND NOT starts_with(full_user, 'system:node:') THEN 'token-create'
       WHEN is_change AND resource = 'certificatesigningrequests' AND subresource = 'approval'
         THEN 'csr-approve'
-      WHEN verb = 'update' AND resource = 'namespaces' AND subresource = 'finalize'
-        AND full_user <> 'system:kube-controller-manager' AND NOT is_kube_system(full_user)
-        THEN 'finalize'
+      WHEN verb = 'update' AND resource = 'namespaces' AND subresource = 'finalize' THEN 'finalize'
     END AS notable_kind
   FROM stages
   WHERE terminal
@@ -515,13 +517,15 @@ SELECT
 FROM judged
 WHERE notable_kind IS NOT NULL;
 
--- clients. All of it from requests of kinds 1 and 2: who has but an open watch is not here.
+-- clients. All of it from all terminal and started events, whether requests or not, late or not; but only
+-- requests of kinds 1 and 2 are counted. So who has but an open watch is here, with 0 requests; and so is a
+-- node, in `fleet` and, where there are fewer than 16 others, in `heaviest`.
 CREATE OR REPLACE TABLE t_clients AS
-WITH counted AS (
-  SELECT * FROM requests WHERE kind IN (1, 2)
-),
-node_counts AS (
-  SELECT cluster, "user", agent, node, count(*) AS n FROM counted WHERE node <> '' GROUP BY ALL
+WITH node_counts AS (
+  SELECT cluster, "user", agent, node, count(*) FILTER (kind IN (1, 2)) AS n
+  FROM stages
+  WHERE node <> ''
+  GROUP BY cluster, "user", agent, node
 ),
 fleets AS (
   SELECT cluster, "user", agent,
@@ -533,7 +537,7 @@ fleets AS (
 per_client AS (
   SELECT
     cluster, "user", agent,
-    count(*) AS requests,
+    count(*) FILTER (kind IN (1, 2)) AS requests,
     min("at") AS "first",
     max("at") AS "last",
     regexp_extract("user", '^system:serviceaccount:([^:]+:[^:]+)$', 1) AS service_account,
@@ -542,7 +546,7 @@ per_client AS (
     set_text(list(node)) AS nodes,
     set_text(list(pod)) AS pods,
     set_text(list(instance)) AS instances
-  FROM counted
+  FROM stages
   GROUP BY cluster, "user", agent
 )
 SELECT c.*, coalesce(fleet, 0) AS fleet, coalesce(heaviest, '') AS heaviest

@@ -7,4 +7,5 @@ pub mod list_route;
 pub mod peak;
 pub mod pending;
 pub mod repeated;
+pub mod rollup;
 pub mod traffic;

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+pub mod rollup;
 mod shell;
 pub mod traffic;
 

@@ -9,7 +9,7 @@ use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
 use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
-use crate::sources::audit::pass::{self, Worker};
+use crate::sources::audit::pass::{self, Delivery, Worker};
 use crate::sources::open::{self, Found};
 
 /// Arguments of `plimsoll traffic`.
@@ -103,7 +103,11 @@ fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Break
     let plan = Plan::new(query.clone());
     let mut traffic = Traffic::default();
     let (workers, outcome) =
-        pass::run(found.streams, context.settings.threads, &progress, || Counting(plan.fold()), |block| traffic.take(block.batch));
+        pass::run(found.streams, context.settings.threads, &progress, || Counting(plan.fold()), |delivery| {
+            if let Delivery::Block { batch, .. } = delivery {
+                traffic.take(batch);
+            }
+        });
     progress.finish();
     for loss in &outcome.losses {
         context.lost(loss)?;

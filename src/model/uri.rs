@@ -207,6 +207,19 @@ impl ReadShape {
         shape
     }
 
+    /// The shape as a number: the same for the same shape.
+    #[inline]
+    pub fn bits(&self) -> u32 {
+        self.version as u32
+            | (self.version_match as u32) << 2
+            | u32::from(self.limit) << 4
+            | u32::from(self.continued) << 5
+            | (self.selector as u32) << 6
+            | u32::from(self.bookmarks) << 9
+            | u32::from(self.initial_events) << 10
+            | self.timeout.map_or(7, |timeout| timeout as u32) << 11
+    }
+
     /// The shape as the roll-up's tables write it, e.g. `rv=0,sel=label`.
     pub fn encode(&self) -> String {
         let mut out = String::from(match self.version {

@@ -159,6 +159,11 @@ impl Feed {
         Self { files, file: 0, order: 0, open: None }
     }
 
+    /// How many blocks it has given.
+    pub(super) fn order(&self) -> u64 {
+        self.order
+    }
+
     /// The next block; `None` after the last.
     pub(super) fn next(&mut self) -> Option<Cut> {
         loop {

@@ -15,7 +15,6 @@ use crate::model::time::{Micros, TimeParser};
 use crate::sources::open::LogStream;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is made of a log's events, one block at a time, on one thread.
 pub trait Worker: Send {
@@ -57,24 +56,43 @@ impl Outcome {
     }
 }
 
-/// A batch in the order of its stream.
+/// What comes of a stream, in its order.
 #[derive(Debug)]
-pub struct Delivery<B> {
-    /// The stream's number.
-    pub stream: u32,
-    /// What the worker made of the block.
-    pub batch: B,
-    /// Whether this was the stream's last block.
-    pub last: bool,
+pub enum Delivery<B> {
+    /// What the worker made of the next block.
+    Block {
+        /// The stream's number.
+        stream: usize,
+        /// What was made of it.
+        batch: B,
+    },
+    /// There are no more blocks.
+    End {
+        /// The stream's number.
+        stream: usize,
+    },
+}
+
+/// What a worker sends.
+enum Message<B> {
+    /// One parsed block, by its place in its stream.
+    Parsed { stream: usize, order: u64, block: Parsed<B> },
+    /// So many blocks were all of a stream.
+    Blocks { stream: usize, count: u64 },
 }
 
 /// One parsed block.
 struct Parsed<B> {
-    stream: usize,
     file: usize,
-    order: u64,
     batch: B,
     counts: Counts,
+}
+
+/// The blocks of a stream that came before their turn.
+struct Turn<B> {
+    due: u64,
+    pending: BTreeMap<u64, Parsed<B>>,
+    total: Option<u64>,
 }
 
 /// What was met in a block.
@@ -111,23 +129,27 @@ pub fn run<W: Worker>(
     let names: Vec<Stream> = streams.iter().map(|s| s.stream.clone()).collect();
     let feeds: Vec<Mutex<Feed>> = streams.into_iter().map(|s| Mutex::new(Feed::new(s.files))).collect();
     let schedule = Mutex::new(Schedule::new(feeds.len()));
-    let stop = AtomicBool::new(false);
-    let (send, receive) = crossbeam_channel::bounded::<Parsed<W::Batch>>(threads * 2);
+    let (send, receive) = crossbeam_channel::bounded::<Message<W::Batch>>(threads * 2);
     let workers = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|_| {
                 let send = send.clone();
-                let (feeds, schedule, stop, names, make) = (&feeds, &schedule, &stop, &names, &make);
+                let (feeds, schedule, names, make) = (&feeds, &schedule, &names, &make);
                 scope.spawn(move || {
                     let mut worker = make();
                     let mut parser = Parser::default();
-                    while !stop.load(Ordering::Relaxed) {
+                    loop {
                         let Some(stream) = lock(schedule).next() else { break };
-                        let cut = lock(&feeds[stream]).next();
-                        let Some(cut) = cut else {
-                            lock(schedule).exhausted(stream);
-                            continue;
+                        let mut feed = lock(&feeds[stream]);
+                        let Some(cut) = feed.next() else {
+                            let count = feed.order();
+                            drop(feed);
+                            if !lock(schedule).exhausted(stream) || send.send(Message::Blocks { stream, count }).is_ok() {
+                                continue;
+                            }
+                            break;
                         };
+                        drop(feed);
                         let mut counts = Counts::default();
                         let (file, order) = (cut.file, cut.order);
                         let last = parser.block(cut, &names[stream], &mut worker, &mut counts);
@@ -135,8 +157,8 @@ pub fn run<W: Worker>(
                         if let Some(last) = last {
                             lock(schedule).reached(stream, last);
                         }
-                        let parsed = Parsed { stream, file, order, batch: worker.flush(), counts };
-                        if send.send(parsed).is_err() {
+                        let block = Parsed { file, batch: worker.flush(), counts };
+                        if send.send(Message::Parsed { stream, order, block }).is_err() {
                             break;
                         }
                     }
@@ -145,20 +167,33 @@ pub fn run<W: Worker>(
             })
             .collect();
         drop(send);
-        let mut waiting: Vec<(u64, BTreeMap<u64, Parsed<W::Batch>>)> = names.iter().map(|_| (0, BTreeMap::new())).collect();
-        for parsed in receive {
-            let stream = parsed.stream;
-            let (due, pending) = &mut waiting[stream];
-            pending.insert(parsed.order, parsed);
-            while let Some(next) = pending.remove(due) {
-                *due += 1;
-                log.take(stream, next.file, next.counts);
-                consume(Delivery { stream: stream as u32, batch: next.batch, last: false });
+        let mut turns: Vec<Turn<W::Batch>> = names.iter().map(|_| Turn { due: 0, pending: BTreeMap::new(), total: None }).collect();
+        for message in receive {
+            let stream = match message {
+                Message::Parsed { stream, order, block } => {
+                    turns[stream].pending.insert(order, block);
+                    stream
+                }
+                Message::Blocks { stream, count } => {
+                    turns[stream].total = Some(count);
+                    stream
+                }
+            };
+            let turn = &mut turns[stream];
+            while let Some(block) = turn.pending.remove(&turn.due) {
+                turn.due += 1;
+                log.take(stream, block.file, block.counts);
+                consume(Delivery::Block { stream, batch: block.batch });
+            }
+            if turn.total == Some(turn.due) {
+                turn.total = None;
+                consume(Delivery::End { stream });
             }
         }
-        stop.store(true, Ordering::Relaxed);
-        handles.into_iter().filter_map(|handle| handle.join().ok()).collect()
+        handles.into_iter().map(|handle| handle.join()).collect::<Vec<_>>()
     });
+    // A panic in a worker is a defect: it goes on here, where it is seen.
+    let workers = workers.into_iter().map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
     (workers, log.finish())
 }
 
@@ -191,8 +226,9 @@ impl Schedule {
         *time = Some(time.map_or(at, |t| t.max(at)));
     }
 
-    fn exhausted(&mut self, stream: usize) {
-        self.streams[stream].1 = false;
+    /// Takes a stream out; whether it was in.
+    fn exhausted(&mut self, stream: usize) -> bool {
+        std::mem::replace(&mut self.streams[stream].1, false)
     }
 }
 

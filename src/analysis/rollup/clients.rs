@@ -1,0 +1,135 @@
+//! Who the clients are: versions, groups, nodes, pods, apiservers.
+
+use super::keys::{Keys, Renumbering};
+use super::observe::CallerSeen;
+use super::rows::md5_128;
+use crate::model::symbols::Symbol;
+use crate::model::time::Micros;
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
+/// Members of a set that are kept: those whose MD5 is smallest.
+const MEMBERS: usize = 64;
+
+/// Nodes of a client that are counted one by one.
+const NODES: usize = 65_536;
+
+/// Clients that are kept apart.
+const MAX_CLIENTS: usize = 100_000;
+
+/// A set that keeps its members with the smallest MD5.
+#[derive(Debug, Default, Clone)]
+pub struct Sample(BTreeMap<u128, String>);
+
+impl Sample {
+    fn add(&mut self, text: &str) {
+        if text.is_empty() || self.0.values().any(|member| member == text) {
+            return;
+        }
+        self.0.insert(md5_128(text), text.to_owned());
+        if self.0.len() > MEMBERS {
+            self.0.pop_last();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        other.0.values().for_each(|text| self.add(text));
+    }
+
+    /// The members, by text.
+    pub fn members(&self) -> Vec<&str> {
+        let mut members: Vec<&str> = self.0.values().map(String::as_str).collect();
+        members.sort_unstable();
+        members
+    }
+}
+
+/// A row of `clients`.
+#[derive(Debug, Default)]
+pub struct Client {
+    /// Requests, open ones left out.
+    pub requests: u64,
+    /// First and last `at`.
+    pub span: Option<(Micros, Micros)>,
+    /// `NS:NAME`.
+    pub service_account: String,
+    /// Agent versions.
+    pub versions: Sample,
+    /// Groups.
+    pub groups: Sample,
+    /// Pods.
+    pub pods: Sample,
+    /// Apiservers.
+    pub instances: Sample,
+    /// Nodes with their requests.
+    pub nodes: HashMap<Symbol, u64>,
+}
+
+impl Client {
+    fn span(&mut self, (first, last): (Micros, Micros)) {
+        self.span = Some(self.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
+    }
+
+    fn node(&mut self, node: Symbol, requests: u64) {
+        if self.nodes.len() < NODES || self.nodes.contains_key(&node) {
+            *self.nodes.entry(node).or_default() += requests;
+        }
+    }
+}
+
+/// Cluster, user, agent.
+pub type ClientKey = [Symbol; 3];
+
+/// All clients.
+#[derive(Debug, Default)]
+pub struct Clients(HashMap<ClientKey, Client>);
+
+impl Clients {
+    fn row(&mut self, key: ClientKey, other: ClientKey) -> &mut Client {
+        let full = self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&key);
+        self.0.entry(if full { other } else { key }).or_default()
+    }
+
+    /// Takes what a block told of a caller; `key` is its traffic key among `keys`.
+    pub fn take(&mut self, seen: &CallerSeen, key: u32, keys: &mut Keys) {
+        let traffic = *keys.traffic.get(key);
+        let subject = *keys.subjects.get(traffic.subject);
+        let node = (!seen.node.is_empty()).then(|| keys.intern(&seen.node));
+        let row = self.row([subject.cluster, subject.user, subject.agent], other(keys));
+        row.requests += seen.requests;
+        row.span(seen.span);
+        row.service_account.clone_from(&seen.service_account);
+        row.versions.add(&seen.version);
+        seen.groups.iter().for_each(|group| row.groups.add(group));
+        row.pods.add(&seen.pod);
+        row.instances.add(keys.symbols.get(traffic.instance));
+        if let Some(node) = node {
+            row.node(node, seen.requests);
+        }
+    }
+
+    /// Takes in another part's clients.
+    pub fn merge(&mut self, theirs: Self, to: &Renumbering, keys: &Keys) {
+        for (key, client) in theirs.0 {
+            let row = self.row(key.map(|symbol| to.symbols[symbol.0 as usize]), other(keys));
+            row.requests += client.requests;
+            client.span.into_iter().for_each(|span| row.span(span));
+            row.service_account = client.service_account;
+            row.versions.merge(&client.versions);
+            row.groups.merge(&client.groups);
+            row.pods.merge(&client.pods);
+            row.instances.merge(&client.instances);
+            client.nodes.into_iter().for_each(|(node, requests)| row.node(to.symbols[node.0 as usize], requests));
+        }
+    }
+
+    /// All rows.
+    pub fn into_rows(self) -> impl Iterator<Item = (ClientKey, Client)> {
+        self.0.into_iter()
+    }
+}
+
+fn other(keys: &Keys) -> ClientKey {
+    let subject = keys.subjects.get(0);
+    [subject.cluster, subject.user, subject.agent]
+}

@@ -1,0 +1,250 @@
+//! Row keys as numbers: who asked for what, interned once, so that the tables work on small integers.
+
+use crate::model::symbols::{Symbol, Symbols};
+use crate::model::uri::{ReadShape, Scope};
+use hashbrown::HashMap;
+
+/// What `(other)` stands for in every table: rows beyond a limit, folded together.
+pub const OTHER: &str = "(other)";
+
+/// Keys held at most; what is beyond is `(other)`. 60 bytes each.
+const MAX_KEYS: usize = 2 << 20;
+
+/// Bytes of strings held at most.
+const MAX_TEXT_BYTES: usize = 96 << 20;
+
+/// The symbol of `(other)` in every set of keys.
+const OTHER_SYMBOL: Symbol = Symbol(1);
+
+/// A class of operations, as pulse counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// `get`.
+    Get,
+    /// `list`.
+    List,
+    /// `watch`.
+    Watch,
+    /// `create`, `update`, `patch`.
+    Write,
+    /// `delete`, `deletecollection`.
+    Delete,
+    /// Anything else.
+    Other,
+}
+
+impl Op {
+    /// The class of a verb.
+    pub fn of(verb: &str) -> Self {
+        match verb {
+            "get" => Self::Get,
+            "list" => Self::List,
+            "watch" => Self::Watch,
+            "create" | "update" | "patch" => Self::Write,
+            "delete" | "deletecollection" => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Who, on which resource: the key of sequences and sources, and the heart of all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Cluster.
+    pub cluster: Symbol,
+    /// User; all kubelets are `system:node:*`.
+    pub user: Symbol,
+    /// Agent product.
+    pub agent: Symbol,
+    /// API group.
+    pub group: Symbol,
+    /// Resource.
+    pub resource: Symbol,
+}
+
+/// Key of a pulse row within its second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PulseKey {
+    /// Number of the subject.
+    pub subject: u32,
+    /// Apiserver.
+    pub instance: Symbol,
+    /// Class of operation.
+    pub op: Op,
+}
+
+/// Key of a traffic row within its tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TrafficKey {
+    /// Number of the subject.
+    pub subject: u32,
+    /// Apiserver.
+    pub instance: Symbol,
+    /// Verb.
+    pub verb: Symbol,
+    /// Subresource.
+    pub subresource: Symbol,
+    /// Scope.
+    pub scope: Scope,
+    /// Namespace.
+    pub namespace: Symbol,
+    /// Response code; `None` where the event has none.
+    pub code: Option<u16>,
+    /// How a read asks to be served; `None` for what is no read of a resource.
+    pub shape: Option<ReadShape>,
+}
+
+/// All keys met, numbered; number 0 is `(other)` in each table.
+#[derive(Debug)]
+pub struct Keys {
+    /// The strings.
+    pub symbols: Symbols,
+    /// Subjects by number.
+    pub subjects: Numbered<Subject>,
+    /// Pulse keys by number.
+    pub pulses: Numbered<PulseKey>,
+    /// Traffic keys by number.
+    pub traffic: Numbered<TrafficKey>,
+}
+
+/// Things with numbers.
+#[derive(Debug)]
+pub struct Numbered<K> {
+    numbers: HashMap<K, u32, foldhash::fast::FixedState>,
+    keys: Vec<K>,
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Numbered<K> {
+    fn new(other: K) -> Self {
+        let mut numbered = Self { numbers: HashMap::default(), keys: Vec::new() };
+        numbered.number(other);
+        numbered
+    }
+
+    /// The number of `key`; 0 where there is no room for another.
+    #[inline]
+    pub fn number(&mut self, key: K) -> u32 {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        if self.keys.len() >= MAX_KEYS {
+            return 0;
+        }
+        let number = self.keys.len() as u32;
+        self.keys.push(key);
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// The key with a number.
+    #[inline]
+    pub fn get(&self, number: u32) -> &K {
+        &self.keys[number as usize]
+    }
+
+    /// All keys in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &K> {
+        self.keys.iter()
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        let mut symbols = Symbols::default();
+        let other = symbols.intern(OTHER);
+        let subject = Subject { cluster: other, user: other, agent: other, group: other, resource: other };
+        Self {
+            symbols,
+            subjects: Numbered::new(subject),
+            pulses: Numbered::new(PulseKey { subject: 0, instance: other, op: Op::Other }),
+            traffic: Numbered::new(TrafficKey {
+                subject: 0,
+                instance: other,
+                verb: other,
+                subresource: other,
+                scope: Scope::NonResource,
+                namespace: other,
+                code: None,
+                shape: None,
+            }),
+        }
+    }
+}
+
+/// How the keys of one set are numbered in another.
+#[derive(Debug)]
+pub struct Renumbering {
+    /// Symbols.
+    pub symbols: Vec<Symbol>,
+    /// Subjects.
+    pub subjects: Vec<u32>,
+    /// Pulse keys.
+    pub pulses: Vec<u32>,
+    /// Traffic keys.
+    pub traffic: Vec<u32>,
+}
+
+impl Keys {
+    /// The symbol of `text`; that of `(other)` where there is no room for another string.
+    pub fn intern(&mut self, text: &str) -> Symbol {
+        if self.symbols.bytes() > MAX_TEXT_BYTES { OTHER_SYMBOL } else { self.symbols.intern(text) }
+    }
+
+    /// Takes in all keys of another set.
+    pub fn renumber(&mut self, other: &Self) -> Renumbering {
+        let symbols: Vec<Symbol> =
+            (0..other.symbols.len() as u32).map(|s| self.intern(other.symbols.get(Symbol(s)))).collect();
+        let s = |symbol: Symbol| symbols[symbol.0 as usize];
+        let subjects: Vec<u32> = other
+            .subjects
+            .iter()
+            .map(|k| {
+                self.subjects.number(Subject {
+                    cluster: s(k.cluster),
+                    user: s(k.user),
+                    agent: s(k.agent),
+                    group: s(k.group),
+                    resource: s(k.resource),
+                })
+            })
+            .collect();
+        let pulses = other
+            .pulses
+            .iter()
+            .map(|k| self.pulses.number(PulseKey { subject: subjects[k.subject as usize], instance: s(k.instance), op: k.op }))
+            .collect();
+        let traffic = other
+            .traffic
+            .iter()
+            .map(|k| {
+                self.traffic.number(TrafficKey {
+                    subject: subjects[k.subject as usize],
+                    instance: s(k.instance),
+                    verb: s(k.verb),
+                    subresource: s(k.subresource),
+                    namespace: s(k.namespace),
+                    ..*k
+                })
+            })
+            .collect();
+        Renumbering { symbols, subjects, pulses, traffic }
+    }
+
+    /// The text columns of a subject: cluster, user, agent, group, resource.
+    pub fn subject_text(&self, number: u32) -> [&str; 5] {
+        let k = self.subjects.get(number);
+        [k.cluster, k.user, k.agent, k.group, k.resource].map(|symbol| self.symbols.get(symbol))
+    }
+}

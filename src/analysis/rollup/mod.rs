@@ -1,0 +1,437 @@
+//! The roll-up: everything that is kept of an audit log (docs/rollup.md).
+//!
+//! Threads turn blocks of lines into [`Batch`]es of observations ([`Observer`]). A [`Part`] takes the
+//! batches of each stream in order, brings the events of all streams into one order of time, and counts
+//! them into its tables. Parts of one input can be merged; [`Part::finish`] gives the tables.
+
+mod clients;
+mod keys;
+mod notable;
+mod objects;
+mod observe;
+mod rows;
+mod sequences;
+mod tables;
+mod tiles;
+
+pub use observe::{Batch, Observer};
+pub use sequences::READ_LOOK_BACK;
+
+use crate::analysis::pending::{Pending, Start, Started};
+use crate::analysis::repeated::IdSample;
+use crate::analysis::traffic::RepeatedIds;
+use crate::model::rollup::Rollup;
+use crate::model::time::{Micros, SECOND};
+use clients::Clients;
+use keys::{Keys, Op};
+use notable::Notable;
+use objects::Objects;
+use observe::Observation;
+use rows::{Gaps, Pulse, Sources, Traffic};
+use sequences::{Request, Sequences};
+use std::sync::Arc;
+use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
+
+/// An event further behind the newest of its stream is late.
+const SLACK: Micros = 5 * SECOND;
+
+/// Notable events kept.
+const MAX_NOTABLE: usize = 50_000;
+
+/// The roll-up of an input, or of a part of one.
+#[derive(Debug)]
+pub struct Part {
+    keys: Keys,
+    streams: Vec<StreamState>,
+    /// Observations that wait for their turn.
+    waiting: Vec<Waiting>,
+    released: Micros,
+    /// Events up to here may stand in another part.
+    split: Micros,
+    span: Option<(Micros, Micros)>,
+    pending: Pending<Open>,
+    /// Ends whose start stands in the part before, if anywhere: their arrival is counted when that is known.
+    loose_ends: Vec<(u128, Open)>,
+    sequences: Sequences,
+    traffic: Tiles<Traffic>,
+    pulse: Tiles<Pulse>,
+    facts: Tiles<Gaps>,
+    sources: Tiles<Sources>,
+    objects: Objects,
+    notable: Vec<Notable>,
+    notable_dropped: u64,
+    clients: Clients,
+    ids: IdSample,
+    late: u64,
+    last_closed: Micros,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct StreamState {
+    newest: Micros,
+    done: bool,
+}
+
+/// An observation with what its batch knows.
+#[derive(Debug)]
+struct Waiting {
+    observation: Observation,
+    key: u32,
+    source: crate::model::symbols::Symbol,
+    names: Arc<crate::model::symbols::Symbols>,
+}
+
+/// A started event that waits for its end, or an end that waits for its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Open {
+    at: Micros,
+    received: Micros,
+    key: u32,
+    late: bool,
+}
+
+/// How a part stands to the rest of the input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Whole {
+    /// It is all there is, or it is the first of parts that follow one another.
+    #[default]
+    First,
+    /// Parts before it, of the same streams, reach up to here.
+    After(Micros),
+    /// It shares its time with other parts: nothing can be folded before they are merged.
+    Beside,
+}
+
+impl Part {
+    /// An empty part for an input of so many streams.
+    pub fn new(streams: usize, whole: Whole) -> Self {
+        let split = match whole {
+            Whole::First => Micros::MIN,
+            Whole::After(at) => at,
+            Whole::Beside => Micros::MAX,
+        };
+        Self {
+            keys: Keys::default(),
+            streams: vec![StreamState { newest: Micros::MIN, done: false }; streams],
+            waiting: Vec::new(),
+            released: Micros::MIN,
+            split,
+            span: None,
+            pending: Pending::default(),
+            loose_ends: Vec::new(),
+            sequences: Sequences::default(),
+            traffic: Tiles::new(Scale::TRAFFIC),
+            pulse: Tiles::new(Scale::PULSE),
+            facts: Tiles::new(Scale::SUBJECTS),
+            sources: Tiles::new(Scale::SUBJECTS),
+            objects: Objects::default(),
+            notable: Vec::new(),
+            notable_dropped: 0,
+            clients: Clients::default(),
+            ids: IdSample::default(),
+            late: 0,
+            last_closed: Micros::MIN,
+        }
+    }
+
+    /// Takes what the part before ends with, in the order of its lines: it is remembered, not counted.
+    pub fn look_back(&mut self, stream: usize, batch: Batch) {
+        let newest = &mut self.streams[stream].newest;
+        let mut all: Vec<Observation> = batch.observations;
+        for observation in &all {
+            *newest = (*newest).max(observation.at);
+        }
+        all.sort_by_key(order);
+        for observation in &all {
+            let request = request(observation, &batch.keys);
+            self.sequences.take(&request, |_, _| {});
+        }
+    }
+
+    /// Takes a block, in the order of its stream.
+    pub fn take(&mut self, stream: usize, batch: Batch) {
+        let Batch { keys, names, observations, callers } = batch;
+        let to = self.keys.renumber(&keys);
+        for seen in &callers {
+            self.clients.take(seen, to.traffic[seen.key as usize], &mut self.keys);
+        }
+        let names = Arc::new(names);
+        let mut newest = self.streams[stream].newest;
+        for observation in observations {
+            let at = observation.at;
+            self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+            let late = newest != Micros::MIN && at < newest - SLACK;
+            newest = newest.max(at);
+            let waiting = Waiting {
+                key: to.traffic[observation.key as usize],
+                source: to.symbols[observation.source as usize],
+                names: names.clone(),
+                observation,
+            };
+            if late {
+                self.late += 1;
+                self.count(waiting, true);
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
+        self.streams[stream].newest = newest;
+        self.release();
+    }
+
+    /// Says that a stream has no more blocks.
+    pub fn end(&mut self, stream: usize) {
+        self.streams[stream].done = true;
+        self.release();
+    }
+
+    /// Counts what no earlier event can precede any more.
+    fn release(&mut self) {
+        let open = self.streams.iter().filter(|stream| !stream.done);
+        let bound = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().unwrap_or(Micros::MAX);
+        if bound == Micros::MIN || bound <= self.released {
+            return;
+        }
+        self.waiting.sort_by_key(|waiting| order(&waiting.observation));
+        let ready = self.waiting.partition_point(|waiting| waiting.observation.at < bound);
+        let rest = self.waiting.split_off(ready);
+        for waiting in std::mem::replace(&mut self.waiting, rest) {
+            self.count(waiting, false);
+        }
+        // What stands at the very end may have its like in the part that follows.
+        self.released = bound;
+        let newest = self.streams.iter().map(|stream| stream.newest).max().unwrap_or(Micros::MIN);
+        if bound.min(newest.saturating_sub(SLACK)) > self.last_closed.saturating_add(SECOND) {
+            self.close(bound.min(newest.saturating_sub(SLACK)));
+        }
+    }
+
+    fn close(&mut self, released: Micros) {
+        self.last_closed = released;
+        let span = self.span.map_or(0, |(first, last)| last - first);
+        let progress = Progress { released, split: self.split, span };
+        self.traffic.close(progress, &self.keys);
+        self.pulse.close(progress, &self.keys);
+        self.facts.close(progress, &self.keys);
+        self.sources.close(progress, &self.keys);
+        self.objects.close(progress, &self.keys);
+        for start in self.pending.expired() {
+            self.remains(start);
+        }
+    }
+
+    fn count(&mut self, waiting: Waiting, late: bool) {
+        let Waiting { mut observation, key, source, names } = waiting;
+        let key_data = *self.keys.traffic.get(key);
+        let at = observation.at;
+        let received = observation.received.unwrap_or(at);
+        let complete = observation.terminal || observation.identity.is_none();
+        let more = observation.more.take();
+        if let Some(identity) = observation.identity {
+            let open = Open { at, received, key, late };
+            if observation.terminal {
+                match self.pending.end(identity, at) {
+                    Some(_) => {}
+                    // Its start may stand in the part before.
+                    None if self.split != Micros::MIN && received <= self.split => self.loose_ends.push((identity, open)),
+                    None => self.arrived(open),
+                }
+            } else {
+                let failed = key_data.code.is_some_and(|code| code >= 400);
+                match self.pending.start(identity, Start { at, failed, what: open }) {
+                    Started::Waits => self.arrived(open),
+                    Started::Ended => {}
+                    Started::NoRoom(start) => {
+                        self.arrived(open);
+                        self.remains(start);
+                    }
+                }
+            }
+        } else {
+            self.arrived(Open { at, received, key, late });
+        }
+        let elapsed = observation.received.map(|received| (at - received).max(0) as u64);
+        let is_watch_start = !complete && op(&self.keys, key) == Op::Watch;
+        if complete {
+            self.ended(Open { at, received, key, late });
+            self.ids.add(observation.id);
+            self.sources.at(at, late).row(u64::from(key_data.subject)).add(source, &self.keys);
+        }
+        if complete || (is_watch_start && elapsed.is_some()) {
+            let row = self.traffic.at(at, late).row(u64::from(key));
+            row.requests += u64::from(complete);
+            if let Some(elapsed) = elapsed {
+                match (observation.identity.is_some(), complete) {
+                    (true, true) => row.more().lifetime.add(elapsed),
+                    _ => row.latency.add(elapsed),
+                }
+            }
+            if let Some(more) = more.as_deref().filter(|_| complete) {
+                let into = row.more();
+                if let Some((bytes, items)) = more.body {
+                    into.bodies[0] += 1;
+                    into.bodies[1] += bytes;
+                    into.bodies[2] += items;
+                }
+                for (sum, spent) in into.spent.iter_mut().zip(more.spent) {
+                    *sum += spent;
+                }
+            }
+        }
+        if let Some(notable) = more.and_then(|more| more.notable) {
+            if self.notable.len() < MAX_NOTABLE { self.notable.push(notable) } else { self.notable_dropped += 1 }
+        }
+        if late {
+            return;
+        }
+        let request = request_of(&observation, &self.keys, key);
+        let facts = self.facts.at(at, false);
+        self.sequences.take(&request, |fact, gap| facts.row(fact.key(key_data.subject)).0.add(gap));
+        if observation.terminal && observation.name != 0 {
+            let name = names.get(crate::model::symbols::Symbol(observation.name));
+            let object = self.objects.at(at, key_data.subject, key_data.namespace, name);
+            match op(&self.keys, key) {
+                Op::Get | Op::List | Op::Watch => object.reads += 1,
+                _ => {
+                    object.writes += 1;
+                    object.lease |= self.keys.subject_text(key_data.subject)[4] == "leases";
+                }
+            }
+            object.conflicts += u64::from(key_data.code == Some(409));
+            object.span = Some(object.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        }
+    }
+
+    /// A request arrived.
+    fn arrived(&mut self, open: Open) {
+        let pulse = pulse_key(&mut self.keys, open.key);
+        let late = open.late || open.at - open.received > PULSE_DELAY;
+        self.pulse.at(open.received, late).row(pulse).starts += 1;
+    }
+
+    /// A request ended.
+    fn ended(&mut self, open: Open) {
+        let code = self.keys.traffic.get(open.key).code;
+        let pulse = pulse_key(&mut self.keys, open.key);
+        let row = self.pulse.at(open.at, open.late).row(pulse);
+        row.ends += 1;
+        row.errors += u32::from(matches!(code, Some(0 | 500..)));
+        row.throttled += u32::from(code == Some(429));
+    }
+
+    /// A start that no end belongs to: open, or failed and complete.
+    fn remains(&mut self, start: Start<Open>) {
+        let open = start.what;
+        let row = self.traffic.at(open.at, true).row(u64::from(open.key));
+        row.requests += 1;
+        if start.failed {
+            self.ended(Open { late: true, ..open });
+        } else {
+            row.open += 1;
+        }
+    }
+
+    /// Takes in the part that follows, or one that shares its time with this.
+    pub fn merge(&mut self, mut next: Self) {
+        self.drain();
+        next.drain();
+        let to = self.keys.renumber(&next.keys);
+        let key = |key: u32| to.traffic[key as usize];
+        for (identity, end) in std::mem::take(&mut next.loose_ends) {
+            let end = Open { key: key(end.key), ..end };
+            if self.pending.end(identity, end.at).is_none() {
+                if self.split == Micros::MIN { self.arrived(end) } else { self.loose_ends.push((identity, end)) }
+            }
+        }
+        for (identity, start) in next.pending.drain() {
+            let start = Start { what: Open { key: key(start.what.key), ..start.what }, ..start };
+            if let Started::NoRoom(start) = self.pending.start(identity, start) {
+                self.remains(start);
+            }
+        }
+        let keys = &self.keys;
+        self.traffic.merge(next.traffic, &|k| u64::from(to.traffic[k as usize]), &to, keys);
+        self.pulse.merge(next.pulse, &|k| u64::from(to.pulses[k as usize]), &to, keys);
+        let fact = |k: u64| {
+            let (subject, fact) = rows::Fact::of(k);
+            fact.key(to.subjects[subject as usize])
+        };
+        self.facts.merge(next.facts, &fact, &to, keys);
+        self.sources.merge(next.sources, &|k| u64::from(to.subjects[k as usize]), &to, keys);
+        self.objects.merge(next.objects, &to);
+        self.clients.merge(next.clients, &to, keys);
+        self.notable.append(&mut next.notable);
+        self.notable_dropped += next.notable_dropped;
+        self.ids.merge(&next.ids);
+        self.late += next.late;
+        self.span = match (self.span, next.span) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Counts what still waits; nothing is closed by this.
+    fn drain(&mut self) {
+        self.waiting.sort_by_key(|waiting| order(&waiting.observation));
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.count(waiting, false);
+        }
+    }
+
+    /// The tables.
+    pub fn finish(mut self) -> Rollup {
+        self.drain();
+        for (_, end) in std::mem::take(&mut self.loose_ends) {
+            self.arrived(end);
+        }
+        let still_open = self.pending.drain().map(|(_, start)| start).collect::<Vec<_>>();
+        let open = still_open.iter().filter(|start| !start.failed).count() as u64;
+        still_open.into_iter().for_each(|start| self.remains(start));
+        tables::tables(self, open)
+    }
+}
+
+/// The order of time; started before terminal.
+fn order(observation: &Observation) -> (Micros, Micros, u128, bool) {
+    (observation.at, observation.received.unwrap_or(observation.at), observation.tie, observation.terminal)
+}
+
+fn op(keys: &Keys, key: u32) -> Op {
+    Op::of(keys.symbols.get(keys.traffic.get(key).verb))
+}
+
+fn pulse_key(keys: &mut Keys, key: u32) -> u64 {
+    if key == 0 {
+        return 0;
+    }
+    let op = op(keys, key);
+    let traffic = keys.traffic.get(key);
+    u64::from(keys.pulses.number(keys::PulseKey { subject: traffic.subject, instance: traffic.instance, op }))
+}
+
+fn request(observation: &Observation, keys: &Keys) -> Request {
+    request_of(observation, keys, observation.key)
+}
+
+/// The request as facts need it.
+fn request_of(observation: &Observation, keys: &Keys, key: u32) -> Request {
+    let received = observation.received.unwrap_or(observation.at);
+    let lifetime = observation.received.map(|received| (observation.at - received).max(0) as u64);
+    let is_watch = observation.identity.is_some() && op(keys, key) == Op::Watch;
+    Request {
+        at: observation.at,
+        received,
+        request: observation.request,
+        actor_resource: observation.actor_resource,
+        complete: observation.terminal || observation.identity.is_none(),
+        code: keys.traffic.get(key).code,
+        lists: observation.lists,
+        rereads: observation.rereads,
+        watch_end: (observation.terminal && is_watch).then_some((lifetime, observation.from_version)),
+    }
+}
+
+/// What is known of audit ids that repeat.
+fn repeated(ids: &IdSample) -> RepeatedIds {
+    ids.repeated()
+}

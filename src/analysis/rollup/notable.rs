@@ -1,0 +1,183 @@
+//! Dangerous operations: which events are kept in full (docs/rollup.md, "notable").
+
+use crate::model::event::Timed;
+use crate::model::json::cut;
+use crate::model::time::Micros;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// A dangerous operation, in full.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields of the event")]
+pub struct Notable {
+    pub at: Micros,
+    pub cluster: String,
+    pub instance: String,
+    pub kind: &'static str,
+    pub user: String,
+    pub agent: String,
+    pub impersonated: String,
+    pub source: String,
+    pub verb: String,
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    pub code: Option<u16>,
+    pub uri: String,
+    pub audit_id: String,
+    pub level: &'static str,
+    pub detail: String,
+}
+
+/// Whether a user is part of the control plane, whose deletions follow from those of others.
+fn is_control_plane(user: &str) -> bool {
+    matches!(user, "system:apiserver" | "system:kube-controller-manager" | "system:kube-scheduler")
+        || user.starts_with("system:serviceaccount:kube-system:")
+}
+
+/// The event in full, if it is a dangerous operation.
+pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
+    let (kind, detail) = kind(event)?;
+    let e = event.event;
+    let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+    let impersonated = crate::analysis::dims::member(e.impersonated, "username")
+        .and_then(|name| serde_json::from_slice::<String>(name).ok())
+        .unwrap_or_default();
+    Some(Notable {
+        at: event.at,
+        cluster: event.cluster().to_owned(),
+        instance: event.instance().to_owned(),
+        kind,
+        user: text(e.user),
+        agent: text(e.agent_product()),
+        impersonated,
+        source: text(e.source),
+        verb: text(e.verb),
+        group: text(e.group),
+        resource: text(e.resource),
+        subresource: text(e.subresource),
+        namespace: text(e.namespace),
+        name: text(e.name),
+        code: e.code,
+        uri: text(e.uri),
+        audit_id: text(e.audit_id),
+        level: e.level.name(),
+        detail,
+    })
+}
+
+fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
+    let e = event.event;
+    let verb = e.verb.raw();
+    let is_write = match verb {
+        b"create" | b"update" | b"patch" | b"delete" | b"deletecollection" => true,
+        b"get" | b"proxy" => false,
+        // A proxied request has the verb of its own method.
+        _ if e.subresource.raw() == b"proxy" => false,
+        _ => return None,
+    };
+    let resource = e.resource.raw();
+    let sub = e.subresource.raw();
+    // Whoever it is, these are worth keeping.
+    match (verb, resource, sub) {
+        (b"create" | b"get", b"pods", b"exec" | b"attach") => return some("exec"),
+        (b"update" | b"patch", b"pods", b"ephemeralcontainers") => return some("ephemeral-container"),
+        (_, b"nodes", b"proxy") => return some("node-proxy"),
+        _ => {}
+    }
+    if !is_write {
+        return None;
+    }
+    let user = e.user.decode();
+    if is_control_plane(&user) {
+        return None;
+    }
+    let group = e.group.raw();
+    let changes = matches!(verb, b"create" | b"update" | b"patch" | b"delete");
+    match (verb, resource, sub) {
+        (b"deletecollection", ..) => {
+            let uri = e.uri.decode();
+            let query = uri.split_once('?').map(|(_, query)| cut(query).into_owned());
+            Some(("delete-collection", query.unwrap_or_default()))
+        }
+        (b"delete", b"namespaces", b"") => some("delete-namespace"),
+        (b"delete", b"customresourcedefinitions", b"") => some("delete-crd"),
+        (b"delete", b"nodes", b"") => some("delete-node"),
+        (b"delete", b"apiservices", b"") => some("delete-apiservice"),
+        (b"delete", b"poddisruptionbudgets", b"") => some("delete-pdb"),
+        (b"delete", b"persistentvolumes", b"") => some("delete-volume"),
+        (b"delete", b"leases", b"") if e.namespace.is("kube-system") => some("delete-control-plane-lease"),
+        (b"create", b"pods", b"eviction") => some("evict"),
+        (b"delete", b"pods", b"") if !user.starts_with("system:") || user.starts_with("system:serviceaccount:") => some("delete-pod"),
+        (b"update" | b"patch", _, b"scale" | b"") if scales(resource, sub) && sets_replicas_to_zero(e.request_body) => {
+            Some(("scale-to-zero", "replicas=0".to_owned()))
+        }
+        (b"update" | b"patch", b"nodes", b"") if is_cordon(e.request_body) => Some(("cordon", "unschedulable=true".to_owned())),
+        _ if changes && group == b"admissionregistration.k8s.io" => some("webhook-write"),
+        (_, b"apiservices", b"") if changes => some("apiservice-write"),
+        _ if changes && group == b"rbac.authorization.k8s.io" => some("rbac-write"),
+        _ if changes && group == b"flowcontrol.apiserver.k8s.io" && sub != b"status" => some("flowcontrol-write"),
+        (b"create", b"serviceaccounts", b"token") if !user.starts_with("system:node:") => some("token-create"),
+        (b"update" | b"patch", b"certificatesigningrequests", b"approval") => some("csr-approve"),
+        (b"update", b"namespaces", b"finalize") => some("finalize"),
+        _ => None,
+    }
+}
+
+fn some(kind: &'static str) -> Option<(&'static str, String)> {
+    Some((kind, String::new()))
+}
+
+fn scales(resource: &[u8], sub: &[u8]) -> bool {
+    sub == b"scale" || matches!(resource, b"deployments" | b"statefulsets" | b"replicasets" | b"replicationcontrollers")
+}
+
+/// `spec.replicas` is 0: in an object or merge patch, or as a JSON patch of `/spec/replicas`.
+fn sets_replicas_to_zero(body: &[u8]) -> bool {
+    if memchr::memmem::find(body, b"replicas").is_none() {
+        return false;
+    }
+    let is_zero = |value: &Value| value.as_u64() == Some(0) && value.is_u64();
+    match parse(body) {
+        Some(Value::Array(steps)) => {
+            steps.iter().any(|step| step["path"] == "/spec/replicas" && step.get("value").is_some_and(is_zero))
+        }
+        Some(object) => object.pointer("/spec/replicas").is_some_and(is_zero),
+        None => false,
+    }
+}
+
+/// `spec.unschedulable` is set.
+fn is_cordon(body: &[u8]) -> bool {
+    memchr::memmem::find(body, b"unschedulable").is_some()
+        && parse(body).is_some_and(|object| object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)))
+}
+
+fn parse(body: &[u8]) -> Option<Value> {
+    serde_json::from_str(&Cow::from(String::from_utf8_lossy(body))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_replicas_in_every_form_of_patch() {
+        for (body, zero) in [
+            (r#"{"spec":{"replicas":0}}"#, true),
+            (r#"{"kind":"Scale","spec":{"replicas":0},"status":{"replicas":3}}"#, true),
+            (r#"[{"op":"replace","path":"/spec/replicas","value":0}]"#, true),
+            (r#"[{"op":"remove","path":"/spec/replicas"}]"#, false),
+            (r#"{"spec":{"replicas":1},"status":{"replicas":0}}"#, false),
+            (r#"{"spec":{"template":{"spec":{"replicas":0}}}}"#, false),
+            (r#"{"spec":{"replicas":"0"}}"#, false),
+            ("not json, replicas", false),
+        ] {
+            assert_eq!(sets_replicas_to_zero(body.as_bytes()), zero, "{body}");
+        }
+        assert!(is_cordon(br#"{"spec":{"unschedulable":true}}"#));
+        assert!(!is_cordon(br#"{"spec":{"unschedulable":false}}"#));
+    }
+}

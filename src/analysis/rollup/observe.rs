@@ -1,0 +1,395 @@
+//! From events to observations: what a worker thread makes of a block, small and without strings, to
+//! be put in order and counted by [`super::Part`].
+
+use super::keys::{Keys, Op, PulseKey, Subject, TrafficKey};
+use super::notable::{Notable, notable};
+use crate::analysis::dims::{extra, scope, service_account};
+use crate::model::event::{Event, Level, Stage, Timed};
+use crate::model::json::{JsonStr, cut};
+use crate::model::symbols::Symbols;
+use crate::model::time::Micros;
+use crate::model::uri::{ReadShape, Version};
+use crate::model::walk::strings;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// One event, ready to be counted.
+#[derive(Debug)]
+pub struct Observation {
+    /// Its `at`.
+    pub at: Micros,
+    /// When the request arrived; `None` where the log does not say.
+    pub received: Option<Micros>,
+    /// The first 16 bytes of the audit id.
+    pub tie: u128,
+    /// Terminal or started.
+    pub terminal: bool,
+    /// Number of its traffic key among the batch's keys.
+    pub key: u32,
+    /// Of long-running requests: which request it is.
+    pub identity: Option<u128>,
+    /// Actor, verb and URI.
+    pub request: u64,
+    /// Actor, group and resource.
+    pub actor_resource: u64,
+    /// Whether it lists: a LIST's first page, or a watch that sends initial events.
+    pub lists: bool,
+    /// Whether it is a read that can be the same as an earlier one.
+    pub rereads: bool,
+    /// Whether the watch asks for a certain version on.
+    pub from_version: bool,
+    /// Name of the object; a number in `Batch::names`.
+    pub name: u32,
+    /// Last source address; a symbol of the batch's keys.
+    pub source: u32,
+    /// Hash of the audit id.
+    pub id: u64,
+    /// What few events have.
+    pub more: Option<Box<More>>,
+}
+
+/// What few events have.
+#[derive(Debug, Default)]
+pub struct More {
+    /// Length of the response body, and elements of its `items`.
+    pub body: Option<(u64, u64)>,
+    /// Time spent in etcd, webhooks, APF queue, in µs.
+    pub spent: [u64; 3],
+    /// A dangerous operation.
+    pub notable: Option<Notable>,
+}
+
+/// What is known of a caller, and how often it called in this block.
+#[derive(Debug)]
+pub struct CallerSeen {
+    /// A traffic key of this caller, for its subject and instance.
+    pub key: u32,
+    /// Agent version.
+    pub version: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Node.
+    pub node: String,
+    /// Pod.
+    pub pod: String,
+    /// `NS:NAME`.
+    pub service_account: String,
+    /// Requests, open ones left out.
+    pub requests: u64,
+    /// First and last `at`.
+    pub span: (Micros, Micros),
+}
+
+/// A block's observations, in the order of its lines.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Their keys.
+    pub keys: Keys,
+    /// Names of objects.
+    pub names: Symbols,
+    /// The observations.
+    pub observations: Vec<Observation>,
+    /// Callers.
+    pub callers: Vec<CallerSeen>,
+}
+
+/// Makes observations on one thread.
+#[derive(Debug)]
+pub struct Observer {
+    batch: Batch,
+    rows: Memo,
+    callers: Memo,
+    key: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+/// Numbers by the bytes of what was met in this block.
+#[derive(Debug, Default)]
+struct Memo {
+    known: HashTable<(u64, u32, u32, u32)>,
+    bytes: Vec<u8>,
+    hasher: FixedState,
+}
+
+impl Memo {
+    #[inline]
+    fn find(&self, key: &[u8]) -> Result<u32, u64> {
+        let hash = self.hasher.hash_one(key);
+        let found = self.known.find(hash, |&(h, from, to, _)| h == hash && &self.bytes[from as usize..to as usize] == key);
+        found.map(|known| known.3).ok_or(hash)
+    }
+
+    fn insert(&mut self, hash: u64, key: &[u8], number: u32) {
+        let from = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.known.insert_unique(hash, (hash, from, self.bytes.len() as u32, number), |known| known.0);
+    }
+
+    fn clear(&mut self) {
+        self.known.clear();
+        self.bytes.clear();
+    }
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self {
+            batch: Batch::default(),
+            rows: Memo::default(),
+            callers: Memo::default(),
+            key: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Observer {
+    /// Takes one event.
+    pub fn event(&mut self, event: Timed<'_, '_>) {
+        let e = event.event;
+        let terminal = event.stage.is_terminal();
+        let long_running = e.is_long_running();
+        let has_resource = !e.resource.is_empty();
+        let verb = e.verb.raw();
+        let shape = (has_resource && matches!(verb, b"get" | b"list" | b"watch" | b"deletecollection"))
+            .then(|| shape_of(e.uri, verb == b"watch"));
+        let key = self.row(&event, shape);
+        let continued = shape.is_some_and(|shape| shape.continued);
+        self.scratch.clear();
+        for part in [event.cluster().as_bytes(), e.user.raw(), e.agent_product().raw(), e.source.raw()] {
+            self.scratch.extend_from_slice(part);
+            self.scratch.push(0xff);
+        }
+        let actor = xxh3_64(&self.scratch);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(e.group.raw());
+        self.scratch.push(0xff);
+        self.scratch.extend_from_slice(e.resource.raw());
+        let actor_resource = xxh3_64_with_seed(&self.scratch, actor);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(verb);
+        self.scratch.push(0xff);
+        self.scratch.extend_from_slice(e.uri.raw());
+        let request = xxh3_64_with_seed(&self.scratch, actor);
+        let mut tie = [0; 16];
+        let id = e.audit_id.raw();
+        tie[..id.len().min(16)].copy_from_slice(&id[..id.len().min(16)]);
+        let lists = has_resource
+            && ((terminal && verb == b"list" && !continued)
+                || (!terminal && verb == b"watch" && shape.is_some_and(|shape| shape.initial_events)));
+        let observation = Observation {
+            at: event.at,
+            received: event.received,
+            tie: u128::from_be_bytes(tie),
+            terminal,
+            key,
+            identity: long_running.then(|| event.identity(&mut self.scratch)),
+            request,
+            actor_resource,
+            lists,
+            rereads: terminal && !long_running && has_resource && !continued && matches!(verb, b"get" | b"list"),
+            from_version: shape.is_some_and(|shape| shape.version == Version::At),
+            name: if e.name.is_empty() { 0 } else { self.batch.names.intern(&cut(&e.name.decode())).0 },
+            source: self.batch.keys.symbols.intern(&cut(&e.source.decode())).0,
+            id: xxh3_64_with_seed(id, u64::from(event.stream.id)),
+            more: more(&event, terminal),
+        };
+        self.caller(&event, key, terminal || !long_running);
+        self.batch.observations.push(observation);
+    }
+
+    /// Ends a block.
+    pub fn flush(&mut self) -> Batch {
+        self.rows.clear();
+        self.callers.clear();
+        std::mem::take(&mut self.batch)
+    }
+
+    /// The number of the event's traffic key.
+    fn row(&mut self, event: &Timed<'_, '_>, shape: Option<ReadShape>) -> u32 {
+        let e = event.event;
+        let scope = scope(e);
+        let key = &mut self.key;
+        key.clear();
+        for part in [e.user, e.agent_product(), e.verb, e.group, e.resource, e.subresource, e.namespace] {
+            key.extend_from_slice(part.raw());
+            key.push(0xff);
+        }
+        if e.cluster.is_some() || e.instance.is_some() {
+            key.extend_from_slice(event.cluster().as_bytes());
+            key.push(0xff);
+            key.extend_from_slice(event.instance().as_bytes());
+        }
+        key.push(scope as u8);
+        key.extend(e.code.map_or(u32::MAX, u32::from).to_le_bytes());
+        key.extend(shape.map_or(u32::MAX, |shape| shape.bits()).to_le_bytes());
+        match self.rows.find(key) {
+            Ok(number) => number,
+            Err(hash) => {
+                let number = new_key(&mut self.batch.keys, event, scope, shape);
+                self.rows.insert(hash, &self.key, number);
+                number
+            }
+        }
+    }
+
+    /// Counts the caller, with what the event tells of it.
+    fn caller(&mut self, event: &Timed<'_, '_>, row: u32, counts: bool) {
+        let e = event.event;
+        let key = &mut self.key;
+        key.clear();
+        for part in [e.user.raw(), e.agent.raw(), e.groups, e.extra, event.cluster().as_bytes(), event.instance().as_bytes()] {
+            key.extend_from_slice(part);
+            key.push(0xff);
+        }
+        let number = match self.callers.find(key) {
+            Ok(number) => number,
+            Err(hash) => {
+                let number = self.batch.callers.len() as u32;
+                self.callers.insert(hash, &self.key, number);
+                self.batch.callers.push(CallerSeen {
+                    key: row,
+                    version: cut(&e.agent_version().decode()).into_owned(),
+                    groups: strings(e.groups).map(|group| cut(&group.decode()).into_owned()).collect(),
+                    node: crate::analysis::dims::node(e).into_owned(),
+                    pod: extra(e, "authentication.kubernetes.io/pod-name").into_owned(),
+                    service_account: service_account(e.user).unwrap_or_default().into_owned(),
+                    requests: 0,
+                    span: (event.at, event.at),
+                });
+                number
+            }
+        };
+        let seen = &mut self.batch.callers[number as usize];
+        seen.requests += u64::from(counts);
+        seen.span = (seen.span.0.min(event.at), seen.span.1.max(event.at));
+    }
+}
+
+/// How a read asks to be served; only a URI with a query has to be looked at.
+#[inline]
+fn shape_of(uri: JsonStr<'_>, watch: bool) -> ReadShape {
+    if memchr::memchr(b'?', uri.raw()).is_none() {
+        return ReadShape::of("", watch);
+    }
+    ReadShape::of(&uri.decode(), watch)
+}
+
+/// Interns the parts of a traffic key.
+fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: crate::model::uri::Scope, shape: Option<ReadShape>) -> u32 {
+    let e = event.event;
+    let mut text = |text: JsonStr<'_>| keys.intern(&cut(&text.decode()));
+    let (verb, group, resource) = (text(e.verb), text(e.group), text(e.resource));
+    let (subresource, namespace, agent) = (text(e.subresource), text(e.namespace), text(e.agent_product()));
+    let user = e.user.decode();
+    let user = keys.intern(if user.starts_with("system:node:") { "system:node:*" } else { &user });
+    let cluster = keys.intern(event.cluster());
+    let instance = keys.intern(event.instance());
+    let op = Op::of(&e.verb.decode());
+    let subject = keys.subjects.number(Subject { cluster, user, agent, group, resource });
+    keys.pulses.number(PulseKey { subject, instance, op });
+    keys.traffic.number(TrafficKey { subject, instance, verb, subresource, scope, namespace, code: e.code, shape })
+}
+
+/// Body size, time spent, and danger, where an event has them.
+fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
+    let e = event.event;
+    let body = (e.level == Level::RequestResponse && !e.response_body.is_empty())
+        .then(|| (e.response_body.len() as u64, items(e.response_body)));
+    let spent = spent(e);
+    let notable = if terminal { notable(event) } else { None };
+    (body.is_some() || spent != [0; 3] || notable.is_some()).then(|| Box::new(More { body, spent, notable }))
+}
+
+/// How many elements the `items` of a list have.
+fn items(body: &[u8]) -> u64 {
+    let Some(items) = crate::analysis::dims::member(body, "items").filter(|items| items.starts_with(b"[")) else { return 0 };
+    let mut at = crate::model::walk::Cursor::new(&items[1..]);
+    let mut count = 0;
+    loop {
+        at.blanks();
+        if at.peek() == Some(b']') || at.value().is_none() {
+            return count;
+        }
+        count += 1;
+        at.blanks();
+        at.comma();
+    }
+}
+
+/// Time spent in etcd, in webhooks, in the APF queue, in µs; the apiserver notes them for slow requests.
+fn spent(event: &Event<'_>) -> [u64; 3] {
+    const PREFIX: &str = "apiserver.latency.k8s.io/";
+    if memchr::memmem::find(event.annotations, PREFIX.as_bytes()).is_none() {
+        return [0; 3];
+    }
+    let of = |name: &str| {
+        let value = crate::analysis::dims::member(event.annotations, &format!("{PREFIX}{name}"));
+        let text = value.and_then(|v| std::str::from_utf8(v).ok()).map(|v| v.trim_matches('"'));
+        text.and_then(go_duration).unwrap_or(0)
+    };
+    [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]
+}
+
+/// A duration as Go writes it (`1m2.5s`, `512.3ms`, `15µs`), in whole µs, rounded down.
+fn go_duration(text: &str) -> Option<u64> {
+    let mut rest = text;
+    let mut nanos = 0u128;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(letters);
+        let scale: u128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        let part = &part[..part.len().min(12)];
+        nanos += whole.parse::<u64>().ok().map(u128::from)? * scale;
+        if !part.is_empty() {
+            nanos += part.parse::<u64>().ok().map(u128::from)? * scale / 10u128.pow(part.len() as u32);
+        }
+        rest = behind;
+    }
+    u64::try_from(nanos / 1_000).ok()
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_durations() {
+        for (text, micros) in [
+            ("1.234567s", Some(1_234_567)),
+            ("512.3ms", Some(512_300)),
+            ("15µs", Some(15)),
+            ("999ns", Some(0)),
+            ("1m2.5s", Some(62_500_000)),
+            ("1h0m0.5s", Some(3_600_500_000)),
+            ("0s", Some(0)),
+            ("5", None),
+            ("x", None),
+            (".s", None),
+        ] {
+            assert_eq!(go_duration(text), micros, "{text}");
+        }
+    }
+
+    #[test]
+    fn elements_are_counted() {
+        assert_eq!(items(br#"{"kind":"List","items":[{"a":[1,2]},{"b":"]"},3]}"#), 3);
+        assert_eq!(items(br#"{"items":[]}"#), 0);
+        assert_eq!(items(br#"{"items":null}"#), 0);
+        assert_eq!(items(br#"{"spec":{"items":[1]}}"#), 0);
+    }
+}
