@@ -162,7 +162,7 @@ pub fn node<'a>(event: &Event<'a>) -> Cow<'a, str> {
 
 /// The first value of a key of `user.extra`.
 pub fn extra<'a>(event: &Event<'a>, key: &str) -> Cow<'a, str> {
-    if event.extra.is_empty() || memchr::memmem::find(event.extra, key.as_bytes()).is_none() {
+    if event.extra.is_empty() {
         return Cow::Borrowed("");
     }
     member(event.extra, key).and_then(|values| strings(values).next()).map(|value| value.decode()).unwrap_or_default()

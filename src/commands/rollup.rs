@@ -1,8 +1,7 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
-use crate::analysis::rollup::{Batch, Observer, Part, Whole};
+use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::model::event::Timed;
-use crate::model::rollup::Rollup;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
 use crate::sources::open::LogStream;
 

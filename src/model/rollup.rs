@@ -1,61 +1,63 @@
-//! The roll-up's tables in their final form (docs/rollup.md): text, sorted by key, the same bytes
-//! whichever way they were made.
+//! The names and columns of the roll-up's tables (docs/rollup.md): what a stored roll-up looks like.
 
-use crate::model::time::Micros;
-use std::cmp::Ordering;
-
-/// A table: rows of text under named columns, the first of which are its key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table {
+/// A table's name and columns, the first of which are its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableSpec {
     /// Its name.
     pub name: &'static str,
     /// Its columns.
-    pub columns: Vec<&'static str>,
+    pub columns: &'static [&'static str],
     /// How many of them are the key.
     pub key: usize,
-    /// Its rows.
-    pub rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// An empty table; `columns` are separated by blanks.
-    pub fn new(name: &'static str, key: usize, columns: &'static str) -> Self {
-        Self { name, columns: columns.split(' ').collect(), key, rows: Vec::new() }
-    }
-
-    /// Sorts by key: the leading time as a number, everything else as text.
-    pub fn sort(&mut self) {
-        let timed = matches!(self.columns.first(), Some(&"tile" | &"second" | &"at"));
-        let time = |row: &Vec<String>| if timed { row[0].parse::<i64>().unwrap_or_default() } else { 0 };
-        self.rows.sort_by(|a, b| match time(a).cmp(&time(b)) {
-            Ordering::Equal => a.cmp(b),
-            unequal => unequal,
-        });
-    }
-}
-
-/// All tables of a roll-up, and what stands beside them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rollup {
-    /// traffic, pulse, sequences, sources, objects, notable, clients.
-    pub tables: Vec<Table>,
-    /// First and last `at`, in µs.
-    pub span: Option<(Micros, Micros)>,
-    /// Events that were late.
-    pub late: u64,
-    /// Long-running requests still open.
-    pub open: u64,
-    /// Requests whose audit id another one has.
-    pub repeated_ids: u64,
-    /// Requests on objects that were dropped for want of room.
-    pub objects_dropped: u64,
-    /// Notable events that were dropped for want of room.
-    pub notable_dropped: u64,
-}
-
-impl Rollup {
-    /// The table of a name.
-    pub fn table(&self, name: &str) -> Option<&Table> {
-        self.tables.iter().find(|table| table.name == name)
-    }
-}
+/// All tables.
+pub const TABLES: [TableSpec; 7] = [
+    TableSpec {
+        name: "traffic",
+        key: 13,
+        columns: &[
+            "tile", "cluster", "instance", "user", "agent", "verb", "group", "resource", "subresource", "scope", "namespace", "code",
+            "shape", "requests", "open", "latency", "latency_sum", "latency_max", "lifetime", "lifetime_sum", "lifetime_max", "bodies",
+            "body_bytes", "body_items", "etcd_us", "webhook_us", "queue_us",
+        ],
+    },
+    TableSpec {
+        name: "pulse",
+        key: 8,
+        columns: &["second", "cluster", "instance", "user", "agent", "group", "resource", "op", "starts", "ends", "errors", "throttled"],
+    },
+    TableSpec {
+        name: "sequences",
+        key: 7,
+        columns: &["tile", "cluster", "user", "agent", "group", "resource", "fact", "count", "gaps"],
+    },
+    TableSpec {
+        name: "sources",
+        key: 6,
+        columns: &["tile", "cluster", "user", "agent", "group", "resource", "requests", "exact", "addresses", "sketch", "heaviest"],
+    },
+    TableSpec {
+        name: "objects",
+        key: 7,
+        columns: &[
+            "cluster", "group", "resource", "namespace", "name", "user", "agent", "reads", "writes", "conflicts", "first", "last",
+        ],
+    },
+    TableSpec {
+        name: "notable",
+        key: 19,
+        columns: &[
+            "at", "cluster", "instance", "kind", "user", "agent", "impersonated", "source", "verb", "group", "resource", "subresource",
+            "namespace", "name", "code", "uri", "audit_id", "level", "detail",
+        ],
+    },
+    TableSpec {
+        name: "clients",
+        key: 3,
+        columns: &[
+            "cluster", "user", "agent", "requests", "first", "last", "service_account", "versions", "groups", "nodes", "pods", "instances",
+            "fleet", "heaviest",
+        ],
+    },
+];

@@ -16,11 +16,10 @@ mod tiles;
 
 pub use observe::{Batch, Observer};
 pub use sequences::READ_LOOK_BACK;
+pub use tables::Rollup;
 
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;
-use crate::analysis::traffic::RepeatedIds;
-use crate::model::rollup::Rollup;
 use crate::model::time::{Micros, SECOND};
 use clients::Clients;
 use keys::{Keys, Op};
@@ -387,7 +386,7 @@ impl Part {
         let still_open = self.pending.drain().map(|(_, start)| start).collect::<Vec<_>>();
         let open = still_open.iter().filter(|start| !start.failed).count() as u64;
         still_open.into_iter().for_each(|start| self.remains(start));
-        tables::tables(self, open)
+        tables::finish(self, open)
     }
 }
 
@@ -429,9 +428,4 @@ fn request_of(observation: &Observation, keys: &Keys, key: u32) -> Request {
         rereads: observation.rereads,
         watch_end: (observation.terminal && is_watch).then_some((lifetime, observation.from_version)),
     }
-}
-
-/// What is known of audit ids that repeat.
-fn repeated(ids: &IdSample) -> RepeatedIds {
-    ids.repeated()
 }

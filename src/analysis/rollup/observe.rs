@@ -12,7 +12,9 @@ use crate::model::uri::{ReadShape, Version};
 use crate::model::walk::strings;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use memchr::memmem::Finder;
 use std::hash::BuildHasher;
+use std::sync::LazyLock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// One event, ready to be counted.
@@ -322,7 +324,8 @@ fn items(body: &[u8]) -> u64 {
 /// Time spent in etcd, in webhooks, in the APF queue, in µs; the apiserver notes them for slow requests.
 fn spent(event: &Event<'_>) -> [u64; 3] {
     const PREFIX: &str = "apiserver.latency.k8s.io/";
-    if memchr::memmem::find(event.annotations, PREFIX.as_bytes()).is_none() {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PREFIX));
+    if FINDER.find(event.annotations).is_none() {
         return [0; 3];
     }
     let of = |name: &str| {

@@ -1,145 +1,225 @@
-//! The roll-up's tables as text, sorted by their keys.
+//! The roll-up in its final form: typed rows, and the same as text, sorted by key.
 
+use super::clients::{Client, ClientKey};
 use super::keys::{Keys, OTHER};
-use super::rows::{Fact, SourceSet};
-use super::{Part, repeated};
-use crate::model::rollup::{Rollup, Table};
+use super::notable::Notable;
+use super::objects::{Object, ObjectKey};
+use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic, md5_128};
+use super::tiles::Row;
+use super::Part;
+use crate::analysis::traffic::RepeatedIds;
 use crate::model::symbols::Symbol;
+use crate::model::time::Micros;
 
-/// Makes the tables of a part that is complete.
-pub(super) fn tables(part: Part, open: u64) -> Rollup {
+/// A finished roll-up. Rows of tiled tables are (start in seconds, key, values), sorted by time and by
+/// the text of their keys.
+#[derive(Debug)]
+pub struct Rollup {
+    keys: Keys,
+    traffic: Vec<(i64, u64, Traffic)>,
+    pulse: Vec<(i64, u64, Pulse)>,
+    facts: Vec<(i64, u64, Gaps)>,
+    sources: Vec<(i64, u64, Sources)>,
+    objects: Vec<(ObjectKey, String, Object)>,
+    notable: Vec<Notable>,
+    clients: Vec<(ClientKey, Client)>,
+    /// First and last `at`, in µs.
+    pub span: Option<(Micros, Micros)>,
+    /// Events that were late.
+    pub late: u64,
+    /// Long-running requests still open.
+    pub open: u64,
+    /// Requests whose audit id another one has.
+    pub repeated_ids: RepeatedIds,
+    /// Requests on objects that were dropped for want of room.
+    pub objects_dropped: u64,
+    /// Notable events that were dropped for want of room.
+    pub notable_dropped: u64,
+}
+
+/// Finishes a part that is complete.
+pub(super) fn finish(part: Part, open: u64) -> Rollup {
     let span = part.span.map_or(0, |(first, last)| last - first);
     let keys = part.keys;
+    let (objects, objects_dropped) = part.objects.finish(&keys);
     let mut rollup = Rollup {
+        traffic: sorted(part.traffic.finish(span, &keys), &keys),
+        pulse: sorted(part.pulse.finish(span, &keys), &keys),
+        facts: sorted(part.facts.finish(span, &keys), &keys),
+        sources: sorted(part.sources.finish(span, &keys), &keys),
+        objects,
+        notable: part.notable,
+        clients: part.clients.into_rows().collect(),
+        span: part.span,
         late: part.late,
         open,
-        repeated_ids: repeated(&part.ids).repeated,
+        repeated_ids: part.ids.repeated(),
+        objects_dropped,
         notable_dropped: part.notable_dropped,
-        span: part.span,
-        ..Rollup::default()
+        keys,
     };
-    let mut traffic = Table::new(
-        "traffic",
-        13,
-        "tile cluster instance user agent verb group resource subresource scope namespace code shape requests open latency latency_sum latency_max lifetime lifetime_sum lifetime_max bodies body_bytes body_items etcd_us webhook_us queue_us",
-    );
-    for (tile, rows) in part.traffic.finish(span, &keys) {
-        for (key, row) in rows.into_rows() {
-            let mut fields = vec![tile.to_string()];
-            fields.extend(traffic_key(&keys, key as u32));
-            let more = row.more.unwrap_or_default();
-            let (l, t) = (&row.latency, &more.lifetime);
-            let numbers = [row.requests, row.open].map(|n| n.to_string());
-            fields.extend(numbers);
-            fields.extend([l.encode(), l.sum.to_string(), l.max.to_string(), t.encode(), t.sum.to_string(), t.max.to_string()]);
-            fields.extend(more.bodies.iter().chain(&more.spent).map(u64::to_string));
-            traffic.rows.push(fields);
-        }
-    }
-    let mut pulse = Table::new("pulse", 8, "second cluster instance user agent group resource op starts ends errors throttled");
-    for (second, rows) in part.pulse.finish(span, &keys) {
-        for (key, row) in rows.into_rows() {
-            let k = keys.pulses.get(key as u32);
-            let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
-            let op = if key == 0 { OTHER } else { k.op.name() };
-            let texts = [cluster, keys.symbols.get(k.instance), user, agent, group, resource, op].map(str::to_owned);
-            let counts = [row.starts, row.ends, row.errors, row.throttled].map(|n| n.to_string());
-            pulse.rows.push([vec![second.to_string()], texts.to_vec(), counts.to_vec()].concat());
-        }
-    }
-    let mut sequences = Table::new("sequences", 7, "tile cluster user agent group resource fact count gaps");
-    for (tile, rows) in part.facts.finish(span, &keys) {
-        for (key, gaps) in rows.into_rows() {
-            let (subject, fact) = Fact::of(key);
-            let fact = if key == 0 { OTHER } else { fact.name() };
-            let texts = keys.subject_text(subject).map(str::to_owned).to_vec();
-            let values = vec![fact.to_owned(), gaps.0.count().to_string(), gaps.0.encode()];
-            sequences.rows.push([vec![tile.to_string()], texts, values].concat());
-        }
-    }
-    let mut sources = Table::new("sources", 6, "tile cluster user agent group resource requests exact addresses sketch heaviest");
-    for (tile, rows) in part.sources.finish(span, &keys) {
-        for (subject, mut row) in rows.into_rows() {
-            super::tiles::Row::close(&mut row, &keys);
-            let texts = keys.subject_text(subject as u32).map(str::to_owned).to_vec();
-            let (exact, addresses, sketch, heaviest) = match row.set {
-                SourceSet::Open(_) => (true, String::new(), String::new(), String::new()),
-                SourceSet::Exact(mut counts) => {
-                    counts.sort_unstable_by_key(|(source, _)| keys.symbols.get(*source));
-                    (true, pairs(&keys, &counts), String::new(), String::new())
-                }
-                SourceSet::Sketch { smallest, heaviest } => {
-                    let hashes: Vec<String> = smallest.iter().map(|hash| format!("{hash:016x}")).collect();
-                    (false, String::new(), hashes.join(";"), pairs(&keys, &heaviest))
-                }
-            };
-            let values = vec![row.requests.to_string(), exact.to_string(), addresses, sketch, heaviest];
-            sources.rows.push([vec![tile.to_string()], texts, values].concat());
-        }
-    }
-    let mut objects = Table::new("objects", 7, "cluster group resource namespace name user agent reads writes conflicts first last");
-    let (rows, dropped) = part.objects.finish(&keys);
-    rollup.objects_dropped = dropped;
-    for (key, name, object) in rows {
-        let [cluster, user, agent, group, resource] = keys.subject_text(key.subject);
-        let (first, last) = object.span.unwrap_or_default();
-        let texts = [cluster, group, resource, keys.symbols.get(key.namespace), &name, user, agent].map(str::to_owned);
-        let numbers = [object.reads.to_string(), object.writes.to_string(), object.conflicts.to_string(), first.to_string(), last.to_string()];
-        objects.rows.push([texts.to_vec(), numbers.to_vec()].concat());
-    }
-    let mut notable = Table::new(
-        "notable",
-        19,
-        "at cluster instance kind user agent impersonated source verb group resource subresource namespace name code uri audit_id level detail",
-    );
-    for n in part.notable {
-        let code = n.code.map_or(String::new(), |code| code.to_string());
-        notable.rows.push(vec![
-            n.at.to_string(), n.cluster, n.instance, n.kind.to_owned(), n.user, n.agent, n.impersonated, n.source, n.verb, n.group,
-            n.resource, n.subresource, n.namespace, n.name, code, n.uri, n.audit_id, n.level.to_owned(), n.detail,
-        ]);
-    }
-    let mut clients = Table::new("clients", 3, "cluster user agent requests first last service_account versions groups nodes pods instances fleet heaviest");
-    for (key, client) in part.clients.into_rows() {
-        let [cluster, user, agent] = key.map(|symbol| keys.symbols.get(symbol).to_owned());
-        let (first, last) = client.span.unwrap_or_default();
-        let mut nodes: Vec<(Symbol, u64)> = client.nodes.into_iter().collect();
-        nodes.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| keys.symbols.get(a.0).cmp(keys.symbols.get(b.0))));
-        let heaviest: Vec<String> = nodes.iter().take(16).map(|(node, n)| format!("{}={n}", keys.symbols.get(*node))).collect();
-        let members = sample(nodes.iter().map(|(node, _)| keys.symbols.get(*node)));
-        clients.rows.push(vec![
-            cluster, user, agent, client.requests.to_string(), first.to_string(), last.to_string(), client.service_account,
-            client.versions.members().join(";"), client.groups.members().join(";"), members.join(";"),
-            client.pods.members().join(";"), client.instances.members().join(";"), nodes.len().to_string(), heaviest.join(";"),
-        ]);
-    }
-    rollup.tables = vec![traffic, pulse, sequences, sources, objects, notable, clients];
-    rollup.tables.iter_mut().for_each(Table::sort);
+    let keys = &rollup.keys;
+    rollup.sources.iter_mut().for_each(|(_, _, row)| row.close(keys));
+    rollup.notable.sort();
+    rollup.objects.sort_by_cached_key(|(key, name, _)| object_key(keys, key, name).map(str::to_owned));
+    rollup.clients.sort_by_cached_key(|(key, _)| key.map(|symbol| keys.symbols.get(symbol).to_owned()));
     rollup
+}
+
+/// The rows of all tiles, by time and by the text of their keys: keys are few, so they are ranked once.
+fn sorted<V: Row>(tiles: Vec<(i64, super::tiles::Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
+    let mut all: Vec<(i64, u64, V)> =
+        tiles.into_iter().flat_map(|(tile, rows)| rows.into_rows().into_iter().map(move |(key, row)| (tile, key, row))).collect();
+    let mut met: Vec<u64> = all.iter().map(|(_, key, _)| *key).collect();
+    met.sort_unstable();
+    met.dedup();
+    met.sort_by(|a, b| V::order(keys, *a, *b));
+    let rank: hashbrown::HashMap<u64, u32> = met.into_iter().zip(0..).collect();
+    all.sort_by_cached_key(|(tile, key, _)| (*tile, rank[key]));
+    all
+}
+
+impl Rollup {
+    /// Hands the rows of a table, as text, to `each`; false if there is no such table.
+    pub fn rows(&self, table: &str, mut each: impl FnMut(&[String])) -> bool {
+        let keys = &self.keys;
+        match table {
+            "traffic" => self.traffic.iter().for_each(|(tile, key, row)| each(&traffic_row(keys, *tile, *key, row))),
+            "pulse" => self.pulse.iter().for_each(|(second, key, row)| each(&pulse_row(keys, *second, *key, row))),
+            "sequences" => self.facts.iter().for_each(|(tile, key, row)| each(&facts_row(keys, *tile, *key, row))),
+            "sources" => self.sources.iter().for_each(|(tile, key, row)| each(&sources_row(keys, *tile, *key, row))),
+            "objects" => self.objects.iter().for_each(|(key, name, row)| each(&object_row(keys, key, name, row))),
+            "notable" => self.notable.iter().for_each(|row| each(&notable_row(row))),
+            "clients" => self.clients.iter().for_each(|(key, row)| each(&client_row(keys, *key, row))),
+            _ => return false,
+        }
+        true
+    }
+
+    /// How many rows each table has, in the order of [`crate::model::rollup::TABLES`].
+    pub fn sizes(&self) -> [usize; 7] {
+        [
+            self.traffic.len(),
+            self.pulse.len(),
+            self.facts.len(),
+            self.sources.len(),
+            self.objects.len(),
+            self.notable.len(),
+            self.clients.len(),
+        ]
+    }
+}
+
+fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
+    let k = keys.traffic.get(key as u32);
+    let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
+    let s = |symbol| keys.symbols.get(symbol);
+    let is_other = key == super::tiles::OTHER_KEY;
+    let scope = if is_other { OTHER } else { k.scope.name() };
+    let mut fields = vec![tile.to_string()];
+    fields.extend([cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)].map(str::to_owned));
+    let other = || if is_other { OTHER.to_owned() } else { String::new() };
+    fields.push(k.code.map_or_else(other, |code| code.to_string()));
+    fields.push(k.shape.map_or_else(other, |shape| shape.encode()));
+    fields.extend([row.requests, row.open].map(|n| n.to_string()));
+    let none = super::rows::TrafficMore::default();
+    let more = row.more.as_deref().unwrap_or(&none);
+    for histogram in [&row.latency, &more.lifetime] {
+        fields.extend([histogram.encode(), histogram.sum.to_string(), histogram.max.to_string()]);
+    }
+    fields.extend(more.bodies.iter().chain(&more.spent).map(u64::to_string));
+    fields
+}
+
+fn pulse_row(keys: &Keys, second: i64, key: u64, row: &Pulse) -> Vec<String> {
+    let k = keys.pulses.get(key as u32);
+    let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
+    let op = if key == super::tiles::OTHER_KEY { OTHER } else { k.op.name() };
+    let mut fields = vec![second.to_string()];
+    fields.extend([cluster, keys.symbols.get(k.instance), user, agent, group, resource, op].map(str::to_owned));
+    fields.extend([row.starts, row.ends, row.errors, row.throttled].map(|n| n.to_string()));
+    fields
+}
+
+fn facts_row(keys: &Keys, tile: i64, key: u64, gaps: &Gaps) -> Vec<String> {
+    let (subject, fact) = Fact::of(key);
+    let fact = if key == super::tiles::OTHER_KEY { OTHER } else { fact.name() };
+    let mut fields = vec![tile.to_string()];
+    fields.extend(keys.subject_text(subject).map(str::to_owned));
+    fields.extend([fact.to_owned(), gaps.0.count().to_string(), gaps.0.encode()]);
+    fields
+}
+
+fn sources_row(keys: &Keys, tile: i64, subject: u64, row: &Sources) -> Vec<String> {
+    let mut fields = vec![tile.to_string()];
+    fields.extend(keys.subject_text(subject as u32).map(str::to_owned));
+    fields.push(row.requests.to_string());
+    match &row.set {
+        SourceSet::Open(_) => fields.extend(["true", "", "", ""].map(str::to_owned)),
+        SourceSet::Exact(counts) => {
+            let mut counts = counts.clone();
+            counts.sort_unstable_by_key(|(source, _)| keys.symbols.get(*source));
+            fields.extend(["true".to_owned(), pairs(keys, &counts), String::new(), String::new()]);
+        }
+        SourceSet::Sketch { smallest, heaviest } => {
+            let hashes: Vec<String> = smallest.iter().map(|hash| format!("{hash:016x}")).collect();
+            fields.extend(["false".to_owned(), String::new(), hashes.join(";"), pairs(keys, heaviest)]);
+        }
+    }
+    fields
+}
+
+fn object_key<'k>(keys: &'k Keys, key: &ObjectKey, name: &'k str) -> [&'k str; 7] {
+    let [cluster, user, agent, group, resource] = keys.subject_text(key.subject);
+    [cluster, group, resource, keys.symbols.get(key.namespace), name, user, agent]
+}
+
+fn object_row(keys: &Keys, key: &ObjectKey, name: &str, row: &Object) -> Vec<String> {
+    let (first, last) = row.span.unwrap_or_default();
+    let mut fields = object_key(keys, key, name).map(str::to_owned).to_vec();
+    fields.extend([row.reads, row.writes, row.conflicts].map(|n| n.to_string()));
+    fields.extend([first, last].map(|at| at.to_string()));
+    fields
+}
+
+fn notable_row(n: &Notable) -> Vec<String> {
+    let code = n.code.map_or(String::new(), |code| code.to_string());
+    let before = [&n.cluster, &n.instance].map(String::clone);
+    let texts = [
+        &n.user, &n.agent, &n.impersonated, &n.source, &n.verb, &n.group, &n.resource, &n.subresource, &n.namespace, &n.name, &code, &n.uri,
+        &n.audit_id,
+    ];
+    let mut fields = vec![n.at.to_string()];
+    fields.extend(before);
+    fields.push(n.kind.to_owned());
+    fields.extend(texts.map(String::clone));
+    fields.extend([n.level.to_owned(), n.detail.clone()]);
+    fields
+}
+
+fn client_row(keys: &Keys, key: ClientKey, client: &Client) -> Vec<String> {
+    let (first, last) = client.span.unwrap_or_default();
+    let text = |symbol: Symbol| keys.symbols.get(symbol);
+    let mut nodes: Vec<(Symbol, u64)> = client.nodes.iter().map(|(node, count)| (*node, *count)).collect();
+    nodes.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| text(a.0).cmp(text(b.0))));
+    let heaviest: Vec<String> = nodes.iter().take(16).map(|(node, n)| format!("{}={n}", text(*node))).collect();
+    let mut fields = key.map(|symbol| text(symbol).to_owned()).to_vec();
+    fields.extend([client.requests.to_string(), first.to_string(), last.to_string(), client.service_account.clone()]);
+    fields.extend([client.versions.members().join(";"), client.groups.members().join(";")]);
+    fields.push(sample(nodes.iter().map(|(node, _)| text(*node))).join(";"));
+    fields.extend([client.pods.members().join(";"), client.instances.members().join(";"), nodes.len().to_string(), heaviest.join(";")]);
+    fields
 }
 
 /// The 64 members with the smallest MD5, by text.
 fn sample<'t>(members: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     let mut members: Vec<&str> = members.collect();
     if members.len() > 64 {
-        members.sort_by_cached_key(|text| super::rows::md5_128(text));
+        members.sort_by_cached_key(|text| md5_128(text));
         members.truncate(64);
     }
     members.sort_unstable();
     members
-}
-
-fn traffic_key(keys: &Keys, key: u32) -> Vec<String> {
-    let k = keys.traffic.get(key);
-    let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
-    let s = |symbol| keys.symbols.get(symbol);
-    let scope = if key == 0 { OTHER } else { k.scope.name() };
-    let mut fields: Vec<String> =
-        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)].map(str::to_owned).to_vec();
-    let other = || if key == 0 { OTHER.to_owned() } else { String::new() };
-    fields.push(k.code.map_or_else(other, |code| code.to_string()));
-    fields.push(k.shape.map_or_else(other, |shape| shape.encode()));
-    fields
 }
 
 /// `text=count` joined by `;`.
