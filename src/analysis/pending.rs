@@ -26,6 +26,8 @@ pub struct Start<T> {
     pub failed: bool,
     /// Whatever else is to be known of it.
     pub what: T,
+    /// How many there are: more than one where a log was given twice.
+    pub times: u32,
 }
 
 /// Requests that have started and not ended.
@@ -57,7 +59,7 @@ pub enum Started<T> {
 
 impl<T: Copy> Pending<T> {
     /// Takes a started event. A second one of the same request (identical in audit id, URI and time of
-    /// arrival) replaces the first.
+    /// arrival) waits beside the first.
     pub fn start(&mut self, identity: u128, start: Start<T>) -> Started<T> {
         self.newest = self.newest.max(start.at);
         if self.early_ends.get(&identity).is_some_and(|&end| end >= start.at) {
@@ -67,18 +69,24 @@ impl<T: Copy> Pending<T> {
             self.overflow += 1;
             return Started::NoRoom(start);
         }
-        self.starts.insert(identity, start);
+        self.starts.entry(identity).and_modify(|held| held.times += start.times).or_insert(start);
         Started::Waits
     }
 
     /// Takes a terminal event; returns its start, if it was waiting for this end.
     pub fn end(&mut self, identity: u128, at: Micros) -> Option<Start<T>> {
         self.newest = self.newest.max(at);
-        if let Entry::Occupied(found) = self.starts.entry(identity)
+        if let Entry::Occupied(mut found) = self.starts.entry(identity)
             && at >= found.get().at
             && !(found.get().failed && at > found.get().at + FAILED_WAIT)
         {
-            return Some(found.remove());
+            let start = Start { times: 1, ..*found.get() };
+            if found.get().times > 1 {
+                found.get_mut().times -= 1;
+            } else {
+                found.remove();
+            }
+            return Some(start);
         }
         if self.early_ends.len() > 1 << 16 {
             let oldest = self.newest - EARLY_END;
@@ -115,7 +123,7 @@ mod tests {
     use super::*;
 
     fn start(at: Micros, failed: bool) -> Start<()> {
-        Start { at, failed, what: () }
+        Start { at, failed, what: (), times: 1 }
     }
 
     #[test]
@@ -123,6 +131,9 @@ mod tests {
         let mut pending = Pending::default();
         pending.start(1, start(10, false));
         assert_eq!(pending.end(1, 20), Some(start(10, false)));
+        pending.start(3, start(10, false));
+        pending.start(3, start(10, false));
+        assert!(pending.end(3, 11).is_some() && pending.end(3, 11).is_some(), "a log given twice");
         assert_eq!(pending.end(2, 20), None);
         assert_eq!(pending.start(2, start(15, false)), Started::Ended, "lines out of order");
         assert!(pending.is_empty());

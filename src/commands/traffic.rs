@@ -70,15 +70,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // The bounds are those of the log that is looked at; the baseline is taken whole.
         false => Some((Query { since: None, until: None, ..query.clone() }, find(&args.baseline, context)?)),
     };
-    let base = base.map(|(query, found)| read(&query, found, context).map(|(breakdown, _)| (query, breakdown))).transpose()?;
+    let base = base.map(|(query, found)| read(&query, found, context).map(|(breakdown, _)| breakdown)).transpose()?;
     if args.series {
         query.interval = Some(interval.unwrap_or_else(|| open::span(&found).map_or(60 * SECOND, interval_for)));
     }
     let (breakdown, mut reading) = read(&query, found, context)?;
     reading.server = server;
     let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-    let base = base.as_ref().map(|(query, breakdown)| Measured::new(breakdown, query));
-    let report = report::report(&query, Measured::new(&breakdown, &query), base, reading, &shape);
+    let base = base.as_ref().map(Measured::new);
+    let report = report::report(&query, Measured::new(&breakdown), base, reading, &shape);
     context.print(&report, FailOn::Never)
 }
 

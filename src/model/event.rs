@@ -152,9 +152,9 @@ pub struct Event<'a> {
     /// `responseObject`, raw JSON; empty where absent.
     pub response_body: &'a [u8],
     /// `requestReceivedTimestamp`, as written.
-    pub received: &'a [u8],
+    pub received: JsonStr<'a>,
     /// `stageTimestamp`, as written.
-    pub at: &'a [u8],
+    pub at: JsonStr<'a>,
     /// `annotations`, the JSON object.
     pub annotations: &'a [u8],
 }

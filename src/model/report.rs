@@ -126,7 +126,7 @@ pub struct Report {
     pub totals: Vec<(String, Value)>,
     /// The rows.
     pub table: Table,
-    /// How many of `table.rows`, from the first, a person is shown; machines get all.
+    /// How many of `table.rows`, from the first, to show.
     pub shown: Option<usize>,
     /// Tables that people are shown in place of `table`, where that one is for machines.
     pub people: Option<Vec<Table>>,
@@ -136,4 +136,12 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Findings.
     pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The rows of the table that are to be shown.
+    pub fn shown_rows(&self) -> &[Vec<Value>] {
+        let rows = &self.table.rows;
+        &rows[..self.shown.unwrap_or(rows.len()).min(rows.len())]
+    }
 }

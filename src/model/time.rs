@@ -1,5 +1,7 @@
 //! Instants and how they are written: microseconds since 1970, UTC, as audit logs carry them.
 
+use crate::model::json::JsonStr;
+
 /// An instant in microseconds since 1970-01-01T00:00:00Z.
 pub type Micros = i64;
 
@@ -14,6 +16,12 @@ pub struct TimeParser {
 }
 
 impl TimeParser {
+    /// The instant that a JSON string holds, if it is one.
+    #[inline]
+    pub fn parse_json(&mut self, text: JsonStr<'_>) -> Option<Micros> {
+        if text.is_escaped() { self.parse(text.decode().as_bytes()) } else { self.parse(text.raw()) }
+    }
+
     /// The instant written in `text` (`2026-11-20T09:17:29.739946Z`, or any RFC 3339 form), if it is one.
     #[inline]
     pub fn parse(&mut self, text: &[u8]) -> Option<Micros> {

@@ -198,21 +198,21 @@ pub fn audit_logs(arguments: &[String]) -> Found {
     found
 }
 
-/// From the first event seen at the start of any file to the last seen near the end of any file that
-/// can be read at any place; `None` where neither is known.
+/// From the first event seen at the start of any file to the last seen near the end of any; `None`
+/// unless all can be read at any place.
 pub fn span(found: &Found) -> Option<Micros> {
     let files = || found.streams.iter().flat_map(|s| &s.files);
     let first = files().filter_map(|file| file.first).min()?;
-    let last = files().filter_map(last_time).max()?;
+    let last = files().map(last_time).collect::<Option<Vec<_>>>()?.into_iter().max()?;
     (last > first).then_some(last - first)
 }
 
-/// The time of the last event in the last part of a file; of one that is packed, the first event's.
+/// The time of the last event in the last part of a file that can be read at any place.
 fn last_time(source: &Source) -> Option<Micros> {
     use std::io::{Seek, SeekFrom};
     let Place::File(path) = &source.place else { return None };
     if !source.is_seekable() {
-        return source.first;
+        return None;
     }
     let mut file = File::open(path).ok()?;
     file.seek(SeekFrom::Start(source.size.saturating_sub(HEAD as u64))).ok()?;
@@ -220,7 +220,7 @@ fn last_time(source: &Source) -> Option<Micros> {
     file.take(HEAD as u64).read_to_end(&mut tail).ok()?;
     let mut last = None;
     for line in tail.split(|&b| b == b'\n') {
-        audit::read_line(line, &mut |event| last = last.max(TimeParser::default().parse(event.at)));
+        audit::read_line(line, &mut |event| last = last.max(TimeParser::default().parse_json(event.at)));
     }
     last
 }
@@ -279,10 +279,13 @@ fn belongs(place: &Place, argument: &str, from_folder: bool) -> (Option<Bundle>,
     let Place::File(path) = place else {
         return (None, PathBuf::from(argument), String::new(), String::new());
     };
+    // In full, so that a bundle around a relative path is found.
+    let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
     let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let below_root = from_folder && folder != Path::new(argument);
+    let root = std::path::absolute(argument).unwrap_or_default();
+    let below_root = from_folder && folder != root.components().collect::<PathBuf>();
     let known_place = folder.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
     let instance = name(&folder);
     let is_instance = (below_root || known_place) && !PLAIN_FOLDERS.contains(&instance.as_str());
@@ -384,15 +387,13 @@ fn look(head: &[u8]) -> (Content, Option<Micros>) {
     for line in text.split(|&b| b == b'\n').take(8) {
         audit::read_line(line, &mut |event| {
             events += 1;
-            first = first.or_else(|| TimeParser::default().parse(event.at));
+            first = first.or_else(|| TimeParser::default().parse_json(event.at));
         });
     }
     let mentions = |what: &[u8]| memchr::memmem::find(text, what).is_some();
+    let is_json = text.starts_with(b"{") || text.starts_with(b"[");
     let is_audit = events > 0
-        || mentions(b"audit.k8s.io/")
-        || mentions(b"\"auditID\"")
-        || mentions(br#"\"auditID\""#)
-        || mentions(b"google.cloud.audit.AuditLog");
+        || is_json && mentions_audit(&mentions);
     if is_audit {
         // One JSON value to a line, unless the first line plainly is not one.
         let lines = events > 0 && !text.starts_with(b"[") && !runs_together(&text[..line_end]);
@@ -416,6 +417,11 @@ fn look(head: &[u8]) -> (Content, Option<Micros>) {
         "it is binary data"
     };
     (Content::Other(looks), None)
+}
+
+/// Whether JSON text names what only audit events, or wrappers of them, hold.
+fn mentions_audit(mentions: &impl Fn(&[u8]) -> bool) -> bool {
+    mentions(b"audit.k8s.io/") || mentions(b"\"auditID\"") || mentions(br#"\"auditID\""#) || mentions(b"google.cloud.audit.AuditLog")
 }
 
 /// Whether JSON objects follow one another without a newline.

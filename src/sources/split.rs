@@ -29,6 +29,8 @@ pub struct Splitter<R> {
     /// The text of the string that ended last at depth 1, to see whether it is a list's key.
     key: Vec<u8>,
     done: bool,
+    /// Whether a list's object goes on behind its list: nothing of that is of use.
+    behind_list: bool,
 }
 
 impl<R: Read> Splitter<R> {
@@ -46,12 +48,15 @@ impl<R: Read> Splitter<R> {
             escape: false,
             key: Vec::new(),
             done: false,
+            behind_list: false,
         }
     }
 
     fn byte(&mut self, byte: u8) {
         if self.in_string {
-            self.held.push(if byte == b'\n' || byte == b'\r' { b' ' } else { byte });
+            if !self.behind_list {
+                self.held.push(if byte == b'\n' || byte == b'\r' { b' ' } else { byte });
+            }
             if self.depth == 1 && self.line_depth == 0 && self.key.len() < 16 {
                 self.key.push(byte);
             }
@@ -82,23 +87,28 @@ impl<R: Read> Splitter<R> {
             }
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
-                if self.line_depth > 0 && self.depth < self.line_depth {
-                    self.end_line(); // the list ends: what stands behind it is of no use
+                if self.behind_list {
                     if self.depth == 0 {
-                        self.held.clear();
+                        (self.behind_list, self.line_depth) = (false, 0);
+                    }
+                    return;
+                }
+                if self.line_depth > 0 && self.depth < self.line_depth {
+                    self.end_line();
+                    self.behind_list = self.depth > 0;
+                    if !self.behind_list {
                         self.line_depth = 0;
                     }
                     return;
                 }
             }
-            b',' if self.line_depth > 0 && self.depth == self.line_depth => {
+            b',' if self.line_depth > 0 && self.depth == self.line_depth && !self.behind_list => {
                 self.end_line();
                 return;
             }
             _ => {}
         }
-        // Between the list's end and its object's end nothing is kept.
-        if self.line_depth > 0 && self.depth < self.line_depth {
+        if self.behind_list {
             return;
         }
         self.held.push(byte);
@@ -158,6 +168,7 @@ mod tests {
             [r#"{"a":1}"#, r#"{"b":[2]}"#, r#"{"c":3}"#]
         );
         assert_eq!(lines(r#"{"events":[],"nextToken":"t"}"#), Vec::<String>::new());
+        assert_eq!(lines(r#"{"events":[{"a":1}],"searched":[{"b":2},"x"],"t":"}"}{"c":3}"#), [r#"{"a":1}"#, r#"{"c":3}"#]);
         assert_eq!(lines(r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#), [r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#]);
     }
 

@@ -8,12 +8,20 @@ use std::io::{self, Write};
 pub(super) fn write(report: &Report, headers: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     if headers {
-        rows.write_record(&report.table.columns)?;
+        rows.write_record(&report.table.columns).map_err(io_error)?;
     }
-    for row in &report.table.rows {
-        rows.write_record(row.iter().map(field))?;
+    for row in report.shown_rows() {
+        rows.write_record(row.iter().map(field)).map_err(io_error)?;
     }
     rows.flush()
+}
+
+/// The error below, so that a closed pipe is known as one.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
 }
 
 fn field(value: &Value) -> String {

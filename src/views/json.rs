@@ -3,28 +3,58 @@
 use super::text::is_active;
 use crate::model::report::{Report, Value};
 use serde::Serialize;
+use serde::ser::SerializeMap;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use serde_json::{Map, Number, Value as Json, json};
 use std::io::{self, Write};
 
-/// The report as JSON values.
-pub(super) fn document(report: &Report) -> Json {
-    let table = &report.table;
-    let rows: Vec<Json> = table
-        .rows
-        .iter()
-        .map(|row| Json::Object(table.columns.iter().cloned().zip(row.iter().map(value)).collect::<Map<_, _>>()))
-        .collect();
+/// The report in the order of its fields; rows are written one by one, however many there are.
+struct Document<'r>(&'r Report);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = self.0;
+        let mut map = serializer.serialize_map(Some(7))?;
+        map.serialize_entry("schema", &report.schema)?;
+        for (name, value) in head(report) {
+            map.serialize_entry(name, &value)?;
+        }
+        map.serialize_entry("rows", &Rows(report))?;
+        map.serialize_entry("findings", &report.findings)?;
+        map.end()
+    }
+}
+
+struct Rows<'r>(&'r Report);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.shown_rows().iter().map(|row| Row(&self.0.table.columns, row)))
+    }
+}
+
+struct Row<'r>(&'r [String], &'r [Value]);
+
+impl Serialize for Row<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().zip(self.1.iter().map(value)))
+    }
+}
+
+/// What stands before the rows.
+pub(super) fn head(report: &Report) -> [(&'static str, Json); 4] {
     let totals: Map<String, Json> = report.totals.iter().map(|(name, total)| (name.clone(), value(total))).collect();
-    json!({
-        "schema": report.schema,
-        "inputs": report.inputs,
-        "window": report.window,
-        "coverage": report.coverage,
-        "totals": totals,
-        "rows": rows,
-        "findings": report.findings,
-    })
+    [
+        ("inputs", json!(report.inputs)),
+        ("window", json!(report.window)),
+        ("coverage", Json::Object(report.coverage.clone())),
+        ("totals", Json::Object(totals)),
+    ]
+}
+
+/// One row.
+pub(super) fn row(columns: &[String], values: &[Value]) -> Json {
+    Json::Object(columns.iter().cloned().zip(values.iter().map(value)).collect())
 }
 
 /// A number without the noise behind its sixth decimal.
@@ -40,7 +70,7 @@ fn value(value: &Value) -> Json {
 
 /// Writes the document.
 pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::Result<()> {
-    let document = document(report);
+    let document = Document(report);
     if compact {
         document.serialize(&mut Serializer::with_formatter(&mut *out, Harmless(CompactFormatter)))?;
     } else {

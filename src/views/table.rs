@@ -39,10 +39,7 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
 pub(super) fn tables_for_people(report: &Report) -> Vec<(&Table, &[Vec<Value>])> {
     match &report.people {
         Some(tables) => tables.iter().map(|table| (table, table.rows.as_slice())).collect(),
-        None => {
-            let rows = &report.table.rows;
-            vec![(&report.table, &rows[..report.shown.unwrap_or(rows.len()).min(rows.len())])]
-        }
+        None => vec![(&report.table, report.shown_rows())],
     }
 }
 
@@ -63,7 +60,8 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     }
     let widths = widths(&titles, &kinds, &cells, style.width);
     let heading = style.headers.then_some(&titles);
-    for row in heading.into_iter().chain(&cells) {
+    for (number, row) in heading.into_iter().chain(&cells).enumerate() {
+        let is_heading = style.headers && number == 0;
         let mut line = String::new();
         for ((text, kind), width) in row.iter().zip(&kinds).zip(&widths) {
             let text = fit(text, *width);
@@ -73,7 +71,8 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
             line += if right { &text } else { &pad };
             line += "  ";
         }
-        writeln!(out, "{}", line.trim_end())?;
+        let line = line.trim_end();
+        if style.color && is_heading { writeln!(out, "\u{1b}[1m{line}\u{1b}[0m")? } else { writeln!(out, "{line}")? }
     }
     Ok(())
 }

@@ -1,14 +1,25 @@
 //! The JSON document as YAML: plain words where they can't be mistaken, JSON strings elsewhere (YAML
 //! reads those), so that nothing in a log can change the structure.
 
-use super::json::{document, quoted};
+use super::json::{head, quoted, row};
 use crate::model::report::Report;
 use serde_json::Value as Json;
 use std::io::{self, Write};
 
-/// Writes the document.
+/// Writes the document, rows one by one.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    members(&document(report), 0, out)
+    writeln!(out, "schema: {}", word(&report.schema))?;
+    for (name, value) in head(report) {
+        write!(out, "{name}:")?;
+        nested(&value, 0, out)?;
+    }
+    let rows = report.shown_rows();
+    writeln!(out, "{}", if rows.is_empty() { "rows: []" } else { "rows:" })?;
+    for values in rows {
+        members(&Json::Array(vec![row(&report.table.columns, values)]), 2, out)?;
+    }
+    write!(out, "findings:")?;
+    nested(&serde_json::json!(report.findings), 0, out)
 }
 
 fn members(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {

@@ -237,7 +237,7 @@ impl Part {
                 }
             } else {
                 let failed = key_data.code.is_some_and(|code| code >= 400);
-                match self.pending.start(identity, Start { at, failed, what: open }) {
+                match self.pending.start(identity, Start { at, failed, what: open, times: 1 }) {
                     Started::Waits => self.arrived(open),
                     Started::Ended => {}
                     Started::NoRoom(start) => {
@@ -321,12 +321,14 @@ impl Part {
     /// A start that no end belongs to: open, or failed and complete.
     fn remains(&mut self, start: Start<Open>) {
         let open = start.what;
-        let row = self.traffic.at(open.at, true).row(u64::from(open.key));
-        row.requests += 1;
-        if start.failed {
-            self.ended(Open { late: true, ..open });
-        } else {
-            row.open += 1;
+        for _ in 0..start.times {
+            let row = self.traffic.at(open.at, true).row(u64::from(open.key));
+            row.requests += 1;
+            if start.failed {
+                self.ended(Open { late: true, ..open });
+            } else {
+                row.open += 1;
+            }
         }
     }
 

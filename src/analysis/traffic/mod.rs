@@ -132,9 +132,9 @@ pub struct Breakdown {
     pub rows: Vec<Row>,
     /// All rows together.
     pub total: Row,
-    /// Smallest `at` of the events counted.
+    /// Smallest `at` of the events within the query's bounds.
     pub first: Option<Micros>,
-    /// Largest `at` of the events counted.
+    /// Largest `at` of the events within the query's bounds.
     pub last: Option<Micros>,
     /// Requests that were counted as `(other)` for want of room.
     pub folded: u64,
@@ -270,6 +270,8 @@ impl Fold<'_> {
         if !counted {
             return;
         }
+        self.first = Some(self.first.map_or(event.at, |first| first.min(event.at)));
+        self.last = Some(self.last.map_or(event.at, |last| last.max(event.at)));
         let long_running = event.event.is_long_running();
         let terminal = event.stage.is_terminal();
         if !query.filters.iter().all(|filter| filter.accepts(&event, query.server)) {
@@ -278,8 +280,6 @@ impl Fold<'_> {
             }
             return;
         }
-        self.first = Some(self.first.map_or(event.at, |first| first.min(event.at)));
-        self.last = Some(self.last.map_or(event.at, |last| last.max(event.at)));
         let row = self.row_of(&event);
         let stats = &mut self.stats[row as usize];
         let outcome = Outcome::of(event.event, event.stage);
@@ -403,7 +403,7 @@ impl Traffic {
         for long in batch.long {
             match (long.started, long.row) {
                 (Some((outcome, failed)), Some((row, second))) => {
-                    let start = Start { at: long.at, failed, what: (row, second, outcome) };
+                    let start = Start { at: long.at, failed, what: (row, second, outcome), times: 1 };
                     match self.pending.start(long.identity, start) {
                         Started::Waits => self.arrived(row, second, 1),
                         Started::Ended => {} // counted with its end
@@ -436,10 +436,12 @@ impl Traffic {
     /// A start that no end belongs to: open, or failed and complete.
     fn remains(&mut self, start: Start<(u32, i64, Outcome)>) {
         let (row, _, outcome) = start.what;
-        let mut stats = Stats::default();
-        stats.request(outcome);
-        stats.open = u64::from(!start.failed);
-        self.extra.push((row, stats));
+        for _ in 0..start.times {
+            let mut stats = Stats::default();
+            stats.request(outcome);
+            stats.open = u64::from(!start.failed);
+            self.extra.push((row, stats));
+        }
     }
 
     /// The result.
@@ -455,7 +457,12 @@ impl Traffic {
             stats[*row as usize].merge(more);
         }
         let peaks = self.peaks.finish();
-        let peak = |row: usize| peaks.get(row).copied().unwrap_or(0) as f64 / WINDOW as f64;
+        let first = folds.iter().filter_map(|fold| fold.first).min();
+        let last = folds.iter().filter_map(|fold| fold.last).max();
+        // A log shorter than the window has no ten seconds to average over.
+        let span = first.zip(last).map_or(0.0, |(first, last)| (last - first) as f64 / SECOND as f64);
+        let width = span.clamp(1.0, WINDOW as f64);
+        let peak = |row: usize| peaks.get(row).copied().unwrap_or(0) as f64 / width;
         let folded = stats.get(1).map_or(0, |other| other.requests);
         let mut total = Stats::default();
         let mut ids = IdSample::default();
@@ -475,8 +482,8 @@ impl Traffic {
         Breakdown {
             rows,
             total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps: peak(ALL as usize) },
-            first: folds.iter().filter_map(|fold| fold.first).min(),
-            last: folds.iter().filter_map(|fold| fold.last).max(),
+            first,
+            last,
             folded,
             late_for_peak: self.peaks.late,
             audit_ids: ids.repeated(),

@@ -59,22 +59,21 @@ pub const BASE_FIELDS: [&str; 6] = ["base_requests", "base_rps", "rps_change", "
 pub struct Measured<'a> {
     /// The breakdown.
     pub breakdown: &'a Breakdown,
-    /// From the query's bounds, where given, else from the first to the last event; at least one second.
+    /// From the first to the last event within the query's bounds, whether its filters accept them or not; at least one second.
     pub seconds: f64,
 }
 
 impl<'a> Measured<'a> {
     /// Measures `breakdown`, which answers `query`.
-    pub fn new(breakdown: &'a Breakdown, query: &Query) -> Self {
-        let window = window(breakdown, query).map_or(0, |(from, to)| to - from);
+    pub fn new(breakdown: &'a Breakdown) -> Self {
+        let window = window(breakdown).map_or(0, |(from, to)| to - from);
         Self { breakdown, seconds: (window as f64 / SECOND as f64).max(1.0) }
     }
 }
 
-/// The time counted: the query's bounds where given, else the first and last event.
-fn window(breakdown: &Breakdown, query: &Query) -> Option<(Micros, Micros)> {
-    let (first, last) = (breakdown.first?, breakdown.last?);
-    Some((query.since.unwrap_or(first), query.until.unwrap_or(last)))
+/// The time counted: from the first to the last event within the query's bounds.
+fn window(breakdown: &Breakdown) -> Option<(Micros, Micros)> {
+    breakdown.first.zip(breakdown.last)
 }
 
 /// The report of a breakdown, against a baseline if there is one.
@@ -85,7 +84,7 @@ pub fn report(query: &Query, now: Measured<'_>, base: Option<Measured<'_>>, read
     let sort_by = shape.sort_by.as_deref().unwrap_or(if query.interval.is_some() { "time" } else { "requests" });
     sort(&mut table, sort_by);
     let seconds = now.seconds;
-    let window = window(breakdown, query);
+    let window = window(breakdown);
     let mut totals: Vec<(String, Value)> =
         FIELDS.iter().map(|f| (*f).to_owned()).zip(fields(&breakdown.total, breakdown, seconds)).filter(|(f, _)| f != "share").collect();
     totals.push(("rows".to_owned(), (table.rows.len() as u64).into()));

@@ -124,6 +124,9 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
         // Envelopes with the event as a string: CloudWatch, Azure diagnostics (two table forms), container runtimes, journald, Cloud Logging.
         for text in ["message", "@message", "log", "log_s", "textPayload", "MESSAGE", "msg"] {
             if let Some(inner) = members.text(text) {
+                if !mentions_audit(&inner) {
+                    return Ok(()); // another log of the same service
+                }
                 return self.text(inner.as_bytes(), origin, depth + 1).map_err(|_| LossKind::BrokenInside);
             }
         }
@@ -148,6 +151,11 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
         }
         result
     }
+}
+
+/// Whether the text inside a wrapper holds an audit event, or what is left of one.
+fn mentions_audit(text: &str) -> bool {
+    text.contains("audit.k8s.io/") || text.contains("auditID")
 }
 
 /// What a wrapper says of cluster and apiserver.

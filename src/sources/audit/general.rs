@@ -45,10 +45,6 @@ impl<'a> Members<'a> {
         elements(self.get(key)?)
     }
 
-    /// The names, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_ref())
-    }
 }
 
 /// The elements of a JSON array, unparsed.
@@ -119,8 +115,8 @@ pub fn event<'a>(members: &Members<'a>) -> Option<Event<'a>> {
         impersonated: raw("impersonatedUser"),
         request_body: raw("requestObject"),
         response_body: raw("responseObject"),
-        received: plain(string("requestReceivedTimestamp")),
-        at: plain(string("stageTimestamp")),
+        received: string("requestReceivedTimestamp"),
+        at: string("stageTimestamp"),
         annotations: raw("annotations"),
         ..Event::default()
     };
@@ -145,9 +141,4 @@ pub fn event<'a>(members: &Members<'a>) -> Option<Event<'a>> {
         event.reason = status.string("reason").unwrap_or_default();
     }
     Some(event)
-}
-
-/// A timestamp's text; one that is written with escapes is none that an apiserver wrote.
-fn plain(text: JsonStr<'_>) -> &[u8] {
-    if text.is_escaped() { &[] } else { text.raw() }
 }

@@ -45,7 +45,7 @@ pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<()
         code: Some(http_code(&payload)),
         request_body: raw("request"),
         response_body: raw("response"),
-        at: entry.string("timestamp").or_else(|| entry.string("receiveTimestamp")).unwrap_or_default().raw(),
+        at: entry.string("timestamp").or_else(|| entry.string("receiveTimestamp")).unwrap_or_default(),
         annotations: entry.get("labels").unwrap_or_default().as_bytes(),
         ..Event::default()
     };

@@ -303,11 +303,11 @@ struct Events<'w, W> {
 impl<W: Worker> Events<'_, W> {
     #[inline]
     fn take(&mut self, event: &Event<'_>) {
-        let (Some(at), Some(stage)) = (self.times.parse(event.at), event.stage) else {
+        let (Some(at), Some(stage)) = (self.times.parse_json(event.at), event.stage) else {
             self.no_time = true;
             return;
         };
-        let received = if event.received.is_empty() { None } else { self.times.parse(event.received) };
+        let received = if event.received.is_empty() { None } else { self.times.parse_json(event.received) };
         self.coverage.event(event.level, stage, at);
         if stage != Stage::RequestReceived {
             self.worker.event(Timed { event, stage, at, received, stream: self.stream });

@@ -43,9 +43,9 @@ pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut
         response_status(&mut at, event)?;
     }
     let end = if at.eat(br#","requestReceivedTimestamp":""#) {
-        event.received = at.plain_string()?;
+        event.received = at.string()?;
         at.need(br#","stageTimestamp":""#)?;
-        event.at = at.plain_string()?;
+        event.at = at.string()?;
         if at.eat(br#","annotations":"#) {
             match callers.same(event.caller, Repeated::Annotations, &text[at.position()..]) {
                 Some(length) => event.annotations = at.pass(length),
@@ -276,9 +276,9 @@ fn tail<'a>(line: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<usize
         return None;
     }
     let (value, before) = string_before(line, start, end, br#","stageTimestamp":""#)?;
-    event.at = value;
+    event.at = JsonStr::new(value, false);
     let (value, before) = string_before(line, start, before, br#","requestReceivedTimestamp":""#)?;
-    event.received = value;
+    event.received = JsonStr::new(value, false);
     Some(before)
 }
 
