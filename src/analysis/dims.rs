@@ -81,7 +81,9 @@ impl Dim {
             Self::Name => e.name,
             Self::User => e.user,
             Self::SourceIp => e.source,
-            Self::Agent => e.agent_product(),
+            Self::Agent if !e.agent.is_escaped() && e.agent.raw().len() <= MAX_TEXT => {
+                return out.extend_from_slice(e.agent_product().as_bytes());
+            }
             _ => return out.extend_from_slice(self.of(event, server).as_bytes()),
         };
         if text.is_escaped() || text.raw().len() > MAX_TEXT {
@@ -103,8 +105,8 @@ impl Dim {
             Self::Name => e.name.decode(),
             Self::User => e.user.decode(),
             Self::ServiceAccount => service_account(e.user).unwrap_or_default(),
-            Self::Agent => e.agent_product().decode(),
-            Self::AgentVersion => e.agent_version().decode(),
+            Self::Agent => e.agent_product(),
+            Self::AgentVersion => e.agent_version(),
             Self::SourceIp => e.source.decode(),
             Self::Node => node(e),
             Self::Code => e.code.map_or(Cow::Borrowed(""), |code| Cow::Owned(code.to_string())),
@@ -210,12 +212,8 @@ pub fn scope(event: &Event<'_>) -> Scope {
     if event.resource.is_empty() {
         return Scope::NonResource;
     }
-    // Escapes in a URI stand in the query only (`&` is written as one), so the path can be read as it is.
-    let raw = event.uri.raw();
-    let path = &raw[..memchr::memchr(b'?', raw).unwrap_or(raw.len())];
-    let known =
-        if path.contains(&b'\\') { path_scope(&JsonStr::new(path, true).decode()) } else { path_scope(&String::from_utf8_lossy(path)) };
-    known.unwrap_or_else(|| {
+    // The encoder escapes `&` only, which stands in the query: the path can be read as it is.
+    path_scope(event.uri.raw()).unwrap_or_else(|| {
         let collective = ["create", "list", "watch", "deletecollection"].iter().any(|verb| event.verb.is(verb));
         match (event.name.is_empty() || collective, event.namespace.is_empty()) {
             (false, _) => Scope::Object,

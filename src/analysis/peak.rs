@@ -92,6 +92,21 @@ impl Peaks {
         }
     }
 
+    /// Counts one request of `second` under another row, if that second is not closed.
+    pub fn move_one(&mut self, from: u32, to: u32, second: i64) {
+        if second <= self.closed {
+            return;
+        }
+        let recent = self.rows.get_mut(from as usize).map(|row| &mut row.recent);
+        if let Some(recent) = recent
+            && let Ok(at) = recent.binary_search_by_key(&second, |r| r.0)
+            && recent[at].1 > 0
+        {
+            recent[at].1 -= 1;
+            self.add(to, second, 1);
+        }
+    }
+
     #[cold]
     fn make_room(&mut self) {
         for grace in [GRACE, WINDOW] {
@@ -107,7 +122,9 @@ impl Peaks {
 
     /// For each row the largest number of requests that arrived in [`WINDOW`] consecutive seconds.
     pub fn finish(&mut self) -> Vec<u64> {
-        self.rows.iter_mut().for_each(|row| drop(row.close(i64::MAX)));
+        for row in &mut self.rows {
+            row.close(i64::MAX);
+        }
         self.rows.iter().map(|row| row.best).collect()
     }
 }

@@ -11,6 +11,7 @@ use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{self, Delivery, Worker};
 use crate::sources::open::{self, Found};
+use crate::views::text::plain;
 
 /// Arguments of `plimsoll traffic`.
 #[derive(Debug, clap::Args)]
@@ -86,7 +87,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 fn find(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
     let found = open::audit_logs(sources);
     if found.streams.is_empty() {
-        let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
     }
     for error in &found.errors {
@@ -102,12 +103,17 @@ fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Break
     let progress = Progress::bytes(bytes, context.settings.progress);
     let plan = Plan::new(query.clone());
     let mut traffic = Traffic::default();
-    let (workers, outcome) =
-        pass::run(found.streams, context.settings.threads, &progress, || Counting(plan.fold()), |delivery| {
+    let (workers, outcome) = pass::run(
+        found.streams,
+        context.settings.threads,
+        &progress,
+        || Counting(plan.fold()),
+        |delivery| {
             if let Delivery::Block { batch, .. } = delivery {
                 traffic.take(batch);
             }
-        });
+        },
+    );
     progress.finish();
     for loss in &outcome.losses {
         context.lost(loss)?;

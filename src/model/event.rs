@@ -226,23 +226,23 @@ pub struct Stream {
 impl<'a> Event<'a> {
     /// The agent's product: up to the first `/` or blank.
     #[inline]
-    pub fn agent_product(&self) -> JsonStr<'a> {
-        let raw = self.agent.raw();
-        let end = memchr::memchr2(b'/', b' ', raw).unwrap_or(raw.len());
-        // A tab may be written `\t`; only then does the blank hide in an escape.
-        JsonStr::new(&raw[..end], self.agent.is_escaped() && raw[..end].contains(&b'\\'))
+    pub fn agent_product(&self) -> Cow<'a, str> {
+        self.part_of_agent(|agent| agent.split(['/', ' ']).next().unwrap_or_default())
     }
 
     /// The agent's version: after the product and its `/`, up to a blank.
-    pub fn agent_version(&self) -> JsonStr<'a> {
-        let raw = self.agent.raw();
-        let start = self.agent_product().raw().len();
-        if raw.get(start) != Some(&b'/') {
-            return JsonStr::default();
+    pub fn agent_version(&self) -> Cow<'a, str> {
+        self.part_of_agent(|agent| match agent.split_once(['/', ' ']) {
+            Some((product, rest)) if agent.as_bytes().get(product.len()) == Some(&b'/') => rest.split(' ').next().unwrap_or_default(),
+            _ => "",
+        })
+    }
+
+    fn part_of_agent(&self, part: impl for<'t> Fn(&'t str) -> &'t str) -> Cow<'a, str> {
+        match self.agent.decode() {
+            Cow::Borrowed(agent) => Cow::Borrowed(part(agent)),
+            Cow::Owned(agent) => Cow::Owned(part(&agent).to_owned()),
         }
-        let rest = &raw[start + 1..];
-        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
-        JsonStr::new(&rest[..end], self.agent.is_escaped() && rest[..end].contains(&b'\\'))
     }
 
     /// Whether the request lasts as long as its client likes: watch, exec, attach, log, port-forward,
@@ -250,8 +250,8 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn is_long_running(&self) -> bool {
         let sub = self.subresource.raw();
-        self.verb.raw() == b"watch"
-            || self.verb.raw() == b"proxy"
+        self.verb.is("watch")
+            || self.verb.is("proxy")
             || (!sub.is_empty() && matches!(sub, b"attach" | b"exec" | b"log" | b"portforward" | b"proxy"))
             || (self.resource.is_empty() && self.uri.raw().starts_with(b"/debug/pprof/"))
     }

@@ -31,6 +31,11 @@ pub enum LossKind {
 }
 
 impl LossKind {
+    /// Whether what stood around the damage was kept.
+    pub fn is_kept(self) -> bool {
+        matches!(self, Self::Nul | Self::NotUtf8)
+    }
+
     /// What happened, and what to do about it.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
@@ -105,7 +110,7 @@ pub struct InputReport {
     pub bytes: u64,
     /// Events read.
     pub records: u64,
-    /// Lines or parts that could not be used.
+    /// Lines or parts that could not be used; what was damaged but kept does not count.
     pub skipped: u64,
     /// The first error, in words.
     pub first_error: Option<String>,

@@ -53,7 +53,11 @@ impl<'a> JsonStr<'a> {
 
     /// The string itself: escapes resolved, bytes that are not UTF-8 replaced by U+FFFD.
     pub fn decode(&self) -> Cow<'a, str> {
-        if self.escaped { Cow::Owned(unescape(self.raw)) } else { String::from_utf8_lossy(self.raw) }
+        if self.escaped {
+            return Cow::Owned(unescape(self.raw));
+        }
+        // Checked at once where it is fine, which it nearly always is.
+        std::str::from_utf8(self.raw).map_or_else(|_| String::from_utf8_lossy(self.raw), Cow::Borrowed)
     }
 }
 

@@ -30,30 +30,44 @@ impl Scope {
 
 /// The scope of the path of `uri`, as kube-apiserver's request-info reads it; `None` where it is not
 /// the path of an API resource.
-pub fn path_scope(uri: &str) -> Option<Scope> {
-    let path = uri.split('?').next().unwrap_or_default();
-    let mut segments = path.split('/').skip(1).filter(|s| !s.is_empty());
-    match segments.next()? {
-        "api" => segments.next()?,
-        "apis" => {
-            segments.next()?;
-            segments.next()?
-        }
+#[inline]
+pub fn path_scope(uri: &[u8]) -> Option<Scope> {
+    let mut rest = uri;
+    let prefix = match segment(&mut rest)? {
+        b"api" => 1,
+        b"apis" => 2,
         _ => return None,
     };
-    let mut first = segments.next()?;
-    if matches!(first, "watch" | "proxy") {
-        first = segments.next()?;
+    for _ in 0..prefix {
+        segment(&mut rest)?;
     }
-    if first == "namespaces" {
-        return Some(match (segments.next(), segments.next()) {
-            (None, _) => Scope::Cluster,
-            (Some(_), None | Some("status" | "finalize")) => Scope::Object,
-            (Some(_), Some(_)) if segments.next().is_some() => Scope::Object,
-            (Some(_), Some(_)) => Scope::Namespace,
+    let mut first = segment(&mut rest)?;
+    if matches!(first, b"watch" | b"proxy") {
+        first = segment(&mut rest)?;
+    }
+    if first == b"namespaces" {
+        if segment(&mut rest).is_none() {
+            return Some(Scope::Cluster);
+        }
+        return Some(match segment(&mut rest) {
+            None | Some(b"status" | b"finalize") => Scope::Object,
+            Some(_) if segment(&mut rest).is_some() => Scope::Object,
+            Some(_) => Scope::Namespace,
         });
     }
-    Some(if segments.next().is_some() { Scope::Object } else { Scope::Cluster })
+    Some(if segment(&mut rest).is_some() { Scope::Object } else { Scope::Cluster })
+}
+
+/// The next segment of a path that is not empty; the query ends it.
+#[inline]
+fn segment<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    while let Some((b'/', behind)) = rest.split_first() {
+        *rest = behind;
+    }
+    let length = rest.iter().position(|&b| b == b'/' || b == b'?').unwrap_or(rest.len());
+    let (segment, behind) = rest.split_at(length);
+    *rest = behind;
+    (length > 0).then_some(segment)
 }
 
 /// What `resourceVersion` asks for.
@@ -319,7 +333,7 @@ mod tests {
             ("/healthz", None),
             ("", None),
         ] {
-            assert_eq!(path_scope(uri), scope, "{uri}");
+            assert_eq!(path_scope(uri.as_bytes()), scope, "{uri}");
         }
     }
 

@@ -34,10 +34,11 @@ pub fn string_end(text: &[u8], from: usize) -> Option<StringEnd> {
             b'"' => return Some(end),
             b'\\' => {
                 end.escaped = true;
-                end.at += 2;
-                if end.at > text.len() {
+                // What is escaped is a letter or a mark, never the line's end.
+                if !matches!(text.get(end.at + 1), Some(0x20..0x80)) {
                     return None;
                 }
+                end.at += 2;
             }
             0x80.. => {
                 end.non_ascii = true;
@@ -79,7 +80,7 @@ fn remarkable(block: &[u8; 16]) -> u32 {
 
 /// The index behind the JSON value that starts at `from`, and whether it holds bytes that are not
 /// ASCII. Brackets are counted, not matched by kind: whoever needs to know that the value is
-/// well-formed parses it. `None` if it does not end before a control character other than white space.
+/// well-formed parses it. `None` if it does not end on its line.
 pub fn skip_value(text: &[u8], from: usize) -> Option<(usize, bool)> {
     match text.get(from)? {
         b'"' => {
@@ -104,7 +105,7 @@ pub fn skip_value(text: &[u8], from: usize) -> Option<(usize, bool)> {
                             return Some((at + 1, non_ascii));
                         }
                     }
-                    b'\t' | b'\n' | b'\r' | 0x20..0x80 => {}
+                    b'\t' | b'\r' | 0x20..0x80 => {}
                     _ => return None,
                 }
                 at += 1;

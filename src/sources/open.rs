@@ -392,8 +392,7 @@ fn look(head: &[u8]) -> (Content, Option<Micros>) {
     }
     let mentions = |what: &[u8]| memchr::memmem::find(text, what).is_some();
     let is_json = text.starts_with(b"{") || text.starts_with(b"[");
-    let is_audit = events > 0
-        || is_json && mentions_audit(&mentions);
+    let is_audit = events > 0 || is_json && mentions_audit(&mentions);
     if is_audit {
         // One JSON value to a line, unless the first line plainly is not one.
         let lines = events > 0 && !text.starts_with(b"[") && !runs_together(&text[..line_end]);

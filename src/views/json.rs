@@ -79,14 +79,6 @@ pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
-/// `text` as a JSON string in which nothing can act on a terminal.
-pub(super) fn quoted(text: &str) -> String {
-    let mut out = Vec::new();
-    let written = text.serialize(&mut Serializer::with_formatter(&mut out, Harmless(CompactFormatter)));
-    debug_assert!(written.is_ok(), "writing a string to memory does not fail");
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 /// Writes active characters as `\u` escapes: JSON allows them raw, a terminal should not see them.
 struct Harmless<F>(F);
 

@@ -13,9 +13,7 @@ const MIN_TEXT: usize = 12;
 /// Writes the table, with its lead and notes.
 pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Write) -> io::Result<()> {
     if style.headers {
-        for line in &report.lead {
-            writeln!(out, "{}", plain(line))?;
-        }
+        prose(&report.lead, style, out)?;
         if !report.lead.is_empty() {
             writeln!(out)?;
         }
@@ -28,9 +26,28 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
     }
     if style.headers && !report.notes.is_empty() {
         writeln!(out)?;
-        for line in &report.notes {
-            writeln!(out, "{}", plain(line))?;
+        prose(&report.notes, style, out)?;
+    }
+    Ok(())
+}
+
+/// Sentences, broken at blanks to the width of the terminal.
+fn prose(lines: &[String], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    for line in lines {
+        let mut used = 0;
+        for word in plain(line).split(' ') {
+            let width = word.width();
+            if used > 0 && style.width.is_some_and(|limit| used + 1 + width > limit) {
+                writeln!(out)?;
+                used = 0;
+            } else if used > 0 {
+                write!(out, " ")?;
+                used += 1;
+            }
+            write!(out, "{word}")?;
+            used += width;
         }
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -49,16 +66,25 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
         .filter(|&c| wide || columns::of(&table.columns[c]).is_none_or(|column| !column.wide))
         .filter(|&c| wide || table.columns[c] != "open" || rows.iter().any(|row| row[c] != 0u64.into()))
         .collect();
-    let mut cells: Vec<Vec<String>> = Vec::with_capacity(rows.len());
-    for row in rows {
-        cells.push(shown.iter().map(|&c| plain(&columns::show(columns::kind(&table.columns[c]), &row[c])).into_owned()).collect());
-    }
-    let titles: Vec<String> = shown.iter().map(|&c| columns::title(&table.columns[c]).into_owned()).collect();
-    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
     if rows.is_empty() {
         return Ok(());
     }
-    let widths = widths(&titles, &kinds, &cells, style.width);
+    let mut shown = shown;
+    let (titles, kinds, cells, widths) = loop {
+        let titles: Vec<String> = shown.iter().map(|&c| columns::title(&table.columns[c]).into_owned()).collect();
+        let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
+        let cell = |row: &Vec<Value>, c: usize| plain(&columns::show(columns::kind(&table.columns[c]), &row[c])).into_owned();
+        let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|&c| cell(row, c)).collect()).collect();
+        if let Some(widths) = widths(&titles, &kinds, &cells, style.width) {
+            break (titles, kinds, cells, widths);
+        }
+        // `-o wide` was asked for all of them.
+        let goes = FIRST_TO_GO.iter().find_map(|name| shown.iter().position(|&c| table.columns[c] == *name));
+        match goes.filter(|_| !wide) {
+            Some(goes) => drop(shown.remove(goes)),
+            None => break (titles.clone(), kinds.clone(), cells.clone(), widths(&titles, &kinds, &cells, None).unwrap_or_default()),
+        }
+    };
     let heading = style.headers.then_some(&titles);
     for (number, row) in heading.into_iter().chain(&cells).enumerate() {
         let is_heading = style.headers && number == 0;
@@ -77,8 +103,12 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     Ok(())
 }
 
-/// The width of each column: what it needs, the widest text columns cut until the line fits.
-fn widths(titles: &[String], kinds: &[Kind], cells: &[Vec<String>], limit: Option<usize>) -> Vec<usize> {
+/// Columns that go first where a line would be too long, in this order.
+const FIRST_TO_GO: [&str; 8] = ["p50_ms", "peak_rps", "open", "throttled", "share", "client_errors", "p99_ms", "errors"];
+
+/// The width of each column: what it needs, the widest text columns cut until the line fits. `None`
+/// where it does not fit all the same.
+fn widths(titles: &[String], kinds: &[Kind], cells: &[Vec<String>], limit: Option<usize>) -> Option<Vec<usize>> {
     let mut widths: Vec<usize> = titles.iter().map(|title| title.width()).collect();
     for row in cells {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -87,11 +117,10 @@ fn widths(titles: &[String], kinds: &[Kind], cells: &[Vec<String>], limit: Optio
     }
     // Even where lines may be long, one hostile value should not push the rest away.
     widths.iter_mut().for_each(|width| *width = (*width).min(limit.unwrap_or(160).max(MIN_TEXT)));
-    let Some(limit) = limit else { return widths };
+    let Some(limit) = limit else { return Some(widths) };
     while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > limit {
-        let widest = (0..widths.len()).filter(|&c| kinds[c] == Kind::Text && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c]);
-        let Some(widest) = widest else { break };
+        let widest = (0..widths.len()).filter(|&c| kinds[c] == Kind::Text && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c])?;
         widths[widest] -= 1;
     }
-    widths
+    Some(widths)
 }

@@ -1,7 +1,7 @@
-//! The JSON document as YAML: plain words where they can't be mistaken, JSON strings elsewhere (YAML
-//! reads those), so that nothing in a log can change the structure.
+//! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a log can change the structure.
 
-use super::json::{head, quoted, row};
+use super::json::{head, row};
+use super::text::is_active;
 use crate::model::report::Report;
 use serde_json::Value as Json;
 use std::io::{self, Write};
@@ -80,4 +80,18 @@ fn word(text: &str) -> String {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
     if is_plain { text.to_owned() } else { quoted(text) }
+}
+
+/// `text` in double quotes, with every active character as an escape that YAML knows.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match (c, u32::from(c)) {
+            ('"' | '\\', _) => out.extend(['\\', c]),
+            (c, code @ 0x1_0000..) if is_active(c) => out += &format!("\\U{code:08x}"),
+            (c, code) if is_active(c) => out += &format!("\\u{code:04x}"),
+            (c, _) => out.push(c),
+        }
+    }
+    out + "\""
 }

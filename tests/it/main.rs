@@ -1,1 +1,19 @@
+//! The end-to-end tests: one binary, because each further one links the crate again.
+//!
+//! They run the built program and compare what it prints with independent counts (`tests/oracle`, numpy, jq).
+//! `.ci/setup` installs what they need; nothing is skipped where something is missing.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that can not go on has failed; clippy.toml allows it in the tests, not in what they share"
+)]
+
+mod architecture;
+mod damage;
+mod exactness;
+mod forms;
+mod rollup;
+mod support;
+mod traffic_counts;
+mod views;

@@ -117,6 +117,8 @@ pub struct Keys {
     pub pulses: Numbered<PulseKey>,
     /// Traffic keys by number.
     pub traffic: Numbered<TrafficKey>,
+    /// For each traffic key its pulse key and class of operation.
+    classes: Vec<(u32, Op)>,
 }
 
 /// Things with numbers.
@@ -179,6 +181,7 @@ impl Default for Keys {
                 code: None,
                 shape: None,
             }),
+            classes: vec![(0, Op::Other)],
         }
     }
 }
@@ -202,10 +205,26 @@ impl Keys {
         if self.symbols.bytes() > MAX_TEXT_BYTES { OTHER_SYMBOL } else { self.symbols.intern(text) }
     }
 
+    /// The number of a traffic key.
+    pub fn number(&mut self, key: TrafficKey) -> u32 {
+        let number = self.traffic.number(key);
+        if self.classes.len() <= number as usize {
+            let op = Op::of(self.symbols.get(key.verb));
+            let pulse = self.pulses.number(PulseKey { subject: key.subject, instance: key.instance, op });
+            self.classes.push((pulse, op));
+        }
+        number
+    }
+
+    /// The pulse key of a traffic key, and its class of operation.
+    #[inline]
+    pub fn class(&self, traffic: u32) -> (u32, Op) {
+        self.classes[traffic as usize]
+    }
+
     /// Takes in all keys of another set.
     pub fn renumber(&mut self, other: &Self) -> Renumbering {
-        let symbols: Vec<Symbol> =
-            (0..other.symbols.len() as u32).map(|s| self.intern(other.symbols.get(Symbol(s)))).collect();
+        let symbols: Vec<Symbol> = (0..other.symbols.len() as u32).map(|s| self.intern(other.symbols.get(Symbol(s)))).collect();
         let s = |symbol: Symbol| symbols[symbol.0 as usize];
         let subjects: Vec<u32> = other
             .subjects
@@ -229,7 +248,7 @@ impl Keys {
             .traffic
             .iter()
             .map(|k| {
-                self.traffic.number(TrafficKey {
+                self.number(TrafficKey {
                     subject: subjects[k.subject as usize],
                     instance: s(k.instance),
                     verb: s(k.verb),

@@ -78,6 +78,8 @@ struct Waiting {
     key: u32,
     source: crate::model::symbols::Symbol,
     names: Arc<crate::model::symbols::Symbols>,
+    /// Whether it is counted in the part before, and only its facts are made here.
+    fact_only: bool,
 }
 
 /// A started event that waits for its end, or an end that waits for its start.
@@ -133,17 +135,25 @@ impl Part {
         }
     }
 
-    /// Takes what the part before ends with, in the order of its lines: it is remembered, not counted.
+    /// Takes what the part before ends with, in the order of its lines, before any block of its own: it
+    /// is remembered, not counted. Only facts of its last seconds are made here, not there: events of
+    /// this part may stand between them.
     pub fn look_back(&mut self, stream: usize, batch: Batch) {
-        let newest = &mut self.streams[stream].newest;
-        let mut all: Vec<Observation> = batch.observations;
-        for observation in &all {
-            *newest = (*newest).max(observation.at);
-        }
+        let newest = batch.observations.iter().map(|observation| observation.at).max();
+        self.streams[stream].newest = self.streams[stream].newest.max(newest.unwrap_or(Micros::MIN));
+        let bound = self.streams[stream].newest.saturating_sub(SLACK);
+        let to = self.keys.renumber(&batch.keys);
+        let mut all = batch.observations;
         all.sort_by_key(order);
-        for observation in &all {
-            let request = request(observation, &batch.keys);
-            self.sequences.take(&request, |_, _| {});
+        let names = Arc::new(batch.names);
+        for observation in all {
+            let key = to.traffic[observation.key as usize];
+            if observation.at < bound {
+                self.sequences.take(&request(&observation, &self.keys, key), |_, _| {});
+            } else {
+                let source = to.symbols[observation.source as usize];
+                self.waiting.push(Waiting { key, source, names: names.clone(), observation, fact_only: true });
+            }
         }
     }
 
@@ -166,10 +176,11 @@ impl Part {
                 source: to.symbols[observation.source as usize],
                 names: names.clone(),
                 observation,
+                fact_only: false,
             };
             if late {
                 self.late += 1;
-                self.count(waiting, true);
+                self.count(waiting, true, false);
             } else {
                 self.waiting.push(waiting);
             }
@@ -187,17 +198,16 @@ impl Part {
     /// Counts what no earlier event can precede any more.
     fn release(&mut self) {
         let open = self.streams.iter().filter(|stream| !stream.done);
-        let bound = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().unwrap_or(Micros::MAX);
-        if bound == Micros::MIN || bound <= self.released {
+        // What stands at the very end waits until it is known whether another part follows.
+        let Some(bound) = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released) else {
             return;
-        }
+        };
         self.waiting.sort_by_key(|waiting| order(&waiting.observation));
         let ready = self.waiting.partition_point(|waiting| waiting.observation.at < bound);
         let rest = self.waiting.split_off(ready);
         for waiting in std::mem::replace(&mut self.waiting, rest) {
-            self.count(waiting, false);
+            self.count(waiting, false, true);
         }
-        // What stands at the very end may have its like in the part that follows.
         self.released = bound;
         let newest = self.streams.iter().map(|stream| stream.newest).max().unwrap_or(Micros::MIN);
         if bound.min(newest.saturating_sub(SLACK)) > self.last_closed.saturating_add(SECOND) {
@@ -219,8 +229,15 @@ impl Part {
         }
     }
 
-    fn count(&mut self, waiting: Waiting, late: bool) {
-        let Waiting { mut observation, key, source, names } = waiting;
+    /// Counts an event, and makes its facts unless the part that follows does.
+    fn count(&mut self, waiting: Waiting, late: bool, facts: bool) {
+        if facts {
+            self.facts_of(&waiting);
+        }
+        if waiting.fact_only {
+            return;
+        }
+        let Waiting { mut observation, key, source, names, .. } = waiting;
         let key_data = *self.keys.traffic.get(key);
         let at = observation.at;
         let received = observation.received.unwrap_or(at);
@@ -250,7 +267,7 @@ impl Part {
             self.arrived(Open { at, received, key, late });
         }
         let elapsed = observation.received.map(|received| (at - received).max(0) as u64);
-        let is_watch_start = !complete && op(&self.keys, key) == Op::Watch;
+        let is_watch_start = !complete && self.keys.class(key).1 == Op::Watch;
         if complete {
             self.ended(Open { at, received, key, late });
             self.ids.add(observation.id);
@@ -283,13 +300,10 @@ impl Part {
         if late {
             return;
         }
-        let request = request_of(&observation, &self.keys, key);
-        let facts = self.facts.at(at, false);
-        self.sequences.take(&request, |fact, gap| facts.row(fact.key(key_data.subject)).0.add(gap));
         if observation.terminal && observation.name != 0 {
             let name = names.get(crate::model::symbols::Symbol(observation.name));
             let object = self.objects.at(at, key_data.subject, key_data.namespace, name);
-            match op(&self.keys, key) {
+            match self.keys.class(key).1 {
                 Op::Get | Op::List | Op::Watch => object.reads += 1,
                 _ => {
                     object.writes += 1;
@@ -301,9 +315,16 @@ impl Part {
         }
     }
 
+    fn facts_of(&mut self, waiting: &Waiting) {
+        let request = request(&waiting.observation, &self.keys, waiting.key);
+        let subject = self.keys.traffic.get(waiting.key).subject;
+        let facts = &mut self.facts;
+        self.sequences.take(&request, |fact, gap| facts.at(request.at, false).row(fact.key(subject)).0.add(gap));
+    }
+
     /// A request arrived.
     fn arrived(&mut self, open: Open) {
-        let pulse = pulse_key(&mut self.keys, open.key);
+        let pulse = u64::from(self.keys.class(open.key).0);
         let late = open.late || open.at - open.received > PULSE_DELAY;
         self.pulse.at(open.received, late).row(pulse).starts += 1;
     }
@@ -311,7 +332,7 @@ impl Part {
     /// A request ended.
     fn ended(&mut self, open: Open) {
         let code = self.keys.traffic.get(open.key).code;
-        let pulse = pulse_key(&mut self.keys, open.key);
+        let pulse = u64::from(self.keys.class(open.key).0);
         let row = self.pulse.at(open.at, open.late).row(pulse);
         row.ends += 1;
         row.errors += u32::from(matches!(code, Some(0 | 500..)));
@@ -332,10 +353,16 @@ impl Part {
         }
     }
 
-    /// Takes in the part that follows, or one that shares its time with this.
+    /// Takes in a part that follows this or that this follows, or one that shares its time with this.
     pub fn merge(&mut self, mut next: Self) {
-        self.drain();
-        next.drain();
+        if next.split < self.split {
+            std::mem::swap(self, &mut next);
+        }
+        // The part that follows has looked back at the end of this, and made its facts.
+        self.drain(next.split == Micros::MAX);
+        if next.split == Micros::MAX {
+            next.drain(true);
+        }
         let to = self.keys.renumber(&next.keys);
         let key = |key: u32| to.traffic[key as usize];
         for (identity, end) in std::mem::take(&mut next.loose_ends) {
@@ -365,6 +392,12 @@ impl Part {
         self.notable_dropped += next.notable_dropped;
         self.ids.merge(&next.ids);
         self.late += next.late;
+        // What waits at the end of the later part waits on, under its new keys.
+        for waiting in std::mem::take(&mut next.waiting) {
+            let source = to.symbols[waiting.source.0 as usize];
+            self.waiting.push(Waiting { key: key(waiting.key), source, ..waiting });
+        }
+        self.sequences = next.sequences;
         self.span = match (self.span, next.span) {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (a, b) => a.or(b),
@@ -372,16 +405,16 @@ impl Part {
     }
 
     /// Counts what still waits; nothing is closed by this.
-    fn drain(&mut self) {
+    fn drain(&mut self, facts: bool) {
         self.waiting.sort_by_key(|waiting| order(&waiting.observation));
         for waiting in std::mem::take(&mut self.waiting) {
-            self.count(waiting, false);
+            self.count(waiting, false, facts);
         }
     }
 
     /// The tables.
     pub fn finish(mut self) -> Rollup {
-        self.drain();
+        self.drain(true);
         for (_, end) in std::mem::take(&mut self.loose_ends) {
             self.arrived(end);
         }
@@ -397,28 +430,11 @@ fn order(observation: &Observation) -> (Micros, Micros, u128, bool) {
     (observation.at, observation.received.unwrap_or(observation.at), observation.tie, observation.terminal)
 }
 
-fn op(keys: &Keys, key: u32) -> Op {
-    Op::of(keys.symbols.get(keys.traffic.get(key).verb))
-}
-
-fn pulse_key(keys: &mut Keys, key: u32) -> u64 {
-    if key == 0 {
-        return 0;
-    }
-    let op = op(keys, key);
-    let traffic = keys.traffic.get(key);
-    u64::from(keys.pulses.number(keys::PulseKey { subject: traffic.subject, instance: traffic.instance, op }))
-}
-
-fn request(observation: &Observation, keys: &Keys) -> Request {
-    request_of(observation, keys, observation.key)
-}
-
 /// The request as facts need it.
-fn request_of(observation: &Observation, keys: &Keys, key: u32) -> Request {
+fn request(observation: &Observation, keys: &Keys, key: u32) -> Request {
     let received = observation.received.unwrap_or(observation.at);
     let lifetime = observation.received.map(|received| (observation.at - received).max(0) as u64);
-    let is_watch = observation.identity.is_some() && op(keys, key) == Op::Watch;
+    let is_watch = observation.identity.is_some() && keys.class(key).1 == Op::Watch;
     Request {
         at: observation.at,
         received,

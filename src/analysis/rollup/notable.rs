@@ -8,7 +8,6 @@ use std::borrow::Cow;
 
 /// A dangerous operation, in full.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the fields of the event")]
 pub struct Notable {
     pub at: Micros,
     pub cluster: String,
@@ -51,7 +50,7 @@ pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
         instance: event.instance().to_owned(),
         kind,
         user: text(e.user),
-        agent: text(e.agent_product()),
+        agent: cut(&e.agent_product()).into_owned(),
         impersonated,
         source: text(e.source),
         verb: text(e.verb),
@@ -70,7 +69,8 @@ pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
 
 fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
     let e = event.event;
-    let verb = e.verb.raw();
+    let verb = e.verb.decode();
+    let verb = verb.as_bytes();
     let is_write = match verb {
         b"create" | b"update" | b"patch" | b"delete" | b"deletecollection" => true,
         b"get" | b"proxy" => false,
@@ -141,9 +141,7 @@ fn sets_replicas_to_zero(body: &[u8]) -> bool {
     }
     let is_zero = |value: &Value| value.as_u64() == Some(0) && value.is_u64();
     match parse(body) {
-        Some(Value::Array(steps)) => {
-            steps.iter().any(|step| step["path"] == "/spec/replicas" && step.get("value").is_some_and(is_zero))
-        }
+        Some(Value::Array(steps)) => steps.iter().any(|step| step["path"] == "/spec/replicas" && step.get("value").is_some_and(is_zero)),
         Some(object) => object.pointer("/spec/replicas").is_some_and(is_zero),
         None => false,
     }

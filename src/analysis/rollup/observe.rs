@@ -1,10 +1,10 @@
 //! From events to observations: what a worker thread makes of a block, small and without strings, to
 //! be put in order and counted by [`super::Part`].
 
-use super::keys::{Keys, Op, PulseKey, Subject, TrafficKey};
+use super::keys::{Keys, Subject, TrafficKey};
 use super::notable::{Notable, notable};
 use crate::analysis::dims::{extra, scope, service_account};
-use crate::model::event::{Event, Level, Stage, Timed};
+use crate::model::event::{Event, Level, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::symbols::Symbols;
 use crate::model::time::Micros;
@@ -137,13 +137,7 @@ impl Memo {
 
 impl Default for Observer {
     fn default() -> Self {
-        Self {
-            batch: Batch::default(),
-            rows: Memo::default(),
-            callers: Memo::default(),
-            key: Vec::new(),
-            scratch: Vec::new(),
-        }
+        Self { batch: Batch::default(), rows: Memo::default(), callers: Memo::default(), key: Vec::new(), scratch: Vec::new() }
     }
 }
 
@@ -154,13 +148,14 @@ impl Observer {
         let terminal = event.stage.is_terminal();
         let long_running = e.is_long_running();
         let has_resource = !e.resource.is_empty();
-        let verb = e.verb.raw();
-        let shape = (has_resource && matches!(verb, b"get" | b"list" | b"watch" | b"deletecollection"))
-            .then(|| shape_of(e.uri, verb == b"watch"));
+        let verb = e.verb.decode();
+        let verb = verb.as_bytes();
+        let shape =
+            (has_resource && matches!(verb, b"get" | b"list" | b"watch" | b"deletecollection")).then(|| shape_of(e.uri, verb == b"watch"));
         let key = self.row(&event, shape);
         let continued = shape.is_some_and(|shape| shape.continued);
         self.scratch.clear();
-        for part in [event.cluster().as_bytes(), e.user.raw(), e.agent_product().raw(), e.source.raw()] {
+        for part in [event.cluster().as_bytes(), e.user.raw(), e.agent_product().as_bytes(), e.source.raw()] {
             self.scratch.extend_from_slice(part);
             self.scratch.push(0xff);
         }
@@ -215,9 +210,11 @@ impl Observer {
         let scope = scope(e);
         let key = &mut self.key;
         key.clear();
-        for part in [e.user, e.agent_product(), e.verb, e.group, e.resource, e.subresource, e.namespace] {
-            key.extend_from_slice(part.raw());
+        who(e, key);
+        key.extend_from_slice(e.agent_product().as_bytes());
+        for part in [e.verb, e.group, e.resource, e.subresource, e.namespace] {
             key.push(0xff);
+            key.extend_from_slice(part.raw());
         }
         if e.cluster.is_some() || e.instance.is_some() {
             key.extend_from_slice(event.cluster().as_bytes());
@@ -242,7 +239,8 @@ impl Observer {
         let e = event.event;
         let key = &mut self.key;
         key.clear();
-        for part in [e.user.raw(), e.agent.raw(), e.groups, e.extra, event.cluster().as_bytes(), event.instance().as_bytes()] {
+        who(e, key);
+        for part in [e.agent.raw(), e.extra, event.cluster().as_bytes(), event.instance().as_bytes()] {
             key.extend_from_slice(part);
             key.push(0xff);
         }
@@ -253,7 +251,7 @@ impl Observer {
                 self.callers.insert(hash, &self.key, number);
                 self.batch.callers.push(CallerSeen {
                     key: row,
-                    version: cut(&e.agent_version().decode()).into_owned(),
+                    version: cut(&e.agent_version()).into_owned(),
                     groups: strings(e.groups).map(|group| cut(&group.decode()).into_owned()).collect(),
                     node: crate::analysis::dims::node(e).into_owned(),
                     pod: extra(e, "authentication.kubernetes.io/pod-name").into_owned(),
@@ -267,6 +265,20 @@ impl Observer {
         let seen = &mut self.batch.callers[number as usize];
         seen.requests += u64::from(counts);
         seen.span = (seen.span.0.min(event.at), seen.span.1.max(event.at));
+    }
+}
+
+/// User and groups: the number under which the reader knows them, where it does.
+#[inline]
+fn who(event: &Event<'_>, key: &mut Vec<u8>) {
+    if let Some(caller) = event.caller {
+        key.extend(caller.generation.to_le_bytes());
+        key.extend(caller.index.to_le_bytes());
+    } else {
+        for part in [event.user.raw(), event.groups] {
+            key.extend_from_slice(part);
+            key.push(0xff);
+        }
     }
 }
 
@@ -284,22 +296,21 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: crate::model::uri::Sco
     let e = event.event;
     let mut text = |text: JsonStr<'_>| keys.intern(&cut(&text.decode()));
     let (verb, group, resource) = (text(e.verb), text(e.group), text(e.resource));
-    let (subresource, namespace, agent) = (text(e.subresource), text(e.namespace), text(e.agent_product()));
+    let (subresource, namespace) = (text(e.subresource), text(e.namespace));
+    let agent = keys.intern(&cut(&e.agent_product()));
     let user = e.user.decode();
-    let user = keys.intern(if user.starts_with("system:node:") { "system:node:*" } else { &user });
+    let user = keys.intern(&cut(if user.starts_with("system:node:") { "system:node:*" } else { &user }));
     let cluster = keys.intern(event.cluster());
     let instance = keys.intern(event.instance());
-    let op = Op::of(&e.verb.decode());
     let subject = keys.subjects.number(Subject { cluster, user, agent, group, resource });
-    keys.pulses.number(PulseKey { subject, instance, op });
-    keys.traffic.number(TrafficKey { subject, instance, verb, subresource, scope, namespace, code: e.code, shape })
+    keys.number(TrafficKey { subject, instance, verb, subresource, scope, namespace, code: e.code, shape })
 }
 
 /// Body size, time spent, and danger, where an event has them.
 fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
     let e = event.event;
-    let body = (e.level == Level::RequestResponse && !e.response_body.is_empty())
-        .then(|| (e.response_body.len() as u64, items(e.response_body)));
+    let body =
+        (e.level == Level::RequestResponse && !e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
     let spent = spent(e);
     let notable = if terminal { notable(event) } else { None };
     (body.is_some() || spent != [0; 3] || notable.is_some()).then(|| Box::new(More { body, spent, notable }))
@@ -364,7 +375,6 @@ fn go_duration(text: &str) -> Option<u64> {
     }
     u64::try_from(nanos / 1_000).ok()
 }
-
 
 #[cfg(test)]
 mod tests {

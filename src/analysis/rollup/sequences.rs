@@ -96,7 +96,8 @@ pub struct Sequences {
 impl Sequences {
     /// Takes a request, in the order of time; hands each fact and its gap (µs) to `found`.
     pub fn take(&mut self, request: &Request, mut found: impl FnMut(Fact, u64)) {
-        let gap = |since: Micros, limit: Micros| (0..=limit).contains(&(request.received - since)).then_some((request.received - since) as u64);
+        let gap =
+            |since: Micros, limit: Micros| (0..=limit).contains(&(request.received - since)).then_some((request.received - since) as u64);
         if request.complete {
             let failed = match request.code {
                 Some(429) => Some(Fact::Retry429),

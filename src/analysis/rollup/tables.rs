@@ -1,12 +1,12 @@
 //! The roll-up in its final form: typed rows, and the same as text, sorted by key.
 
+use super::Part;
 use super::clients::{Client, ClientKey};
 use super::keys::{Keys, OTHER};
 use super::notable::Notable;
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic, md5_128};
 use super::tiles::Row;
-use super::Part;
 use crate::analysis::traffic::RepeatedIds;
 use crate::model::symbols::Symbol;
 use crate::model::time::Micros;
@@ -117,7 +117,9 @@ fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
     let is_other = key == super::tiles::OTHER_KEY;
     let scope = if is_other { OTHER } else { k.scope.name() };
     let mut fields = vec![tile.to_string()];
-    fields.extend([cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)].map(str::to_owned));
+    fields.extend(
+        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)].map(str::to_owned),
+    );
     let other = || if is_other { OTHER.to_owned() } else { String::new() };
     fields.push(k.code.map_or_else(other, |code| code.to_string()));
     fields.push(k.shape.map_or_else(other, |shape| shape.encode()));
@@ -186,7 +188,18 @@ fn notable_row(n: &Notable) -> Vec<String> {
     let code = n.code.map_or(String::new(), |code| code.to_string());
     let before = [&n.cluster, &n.instance].map(String::clone);
     let texts = [
-        &n.user, &n.agent, &n.impersonated, &n.source, &n.verb, &n.group, &n.resource, &n.subresource, &n.namespace, &n.name, &code, &n.uri,
+        &n.user,
+        &n.agent,
+        &n.impersonated,
+        &n.source,
+        &n.verb,
+        &n.group,
+        &n.resource,
+        &n.subresource,
+        &n.namespace,
+        &n.name,
+        &code,
+        &n.uri,
         &n.audit_id,
     ];
     let mut fields = vec![n.at.to_string()];

@@ -35,12 +35,8 @@ impl Scale {
     /// Of sequences and sources.
     pub const SUBJECTS: Self = Self { levels: LEVELS, first_hour: 1024, limits: [256, 192, 128, 128], delay: 0 };
     /// Of pulse: seconds first, and requests that began up to [`PULSE_DELAY`] before their end.
-    pub const PULSE: Self = Self {
-        levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]],
-        first_hour: 256,
-        limits: [64, 768, 512, 512],
-        delay: PULSE_DELAY,
-    };
+    pub const PULSE: Self =
+        Self { levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]], first_hour: 256, limits: [64, 768, 512, 512], delay: PULSE_DELAY };
 
     /// The level for a span.
     fn level(&self, span: Micros) -> usize {
@@ -198,7 +194,8 @@ impl<V: Row> Tiles<V> {
                 break;
             }
             if tile * SECOND <= split {
-                let done: Vec<i64> = self.open.range(..).map(|(t, _)| *t).filter(|t| t * SECOND > split && (t + length) * SECOND <= released).collect();
+                let done: Vec<i64> =
+                    self.open.range(..).map(|(t, _)| *t).filter(|t| t * SECOND > split && (t + length) * SECOND <= released).collect();
                 for tile in done {
                     if let Some(mut rows) = self.open.remove(&tile) {
                         rows.fold(limit, keys);

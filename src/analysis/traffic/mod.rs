@@ -290,7 +290,7 @@ impl Fold<'_> {
         if long_running {
             if terminal {
                 stats.request(outcome);
-            } else if event.event.verb.raw() == b"watch"
+            } else if event.event.verb.is("watch")
                 && let Some(latency) = event.elapsed()
             {
                 stats.latency.add(latency);
@@ -414,11 +414,12 @@ impl Traffic {
                     }
                 }
                 (_, row) => {
-                    let start = self.pending.end(long.identity, long.at);
-                    if start.is_none()
-                        && let Some((row, second)) = row
-                    {
-                        self.arrived(row, second, 1);
+                    let start = self.pending.end(long.identity, long.at).map(|start| start.what);
+                    match (start, row) {
+                        (None, Some((row, second))) => self.arrived(row, second, 1),
+                        // It arrived under its start's row, and counts under its end's.
+                        (Some((from, second, _)), Some((to, _))) if from != to => self.peaks.move_one(from, to, second),
+                        _ => {}
                     }
                 }
             }
@@ -459,10 +460,7 @@ impl Traffic {
         let peaks = self.peaks.finish();
         let first = folds.iter().filter_map(|fold| fold.first).min();
         let last = folds.iter().filter_map(|fold| fold.last).max();
-        // A log shorter than the window has no ten seconds to average over.
-        let span = first.zip(last).map_or(0.0, |(first, last)| (last - first) as f64 / SECOND as f64);
-        let width = span.clamp(1.0, WINDOW as f64);
-        let peak = |row: usize| peaks.get(row).copied().unwrap_or(0) as f64 / width;
+        let peak = |row: usize| peaks.get(row).copied().unwrap_or(0) as f64 / WINDOW as f64;
         let folded = stats.get(1).map_or(0, |other| other.requests);
         let mut total = Stats::default();
         let mut ids = IdSample::default();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// How much is read at once: large enough that a read costs little, small enough to stay in cache
 /// and for many streams to be open together.
-pub(super) const BLOCK: usize = 1 << 19;
+pub(super) const BLOCK: usize = 1 << 20;
 
 /// Lines longer than this are counted and passed over.
 pub(super) const MAX_LINE: usize = 32 << 20;

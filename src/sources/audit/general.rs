@@ -20,6 +20,13 @@ impl<'a> Members<'a> {
         serde_json::from_slice(text)
     }
 
+    /// Whether a name occurs twice.
+    #[cfg(test)]
+    pub fn has_duplicates(&self) -> bool {
+        let names: std::collections::BTreeSet<&str> = self.0.iter().map(|(name, _)| name.as_ref()).collect();
+        names.len() < self.0.len()
+    }
+
     /// The raw JSON of the last member named `key`.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| *value)
@@ -44,7 +51,6 @@ impl<'a> Members<'a> {
     pub fn array(&self, key: &str) -> Option<Vec<&'a str>> {
         elements(self.get(key)?)
     }
-
 }
 
 /// The elements of a JSON array, unparsed.

@@ -10,3 +10,6 @@ pub mod pass;
 mod scan;
 
 pub use forms::read_line;
+
+#[cfg(test)]
+mod tests;

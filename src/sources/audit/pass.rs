@@ -346,7 +346,7 @@ impl Log {
         report.records += counts.coverage.total();
         self.coverage[stream].merge(&counts.coverage);
         for Lost { kind, line, offset, count, detail } in counts.losses {
-            report.skipped += count;
+            report.skipped += if kind.is_kept() { 0 } else { count };
             let is_line = !matches!(kind, LossKind::Damaged | LossKind::Shrunk | LossKind::Io);
             let loss = self.losses.entry((stream, file, kind)).or_insert_with(|| Loss {
                 kind,

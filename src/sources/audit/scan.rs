@@ -240,21 +240,26 @@ fn bodies<'a>(line: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<()>
         // With one body, it is all there is up to the tail; with two, the first has to be walked.
         let rest = &region[at.position()..];
         if event.level == Level::RequestResponse && memchr::memmem::find(rest, br#","responseObject":"#).is_some() {
-            event.request_body = at.value()?;
+            event.request_body = body(at.value()?)?;
         } else {
-            event.request_body = rest;
-            return ends_like_a_value(rest);
+            event.request_body = body(rest)?;
+            return Some(());
         }
     }
     if at.eat(br#","responseObject":"#) {
-        event.response_body = &region[at.position()..];
-        return ends_like_a_value(event.response_body);
+        event.response_body = body(&region[at.position()..])?;
+        return Some(());
     }
     at.is_done().then_some(())
 }
 
-fn ends_like_a_value(body: &[u8]) -> Option<()> {
-    matches!(body.last()?, b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l').then_some(())
+/// A body that at least ends like a JSON value; `null` is none.
+fn body(body: &[u8]) -> Option<&[u8]> {
+    match body {
+        b"null" => Some(&[]),
+        [.., b'}' | b']' | b'"' | b'0'..=b'9' | b'e'] => Some(body),
+        _ => None,
+    }
 }
 
 /// Reads `,"requestReceivedTimestamp":"…","stageTimestamp":"…"[,"annotations":{…}]}` from the end of

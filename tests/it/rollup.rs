@@ -1,0 +1,326 @@
+//! The roll-up: equal to the SQL of docs/rollup.md on every sample, and the same however the input is
+//! split, threaded, ordered or shifted.
+
+use crate::support::{folder, python, root, sample, sample_bytes};
+use plimsoll::analysis::rollup::{Batch, Observer, Part, READ_LOOK_BACK, Rollup, Whole};
+use plimsoll::commands::rollup::roll_up;
+use plimsoll::model::event::{Stage, Stream, Timed};
+use plimsoll::model::rollup::TABLES;
+use plimsoll::model::time::{Micros, SECOND, TimeParser, format};
+use plimsoll::sources::audit::read_line;
+use plimsoll::sources::open::audit_logs;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
+
+type Tables = BTreeMap<&'static str, Vec<Vec<String>>>;
+
+fn text(rollup: &Rollup) -> Tables {
+    let rows = |name| {
+        let mut rows = Vec::new();
+        assert!(rollup.rows(name, |row| rows.push(row.to_vec())), "{name}");
+        rows
+    };
+    TABLES.iter().map(|table| (table.name, rows(table.name))).collect()
+}
+
+#[track_caller]
+fn same(a: &Tables, b: &Tables, what: &str) {
+    for table in TABLES {
+        let (a, b) = (&a[table.name], &b[table.name]);
+        if let Some(at) = (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i)) {
+            panic!("{what}: {} differs at row {at} of {} and {}:\n{:?}\n{:?}", table.name, a.len(), b.len(), a.get(at), b.get(at));
+        }
+    }
+}
+
+fn of_file(path: &str, threads: usize) -> Tables {
+    let found = audit_logs(&[path.to_owned()]);
+    assert!(found.errors.is_empty(), "{:?}", found.errors);
+    text(&roll_up(found.streams, threads, &()).0)
+}
+
+#[test]
+fn every_table_is_what_the_sql_says() {
+    let out = folder();
+    let log = |path: &str| sample(path);
+    for (name, logs) in [
+        (
+            "list-storm",
+            vec![
+                format!("lab-1:apiserver-0:a={}", log("list-storm/audit/apiserver-0/audit.log.zst")),
+                format!("lab-1:apiserver-1:b={}", log("list-storm/audit/apiserver-1/audit.log.zst")),
+            ],
+        ),
+        (
+            "overload-restart",
+            vec![
+                format!("lab-2:apiserver-0:a={}", log("overload-restart/audit/apiserver-0/audit-2026-11-20T09-37-56.438.log.zst")),
+                log("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst"),
+                log("overload-restart/audit/apiserver-0/audit.log.zst"),
+            ],
+        ),
+        ("quiet", vec![format!("lab-3:apiserver-0:a={}", log("quiet/audit/apiserver-0/audit.log.zst"))]),
+    ] {
+        let target = out.path().join(name);
+        let ran = std::process::Command::new(python())
+            .arg(root().join("tests/oracle/rollup.py"))
+            .arg("--out")
+            .arg(&target)
+            .args(&logs)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let native = of_file(&sample(name), 2);
+        for table in TABLES {
+            let mut reader = csv::Reader::from_path(target.join(format!("{}.csv", table.name))).unwrap();
+            assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), table.columns, "{}", table.name);
+            let mut sql: Vec<Vec<String>> = reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+            let mut rows = native[table.name].clone();
+            assert!(!rows.is_empty(), "{name}: {}", table.name);
+            sql.sort();
+            rows.sort();
+            for (row, expected) in rows.iter().zip(&sql) {
+                assert_eq!(row, expected, "{name}: {}", table.name);
+            }
+            assert_eq!(rows.len(), sql.len(), "{name}: {}", table.name);
+        }
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    for name in ["list-storm", "overload-restart"] {
+        let one = of_file(&sample(name), 1);
+        for threads in 2..=8 {
+            same(&one, &of_file(&sample(name), threads), &format!("{name}, {threads} threads"));
+        }
+    }
+}
+
+/// The observations of some lines.
+fn batch(lines: &[&str], stream: &Stream) -> Batch {
+    let mut observer = Observer::default();
+    let mut times = TimeParser::default();
+    for line in lines {
+        read_line(line.as_bytes(), &mut |event| {
+            let (at, stage) = (times.parse_json(event.at).unwrap(), event.stage.unwrap());
+            let received = times.parse_json(event.received);
+            if stage != Stage::RequestReceived {
+                observer.event(Timed { event, stage, at, received, stream });
+            }
+        });
+    }
+    observer.flush()
+}
+
+fn at(line: &str) -> Micros {
+    let from = line.rfind("\"stageTimestamp\":\"").unwrap() + 18;
+    plimsoll::model::time::parse_any(&line[from..from + 27]).unwrap()
+}
+
+fn stream(id: u32) -> Stream {
+    Stream { id, cluster: "c".into(), instance: format!("apiserver-{id}") }
+}
+
+/// One pass over whole streams, in blocks of `block` lines.
+fn whole(streams: &[Vec<&str>], block: usize, whole: Whole) -> Part {
+    let mut part = Part::new(streams.len(), whole);
+    for (id, lines) in streams.iter().enumerate() {
+        for chunk in lines.chunks(block) {
+            part.take(id, batch(chunk, &stream(id as u32)));
+        }
+        part.end(id);
+    }
+    part
+}
+
+/// The same lines in parts that are cut at `cuts` and merged from the left, or from the right.
+fn in_parts(lines: &[&str], cuts: &[usize], from_the_right: bool) -> Part {
+    let mut parts = Vec::new();
+    for (number, pair) in cuts.windows(2).enumerate() {
+        let before = &lines[..pair[0]];
+        let newest = before.iter().map(|line| at(line)).max();
+        let mut part = Part::new(1, newest.map_or(Whole::First, Whole::After));
+        if let Some(newest) = newest.filter(|_| number > 0) {
+            let recent: Vec<&str> = before.iter().copied().filter(|line| at(line) >= newest - READ_LOOK_BACK).collect();
+            part.look_back(0, batch(&recent, &stream(0)));
+        }
+        for chunk in lines[pair[0]..pair[1]].chunks(500) {
+            part.take(0, batch(chunk, &stream(0)));
+        }
+        part.end(0);
+        parts.push(part);
+    }
+    let join = |mut a: Part, b: Part| {
+        a.merge(b);
+        a
+    };
+    if from_the_right {
+        parts.into_iter().rev().reduce(|right, left| join(left, right)).unwrap()
+    } else {
+        parts.into_iter().reduce(join).unwrap()
+    }
+}
+
+fn sample_lines(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn any_split_and_any_order_of_merging_give_the_same_bytes() {
+    let log = String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst")).unwrap();
+    let lines = sample_lines(&log);
+    let expected = text(&whole(&[lines.clone()], 700, Whole::First).finish());
+    let mut runner = TestRunner::new(Config { cases: 12, ..Config::default() });
+    let cuts = prop::collection::vec(0..=lines.len(), 1..5);
+    runner
+        .run(&(cuts, any::<bool>()), |(mut cuts, from_the_right)| {
+            cuts.extend([0, lines.len()]);
+            cuts.sort_unstable();
+            let parts = text(&in_parts(&lines, &cuts, from_the_right).finish());
+            same(&expected, &parts, &format!("cut at {cuts:?}"));
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn instances_read_apart_and_merged_are_instances_read_together() {
+    let a = String::from_utf8(sample_bytes("list-storm/audit/apiserver-0/audit.log.zst")).unwrap();
+    let b = String::from_utf8(sample_bytes("list-storm/audit/apiserver-1/audit.log.zst")).unwrap();
+    let (a, b) = (sample_lines(&a), sample_lines(&b));
+    let together = whole(&[a.clone(), b.clone()], 1000, Whole::First);
+    let mut apart = Part::new(2, Whole::Beside);
+    for chunk in a.chunks(1000) {
+        apart.take(0, batch(chunk, &stream(0)));
+    }
+    apart.end(0);
+    apart.end(1);
+    let mut other = Part::new(2, Whole::Beside);
+    other.end(0);
+    for chunk in b.chunks(1000) {
+        other.take(1, batch(chunk, &stream(1)));
+    }
+    other.end(1);
+    apart.merge(other);
+    let (together, apart) = (text(&together.finish()), text(&apart.finish()));
+    for table in TABLES.iter().filter(|table| table.name != "sequences") {
+        assert_eq!(together[table.name], apart[table.name], "{}", table.name);
+    }
+}
+
+#[test]
+fn lines_shuffled_within_the_slack_give_the_same_bytes() {
+    let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let lines = sample_lines(&log);
+    let expected = text(&whole(&[lines.clone()], 700, Whole::First).finish());
+    let mut runner = TestRunner::new(Config { cases: 10, ..Config::default() });
+    runner
+        .run(&any::<u64>(), |seed| {
+            let mut state = seed | 1;
+            let mut jitter = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((state >> 33) % 4_900_000) as Micros
+            };
+            let mut shuffled: Vec<(Micros, &str)> = lines.iter().map(|line| (at(line) + jitter(), *line)).collect();
+            shuffled.sort_by_key(|(at, _)| *at);
+            let shuffled: Vec<&str> = shuffled.into_iter().map(|(_, line)| line).collect();
+            assert_ne!(shuffled, lines);
+            same(&expected, &text(&whole(&[shuffled], 333, Whole::First).finish()), "shuffled");
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn late_lines_count_but_make_no_fact() {
+    let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let lines = sample_lines(&log);
+    let mut moved = lines.clone();
+    let early: Vec<&str> = moved.drain(3000..3100).collect();
+    moved.extend(&early);
+    let (in_order, late) = (whole(&[lines], 500, Whole::First).finish(), whole(&[moved], 500, Whole::First).finish());
+    assert_eq!((in_order.late, late.late), (0, 100));
+    let (in_order, late) = (text(&in_order), text(&late));
+    for table in ["traffic", "pulse", "sources", "notable", "clients"] {
+        assert_eq!(in_order[table], late[table], "{table}");
+    }
+    let facts = |tables: &Tables| tables["sequences"].iter().map(|row| row[7].parse::<u64>().unwrap()).sum::<u64>();
+    assert!(facts(&late) < facts(&in_order));
+}
+
+#[test]
+fn a_shift_in_time_and_other_names_change_nothing_else() {
+    let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let lines = sample_lines(&log);
+    let shift = 86_400 * SECOND;
+    let moved: Vec<String> =
+        lines.iter().map(|line| line.replace("2026-11-20T", "2026-11-21T").replace("alice@example.com", "carol@example.com")).collect();
+    let a = text(&whole(&[lines], 700, Whole::First).finish());
+    let b = text(&whole(&[moved.iter().map(String::as_str).collect()], 700, Whole::First).finish());
+    for (name, rows) in &a {
+        let back = |row: &Vec<String>| -> Vec<String> {
+            let columns = TABLES.iter().find(|table| table.name == *name).unwrap().columns;
+            let time = |column: &str, text: &str| match (column, text.parse::<i64>()) {
+                ("tile" | "second", Ok(at)) => (at - shift / SECOND).to_string(),
+                ("at" | "first" | "last", Ok(at)) => (at - shift).to_string(),
+                _ => text.replace("carol@", "alice@"),
+            };
+            columns.iter().zip(row).map(|(column, text)| time(column, text)).collect()
+        };
+        let mut rows_b: Vec<Vec<String>> = b[name].iter().map(back).collect();
+        let mut rows_a = rows.clone();
+        (rows_a.sort(), rows_b.sort());
+        assert_eq!(rows_a, rows_b, "{name}");
+    }
+}
+
+/// An event of a made-up user.
+fn made(user: usize, at: Micros) -> String {
+    let received = at - 1000;
+    format!(
+        r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"{at}-{user}","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/n/pods/p","verb":"get","user":{{"username":"u{user:06}","groups":["g"]}},"sourceIPs":["10.0.0.1"],"userAgent":"a/1","objectRef":{{"resource":"pods","namespace":"n","name":"p{user}","apiVersion":"v1"}},"responseStatus":{{"metadata":{{}},"code":200}},"requestReceivedTimestamp":"{}","stageTimestamp":"{}"}}"#,
+        stamp(received),
+        stamp(at),
+    )
+}
+
+/// The apiserver's form, always with six digits.
+fn stamp(at: Micros) -> String {
+    let text = format(at);
+    if at % SECOND == 0 { text.replace('Z', ".000000Z") } else { text }
+}
+
+#[test]
+fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
+    // Two hours, so that the limit is that of the second hour: 1,024 rows a tile; user u has u mod 7 + 1 requests a tile.
+    let start = 1_795_166_400 * SECOND;
+    let mut lines = Vec::new();
+    for tile in [0i64, 1, 360, 720] {
+        for user in 0..1500usize {
+            for n in 0..=(user % 7) {
+                lines.push((start + tile * 10 * SECOND + (user * 7 + n) as i64 * 900, user));
+            }
+        }
+    }
+    lines.sort_unstable();
+    let lines: Vec<String> = lines.into_iter().map(|(at, user)| made(user, at)).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let one = text(&whole(&[lines.clone()], 1000, Whole::First).finish());
+    let tile = one["traffic"][0][0].clone();
+    let first: Vec<&Vec<String>> = one["traffic"].iter().filter(|row| row[0] == tile).collect();
+    assert_eq!(first.len(), 1025, "1,024 rows and (other)");
+    let count = |row: &Vec<String>| row[13].parse::<u64>().unwrap();
+    let other = first.iter().find(|row| row[3] == "(other)").unwrap();
+    let kept = first.iter().filter(|row| row[3] != "(other)").map(|row| count(row));
+    let all: u64 = (0..1500u64).map(|user| user % 7 + 1).sum();
+    assert_eq!(kept.clone().sum::<u64>() + count(other), all, "nothing is lost by folding");
+    // The largest are kept: 1,024 of 1,500 users, so all with 4 or more requests (856 users) and some with 3.
+    assert_eq!(kept.min(), Some(3));
+    for cuts in [vec![0, 6000, lines.len()], vec![0, 100, 11_999, 12_000, lines.len()], vec![0, 17_000, lines.len()]] {
+        for from_the_right in [false, true] {
+            same(&one, &text(&in_parts(&lines, &cuts, from_the_right).finish()), &format!("{cuts:?}"));
+        }
+    }
+}
