@@ -227,6 +227,11 @@ impl<'a> Event<'a> {
     /// The agent's product: up to the first `/` or blank.
     #[inline]
     pub fn agent_product(&self) -> Cow<'a, str> {
+        if !self.agent.is_escaped() {
+            let raw = self.agent.raw();
+            let end = raw.iter().position(|&b| b == b'/' || b == b' ').unwrap_or(raw.len());
+            return JsonStr::new(&raw[..end], false).decode();
+        }
         self.part_of_agent(|agent| agent.split(['/', ' ']).next().unwrap_or_default())
     }
 

@@ -171,7 +171,7 @@ fn sample_lines(text: &str) -> Vec<&str> {
 fn any_split_and_any_order_of_merging_give_the_same_bytes() {
     let log = String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst")).unwrap();
     let lines = sample_lines(&log);
-    let expected = text(&whole(&[lines.clone()], 700, Whole::First).finish());
+    let expected = text(&whole(std::slice::from_ref(&lines), 700, Whole::First).finish());
     let mut runner = TestRunner::new(Config { cases: 12, ..Config::default() });
     let cuts = prop::collection::vec(0..=lines.len(), 1..5);
     runner
@@ -214,7 +214,7 @@ fn instances_read_apart_and_merged_are_instances_read_together() {
 fn lines_shuffled_within_the_slack_give_the_same_bytes() {
     let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
     let lines = sample_lines(&log);
-    let expected = text(&whole(&[lines.clone()], 700, Whole::First).finish());
+    let expected = text(&whole(std::slice::from_ref(&lines), 700, Whole::First).finish());
     let mut runner = TestRunner::new(Config { cases: 10, ..Config::default() });
     runner
         .run(&any::<u64>(), |seed| {
@@ -271,7 +271,8 @@ fn a_shift_in_time_and_other_names_change_nothing_else() {
         };
         let mut rows_b: Vec<Vec<String>> = b[name].iter().map(back).collect();
         let mut rows_a = rows.clone();
-        (rows_a.sort(), rows_b.sort());
+        rows_a.sort();
+        rows_b.sort();
         assert_eq!(rows_a, rows_b, "{name}");
     }
 }
@@ -307,7 +308,7 @@ fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
     lines.sort_unstable();
     let lines: Vec<String> = lines.into_iter().map(|(at, user)| made(user, at)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let one = text(&whole(&[lines.clone()], 1000, Whole::First).finish());
+    let one = text(&whole(std::slice::from_ref(&lines), 1000, Whole::First).finish());
     let tile = one["traffic"][0][0].clone();
     let first: Vec<&Vec<String>> = one["traffic"].iter().filter(|row| row[0] == tile).collect();
     assert_eq!(first.len(), 1025, "1,024 rows and (other)");

@@ -28,6 +28,7 @@ use objects::Objects;
 use observe::Observation;
 use rows::{Gaps, Pulse, Sources, Traffic};
 use sequences::{Request, Sequences};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
 
@@ -144,7 +145,7 @@ impl Part {
         let bound = self.streams[stream].newest.saturating_sub(SLACK);
         let to = self.keys.renumber(&batch.keys);
         let mut all = batch.observations;
-        all.sort_by_key(order);
+        all.sort_by(in_order);
         let names = Arc::new(batch.names);
         for observation in all {
             let key = to.traffic[observation.key as usize];
@@ -202,7 +203,7 @@ impl Part {
         let Some(bound) = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released) else {
             return;
         };
-        self.waiting.sort_by_key(|waiting| order(&waiting.observation));
+        self.waiting.sort_by(|a, b| in_order(&a.observation, &b.observation));
         let ready = self.waiting.partition_point(|waiting| waiting.observation.at < bound);
         let rest = self.waiting.split_off(ready);
         for waiting in std::mem::replace(&mut self.waiting, rest) {
@@ -406,7 +407,7 @@ impl Part {
 
     /// Counts what still waits; nothing is closed by this.
     fn drain(&mut self, facts: bool) {
-        self.waiting.sort_by_key(|waiting| order(&waiting.observation));
+        self.waiting.sort_by(|a, b| in_order(&a.observation, &b.observation));
         for waiting in std::mem::take(&mut self.waiting) {
             self.count(waiting, false, facts);
         }
@@ -426,8 +427,11 @@ impl Part {
 }
 
 /// The order of time; started before terminal.
-fn order(observation: &Observation) -> (Micros, Micros, u128, bool) {
-    (observation.at, observation.received.unwrap_or(observation.at), observation.tie, observation.terminal)
+fn in_order(a: &Observation, b: &Observation) -> Ordering {
+    a.at.cmp(&b.at).then_with(|| {
+        let rest = |o: &Observation| (o.received.unwrap_or(o.at), o.tie, o.terminal);
+        rest(a).cmp(&rest(b))
+    })
 }
 
 /// The request as facts need it.

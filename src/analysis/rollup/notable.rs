@@ -4,7 +4,6 @@ use crate::model::event::Timed;
 use crate::model::json::cut;
 use crate::model::time::Micros;
 use serde_json::Value;
-use std::borrow::Cow;
 
 /// A dangerous operation, in full.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +153,7 @@ fn is_cordon(body: &[u8]) -> bool {
 }
 
 fn parse(body: &[u8]) -> Option<Value> {
-    serde_json::from_str(&Cow::from(String::from_utf8_lossy(body))).ok()
+    serde_json::from_str(&String::from_utf8_lossy(body)).ok()
 }
 
 #[cfg(test)]

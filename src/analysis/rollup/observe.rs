@@ -34,7 +34,7 @@ pub struct Observation {
     pub identity: Option<u128>,
     /// Actor, verb and URI.
     pub request: u64,
-    /// Actor, group and resource.
+    /// Actor, group and resource; of watches and lists only.
     pub actor_resource: u64,
     /// Whether it lists: a LIST's first page, or a watch that sends initial events.
     pub lists: bool,
@@ -98,7 +98,7 @@ pub struct Batch {
 }
 
 /// Makes observations on one thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Observer {
     batch: Batch,
     rows: Memo,
@@ -135,12 +135,6 @@ impl Memo {
     }
 }
 
-impl Default for Observer {
-    fn default() -> Self {
-        Self { batch: Batch::default(), rows: Memo::default(), callers: Memo::default(), key: Vec::new(), scratch: Vec::new() }
-    }
-}
-
 impl Observer {
     /// Takes one event.
     pub fn event(&mut self, event: Timed<'_, '_>) {
@@ -160,11 +154,15 @@ impl Observer {
             self.scratch.push(0xff);
         }
         let actor = xxh3_64(&self.scratch);
-        self.scratch.clear();
-        self.scratch.extend_from_slice(e.group.raw());
-        self.scratch.push(0xff);
-        self.scratch.extend_from_slice(e.resource.raw());
-        let actor_resource = xxh3_64_with_seed(&self.scratch, actor);
+        let actor_resource = if matches!(verb, b"watch" | b"list") {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(e.group.raw());
+            self.scratch.push(0xff);
+            self.scratch.extend_from_slice(e.resource.raw());
+            xxh3_64_with_seed(&self.scratch, actor)
+        } else {
+            0
+        };
         self.scratch.clear();
         self.scratch.extend_from_slice(verb);
         self.scratch.push(0xff);

@@ -181,6 +181,9 @@ pub struct Sources {
     pub set: SourceSet,
 }
 
+/// Addresses and how often each was met.
+type Counts = Vec<(Symbol, u32)>;
+
 /// Addresses with their counts.
 #[derive(Debug)]
 pub enum SourceSet {
@@ -224,7 +227,7 @@ impl Sources {
         }
     }
 
-    fn pairs(set: SourceSet) -> Result<Vec<(Symbol, u32)>, (Vec<u64>, Vec<(Symbol, u32)>)> {
+    fn pairs(set: SourceSet) -> Result<Counts, (Vec<u64>, Counts)> {
         match set {
             SourceSet::Open(counts) => Ok(counts.into_iter().collect()),
             SourceSet::Exact(counts) => Ok(counts),
@@ -272,9 +275,8 @@ impl Row for Sources {
         self.set = match (Self::pairs(std::mem::take(&mut self.set)), Self::pairs(other.set)) {
             (Ok(mine), Ok(theirs)) => SourceSet::Open(add(mine, theirs)),
             (mine, theirs) => {
-                let sketch = |set: Result<Vec<(Symbol, u32)>, (Vec<u64>, Vec<(Symbol, u32)>)>| {
-                    set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts))
-                };
+                let sketch =
+                    |set: Result<Counts, (Vec<u64>, Counts)>| set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts));
                 let ((mut hashes, mine), (more, theirs)) = (sketch(mine), sketch(theirs));
                 hashes.extend(more);
                 hashes.sort_unstable();

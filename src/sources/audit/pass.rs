@@ -76,7 +76,7 @@ pub enum Delivery<B> {
 /// What a worker sends.
 enum Message<B> {
     /// One parsed block, by its place in its stream.
-    Parsed { stream: usize, order: u64, block: Parsed<B> },
+    Parsed { stream: usize, order: u64, block: Box<Parsed<B>> },
     /// So many blocks were all of a stream.
     Blocks { stream: usize, count: u64 },
 }
@@ -91,7 +91,7 @@ struct Parsed<B> {
 /// The blocks of a stream that came before their turn.
 struct Turn<B> {
     due: u64,
-    pending: BTreeMap<u64, Parsed<B>>,
+    pending: BTreeMap<u64, Box<Parsed<B>>>,
     total: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ pub fn run<W: Worker>(
                         if let Some(last) = last {
                             lock(schedule).reached(stream, last);
                         }
-                        let block = Parsed { file, batch: worker.flush(), counts };
+                        let block = Box::new(Parsed { file, batch: worker.flush(), counts });
                         if send.send(Message::Parsed { stream, order, block }).is_err() {
                             break;
                         }
