@@ -3,6 +3,8 @@
 //! The log is the sample list-storm, unpacked into memory and onto the disk; figures against other
 //! programs are made by `benches/peers` (docs/benchmarks.md).
 
+#![expect(clippy::expect_used, reason = "a benchmark without its input can only stop")]
+
 use divan::Bencher;
 use divan::counter::BytesCount;
 use plimsoll::analysis::dims::Dim;
@@ -60,7 +62,7 @@ fn traffic(bencher: Bencher, threads: usize) {
     bencher.counter(BytesCount::of_slice(&LOG.0)).bench(|| {
         let plan = Plan::new(Query { by: vec![Dim::Verb, Dim::Resource, Dim::User], ..Query::default() });
         let mut traffic = Traffic::default();
-        let streams = audit_logs(&[path.clone()]).streams;
+        let streams = audit_logs(std::slice::from_ref(&path)).streams;
         let (folds, _) = pass::run(
             streams,
             threads,
@@ -80,5 +82,7 @@ fn traffic(bencher: Bencher, threads: usize) {
 #[divan::bench(args = [1, 2], sample_count = 10)]
 fn rollup(bencher: Bencher, threads: usize) {
     let path = LOG.1.path().display().to_string();
-    bencher.counter(BytesCount::of_slice(&LOG.0)).bench(|| roll_up(audit_logs(&[path.clone()]).streams, threads, &()).0.sizes());
+    bencher
+        .counter(BytesCount::of_slice(&LOG.0))
+        .bench(|| roll_up(audit_logs(std::slice::from_ref(&path)).streams, threads, &()).0.sizes());
 }

@@ -10,6 +10,7 @@
 )]
 
 mod architecture;
+mod changing;
 mod damage;
 mod exactness;
 mod forms;

@@ -1,0 +1,56 @@
+//! Files that change between being found and being read: they shrink, grow, or go.
+
+use crate::support::{folder, sample_bytes};
+use plimsoll::commands::rollup::roll_up;
+use plimsoll::model::input::LossKind;
+use plimsoll::sources::audit::pass::Outcome;
+use plimsoll::sources::open::audit_logs;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// Finds a log of the quiet sample, does `change` to its file, and reads it.
+fn changed(change: impl FnOnce(&std::path::Path)) -> (Vec<u8>, Outcome) {
+    let log = sample_bytes("quiet/audit/apiserver-0/audit.log.zst");
+    let folder = folder();
+    let path = folder.path().join("audit.log");
+    std::fs::write(&path, &log).unwrap();
+    let found = audit_logs(&[path.display().to_string()]);
+    assert!(found.errors.is_empty());
+    change(&path);
+    let (_, outcome) = roll_up(found.streams, 2, &());
+    (log, outcome)
+}
+
+fn lines(log: &[u8]) -> u64 {
+    log.iter().filter(|&&b| b == b'\n').count() as u64
+}
+
+#[test]
+fn a_file_that_shrinks_is_read_as_far_as_it_goes_and_said_so() {
+    const LEFT: usize = 2_500_000;
+    let (log, outcome) = changed(|path| OpenOptions::new().write(true).open(path).unwrap().set_len(LEFT as u64).unwrap());
+    let whole = lines(&log[..LEFT]);
+    assert!(outcome.total().total() >= whole, "{} of {whole}", outcome.total().total());
+    let shrunk = outcome.losses.iter().find(|loss| loss.kind == LossKind::Shrunk).unwrap();
+    assert!(shrunk.offset >= LEFT as u64, "{shrunk:?}");
+    let message = shrunk.to_string();
+    assert!(message.contains("audit.log") && message.contains(&format!("{LEFT} now")), "{message}");
+}
+
+#[test]
+fn a_file_that_grows_is_read_to_where_it_ended() {
+    let (log, outcome) = changed(|path| {
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s").unwrap();
+    });
+    assert_eq!(outcome.total().total(), lines(&log));
+    assert_eq!(outcome.losses, []);
+}
+
+#[test]
+fn a_file_that_is_gone_is_said_to_be() {
+    let (_, outcome) = changed(|path| std::fs::remove_file(path).unwrap());
+    assert_eq!(outcome.total().total(), 0);
+    assert_eq!(outcome.losses.len(), 1);
+    assert_eq!(outcome.losses[0].kind, LossKind::Io);
+}
