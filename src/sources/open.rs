@@ -23,7 +23,7 @@ const PLAIN_FOLDERS: [&str; 9] = ["audit", "audits", "log", "logs", "apiserver",
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The system would not open or read it.
-    #[error("{path}: {error}")]
+    #[error("{path}: {error}{}", hint(error))]
     Io {
         /// What was to be read.
         path: String,
@@ -50,6 +50,15 @@ pub enum SourceError {
     /// URLs need the `live` feature.
     #[error("{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file")]
     NoUrls(String),
+}
+
+/// What to do about it.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the path, or put a pattern in quotes",
+        io::ErrorKind::PermissionDenied => "; audit logs mostly belong to root: run as root, or copy the file",
+        _ => "",
+    }
 }
 
 /// What a file holds, by its first bytes.

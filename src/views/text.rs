@@ -32,7 +32,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `text` cut to `width` columns, with `…` for what was cut. Keeps the start and a little of the end,
+/// `text` cut to `width` columns, with `…` for what was cut. Keeps the start and, where there is room, as much of the end,
 /// where names differ.
 pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if text.width() <= width {
@@ -41,7 +41,7 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if width == 0 {
         return Cow::Borrowed("");
     }
-    let tail_width = if width >= 24 { width / 4 } else { 0 };
+    let tail_width = if width >= 24 { width / 2 } else { 0 };
     let head_width = width - 1 - tail_width;
     let mut head = String::new();
     for c in text.chars() {
