@@ -12,7 +12,7 @@ const MAX_HELD: usize = 1 << 18;
 const GRACE: i64 = 180;
 
 /// Counts requests by row and second of arrival, and knows the busiest window of each row.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Peaks {
     rows: Vec<Row>,
     newest: i64,

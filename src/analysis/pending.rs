@@ -31,7 +31,7 @@ pub struct Start<T> {
 }
 
 /// Requests that have started and not ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pending<T> {
     starts: HashMap<u128, Start<T>>,
     early_ends: HashMap<u128, Micros>,

@@ -3,6 +3,7 @@
 pub mod rollup;
 mod shell;
 pub mod traffic;
+mod traffic_follow;
 
 use crate::cli::{Context, Error};
 use clap::Subcommand;

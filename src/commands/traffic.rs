@@ -1,11 +1,13 @@
 //! `plimsoll traffic`: who sends what.
 
+use super::traffic_follow::{self, FollowFlags};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Measured, Reading, Shape};
 use crate::analysis::traffic::{Batch, Breakdown, Fold, Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::model::bundle::Bundle;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -24,6 +26,7 @@ EXAMPLES
   plimsoll traffic audit.log --by verb,resource,user
   plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list --where 'resource!=leases' --since -1h
   kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
+  plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
   plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change")]
 pub struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
@@ -37,28 +40,31 @@ pub struct Args {
     filters: Vec<Filter>,
     #[command(flatten)]
     time: TimeFlags,
+    #[command(flatten)]
+    follow: FollowFlags,
     /// Split by time: a table per interval, and the course of each row as bars.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "follow")]
     series: bool,
     /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
     #[arg(long, value_name = "DURATION", requires = "series")]
     interval: Option<String>,
     /// Compare with this source.
-    #[arg(long, value_name = "SOURCE", conflicts_with = "series")]
+    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
     baseline: Vec<String>,
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
 }
 
+/// The apiservers' version, and where it is known from.
+pub(super) type Version = (String, &'static str);
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let interval = args.interval.as_deref().map(interval).transpose()?;
     check_sort_field(args, context)?;
-    let found = find(&args.sources, context)?;
-    let server = server_version(args, &found)?;
-    let mut query = Query {
+    let query = |server: &Option<Version>| Query {
         by: args.by.clone(),
         filters: args.filters.clone(),
         since,
@@ -66,6 +72,13 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         interval: None,
         server: server.as_ref().and_then(|(version, _)| Minor::parse(version)),
     };
+    if args.follow.wanted() {
+        let version = |bundle: Option<&Bundle>| server_version(args, bundle);
+        return traffic_follow::run(&args.sources, &args.follow, query, version, context);
+    }
+    let found = find(&args.sources, context)?;
+    let server = server_version(args, found.bundle.as_ref())?;
+    let mut query = query(&server);
     let base = match args.baseline.is_empty() {
         true => None,
         // The bounds are those of the log that is looked at; the baseline is taken whole.
@@ -127,7 +140,7 @@ fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Break
 }
 
 /// The fold of analysis as a worker of the source's pass.
-struct Counting<'p>(Fold<'p>);
+pub(super) struct Counting<'p>(pub(super) Fold<'p>);
 
 impl Worker for Counting<'_> {
     type Batch = Batch;
@@ -167,11 +180,11 @@ fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
 }
 
 /// The apiservers' version, and where it is known from.
-fn server_version(args: &Args, found: &Found) -> Result<Option<(String, &'static str)>, Error> {
+fn server_version(args: &Args, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
     if let Some(version) = &args.k8s_version {
         Minor::parse(version).ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
         return Ok(Some((version.clone(), "--k8s-version")));
     }
-    let of_bundle = found.bundle.as_ref().map(|bundle| bundle.kubernetes_version.clone());
+    let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());
     Ok(of_bundle.filter(|version| Minor::parse(version).is_some()).map(|version| (version, "bundle.yaml")))
 }

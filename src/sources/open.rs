@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// How much of a file is looked at to tell what it is.
-const HEAD: usize = 64 << 10;
+pub(super) const HEAD: usize = 64 << 10;
 
 /// Folder names that say what lies in them, not which apiserver wrote it.
 const PLAIN_FOLDERS: [&str; 9] = ["audit", "audits", "log", "logs", "apiserver", "kube-apiserver", "kubernetes", "forms", "damage"];
@@ -110,7 +110,7 @@ pub struct Source {
     /// What it holds.
     pub content: Content,
     /// The first event's time, if one was seen in the head.
-    first: Option<Micros>,
+    pub(super) first: Option<Micros>,
     /// What was read to recognise an input that can be read only once.
     head: Vec<u8>,
     rest: Option<Box<dyn ReadSend>>,
@@ -235,7 +235,7 @@ fn last_time(source: &Source) -> Option<Micros> {
 }
 
 /// The files that an argument names, and whether it named a folder.
-fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
+pub(super) fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
     if argument == "-" {
         return Ok((vec![Place::Once(PathBuf::from("/dev/stdin"))], false));
     }
@@ -284,7 +284,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: u8) -> io::Result<()> {
 }
 
 /// The bundle around a file, the folder and family of its stream, and the instance its folder names.
-fn belongs(place: &Place, argument: &str, from_folder: bool) -> (Option<Bundle>, PathBuf, String, String) {
+pub(super) fn belongs(place: &Place, argument: &str, from_folder: bool) -> (Option<Bundle>, PathBuf, String, String) {
     let Place::File(path) = place else {
         return (None, PathBuf::from(argument), String::new(), String::new());
     };
@@ -307,7 +307,7 @@ fn belongs(place: &Place, argument: &str, from_folder: bool) -> (Option<Bundle>,
 }
 
 /// A log's name without what rotation and packing add to it.
-fn family(name: &str) -> String {
+pub(super) fn family(name: &str) -> String {
     static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.
         Regex::new(r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$ | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$").ok()
@@ -384,7 +384,7 @@ fn open_url(url: &str) -> Result<Box<dyn ReadSend>, SourceError> {
 }
 
 /// What `head` is the start of, and the time of the first event in it.
-fn look(head: &[u8]) -> (Content, Option<Micros>) {
+pub(super) fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if head.iter().all(|b| b.is_ascii_whitespace() || *b == 0) {
         return (if head.is_empty() { Content::Empty } else { Content::AuditLines }, None);
     }

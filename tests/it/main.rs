@@ -13,6 +13,7 @@ mod architecture;
 mod changing;
 mod damage;
 mod exactness;
+mod follow;
 mod forms;
 mod rollup;
 mod support;

@@ -387,11 +387,12 @@ fn id_hash(event: &Timed<'_, '_>) -> u64 {
 }
 
 /// Puts together what the threads found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Traffic {
     peaks: Peaks,
     pending: Pending<(u32, i64, Outcome)>,
-    extra: Vec<(u32, Stats)>,
+    /// By row: starts that no end belongs to.
+    extra: HashMap<u32, Stats>,
 }
 
 impl Traffic {
@@ -437,21 +438,30 @@ impl Traffic {
     /// A start that no end belongs to: open, or failed and complete.
     fn remains(&mut self, start: Start<(u32, i64, Outcome)>) {
         let (row, _, outcome) = start.what;
+        let extra = self.extra.entry(row).or_default();
         for _ in 0..start.times {
-            let mut stats = Stats::default();
-            stats.request(outcome);
-            stats.open = u64::from(!start.failed);
-            self.extra.push((row, stats));
+            extra.request(outcome);
+            extra.open += u64::from(!start.failed);
         }
     }
 
     /// The result.
-    pub fn finish(mut self, plan: &Plan, folds: Vec<Fold<'_>>) -> Breakdown {
+    pub fn finish(self, plan: &Plan, folds: Vec<Fold<'_>>) -> Breakdown {
+        self.result(plan, &folds.iter().collect::<Vec<_>>())
+    }
+
+    /// The result of all blocks taken so far, as [`Traffic::finish`] would give it; more may follow. All that
+    /// `folds` took must have been flushed and handed in. Costs a copy of what waits for its end and of the peaks.
+    pub fn snapshot(&self, plan: &Plan, folds: &[&Fold<'_>]) -> Breakdown {
+        self.clone().result(plan, folds)
+    }
+
+    fn result(mut self, plan: &Plan, folds: &[&Fold<'_>]) -> Breakdown {
         let waiting: Vec<_> = self.pending.drain().map(|(_, start)| start).collect();
         waiting.into_iter().for_each(|start| self.remains(start));
         let shared = plan.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stats = vec![Stats::default(); shared.keys.len()];
-        for fold in &folds {
+        for fold in folds {
             stats.iter_mut().zip(&fold.stats).for_each(|(all, one)| all.merge(one));
         }
         for (row, more) in &self.extra {

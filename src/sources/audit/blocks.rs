@@ -53,12 +53,17 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// A block of lines that were read in order.
-    fn of(bytes: Vec<u8>, offset: u64) -> Self {
+    pub(super) fn of(bytes: Vec<u8>, offset: u64) -> Self {
         Self { lines: 0..bytes.len(), bytes, offset, ..Self::default() }
     }
 }
 
 impl Cut {
+    /// A block of lines that have been read, of the stream's file `file`.
+    pub(super) fn of(file: usize, chunk: Chunk, disk_bytes: u64) -> Self {
+        Self { file, order: 0, disk_bytes, what: What::Lines(chunk) }
+    }
+
     /// The block's lines; `buffer` is used to read them, if they have yet to be read.
     pub(super) fn load(self, buffer: Vec<u8>) -> Chunk {
         match self.what {
@@ -227,12 +232,12 @@ impl Open {
         }
         let packed = source.packing != crate::sources::open::Packing::None;
         let reader = source.reader().map_err(|error| error.to_string())?;
-        Ok(Self::Sequence(Sequence { reader, carry: Vec::new(), offset: 0, done: false, packed, in_long_line: false }))
+        Ok(Self::Sequence(Sequence::new(reader, packed)))
     }
 }
 
 /// Blocks of something that can be read only forwards.
-struct Sequence {
+pub(super) struct Sequence {
     reader: Box<dyn Read + Send>,
     /// What was read of a line whose end has not come yet.
     carry: Vec<u8>,
@@ -243,7 +248,13 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn next(&mut self) -> Option<Chunk> {
+    /// Blocks of what `reader` gives; in something `packed` a broken end is damage.
+    pub(super) fn new(reader: Box<dyn Read + Send>, packed: bool) -> Self {
+        Self { reader, carry: Vec::new(), offset: 0, done: false, packed, in_long_line: false }
+    }
+
+    /// The next block; `None` after the last.
+    pub(super) fn next(&mut self) -> Option<Chunk> {
         if self.done {
             return None;
         }

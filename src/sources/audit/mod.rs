@@ -3,6 +3,7 @@
 
 mod blocks;
 mod callers;
+pub mod follow;
 mod forms;
 mod general;
 mod gke;

@@ -323,7 +323,7 @@ fn lose(losses: &mut Vec<Lost>, kind: LossKind, line: u64, offset: u64, detail: 
 }
 
 /// Keeps account of what was read and lost, in the order of the streams.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Log {
     files: Vec<Vec<(InputReport, u64)>>,
     losses: BTreeMap<(usize, usize, LossKind), Loss>,
@@ -368,6 +368,32 @@ impl Log {
             input.first_error = losses.iter().find(|l| l.path == input.path).map(Loss::to_string);
         }
         Outcome { inputs, losses, coverage: self.coverage }
+    }
+}
+
+/// What a log needs whose streams and files are not all known at the start.
+impl Log {
+    /// Adds a stream without files.
+    pub(super) fn add_stream(&mut self) {
+        self.files.push(Vec::new());
+        self.coverage.push(Coverage::default());
+    }
+
+    /// The number of the stream's file at `path`, which now begins at its first line: a new one, or the
+    /// one that had this path before.
+    pub(super) fn begin(&mut self, stream: usize, path: &str) -> usize {
+        let files = &mut self.files[stream];
+        if let Some(at) = files.iter().position(|(report, _)| report.path == path) {
+            files[at].1 = 0;
+            return at;
+        }
+        files.push((InputReport { path: path.to_owned(), kind: "audit", ..InputReport::default() }, 0));
+        files.len() - 1
+    }
+
+    /// How many kinds of loss there are, over all files: it grows with each that has not been seen before.
+    pub(super) fn lost(&self) -> usize {
+        self.losses.len()
     }
 }
 

@@ -1,0 +1,182 @@
+//! `plimsoll traffic --follow`: who sends what, while it is being sent.
+
+use super::traffic::{Counting, Version};
+use crate::analysis::traffic::report::{self, Measured, Reading, Shape};
+use crate::analysis::traffic::{Plan, Query, Traffic};
+use crate::cli::{Context, Error, FailOn};
+use crate::model::bundle::Bundle;
+use crate::model::input::LossKind;
+use crate::model::units::parse_duration;
+use crate::sources::audit::follow::Follower;
+use crate::views::Format;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long to wait where there was nothing to read.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How long the end may take: what is left to read then is left out.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Clears a terminal and what it has scrolled away.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
+
+/// Flags of `plimsoll traffic --follow`.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct FollowFlags {
+    /// Read on as the logs grow and are rotated, and print everything counted so far again and again.
+    #[arg(long)]
+    follow: bool,
+    /// How often to print.
+    #[arg(long, value_name = "DURATION", requires = "follow", default_value = "10s")]
+    every: String,
+    /// End after this time (default: on SIGINT or SIGTERM).
+    #[arg(long = "for", value_name = "DURATION", requires = "follow")]
+    length: Option<String>,
+}
+
+impl FollowFlags {
+    /// Whether to follow.
+    pub(super) fn wanted(&self) -> bool {
+        self.follow
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(
+    sources: &[String],
+    flags: &FollowFlags,
+    query: impl Fn(&Option<Version>) -> Query,
+    version: impl Fn(Option<&Bundle>) -> Result<Option<Version>, Error>,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let every = duration("--every", &flags.every)?;
+    let end = flags.length.as_deref().map(|text| duration("--for", text)).transpose()?.map(|length| Instant::now() + length);
+    let stop = stop_signal()?;
+    let mut follower = Follower::open(sources);
+    if follower.is_empty() {
+        let errors: Vec<String> = follower.errors.iter().map(ToString::to_string).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &follower.errors {
+        context.lost(error)?;
+    }
+    for folder in &follower.waiting {
+        context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
+    }
+    let server = version(follower.bundle.as_ref())?;
+    let query = query(&server);
+    let plan = Plan::new(query.clone());
+    let mut live = Live {
+        query: &query,
+        plan: &plan,
+        server,
+        worker: Counting(plan.fold()),
+        traffic: Traffic::default(),
+        told: HashMap::new(),
+        printed: 0,
+    };
+    let mut next = Instant::now() + every;
+    let stopped = || stop.load(Ordering::Relaxed);
+    while !stopped() && !follower.is_done() {
+        let now = Instant::now();
+        if end.is_some_and(|end| now >= end) {
+            break;
+        }
+        if now >= next {
+            live.print(&follower, context)?;
+            next = (next + every).max(Instant::now());
+            continue;
+        }
+        let until = end.map_or(next, |end| next.min(end));
+        let Live { worker, traffic, .. } = &mut live;
+        let more = follower.poll(worker, &mut || !stopped() && Instant::now() < until, &mut |batch| traffic.take(batch));
+        live.tell(&follower, context, false)?;
+        if !more {
+            std::thread::sleep(IDLE.min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+    let last = Instant::now() + LAST;
+    let Live { worker, traffic, .. } = &mut live;
+    if !follower.finish(worker, &mut || Instant::now() < last, &mut |batch| traffic.take(batch)) {
+        context.lost("ended before all that is in the logs had been read; let it run for longer")?;
+    }
+    live.tell(&follower, context, true)?;
+    live.print(&follower, context)
+}
+
+/// What has been counted, and what has been said of it.
+struct Live<'p> {
+    query: &'p Query,
+    plan: &'p Plan,
+    server: Option<Version>,
+    worker: Counting<'p>,
+    traffic: Traffic,
+    /// Losses that have been told, by file and kind, and how many there were then.
+    told: HashMap<(String, LossKind), u64>,
+    printed: u64,
+}
+
+impl Live<'_> {
+    /// Says what is newly lost; at the end, how much it came to.
+    fn tell(&mut self, follower: &Follower, context: &mut Context<'_>, at_end: bool) -> Result<(), Error> {
+        if follower.lost() == self.told.len() && !at_end {
+            return Ok(());
+        }
+        for loss in follower.outcome().losses {
+            let told = self.told.entry((loss.path.clone(), loss.kind)).or_default();
+            if *told == 0 || (at_end && loss.count > *told) {
+                context.lost(&loss)?;
+                *told = loss.count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints everything counted so far.
+    fn print(&mut self, follower: &Follower, context: &mut Context<'_>) -> Result<(), Error> {
+        let outcome = follower.outcome();
+        let breakdown = self.traffic.snapshot(self.plan, &[&self.worker.0]);
+        let reading = Reading {
+            inputs: outcome.inputs,
+            losses: outcome.losses,
+            coverage: outcome.coverage,
+            streams: follower.streams(),
+            server: self.server.clone(),
+        };
+        let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
+        let report = report::report(self.query, Measured::new(&breakdown, self.query), None, reading, &shape);
+        context.settings.style.compact = true;
+        match context.settings.format {
+            Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,
+            Format::Table | Format::Wide | Format::Markdown if self.printed > 0 => writeln!(context.io.out)?,
+            Format::Yaml if self.printed > 0 => writeln!(context.io.out, "---")?,
+            Format::Csv if self.printed > 0 => context.settings.style.headers = false,
+            _ => {}
+        }
+        self.printed += 1;
+        context.print(&report, FailOn::Never)
+    }
+}
+
+/// Set by SIGINT and SIGTERM; a second one ends the program at once.
+fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
+        registered.map_err(|error| Error::Input(format!("can't watch for signals: {error}")))?;
+    }
+    Ok(stop)
+}
+
+fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
+    match parse_duration(text) {
+        Some(length) if length >= 100_000 => Ok(Duration::from_micros(length as u64)),
+        _ => Err(Error::Usage(format!("{flag} {text}: expected a duration of at least 100ms, e.g. 500ms, 10s, 5m"))),
+    }
+}

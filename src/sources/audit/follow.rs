@@ -1,0 +1,338 @@
+//! Audit logs that are being written: read to their end, and then on as they grow.
+//!
+//! One loop reads on in all files that are held open. A log that is rotated stays open and is read on
+//! until nothing has come for [`GRACE`], since its writer may write to it for a moment after it was renamed.
+//! Folders tell which files are new: a file is known by device and inode, and by what it begins with,
+//! because inodes are used again, and because copies and packed files of a log have inodes of their own.
+//! Lines go through the same parser as those of whole files. Plain files are read with `pread`.
+
+mod known;
+mod tail;
+mod watch;
+
+use self::known::Known;
+use self::tail::{Body, Growing, Once, Pipe, Step, Tail, is_document};
+use self::watch::{Candidate, Folder, Past};
+use super::blocks::{Chunk, Cut};
+use super::pass::{Counts, Log, Outcome, Parser, Worker};
+use crate::model::bundle::Bundle;
+use crate::model::event::Stream;
+use crate::model::time::Micros;
+use crate::sources::open::{self, LogStream, Packing, Place, SourceError};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A rotated file is closed once nothing has come for so long. Should it grow later, it is opened again.
+pub const GRACE: Duration = Duration::from_secs(3);
+
+/// How often folders are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One log: the file that is being written, and its predecessors as long as they are read.
+#[derive(Debug)]
+struct Following {
+    stream: Stream,
+    folder: PathBuf,
+    family: String,
+    /// In the order of the log. The last is never closed.
+    tails: Vec<Tail>,
+    /// The largest time read.
+    reached: Option<Micros>,
+    /// Whether it may have more to read right now.
+    ready: bool,
+}
+
+/// Reads logs that are being written.
+#[derive(Debug)]
+pub struct Follower {
+    /// The bundle's description, if there is one.
+    pub bundle: Option<Bundle>,
+    /// Inputs that could not be used.
+    pub errors: Vec<SourceError>,
+    /// Folders in which there is no audit log yet.
+    pub waiting: Vec<String>,
+    streams: Vec<Following>,
+    log: Log,
+    parser: Parser,
+    /// Folders and globs: what may come to have new logs.
+    growing: Vec<String>,
+    folders: HashMap<PathBuf, Folder>,
+    known: HashMap<known::Id, Known>,
+    /// Files that were known and whose inode is used again.
+    gone: Vec<Known>,
+    past: Vec<Past>,
+    looked: Option<Instant>,
+    expand_at: Instant,
+}
+
+impl Follower {
+    /// Finds the logs behind `arguments` and opens them. Of files that are named, rotated predecessors
+    /// that are there already are not read; those that come later are.
+    pub fn open(arguments: &[String]) -> Self {
+        let mut follower = Self {
+            bundle: None,
+            errors: Vec::new(),
+            waiting: Vec::new(),
+            streams: Vec::new(),
+            log: Log::new(&[]),
+            parser: Parser::default(),
+            growing: Vec::new(),
+            folders: HashMap::new(),
+            known: HashMap::new(),
+            gone: Vec::new(),
+            past: Vec::new(),
+            looked: None,
+            expand_at: Instant::now(),
+        };
+        let mut named: Vec<PathBuf> = Vec::new();
+        let mut rest = Vec::new();
+        for argument in arguments {
+            match open::expand(argument) {
+                Ok((places, from_folder)) => {
+                    if let [Place::Once(path)] = places.as_slice() {
+                        follower.add_pipe(argument, path.clone(), Pipe::open(path.clone()));
+                        continue;
+                    }
+                    if from_folder || !Path::new(argument).exists() {
+                        follower.growing.push(argument.clone());
+                    }
+                    if !from_folder {
+                        named.extend(places.into_iter().filter_map(|place| if let Place::File(path) = place { Some(path) } else { None }));
+                    }
+                }
+                Err(SourceError::NoMatch(_)) => follower.growing.push(argument.clone()),
+                Err(_) => {} // said when it is opened
+            }
+            rest.push(argument.clone());
+        }
+        follower.leave_out_siblings(&named);
+        if !rest.is_empty() {
+            let found = open::audit_logs(&rest);
+            follower.bundle = found.bundle;
+            for error in found.errors {
+                match error {
+                    SourceError::NothingHere(folder, _) | SourceError::NoMatch(folder) => follower.waiting.push(folder),
+                    // Rotated between the look at its folder and the look at the file: it is found again.
+                    SourceError::Io { path, error } if error.kind() == io::ErrorKind::NotFound && !rest.contains(&path) => {}
+                    other => follower.errors.push(other),
+                }
+            }
+            found.streams.into_iter().for_each(|stream| follower.add_stream(stream));
+        }
+        follower
+    }
+
+    /// Whether nothing is read and nothing can come.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty() && self.growing.is_empty()
+    }
+
+    /// Whether nothing more can come: all inputs were pipes, and have ended.
+    pub fn is_done(&self) -> bool {
+        self.growing.is_empty() && self.streams.iter().all(|stream| stream.tails.is_empty())
+    }
+
+    /// Cluster and instance of each stream, in the order of [`Outcome::coverage`].
+    pub fn streams(&self) -> Vec<(String, String)> {
+        self.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect()
+    }
+
+    /// What has been read and lost so far.
+    pub fn outcome(&self) -> Outcome {
+        self.log.clone().finish()
+    }
+
+    /// How many kinds of loss there are, over all files; cheap.
+    pub fn lost(&self) -> usize {
+        self.log.lost()
+    }
+
+    /// Reads what there is, until there is nothing more or `go_on` says no; returns whether there may be
+    /// more right now. Streams advance together in time, as far as their lines tell it.
+    pub fn poll<W: Worker>(&mut self, worker: &mut W, go_on: &mut dyn FnMut() -> bool, consume: &mut dyn FnMut(W::Batch)) -> bool {
+        self.streams.iter_mut().for_each(|stream| stream.ready = true);
+        loop {
+            if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                self.look(false);
+            }
+            if !go_on() {
+                return true;
+            }
+            if !self.step(worker, consume) {
+                return false;
+            }
+        }
+    }
+
+    /// The end of the run: reads to where the files reach now, and last lines without a newline, if they are
+    /// whole. Returns whether all was read before `go_on` said no.
+    pub fn finish<W: Worker>(&mut self, worker: &mut W, go_on: &mut dyn FnMut() -> bool, consume: &mut dyn FnMut(W::Batch)) -> bool {
+        // A second look finds what a folder that was changing did not show to the first.
+        for _ in 0..3 {
+            let found = self.look(true);
+            for stream in &mut self.streams {
+                stream.ready = true;
+                stream.tails.iter_mut().filter_map(Tail::growing_mut).for_each(Growing::stop_here);
+            }
+            loop {
+                if !go_on() {
+                    return false;
+                }
+                if !self.step(worker, consume) {
+                    break;
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        for at in 0..self.streams.len() {
+            for tail in 0..self.streams[at].tails.len() {
+                let Tail { input, .. } = self.streams[at].tails[tail];
+                if let Some(chunk) = self.streams[at].tails[tail].rest() {
+                    self.take(at, input, chunk, 0, worker, consume);
+                }
+            }
+        }
+        true
+    }
+
+    /// Reads one block of the stream that is furthest behind; returns whether there was one.
+    fn step<W: Worker>(&mut self, worker: &mut W, consume: &mut dyn FnMut(W::Batch)) -> bool {
+        loop {
+            let behind = self.streams.iter().enumerate().filter(|(_, s)| s.ready).min_by_key(|(_, s)| s.reached);
+            let Some((at, _)) = behind else { return false };
+            let mut tail = 0;
+            while tail < self.streams[at].tails.len() {
+                let reading = &mut self.streams[at].tails[tail];
+                let input = reading.input;
+                match reading.read() {
+                    Step::Lines(chunk, bytes) => {
+                        self.was_cut_short(at, tail);
+                        self.take(at, input, chunk, bytes, worker, consume);
+                        return true;
+                    }
+                    Step::Nothing => {
+                        let is_last = !self.streams[at].tails[tail + 1..].iter().any(|t| t.growing().is_some());
+                        if !is_last && self.streams[at].tails[tail].idle.elapsed() > GRACE {
+                            self.close(at, tail, worker, consume);
+                        } else {
+                            tail += 1;
+                        }
+                    }
+                    Step::Ended => self.close(at, tail, worker, consume),
+                }
+            }
+            self.streams[at].ready = false;
+        }
+    }
+
+    /// Parses lines; returns whether their last was not whole.
+    fn take<W: Worker>(
+        &mut self,
+        at: usize,
+        input: usize,
+        chunk: Chunk,
+        bytes: u64,
+        worker: &mut W,
+        consume: &mut dyn FnMut(W::Batch),
+    ) -> bool {
+        let following = &mut self.streams[at];
+        let mut counts = Counts::default();
+        let last = self.parser.block(Cut::of(input, chunk, bytes), &following.stream, worker, &mut counts);
+        following.reached = following.reached.max(last);
+        let unfinished = counts.coverage.unfinished_lines > 0;
+        self.log.take(at, input, counts);
+        consume(worker.flush());
+        unfinished
+    }
+
+    /// Closes an input that has been read, and remembers that it has.
+    fn close<W: Worker>(&mut self, at: usize, tail: usize, worker: &mut W, consume: &mut dyn FnMut(W::Batch)) {
+        let mut tail = self.streams[at].tails.remove(tail);
+        let before = tail.growing().map(|file| file.lines_to());
+        let unfinished = tail.rest().is_some_and(|chunk| self.take(at, tail.input, chunk, 0, worker, consume));
+        self.remember(&tail, before.filter(|_| unfinished));
+    }
+
+    /// Notes that a file was cut short, if it was; goes on with what a copy has of it, if one is there.
+    fn was_cut_short(&mut self, at: usize, tail: usize) {
+        let reading = &mut self.streams[at].tails[tail];
+        if let Some((head, lines_to)) = reading.growing_mut().and_then(Growing::take_cut_short) {
+            let path = reading.path.display().to_string();
+            self.log.begin(at, &path);
+            self.note_past(at, head, lines_to);
+        }
+    }
+
+    fn add_pipe(&mut self, name: &str, path: PathBuf, pipe: Pipe) {
+        let at = self.new_stream(PathBuf::from(name), String::new(), String::new(), String::new());
+        let input = self.log.begin(at, name);
+        self.streams[at].tails.push(Tail::new(input, path, Body::Pipe(pipe)));
+    }
+
+    fn new_stream(&mut self, folder: PathBuf, family: String, cluster: String, instance: String) -> usize {
+        let id = self.streams.len() as u32;
+        self.log.add_stream();
+        let stream = Stream { id, cluster, instance };
+        self.streams.push(Following { stream, folder, family, tails: Vec::new(), reached: None, ready: true });
+        self.streams.len() - 1
+    }
+
+    /// Opens the files of a stream that was found at the start.
+    fn add_stream(&mut self, found: LogStream) {
+        let LogStream { stream, mut files } = found;
+        // The file that has just been created has no event yet: it is the newest, not the oldest.
+        files.sort_by_key(|source| source.size == 0);
+        let first = match files.first().map(|source| source.place.clone()) {
+            Some(Place::File(path)) => path,
+            _ => PathBuf::new(),
+        };
+        let at = self.new_stream(watch::folder_of(&first), watch::family_of(&first), stream.cluster, stream.instance);
+        for source in files {
+            let Place::File(path) = source.place.clone() else {
+                let (name, input) = (PathBuf::from(&source.path), self.log.begin(at, &source.path));
+                self.streams[at].tails.push(Tail::new(input, name, Body::Pipe(Pipe::of(source))));
+                continue;
+            };
+            match Candidate::open(&path) {
+                Ok(candidate) if !self.is_open(candidate.id) => {
+                    self.known.remove(&candidate.id);
+                    self.admit(at, candidate, None);
+                }
+                Ok(_) => {}                                                 // named twice, or linked
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // rotated just now: its folder shows it again
+                Err(error) => self.errors.push(SourceError::Io { path: source.path, error }),
+            }
+        }
+    }
+
+    /// Begins to read a file: at the end of its stream, or before the input at `place`.
+    fn admit(&mut self, at: usize, candidate: Candidate, place: Option<usize>) {
+        let Candidate { path, file, id, head, packing, start, from, .. } = candidate;
+        let input = self.log.begin(at, &path.display().to_string());
+        let document = is_document(&start, packing);
+        let body = if packing == Packing::None && !document {
+            Body::Growing(Growing::new(file, id, head, from))
+        } else {
+            Body::Once(Once::new(file, id, head, packing, document))
+        };
+        let tails = &mut self.streams[at].tails;
+        tails.insert(place.unwrap_or(tails.len()).min(tails.len()), Tail::new(input, path, body));
+        self.streams[at].ready = true;
+    }
+
+    fn is_open(&self, id: known::Id) -> bool {
+        self.streams.iter().flat_map(|stream| &stream.tails).any(|tail| tail.id() == Some(id))
+    }
+}
+
+/// Opens a file to be looked at.
+fn open_file(path: &Path) -> io::Result<(File, std::fs::Metadata)> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    Ok((file, meta))
+}
