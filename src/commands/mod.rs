@@ -12,7 +12,7 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Who sends what to the apiserver: requests, errors, latency and peaks by any dimensions.
-    Traffic(traffic::Args),
+    Traffic(Box<traffic::Args>),
     /// Print a completion script for a shell.
     Completions(shell::CompletionArgs),
     /// Print the manual page.

@@ -149,7 +149,7 @@ impl Live<'_> {
             server: self.server.clone(),
         };
         let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-        let report = report::report(self.query, Measured::new(&breakdown, self.query), None, reading, &shape);
+        let report = report::report(self.query, Measured::new(&breakdown), None, reading, &shape);
         context.settings.style.compact = true;
         match context.settings.format {
             Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,

@@ -4,7 +4,8 @@ use crate::support::root;
 use std::path::{Path, PathBuf};
 
 /// What the files of a folder of `src/` may import of the crate. Any layer may import itself.
-const RULES: [(&str, &[&str]); 6] = [
+const RULES: [(&str, &[&str]); 7] = [
+    ("bin", &[]),
     ("model", &[]),
     ("sources", &["model"]),
     ("analysis", &["model"]),
