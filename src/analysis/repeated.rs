@@ -5,15 +5,17 @@
 //! for any split and order of the input, exact while there are few ids.
 
 use super::traffic::RepeatedIds;
-use std::collections::BTreeMap;
 
 /// Ids kept.
 const SAMPLE: usize = 8_192;
 
 /// Ids with their counts, the smallest hashes only.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct IdSample {
-    counts: BTreeMap<u64, u32>,
+    /// Hash and count, ascending.
+    counts: Vec<(u64, u32)>,
+    /// Hashes that are yet to be sorted in.
+    new: Vec<u64>,
     /// The largest hash kept once there are too many.
     limit: Option<u64>,
 }
@@ -22,37 +24,54 @@ impl IdSample {
     /// Counts an id by its hash.
     #[inline]
     pub fn add(&mut self, hash: u64) {
-        self.add_many(hash, 1);
+        if self.limit.is_none_or(|limit| hash <= limit) {
+            self.new.push(hash);
+            if self.new.len() >= SAMPLE {
+                self.settle();
+            }
+        }
     }
 
-    #[inline]
-    fn add_many(&mut self, hash: u64, count: u32) {
-        if self.limit.is_some_and(|limit| hash > limit) {
-            return;
+    /// Sorts in what is new, and keeps the smallest.
+    fn settle(&mut self) {
+        let mut all = std::mem::take(&mut self.counts);
+        all.extend(self.new.drain(..).map(|hash| (hash, 1)));
+        self.keep(all);
+    }
+
+    fn keep(&mut self, mut all: Vec<(u64, u32)>) {
+        all.sort_unstable();
+        all.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        if all.len() > SAMPLE {
+            all.truncate(SAMPLE);
+            self.limit = all.last().map(|(hash, _)| *hash);
         }
-        *self.counts.entry(hash).or_default() += count;
-        if self.counts.len() > SAMPLE {
-            self.counts.pop_last();
-            self.limit = self.counts.last_key_value().map(|(&hash, _)| hash);
-        }
+        self.counts = all;
     }
 
     /// Adds another's ids.
     pub fn merge(&mut self, other: &Self) {
-        if let Some(theirs) = other.limit {
-            let limit = self.limit.map_or(theirs, |mine| mine.min(theirs));
-            self.counts.retain(|&hash, _| hash <= limit);
-            self.limit = Some(limit);
-        }
-        for (&hash, &count) in &other.counts {
-            self.add_many(hash, count);
-        }
+        self.settle();
+        let mut other = other.clone();
+        other.settle();
+        self.limit = [self.limit, other.limit].into_iter().flatten().min();
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let mine = std::mem::take(&mut self.counts);
+        self.keep(mine.into_iter().chain(other.counts).filter(|(hash, _)| *hash <= limit).collect());
     }
 
     /// How many requests had an id that was seen before.
     pub fn repeated(&self) -> RepeatedIds {
-        let repeated: u64 = self.counts.values().map(|&count| u64::from(count) - 1).sum();
-        match self.limit {
+        let mut settled = self.clone();
+        settled.settle();
+        let repeated: u64 = settled.counts.iter().map(|(_, count)| u64::from(*count) - 1).sum();
+        match settled.limit {
             None => RepeatedIds { repeated, estimated: false },
             Some(limit) => {
                 let share = (limit as f64 + 1.0) / (u64::MAX as f64 + 1.0);
@@ -91,6 +110,8 @@ mod tests {
             part.for_each(|i| one.add(mix(i % 40_000)));
             parts.merge(&one);
         }
-        assert_eq!(whole, parts);
+        whole.settle();
+        parts.settle();
+        assert_eq!((whole.counts, whole.limit), (parts.counts, parts.limit));
     }
 }

@@ -30,16 +30,11 @@ impl TimeParser {
             if text[..17] != self.minute {
                 self.learn(text)?;
             }
-            let seconds = two(text[17], text[18])?;
-            if seconds < 60 {
-                let mut micros = 0i64;
-                for &digit in &text[20..26] {
-                    micros = micros * 10 + i64::from(digit.wrapping_sub(b'0'));
-                    if !digit.is_ascii_digit() {
-                        return None;
-                    }
-                }
-                return Some(self.base + seconds * SECOND + micros);
+            // `SS.mmmmmm`, the dot left out: eight digits, read at once.
+            let digits = [text[17], text[18], text[20], text[21], text[22], text[23], text[24], text[25]];
+            let value = eight_digits(digits)?;
+            if value < 60 * SECOND as u64 {
+                return Some(self.base + value as i64);
             }
         }
         parse_any(std::str::from_utf8(text).ok()?)
@@ -55,8 +50,17 @@ impl TimeParser {
     }
 }
 
-fn two(tens: u8, ones: u8) -> Option<i64> {
-    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
+/// The number that eight digits write: pairs, then fours, then all, side by side in one word.
+#[inline]
+fn eight_digits(digits: [u8; 8]) -> Option<u64> {
+    let word = u64::from_le_bytes(digits);
+    let value = word.wrapping_sub(0x3030_3030_3030_3030);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let pairs = (value.wrapping_mul(10).wrapping_add(value >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100).wrapping_add(pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 /// Reads any RFC 3339 timestamp, with any offset; parts below a microsecond are cut off.
@@ -94,6 +98,20 @@ mod tests {
         let mut parser = TimeParser::default();
         for text in ["", "null", "2026-13-20T09:17:29.739946Z", "2026-11-20T09:17:2x.739946Z", "2026-11-20T09:17:29.73994xZ"] {
             assert_eq!(parser.parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn eight_digits_are_the_number_they_write(number in 0u64..100_000_000) {
+            let text = format!("{number:08}");
+            proptest::prop_assert_eq!(eight_digits(text.as_bytes().try_into().unwrap()), Some(number));
+        }
+
+        #[test]
+        fn other_bytes_are_no_number(bytes in proptest::array::uniform8(proptest::prelude::any::<u8>())) {
+            let text = std::str::from_utf8(&bytes).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+            proptest::prop_assert_eq!(eight_digits(bytes), text.and_then(|t| t.parse().ok()));
         }
     }
 

@@ -226,6 +226,18 @@ impl<'a> Cursor<'a> {
         Some(value)
     }
 
+    /// Reads a response code: three digits, or any number.
+    #[inline]
+    pub fn code(&mut self) -> Option<u16> {
+        match self.text.get(self.at..self.at + 4) {
+            Some(&[a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b'}']) => {
+                self.at += 3;
+                Some(u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0'))
+            }
+            _ => self.number(),
+        }
+    }
+
     /// Reads a whole number from 0 to 65,535.
     #[inline]
     pub fn number(&mut self) -> Option<u16> {

@@ -199,7 +199,7 @@ fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
 #[inline]
 fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
     if at.eat(br#""metadata":{},"code":"#) {
-        event.code = Some(at.number()?);
+        event.code = Some(at.code()?);
         return at.need(b"}");
     }
     if at.eat(b"}") {
