@@ -4,10 +4,17 @@
 //! collapse requests. The sample keeps the ids whose hash is smallest, each with its count: the same
 //! for any split and order of the input, exact while there are few ids.
 
-use super::traffic::RepeatedIds;
-
 /// Ids kept.
 const SAMPLE: usize = 8_192;
+
+/// What is known of audit ids that occur more than once.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RepeatedIds {
+    /// Requests whose audit id an earlier request of the same apiserver had.
+    pub repeated: u64,
+    /// Whether that is an estimate from a sample of the ids.
+    pub estimated: bool,
+}
 
 /// Ids with their counts, the smallest hashes only.
 #[derive(Debug, Clone, Default)]

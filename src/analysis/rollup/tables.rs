@@ -7,7 +7,7 @@ use super::notable::Notable;
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic, md5_128};
 use super::tiles::Row;
-use crate::analysis::traffic::RepeatedIds;
+use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
 use crate::model::time::Micros;
 

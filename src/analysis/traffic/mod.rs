@@ -11,7 +11,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::analysis::peak::{Peaks, WINDOW};
 use crate::analysis::pending::{Pending, Start, Started};
-use crate::analysis::repeated::IdSample;
+use crate::analysis::repeated::{IdSample, RepeatedIds};
 use crate::model::event::{Event, Stage, Timed};
 use crate::model::histogram::Histogram;
 use crate::model::symbols::{Symbol, Symbols};
@@ -142,15 +142,6 @@ pub struct Breakdown {
     pub late_for_peak: u64,
     /// Audit ids.
     pub audit_ids: RepeatedIds,
-}
-
-/// What is known of audit ids that occur more than once.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RepeatedIds {
-    /// Requests whose audit id an earlier request of the same apiserver had.
-    pub repeated: u64,
-    /// Whether that is an estimate from a sample of the ids.
-    pub estimated: bool,
 }
 
 /// Rows by their dimensions, shared by the threads: looked up once per thread and row.
@@ -323,8 +314,18 @@ impl Fold<'_> {
         let query = &self.plan.query;
         self.key.clear();
         for dim in &query.by {
-            dim.write(event, query.server, &mut self.key);
-            self.key.push(SEPARATOR);
+            match (dim, event.event.caller) {
+                // The reader knows the user by a number.
+                (Dim::User, Some(caller)) => {
+                    self.key.extend_from_slice(&caller.generation.to_le_bytes());
+                    self.key.extend_from_slice(&caller.index.to_le_bytes());
+                    self.key.push(NUMBER);
+                }
+                _ => {
+                    dim.write(event, query.server, &mut self.key);
+                    self.key.push(SEPARATOR);
+                }
+            }
         }
         let interval = query.interval.map(|length| event.at.div_euclid(length) as u32);
         if let Some(interval) = interval {
@@ -334,19 +335,19 @@ impl Fold<'_> {
         let (keys, key) = (&self.keys, &self.key);
         match self.known.find(hash, |known| known.hash == hash && keys[known.from..known.to] == **key) {
             Some(known) => known.row,
-            None => self.new_row(hash, interval),
+            None => self.new_row(hash, interval, event),
         }
     }
 
     #[cold]
-    fn new_row(&mut self, hash: u64, interval: Option<u32>) -> u32 {
+    fn new_row(&mut self, hash: u64, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
         if self.keys.len() > MAX_KEYS {
             // Hostile input: forget the rows met so far, not their counts.
             self.known.clear();
             self.keys.clear();
         }
-        let texts = self.key.split(|&byte| byte == SEPARATOR).take(self.plan.query.by.len());
-        let texts: Vec<_> = texts.map(String::from_utf8_lossy).collect();
+        let query = &self.plan.query;
+        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
         let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
         let from = self.keys.len();
         self.keys.extend_from_slice(&self.key);
@@ -374,8 +375,11 @@ const ALL: u32 = 0;
 /// The row for what is beyond [`MAX_ROWS`].
 const BEYOND: u32 = 1;
 
-/// Stands between dimensions in a key: a byte that is in no UTF-8.
+/// Stands behind the text of a dimension in a key: a byte that is in no UTF-8.
 const SEPARATOR: u8 = 0xff;
+
+/// Stands behind the number of a caller.
+const NUMBER: u8 = 0xfe;
 
 /// Bytes of keys that a thread holds.
 const MAX_KEYS: usize = 64 << 20;

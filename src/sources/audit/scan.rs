@@ -25,12 +25,21 @@ pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut
     if !at.eat(HEAD) {
         at.need(ITEM_HEAD)?;
     }
-    event.level = Level::parse(at.plain_string()?);
-    at.need(br#","auditID":""#)?;
-    event.audit_id = at.string()?;
-    at.need(br#","stage":""#)?;
-    event.stage = Some(Stage::parse(at.plain_string()?)?);
-    at.need(br#","requestURI":""#)?;
+    // What nearly all events have is compared in one go, here and below.
+    if at.eat(br#"Metadata","auditID":""#) {
+        event.level = Level::Metadata;
+    } else {
+        event.level = Level::parse(at.plain_string()?);
+        at.need(br#","auditID":""#)?;
+    }
+    event.audit_id = at.uuid()?;
+    if at.eat(br#","stage":"ResponseComplete","requestURI":""#) {
+        event.stage = Some(Stage::ResponseComplete);
+    } else {
+        at.need(br#","stage":""#)?;
+        event.stage = Some(Stage::parse(at.plain_string()?)?);
+        at.need(br#","requestURI":""#)?;
+    }
     event.uri = at.string()?;
     at.need(br#","verb":""#)?;
     event.verb = at.string()?;
