@@ -1,5 +1,6 @@
 //! Strings held once and named by a number.
 
+use crate::model::json::{JsonStr, MAX_TEXT, cut};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -48,6 +49,20 @@ impl Symbols {
                 Symbol(id)
             }
         }
+    }
+
+    /// The symbol of a JSON string, cut like all texts that are kept.
+    #[inline]
+    pub fn intern_json(&mut self, text: JsonStr<'_>) -> Symbol {
+        if !text.is_escaped() && text.raw().len() <= MAX_TEXT {
+            // What is known need not be checked to be UTF-8 again.
+            let raw = text.raw();
+            let hash = self.hasher.hash_one(raw);
+            if let Some(&id) = self.index.find(hash, |&id| slice(&self.text, &self.ends, id).as_bytes() == raw) {
+                return Symbol(id);
+            }
+        }
+        self.intern(&cut(&text.decode()))
     }
 
     /// The string of `symbol`.

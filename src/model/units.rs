@@ -2,6 +2,11 @@
 
 use crate::model::time::{Micros, SECOND};
 
+/// `1 line`, `1,234 lines`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// Digits in groups of three: `1,234,567`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -105,6 +110,7 @@ mod tests {
     fn numbers_read_well() {
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(grouped(999), "999");
+        assert_eq!((counted(1, "line"), counted(2000, "line")), ("1 line".to_owned(), "2,000 lines".to_owned()));
         assert_eq!(percent(0.0004), "<0.1%");
         assert_eq!(percent(0.4567), "45.7%");
         assert_eq!(signed_percent(-0.5), "-50.0%");

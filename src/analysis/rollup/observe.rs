@@ -186,8 +186,8 @@ impl Observer {
             lists,
             rereads: terminal && !long_running && has_resource && !continued && matches!(verb, b"get" | b"list"),
             from_version: shape.is_some_and(|shape| shape.version == Version::At),
-            name: if e.name.is_empty() { 0 } else { self.batch.names.intern(&cut(&e.name.decode())).0 },
-            source: self.batch.keys.symbols.intern(&cut(&e.source.decode())).0,
+            name: if e.name.is_empty() { 0 } else { self.batch.names.intern_json(e.name).0 },
+            source: self.batch.keys.symbols.intern_json(e.source).0,
             id: xxh3_64_with_seed(id, u64::from(event.stream.id)),
             more: more(&event, terminal),
         };
@@ -199,7 +199,9 @@ impl Observer {
     pub fn flush(&mut self) -> Batch {
         self.rows.clear();
         self.callers.clear();
-        std::mem::take(&mut self.batch)
+        // The next block is about as long as this one.
+        let next = Batch { observations: Vec::with_capacity(self.batch.observations.len() * 9 / 8), ..Batch::default() };
+        std::mem::replace(&mut self.batch, next)
     }
 
     /// The number of the event's traffic key.

@@ -6,7 +6,7 @@ use crate::model::event::{Level, Stage};
 use crate::model::input::{Coverage, InputReport, Loss};
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND};
-use crate::model::units::{duration, grouped, percent, significant};
+use crate::model::units::{counted, duration, grouped, percent, significant};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
 
@@ -105,8 +105,8 @@ pub fn report(query: &Query, now: Measured<'_>, base: Option<Measured<'_>>, read
         let rest: u64 = table.rows[top..].iter().map(|row| if let Value::Count(n) = row[at] { n } else { 0 }).sum();
         let share = rest as f64 / breakdown.total.stats.requests.max(1) as f64;
         notes.push(format!(
-            "{} more rows hold {} of the requests; --top 0 shows all.",
-            grouped((table.rows.len() - top) as u64),
+            "{} not shown, with {} of the requests; --top 0 shows all.",
+            counted((table.rows.len() - top) as u64, "more row"),
             percent(share)
         ));
     }
@@ -295,8 +295,8 @@ fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, r
     let Stats { requests, open, errors, client_errors, throttled, latency } = &total.stats;
     let share = |count: u64| percent(count as f64 / (*requests).max(1) as f64);
     let mut first = format!(
-        "{} requests in {} ({}/s, peak {}/s): {} 5xx, {} 4xx, {} 429",
-        grouped(*requests),
+        "{} in {} ({}/s, peak {}/s): {} 5xx, {} 4xx, {} 429",
+        counted(*requests, "request"),
         duration(to - from),
         significant(*requests as f64 / seconds),
         significant(total.peak_rps),
@@ -330,12 +330,12 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     let mut notes = Vec::new();
     let lost: u64 = reading.losses.iter().map(|loss| loss.count).sum();
     if lost > 0 {
-        notes.push(format!("{} lines or parts of the input could not be used; the messages say which and why.", grouped(lost)));
+        notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
     }
     if breakdown.folded > 0 {
         notes.push(format!(
-            "{} requests of rows beyond {} are counted as {}.",
-            grouped(breakdown.folded),
+            "{} of rows beyond {} counted as {}.",
+            counted(breakdown.folded, "request"),
             grouped(super::MAX_ROWS as u64),
             super::OTHER
         ));
@@ -343,12 +343,12 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     if breakdown.audit_ids.repeated > 0 {
         let about = if breakdown.audit_ids.estimated { "about " } else { "" };
         notes.push(format!(
-            "{about}{} requests carry an audit id that another one has (clients may choose it, or a log was given twice); all are counted.",
-            grouped(breakdown.audit_ids.repeated)
+            "{about}{} with an audit id that another one has (clients may choose it, or a log was given twice); all are counted.",
+            counted(breakdown.audit_ids.repeated, "request")
         ));
     }
     if breakdown.late_for_peak > 0 {
-        notes.push(format!("{} requests stood too far out of order to be seen in PEAK/S.", grouped(breakdown.late_for_peak)));
+        notes.push(format!("{} too far out of order to be seen in PEAK/S.", counted(breakdown.late_for_peak, "request")));
     }
     notes
 }
