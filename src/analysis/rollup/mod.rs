@@ -181,7 +181,7 @@ impl Part {
             };
             if late {
                 self.late += 1;
-                self.count(waiting, true, false);
+                self.count(&mut { waiting }, true, false);
             } else {
                 self.waiting.push(waiting);
             }
@@ -203,17 +203,25 @@ impl Part {
         let Some(bound) = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released) else {
             return;
         };
-        self.waiting.sort_by(|a, b| in_order(&a.observation, &b.observation));
-        let ready = self.waiting.partition_point(|waiting| waiting.observation.at < bound);
-        let rest = self.waiting.split_off(ready);
-        for waiting in std::mem::replace(&mut self.waiting, rest) {
-            self.count(waiting, false, true);
-        }
+        self.count_waiting(bound, true);
         self.released = bound;
         let newest = self.streams.iter().map(|stream| stream.newest).max().unwrap_or(Micros::MIN);
         if bound.min(newest.saturating_sub(SLACK)) > self.last_closed.saturating_add(SECOND) {
             self.close(bound.min(newest.saturating_sub(SLACK)));
         }
+    }
+
+    /// Counts what waits and lies before `bound`, in the order of time.
+    fn count_waiting(&mut self, bound: Micros, facts: bool) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        // Observations are large: their places are sorted, not they.
+        let mut ready: Vec<u32> = (0..waiting.len() as u32).filter(|&i| waiting[i as usize].observation.at < bound).collect();
+        ready.sort_by(|&a, &b| in_order(&waiting[a as usize].observation, &waiting[b as usize].observation));
+        for place in ready {
+            self.count(&mut waiting[place as usize], false, facts);
+        }
+        waiting.retain(|waiting| waiting.observation.at >= bound);
+        self.waiting = waiting;
     }
 
     fn close(&mut self, released: Micros) {
@@ -231,14 +239,15 @@ impl Part {
     }
 
     /// Counts an event, and makes its facts unless the part that follows does.
-    fn count(&mut self, waiting: Waiting, late: bool, facts: bool) {
+    fn count(&mut self, waiting: &mut Waiting, late: bool, facts: bool) {
         if facts {
-            self.facts_of(&waiting);
+            self.facts_of(waiting);
         }
         if waiting.fact_only {
             return;
         }
-        let Waiting { mut observation, key, source, names, .. } = waiting;
+        let Waiting { observation, key, source, names, .. } = waiting;
+        let (key, source) = (*key, *source);
         let key_data = *self.keys.traffic.get(key);
         let at = observation.at;
         let received = observation.received.unwrap_or(at);
@@ -407,10 +416,7 @@ impl Part {
 
     /// Counts what still waits; nothing is closed by this.
     fn drain(&mut self, facts: bool) {
-        self.waiting.sort_by(|a, b| in_order(&a.observation, &b.observation));
-        for waiting in std::mem::take(&mut self.waiting) {
-            self.count(waiting, false, facts);
-        }
+        self.count_waiting(Micros::MAX, facts);
     }
 
     /// The tables.

@@ -187,9 +187,9 @@ type Counts = Vec<(Symbol, u32)>;
 /// Addresses with their counts.
 #[derive(Debug)]
 pub enum SourceSet {
-    /// All, while the tile is open.
+    /// All, while the tile is open and there are more than a few.
     Open(HashMap<Symbol, u32, foldhash::fast::FixedState>),
-    /// All, when it is closed.
+    /// All, when it is closed or while they are few.
     Exact(Vec<(Symbol, u32)>),
     /// More than [`EXACT`]: the smallest hashes, and the heaviest addresses.
     Sketch {
@@ -200,9 +200,34 @@ pub enum SourceSet {
     },
 }
 
+/// Addresses up to which a list is searched quicker than a table; most clients have one.
+const FEW: usize = 16;
+
 impl Default for SourceSet {
     fn default() -> Self {
-        Self::Open(HashMap::default())
+        Self::Exact(Vec::new())
+    }
+}
+
+impl SourceSet {
+    /// Adds `count` to an address, of a set that is no sketch.
+    #[inline]
+    fn count(&mut self, source: Symbol, count: u32) {
+        match self {
+            Self::Open(counts) => *counts.entry(source).or_default() += count,
+            Self::Exact(counts) => {
+                if let Some(at) = counts.iter().position(|(known, _)| *known == source) {
+                    counts[at].1 += count;
+                } else if counts.len() < FEW {
+                    counts.push((source, count));
+                } else {
+                    let mut open: HashMap<_, _, _> = counts.drain(..).collect();
+                    open.insert(source, count);
+                    *self = Self::Open(open);
+                }
+            }
+            Self::Sketch { .. } => {}
+        }
     }
 }
 
@@ -210,21 +235,12 @@ impl Sources {
     /// Counts a request.
     #[inline]
     pub fn add(&mut self, source: Symbol, keys: &Keys) {
-        self.requests += 1;
-        match &mut self.set {
-            SourceSet::Open(counts) => *counts.entry(source).or_default() += 1,
-            SourceSet::Exact(counts) => {
-                let mut open: HashMap<_, _, _> = counts.drain(..).collect();
-                *open.entry(source).or_default() += 1;
-                self.set = SourceSet::Open(open);
-            }
-            SourceSet::Sketch { .. } => {
-                let mut one = Self::default();
-                one.add(source, keys);
-                self.merge(one, keys);
-                self.requests -= 1;
-            }
+        if let SourceSet::Sketch { .. } = self.set {
+            let one = Self { requests: 1, set: SourceSet::Exact(vec![(source, 1)]) };
+            return self.merge(one, keys);
         }
+        self.requests += 1;
+        self.set.count(source, 1);
     }
 
     fn pairs(set: SourceSet) -> Result<Counts, (Vec<u64>, Counts)> {
@@ -265,15 +281,13 @@ fn smallest(counts: &[(Symbol, u32)], keys: &Keys) -> Vec<u64> {
 impl Row for Sources {
     fn merge(&mut self, other: Self, keys: &Keys) {
         self.requests += other.requests;
-        let add = |mut a: Vec<(Symbol, u32)>, b: Vec<(Symbol, u32)>| {
-            let mut sums: HashMap<Symbol, u32, foldhash::fast::FixedState> = HashMap::default();
-            for (source, count) in a.drain(..).chain(b) {
-                *sums.entry(source).or_default() += count;
-            }
+        let add = |a: Counts, b: Counts| {
+            let mut sums = SourceSet::default();
+            a.into_iter().chain(b).for_each(|(source, count)| sums.count(source, count));
             sums
         };
         self.set = match (Self::pairs(std::mem::take(&mut self.set)), Self::pairs(other.set)) {
-            (Ok(mine), Ok(theirs)) => SourceSet::Open(add(mine, theirs)),
+            (Ok(mine), Ok(theirs)) => add(mine, theirs),
             (mine, theirs) => {
                 let sketch =
                     |set: Result<Counts, (Vec<u64>, Counts)>| set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts));
@@ -282,7 +296,8 @@ impl Row for Sources {
                 hashes.sort_unstable();
                 hashes.dedup();
                 hashes.truncate(EXACT);
-                SourceSet::Sketch { smallest: hashes, heaviest: heaviest(add(mine, theirs).into_iter().collect(), keys) }
+                let counts = Self::pairs(add(mine, theirs)).unwrap_or_default();
+                SourceSet::Sketch { smallest: hashes, heaviest: heaviest(counts, keys) }
             }
         };
     }
