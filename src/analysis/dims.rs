@@ -146,10 +146,14 @@ impl FromStr for Dim {
 
 /// `NS:NAME` of `system:serviceaccount:NS:NAME`.
 pub fn service_account(user: JsonStr<'_>) -> Option<Cow<'_, str>> {
-    const PREFIX: &str = "system:serviceaccount:";
+    fn rest(user: &str) -> Option<&str> {
+        let rest = user.strip_prefix("system:serviceaccount:")?;
+        let (namespace, name) = rest.split_once(':')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some(rest)
+    }
     match user.decode() {
-        Cow::Borrowed(user) => user.strip_prefix(PREFIX).map(Cow::Borrowed),
-        Cow::Owned(user) => user.strip_prefix(PREFIX).map(|rest| Cow::Owned(rest.to_owned())),
+        Cow::Borrowed(user) => rest(user).map(Cow::Borrowed),
+        Cow::Owned(user) => rest(&user).map(|rest| Cow::Owned(rest.to_owned())),
     }
 }
 

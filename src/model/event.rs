@@ -258,6 +258,6 @@ impl<'a> Event<'a> {
         self.verb.is("watch")
             || self.verb.is("proxy")
             || (!sub.is_empty() && matches!(sub, b"attach" | b"exec" | b"log" | b"portforward" | b"proxy"))
-            || (self.resource.is_empty() && self.uri.raw().starts_with(b"/debug/pprof/"))
+            || self.uri.raw().starts_with(b"/debug/pprof/")
     }
 }

@@ -32,42 +32,34 @@ impl Scope {
 /// the path of an API resource.
 #[inline]
 pub fn path_scope(uri: &[u8]) -> Option<Scope> {
-    let mut rest = uri;
-    let prefix = match segment(&mut rest)? {
-        b"api" => 1,
-        b"apis" => 2,
+    let path = &uri[..uri.iter().position(|&b| b == b'?').unwrap_or(uri.len())];
+    // Slashes around a path mean nothing, those within it part it, even where nothing stands between.
+    let start = path.iter().position(|&b| b != b'/')?;
+    let end = path.iter().rposition(|&b| b != b'/')? + 1;
+    let mut segments = path[start..end].split(|&b| b == b'/');
+    match segments.next()? {
+        b"api" => segments.next()?,
+        b"apis" => {
+            segments.next()?;
+            segments.next()?
+        }
         _ => return None,
     };
-    for _ in 0..prefix {
-        segment(&mut rest)?;
-    }
-    let mut first = segment(&mut rest)?;
+    let mut first = segments.next()?;
     if matches!(first, b"watch" | b"proxy") {
-        first = segment(&mut rest)?;
+        first = segments.next()?;
     }
+    let names = |segment: Option<&[u8]>| segment.is_some_and(|name| !name.is_empty());
     if first == b"namespaces" {
-        if segment(&mut rest).is_none() {
-            return Some(Scope::Cluster);
-        }
-        return Some(match segment(&mut rest) {
+        let Some(namespace) = segments.next() else { return Some(Scope::Cluster) };
+        return Some(match segments.next() {
+            None | Some(b"status" | b"finalize") if namespace.is_empty() => Scope::Cluster,
             None | Some(b"status" | b"finalize") => Scope::Object,
-            Some(_) if segment(&mut rest).is_some() => Scope::Object,
+            Some(_) if names(segments.next()) => Scope::Object,
             Some(_) => Scope::Namespace,
         });
     }
-    Some(if segment(&mut rest).is_some() { Scope::Object } else { Scope::Cluster })
-}
-
-/// The next segment of a path that is not empty; the query ends it.
-#[inline]
-fn segment<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    while let Some((b'/', behind)) = rest.split_first() {
-        *rest = behind;
-    }
-    let length = rest.iter().position(|&b| b == b'/' || b == b'?').unwrap_or(rest.len());
-    let (segment, behind) = rest.split_at(length);
-    *rest = behind;
-    (length > 0).then_some(segment)
+    Some(if names(segments.next()) { Scope::Object } else { Scope::Cluster })
 }
 
 /// What `resourceVersion` asks for.
@@ -157,7 +149,7 @@ impl ReadShape {
         let (mut field, mut label) = (Cow::Borrowed(""), false);
         for pair in query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let bit = match key {
+            let bit = match percent_decode(key).as_ref() {
                 "resourceVersion" => 1,
                 "resourceVersionMatch" => 2,
                 "limit" => 4,
@@ -328,6 +320,10 @@ mod tests {
             ("/api/v1/watch/namespaces/web/pods", Some(Scope::Namespace)),
             ("/apis/apps/v1/deployments", Some(Scope::Cluster)),
             ("/apis/apps/v1/namespaces/web/deployments/a/scale", Some(Scope::Object)),
+            ("/api/v1/namespaces/web/pods/", Some(Scope::Namespace)),
+            ("//api/v1/pods", Some(Scope::Cluster)),
+            ("/api//pods", Some(Scope::Cluster)),
+            ("/apis/g/v/namespaces//pods", Some(Scope::Namespace)),
             ("/apis", None),
             ("/apis/apps/v1", None),
             ("/healthz", None),

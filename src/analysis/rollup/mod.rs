@@ -90,6 +90,7 @@ struct Open {
     received: Micros,
     key: u32,
     late: bool,
+    error: bool,
 }
 
 /// How a part stands to the rest of the input.
@@ -251,10 +252,11 @@ impl Part {
         let key_data = *self.keys.traffic.get(key);
         let at = observation.at;
         let received = observation.received.unwrap_or(at);
+        let error = observation.error;
         let complete = observation.terminal || observation.identity.is_none();
         let more = observation.more.take();
         if let Some(identity) = observation.identity {
-            let open = Open { at, received, key, late };
+            let open = Open { at, received, key, late, error };
             if observation.terminal {
                 match self.pending.end(identity, at) {
                     Some(_) => {}
@@ -274,12 +276,12 @@ impl Part {
                 }
             }
         } else {
-            self.arrived(Open { at, received, key, late });
+            self.arrived(Open { at, received, key, late, error });
         }
         let elapsed = observation.received.map(|received| (at - received).max(0) as u64);
         let is_watch_start = !complete && self.keys.class(key).1 == Op::Watch;
         if complete {
-            self.ended(Open { at, received, key, late });
+            self.ended(Open { at, received, key, late, error });
             self.ids.add(observation.id);
             self.sources.at(at, late).row(u64::from(key_data.subject)).add(source, &self.keys);
         }
@@ -345,7 +347,7 @@ impl Part {
         let pulse = u64::from(self.keys.class(open.key).0);
         let row = self.pulse.at(open.at, open.late).row(pulse);
         row.ends += 1;
-        row.errors += u32::from(matches!(code, Some(0 | 500..)));
+        row.errors += u32::from(open.error);
         row.throttled += u32::from(code == Some(429));
     }
 

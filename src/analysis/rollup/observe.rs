@@ -4,7 +4,8 @@
 use super::keys::{Keys, Subject, TrafficKey};
 use super::notable::{Notable, notable};
 use crate::analysis::dims::{extra, scope, service_account};
-use crate::model::event::{Event, Level, Timed};
+use crate::analysis::traffic::Outcome;
+use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::symbols::Symbols;
 use crate::model::time::Micros;
@@ -28,6 +29,8 @@ pub struct Observation {
     pub tie: u128,
     /// Terminal or started.
     pub terminal: bool,
+    /// Whether the server failed: code 0 or ≥ 500, or a panic without a code.
+    pub error: bool,
     /// Number of its traffic key among the batch's keys.
     pub key: u32,
     /// Of long-running requests: which request it is.
@@ -149,7 +152,7 @@ impl Observer {
         let key = self.row(&event, shape);
         let continued = shape.is_some_and(|shape| shape.continued);
         self.scratch.clear();
-        for part in [event.cluster().as_bytes(), e.user.raw(), e.agent_product().as_bytes(), e.source.raw()] {
+        for part in [event.cluster().as_bytes(), e.user.decode().as_bytes(), e.agent_product().as_bytes(), e.source.raw()] {
             self.scratch.extend_from_slice(part);
             self.scratch.push(0xff);
         }
@@ -171,14 +174,14 @@ impl Observer {
         let mut tie = [0; 16];
         let id = e.audit_id.raw();
         tie[..id.len().min(16)].copy_from_slice(&id[..id.len().min(16)]);
-        let lists = has_resource
-            && ((terminal && verb == b"list" && !continued)
-                || (!terminal && verb == b"watch" && shape.is_some_and(|shape| shape.initial_events)));
+        let lists = (terminal && verb == b"list" && !continued)
+            || (!terminal && verb == b"watch" && shape.is_some_and(|shape| shape.initial_events));
         let observation = Observation {
             at: event.at,
             received: event.received,
             tie: u128::from_be_bytes(tie),
             terminal,
+            error: Outcome::of(e, event.stage) == Outcome::Error,
             key,
             identity: long_running.then(|| event.identity(&mut self.scratch)),
             request,
@@ -309,8 +312,7 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: crate::model::uri::Sco
 /// Body size, time spent, and danger, where an event has them.
 fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
     let e = event.event;
-    let body =
-        (e.level == Level::RequestResponse && !e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
+    let body = (!e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
     let spent = spent(e);
     let notable = if terminal { notable(event) } else { None };
     (body.is_some() || spent != [0; 3] || notable.is_some()).then(|| Box::new(More { body, spent, notable }))
@@ -341,8 +343,9 @@ fn spent(event: &Event<'_>) -> [u64; 3] {
     }
     let of = |name: &str| {
         let value = crate::analysis::dims::member(event.annotations, &format!("{PREFIX}{name}"));
-        let text = value.and_then(|v| std::str::from_utf8(v).ok()).map(|v| v.trim_matches('"'));
-        text.and_then(go_duration).unwrap_or(0)
+        let text = value.and_then(|v| v.strip_prefix(b"\"")?.strip_suffix(b"\""));
+        let text = text.map(|raw| JsonStr::new(raw, raw.contains(&b'\\')).decode());
+        text.and_then(|text| go_duration(&text)).unwrap_or(0)
     };
     [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]
 }

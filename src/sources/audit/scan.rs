@@ -248,7 +248,7 @@ fn bodies<'a>(line: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<()>
     if at.eat(br#","requestObject":"#) {
         // With one body, it is all there is up to the tail; with two, the first has to be walked.
         let rest = &region[at.position()..];
-        if event.level == Level::RequestResponse && memchr::memmem::find(rest, br#","responseObject":"#).is_some() {
+        if memchr::memmem::find(rest, br#","responseObject":"#).is_some() {
             event.request_body = body(at.value()?)?;
         } else {
             event.request_body = body(rest)?;
