@@ -68,6 +68,15 @@ pub fn parse_any(text: &str) -> Option<Micros> {
     Some(text.parse::<jiff::Timestamp>().ok()?.as_microsecond())
 }
 
+/// First and last instant of two stretches of time together.
+#[inline]
+pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
 /// `2026-11-20T09:17:29.739946Z`; without the fraction where it is zero.
 pub fn format(at: Micros) -> String {
     match jiff::Timestamp::from_microsecond(at) {

@@ -4,7 +4,7 @@ use super::keys::{Keys, Renumbering};
 use super::observe::CallerSeen;
 use super::rows::md5_128;
 use crate::model::symbols::Symbol;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, together};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,13 @@ const MAX_CLIENTS: usize = 100_000;
 pub struct Sample(BTreeMap<u128, String>);
 
 impl Sample {
+    /// The sample of `members`.
+    pub fn of<'t>(members: impl Iterator<Item = &'t str>) -> Self {
+        let mut sample = Self::default();
+        members.for_each(|text| sample.add(text));
+        sample
+    }
+
     fn add(&mut self, text: &str) {
         if text.is_empty() || self.0.values().any(|member| member == text) {
             return;
@@ -66,10 +73,6 @@ pub struct Client {
 }
 
 impl Client {
-    fn span(&mut self, (first, last): (Micros, Micros)) {
-        self.span = Some(self.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
-    }
-
     fn node(&mut self, node: Symbol, requests: u64) {
         if self.nodes.len() < NODES || self.nodes.contains_key(&node) {
             *self.nodes.entry(node).or_default() += requests;
@@ -97,7 +100,7 @@ impl Clients {
         let node = (!seen.node.is_empty()).then(|| keys.intern(&seen.node));
         let row = self.row([subject.cluster, subject.user, subject.agent], other(keys));
         row.requests += seen.requests;
-        row.span(seen.span);
+        row.span = together(row.span, Some(seen.span));
         row.service_account.clone_from(&seen.service_account);
         row.versions.add(&seen.version);
         seen.groups.iter().for_each(|group| row.groups.add(group));
@@ -113,7 +116,7 @@ impl Clients {
         for (key, client) in theirs.0 {
             let row = self.row(key.map(|symbol| to.symbols[symbol.0 as usize]), other(keys));
             row.requests += client.requests;
-            client.span.into_iter().for_each(|span| row.span(span));
+            row.span = together(row.span, client.span);
             row.service_account = client.service_account;
             row.versions.merge(&client.versions);
             row.groups.merge(&client.groups);

@@ -4,8 +4,8 @@ use crate::model::symbols::{Symbol, Symbols};
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
 
-/// What `(other)` stands for in every table: rows beyond a limit, folded together.
-pub const OTHER: &str = "(other)";
+/// Rows beyond a limit, folded together: the same word in every table.
+pub use crate::analysis::traffic::OTHER;
 
 /// Keys held at most; what is beyond is `(other)`. 60 bytes each.
 const MAX_KEYS: usize = 2 << 20;

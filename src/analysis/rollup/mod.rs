@@ -20,7 +20,7 @@ pub use tables::Rollup;
 
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
 use keys::{Keys, Op};
 use notable::Notable;
@@ -170,7 +170,7 @@ impl Part {
         let mut newest = self.streams[stream].newest;
         for observation in observations {
             let at = observation.at;
-            self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+            self.span = together(self.span, Some((at, at)));
             let late = newest != Micros::MIN && at < newest - SLACK;
             newest = newest.max(at);
             let waiting = Waiting {
@@ -323,7 +323,7 @@ impl Part {
                 }
             }
             object.conflicts += u64::from(key_data.code == Some(409));
-            object.span = Some(object.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+            object.span = together(object.span, Some((at, at)));
         }
     }
 
@@ -410,10 +410,7 @@ impl Part {
             self.waiting.push(Waiting { key: key(waiting.key), source, ..waiting });
         }
         self.sequences = next.sequences;
-        self.span = match (self.span, next.span) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
-        };
+        self.span = together(self.span, next.span);
     }
 
     /// Counts what still waits; nothing is closed by this.

@@ -5,7 +5,7 @@
 use super::keys::{Keys, Renumbering};
 use super::tiles::Progress;
 use crate::model::symbols::{Symbol, Symbols};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, together};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
@@ -53,10 +53,7 @@ impl Object {
         self.writes += other.writes;
         self.conflicts += other.conflicts;
         self.lease |= other.lease;
-        self.span = match (self.span, other.span) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
-        };
+        self.span = together(self.span, other.span);
     }
 
     fn is_kept(&self) -> bool {

@@ -1,11 +1,11 @@
 //! The roll-up in its final form: typed rows, and the same as text, sorted by key.
 
 use super::Part;
-use super::clients::{Client, ClientKey};
+use super::clients::{Client, ClientKey, Sample};
 use super::keys::{Keys, OTHER};
 use super::notable::Notable;
 use super::objects::{Object, ObjectKey};
-use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic, md5_128};
+use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
 use super::tiles::Row;
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
@@ -219,20 +219,9 @@ fn client_row(keys: &Keys, key: ClientKey, client: &Client) -> Vec<String> {
     let mut fields = key.map(|symbol| text(symbol).to_owned()).to_vec();
     fields.extend([client.requests.to_string(), first.to_string(), last.to_string(), client.service_account.clone()]);
     fields.extend([client.versions.members().join(";"), client.groups.members().join(";")]);
-    fields.push(sample(nodes.iter().map(|(node, _)| text(*node))).join(";"));
+    fields.push(Sample::of(nodes.iter().map(|(node, _)| text(*node))).members().join(";"));
     fields.extend([client.pods.members().join(";"), client.instances.members().join(";"), nodes.len().to_string(), heaviest.join(";")]);
     fields
-}
-
-/// The 64 members with the smallest MD5, by text.
-fn sample<'t>(members: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    let mut members: Vec<&str> = members.collect();
-    if members.len() > 64 {
-        members.sort_by_cached_key(|text| md5_128(text));
-        members.truncate(64);
-    }
-    members.sort_unstable();
-    members
 }
 
 /// `text=count` joined by `;`.

@@ -5,7 +5,7 @@
 //! block in which it starts. Of anything else (pipes, compressed files, documents) whoever takes the
 //! next block reads and unpacks it, while others parse the ones before. No event is kept.
 
-use super::blocks::{BLOCK, Chunk, Cut, Feed};
+use super::blocks::{Chunk, Cut, Feed};
 use super::callers::Callers;
 use super::forms::read_line;
 use super::scan::scan;
@@ -396,6 +396,3 @@ impl Log {
         self.losses.len()
     }
 }
-
-/// The size of a block, for those who plan memory.
-pub const BLOCK_BYTES: usize = BLOCK;
