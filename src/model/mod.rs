@@ -10,6 +10,7 @@ pub mod input;
 pub mod json;
 pub mod report;
 pub mod rollup;
+pub mod sample;
 pub mod symbols;
 pub mod time;
 pub mod units;

@@ -1,0 +1,167 @@
+//! A whole page: its samples, and what is wrong with it.
+
+use super::openmetrics::Checker;
+use super::{Dialect, Item, Reader, Said};
+use crate::model::sample::Sample;
+use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::{HashMap, HashSet};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What is wrong with a part of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProblemKind {
+    /// A line that is neither sample nor comment; it is left out.
+    Line,
+    /// A series that stands on the page already; it is left out.
+    Repeated,
+    /// A description of a family that has one, or that comes behind its samples; it is left out.
+    Described,
+    /// The page ends in the middle of a line, or of a histogram; what comes before is kept.
+    CutOff,
+    /// Something that OpenMetrics does not allow; the sample is kept.
+    Rule,
+}
+
+/// A problem, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind.
+    pub kind: ProblemKind,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The offset in bytes.
+    pub offset: u64,
+    /// In words.
+    pub detail: String,
+}
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Its language.
+    pub dialect: Dialect,
+    /// Samples that were given.
+    pub samples: u64,
+    /// Lines.
+    pub lines: u64,
+}
+
+/// Reads a page: gives its samples in order, and what is wrong with it.
+pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut problem: impl FnMut(Problem)) -> Summary {
+    let dialect = Dialect::of(page);
+    let mut reader = Reader::new(page, dialect);
+    let mut families = Families::default();
+    let mut checker = Checker::default();
+    let mut seen = Seen(HashTable::with_capacity(page.len() / 128));
+    let mut summary = Summary { dialect, samples: 0, lines: 0 };
+    // Line and offset of an open histogram's last bucket.
+    let mut open: Option<(u64, usize)> = None;
+    while let Some(item) = reader.next() {
+        let mut found = None;
+        if dialect == Dialect::OpenMetrics {
+            found = checker.item(&item).err().map(|rule| (ProblemKind::Rule, rule.to_owned()));
+        }
+        let mut bucket = None;
+        match &item {
+            Item::Sample(s) => {
+                if dialect == Dialect::Text && !seen.is_new(s) {
+                    found = Some((ProblemKind::Repeated, format!("{} again", String::from_utf8_lossy(s.series))));
+                } else {
+                    summary.samples += 1;
+                    sample(s);
+                }
+                let last = s.labels.last().filter(|label| label.name.raw() == b"le");
+                bucket = last.filter(|_| s.name.raw().ends_with(b"_bucket")).map(|le| le.value.raw() == b"+Inf");
+                families.sampled(s.name.raw());
+            }
+            Item::About(said, name, text) if dialect == Dialect::Text => {
+                found = families.about(*said, name, text).map(|what| (ProblemKind::Described, what));
+            }
+            Item::Bad(fault) => found = Some((ProblemKind::Line, format!("{} (column {})", fault.what, fault.at + 1))),
+            _ => {}
+        }
+        let is_bad = matches!(item, Item::Bad(_));
+        let (line, start) = reader.place();
+        match bucket {
+            Some(true) => open = None,
+            Some(false) => open = Some((line, start)),
+            None if is_bad => {}
+            None => open = None,
+        }
+        let whole = reader.ended() || dialect == Dialect::OpenMetrics;
+        if !whole {
+            let detail = if is_bad { "the last line is not whole" } else { "the last line does not end in a newline: its value may be cut" };
+            found = Some((ProblemKind::CutOff, detail.to_owned()));
+            open = None;
+        }
+        if let Some((kind, detail)) = found {
+            problem(Problem { kind, line, offset: start as u64, detail });
+        }
+    }
+    if let Some((line, offset)) = open {
+        let detail = "the page ends before the histogram's +Inf bucket".to_owned();
+        problem(Problem { kind: ProblemKind::CutOff, line, offset: offset as u64, detail });
+    }
+    summary.lines = reader.place().0;
+    summary
+}
+
+/// Hashes of the series of a page.
+#[derive(Debug)]
+struct Seen(HashTable<u64>);
+
+impl Seen {
+    /// Whether the page did not have this series yet. (Of 30,000 series, two share a hash once in 40 billion pages.)
+    fn is_new(&mut self, sample: &Sample<'_, '_>) -> bool {
+        let hash = xxh3_64(sample.series) ^ sample.timestamp.map_or(0, f64::to_bits);
+        match self.0.entry(hash, |other| *other == hash, |other| *other) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(hash);
+                true
+            }
+        }
+    }
+}
+
+/// Families of a text page by the hash of their name, and the names of samples that were met.
+#[derive(Debug, Default)]
+struct Families<'p> {
+    described: HashMap<u64, (bool, bool)>,
+    sampled: HashSet<u64>,
+    last: &'p [u8],
+}
+
+impl<'p> Families<'p> {
+    fn sampled(&mut self, name: &'p [u8]) {
+        if name != self.last {
+            self.last = name;
+            self.sampled.insert(xxh3_64(name));
+        }
+    }
+
+    /// Takes a description; what is wrong with it, if anything.
+    fn about(&mut self, said: Said, name: &[u8], text: &[u8]) -> Option<String> {
+        let known = self.described.entry(xxh3_64(name)).or_default();
+        let named = || String::from_utf8_lossy(name);
+        match said {
+            Said::Help => std::mem::replace(&mut known.1, true).then(|| format!("a second # HELP of {}", named())),
+            Said::Unit => None,
+            Said::Type => {
+                if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
+                    return Some(format!("a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped", named()));
+                }
+                if std::mem::replace(&mut known.0, true) {
+                    return Some(format!("a second # TYPE of {}", named()));
+                }
+                let mut full = name.to_vec();
+                let late = ["", "_bucket", "_sum", "_count"].iter().any(|suffix| {
+                    full.truncate(name.len());
+                    full.extend_from_slice(suffix.as_bytes());
+                    self.sampled.contains(&xxh3_64(&full))
+                });
+                late.then(|| format!("a # TYPE of {} behind its samples", named()))
+            }
+        }
+    }
+}
