@@ -13,7 +13,7 @@ use plimsoll::commands::rollup::roll_up;
 use plimsoll::model::event::Timed;
 use plimsoll::sources::audit::pass::{self, Delivery, Worker};
 use plimsoll::sources::audit::read_line;
-use plimsoll::sources::open::audit_logs;
+use plimsoll::sources::find::audit_logs;
 use std::io::Write;
 use std::sync::LazyLock;
 

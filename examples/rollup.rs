@@ -7,7 +7,7 @@ use std::io::Write;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let folder = args.next().ok_or("usage: rollup OUT_FOLDER SOURCE...")?;
-    let found = plimsoll::sources::open::audit_logs(&args.collect::<Vec<_>>());
+    let found = plimsoll::sources::find::audit_logs(&args.collect::<Vec<_>>());
     let threads = std::thread::available_parallelism()?.get();
     let start = std::time::Instant::now();
     let (rollup, _outcome) = plimsoll::commands::rollup::roll_up(found.streams, threads, &());

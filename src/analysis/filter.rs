@@ -1,4 +1,4 @@
-//! `--where`: which events to count.
+//! `--where`: what to count.
 
 use super::dims::Dim;
 use super::list_route::Minor;
@@ -8,8 +8,9 @@ use std::str::FromStr;
 
 /// One condition on one dimension.
 #[derive(Debug, Clone)]
-pub struct Filter {
-    dim: Dim,
+pub struct Filter<D = Dim> {
+    /// The dimension.
+    pub dim: D,
     test: Test,
 }
 
@@ -26,14 +27,20 @@ enum Test {
 impl Filter {
     /// Whether the event is to be counted.
     pub fn accepts(&self, event: &Timed<'_, '_>, server: Option<Minor>) -> bool {
-        let value = self.dim.of(event, server);
+        self.holds(&self.dim.of(event, server))
+    }
+}
+
+impl<D> Filter<D> {
+    /// Whether the condition holds for a value of its dimension.
+    pub fn holds(&self, value: &str) -> bool {
         match &self.test {
             Test::Is(text) => value == text.as_str(),
             Test::IsNot(text) => value != text.as_str(),
-            Test::Matches(regex) => regex.is_match(&value),
-            Test::MatchesNot(regex) => !regex.is_match(&value),
-            Test::Above(text) => compare(&value, text).is_gt(),
-            Test::Below(text) => !value.is_empty() && compare(&value, text).is_lt(),
+            Test::Matches(regex) => regex.is_match(value),
+            Test::MatchesNot(regex) => !regex.is_match(value),
+            Test::Above(text) => compare(value, text).is_gt(),
+            Test::Below(text) => !value.is_empty() && compare(value, text).is_lt(),
         }
     }
 }
@@ -46,7 +53,7 @@ fn compare(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
-impl FromStr for Filter {
+impl<D: FromStr<Err = String>> FromStr for Filter<D> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -4,6 +4,7 @@
 pub mod dims;
 pub mod filter;
 pub mod list_route;
+pub mod metrics;
 pub mod peak;
 pub mod pending;
 pub mod repeated;

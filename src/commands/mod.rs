@@ -1,9 +1,11 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+mod pages;
 pub mod rollup;
 mod shell;
 pub mod traffic;
 mod traffic_follow;
+mod traffic_metrics;
 
 use crate::cli::{Context, Error};
 use clap::Subcommand;

@@ -3,7 +3,7 @@
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::model::event::Timed;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
-use crate::sources::open::LogStream;
+use crate::sources::find::LogStream;
 
 /// Reads `streams` and makes their roll-up.
 pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {

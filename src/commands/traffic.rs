@@ -1,10 +1,12 @@
 //! `plimsoll traffic`: who sends what.
 
 use super::traffic_follow::{self, FollowFlags};
+use super::traffic_metrics;
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Measured, Reading, Shape};
+use crate::analysis::traffic::logs::{self, Reading};
+use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
 use crate::analysis::traffic::{Batch, Breakdown, Fold, Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
 use crate::model::bundle::Bundle;
@@ -12,39 +14,50 @@ use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{self, Delivery, Worker};
-use crate::sources::open::{self, Found};
+use crate::sources::find::{self, Found, Wanted};
+use std::str::FromStr;
 use crate::views::text::plain;
 
 /// Arguments of `plimsoll traffic`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 DIMENSIONS
-  verb resource group subresource namespace name user serviceaccount agent agent-version source-ip node
-  code code-class instance cluster scope list-kind stage minute
+  of audit logs: verb resource group subresource namespace name user serviceaccount agent agent-version
+    source-ip node code code-class instance cluster scope list-kind stage minute
+  of metrics: verb resource group version subresource scope code component instance cluster, or
+    flow_schema priority_level instance cluster
 
 EXAMPLES
   plimsoll traffic audit.log --by verb,resource,user
   plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list --where 'resource!=leases' --since -1h
   kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
   plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
-  plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change")]
+  plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change
+  kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
+  plimsoll traffic bundle/ --from metrics --health")]
 pub struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
+    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     /// Break down by these dimensions.
     #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
-    by: Vec<Dim>,
+    pub(super) by: Vec<String>,
     /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <.
     #[arg(long = "where", value_name = "EXPR")]
-    filters: Vec<Filter>,
+    pub(super) filters: Vec<String>,
+    /// What to read where there are both (default: audit logs).
+    #[arg(long, value_enum, value_name = "KIND")]
+    from: Option<From>,
+    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in place of the rows.
+    #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
+    pub(super) health: bool,
     #[command(flatten)]
     time: TimeFlags,
     #[command(flatten)]
     follow: FollowFlags,
     /// Split by time: a table per interval, and the course of each row as bars.
     #[arg(long, conflicts_with = "follow")]
-    series: bool,
+    pub(super) series: bool,
     /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
     #[arg(long, value_name = "DURATION", requires = "series")]
     interval: Option<String>,
@@ -56,6 +69,15 @@ pub struct Args {
     k8s_version: Option<String>,
 }
 
+/// What traffic is read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum From {
+    /// Audit logs.
+    Audit,
+    /// Metrics pages.
+    Metrics,
+}
+
 /// The apiservers' version, and where it is known from.
 pub(super) type Version = (String, &'static str);
 
@@ -64,9 +86,27 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let interval = args.interval.as_deref().map(interval).transpose()?;
     check_sort_field(args, context)?;
+    let wanted = match args.from {
+        Some(From::Audit) => Wanted::Logs,
+        Some(From::Metrics) => Wanted::Pages,
+        None if args.follow.wanted() => Wanted::Logs,
+        None => Wanted::Both,
+    };
+    let found = match args.follow.wanted() {
+        true => None,
+        false => Some(find(&args.sources, wanted, context)?),
+    };
+    if found.as_ref().is_some_and(|found| found.streams.is_empty()) || args.from == Some(From::Metrics) {
+        let base = (!args.baseline.is_empty()).then(|| find(&args.baseline, Wanted::Pages, context)).transpose()?;
+        return traffic_metrics::run(args, Asked { since, until, interval }, found.unwrap_or_default(), base, context);
+    }
+    if args.health {
+        return Err(Error::Usage("--health is told by metrics; add --from metrics if there are any".to_owned()));
+    }
+    let (by, filters) = dims::<Dim>(args)?;
     let query = |server: &Option<Version>| Query {
-        by: args.by.clone(),
-        filters: args.filters.clone(),
+        by: by.clone(),
+        filters: filters.clone(),
         since,
         until,
         interval: None,
@@ -76,30 +116,48 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let version = |bundle: Option<&Bundle>| server_version(args, bundle);
         return traffic_follow::run(&args.sources, &args.follow, query, version, context);
     }
-    let found = find(&args.sources, context)?;
+    let found = found.unwrap_or_default();
     let server = server_version(args, found.bundle.as_ref())?;
     let mut query = query(&server);
     let base = match args.baseline.is_empty() {
         true => None,
         // The bounds are those of the log that is looked at; the baseline is taken whole.
-        false => Some((Query { since: None, until: None, ..query.clone() }, find(&args.baseline, context)?)),
+        false => Some((Query { since: None, until: None, ..query.clone() }, find(&args.baseline, Wanted::Logs, context)?)),
     };
-    let base = base.map(|(query, found)| read(&query, found, context).map(|(breakdown, _)| breakdown)).transpose()?;
+    let base = base
+        .map(|(query, found)| read(&query, found, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
+        .transpose()?;
     if args.series {
-        query.interval = Some(interval.unwrap_or_else(|| open::span(&found).map_or(60 * SECOND, interval_for)));
+        query.interval = Some(interval.unwrap_or_else(|| find::span(&found).map_or(60 * SECOND, interval_for)));
     }
     let (breakdown, mut reading) = read(&query, found, context)?;
     reading.server = server;
     let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-    let base = base.as_ref().map(Measured::new);
-    let report = report::report(&query, Measured::new(&breakdown), base, reading, &shape);
+    let told = logs::told(&breakdown, reading);
+    let report = report::report(logs::measured(&query, breakdown), base.as_ref(), told, &shape);
     context.print(&report, FailOn::Never)
 }
 
-/// Finds the logs; says what could not be used.
-fn find(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
-    let found = open::audit_logs(sources);
-    if found.streams.is_empty() {
+/// Times that were asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) since: Option<Micros>,
+    pub(super) until: Option<Micros>,
+    pub(super) interval: Option<Micros>,
+}
+
+/// `--by` and `--where` as dimensions of what is read.
+pub(super) fn dims<D: FromStr<Err = String>>(args: &Args) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
+    let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
+    let by = args.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
+    let filters = args.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;
+    Ok((by, filters))
+}
+
+/// Finds what is to be read; says what could not be used.
+fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
+    let found = find::find(sources, wanted, context.io.now);
+    if found.streams.is_empty() && found.pages.is_empty() {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
     }
@@ -161,14 +219,14 @@ fn interval(text: &str) -> Result<Micros, Error> {
 }
 
 /// The shortest round interval that makes no more than 60 of the span.
-fn interval_for(span: Micros) -> Micros {
+pub(super) fn interval_for(span: Micros) -> Micros {
     const STEPS: [i64; 11] = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
     STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * 86_400 * SECOND)
 }
 
 fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
     let Some(field) = &context.settings.sort_by else { return Ok(()) };
-    let dims = args.by.iter().map(|dim| dim.name());
+    let dims = args.by.iter().map(String::as_str);
     let base = BASE_FIELDS.iter().copied().filter(|_| !args.baseline.is_empty());
     let time = args.series.then_some("time");
     let mut fields: Vec<&str> = time.into_iter().chain(dims).chain(FIELDS).chain(base).collect();

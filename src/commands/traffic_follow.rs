@@ -1,7 +1,8 @@
 //! `plimsoll traffic --follow`: who sends what, while it is being sent.
 
 use super::traffic::{Counting, Version};
-use crate::analysis::traffic::report::{self, Measured, Reading, Shape};
+use crate::analysis::traffic::logs::{self, Reading};
+use crate::analysis::traffic::report::{self, Shape};
 use crate::analysis::traffic::{Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::bundle::Bundle;
@@ -149,7 +150,8 @@ impl Live<'_> {
             server: self.server.clone(),
         };
         let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-        let report = report::report(self.query, Measured::new(&breakdown), None, reading, &shape);
+        let told = logs::told(&breakdown, reading);
+        let report = report::report(logs::measured(self.query, breakdown), None, told, &shape);
         context.settings.style.compact = true;
         match context.settings.format {
             Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,

@@ -28,12 +28,26 @@ pub enum LossKind {
     Shrunk,
     /// Reading failed.
     Io,
+    /// A line of a metrics page that is neither sample nor comment.
+    NotASample,
+    /// A series that stands on its page already.
+    SeriesTwice,
+    /// A family of metrics that is described twice, or behind its samples.
+    DescribedTwice,
+    /// Something that OpenMetrics does not allow; the sample was kept.
+    AgainstRule,
+    /// A metrics page that ends too early.
+    PageCutOff,
+    /// A metrics page without any sample.
+    NoSamples,
+    /// A metrics page longer than is read.
+    PageTooLong,
 }
 
 impl LossKind {
     /// Whether what stood around the damage was kept.
     pub fn is_kept(self) -> bool {
-        matches!(self, Self::Nul | Self::NotUtf8)
+        matches!(self, Self::Nul | Self::NotUtf8 | Self::AgainstRule)
     }
 
     /// What happened, and what to do about it.
@@ -60,6 +74,16 @@ impl LossKind {
             ),
             Self::Shrunk => ("became shorter while it was read", "read a copy, or a log that is rotated by renaming"),
             Self::Io => ("could not be read", "check the file's permissions and the disk"),
+            Self::NotASample => ("is neither a sample nor a comment", "look at the line; the others were read. promtool check metrics says more"),
+            Self::SeriesTwice => (
+                "repeats a series of this page",
+                "the first one was used; were two pages put into one file, or does a proxy add pages up?",
+            ),
+            Self::DescribedTwice => ("describes a family of metrics again or too late", "the first description was used; were two pages put into one file?"),
+            Self::AgainstRule => ("is not as OpenMetrics demands", "the sample was used; tell whoever makes the page"),
+            Self::PageCutOff => ("is where the page breaks off", "take the page again; what stands before this line was used"),
+            Self::NoSamples => ("is all of a page that holds no sample", "take the page again"),
+            Self::PageTooLong => ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source"),
         }
     }
 }
@@ -104,11 +128,11 @@ impl fmt::Display for Loss {
 pub struct InputReport {
     /// Path as given or found, `-`, or URL.
     pub path: String,
-    /// `audit`.
+    /// `audit` or `metrics`.
     pub kind: &'static str,
     /// Bytes read (of the file as it lies on disk).
     pub bytes: u64,
-    /// Events read.
+    /// Events or samples read.
     pub records: u64,
     /// Lines or parts that could not be used; what was damaged but kept does not count.
     pub skipped: u64,

@@ -18,6 +18,8 @@ pub enum Value {
     Number(f64),
     /// Counts in time, for a sparkline.
     Series(Vec<u64>),
+    /// Named values.
+    Group(Vec<(String, Value)>),
 }
 
 impl From<&str> for Value {
@@ -48,6 +50,10 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 /// in `views::columns`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
+    /// What it is called where a report has several: its name in JSON.
+    pub name: String,
+    /// A heading for people.
+    pub title: String,
     /// JSON field names.
     pub columns: Vec<String>,
     /// One value per column.
@@ -126,6 +132,8 @@ pub struct Report {
     pub totals: Vec<(String, Value)>,
     /// The rows.
     pub table: Table,
+    /// Further tables.
+    pub tables: Vec<Table>,
     /// How many of `table.rows`, from the first, to show.
     pub shown: Option<usize>,
     /// Tables that people are shown in place of `table`, where that one is for machines.

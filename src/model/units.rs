@@ -39,6 +39,18 @@ pub fn signed_percent(change: f64) -> String {
     }
 }
 
+/// Bytes with a decimal unit.
+pub fn bytes(bytes: f64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{} {}", significant(value), UNITS[unit])
+}
+
 /// Three significant digits, without a tail of noughts or an exponent.
 pub fn significant(number: f64) -> String {
     let size = number.abs();

@@ -1,8 +1,11 @@
 //! Sources turn bytes into raw records and know nothing of what they mean.
 
 pub mod audit;
+pub mod content;
 pub mod exposition;
+pub mod find;
 pub mod open;
+pub mod pages;
 mod split;
 
 pub use open::SourceError;

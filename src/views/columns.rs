@@ -2,7 +2,7 @@
 //! whether a narrow table shows it.
 
 use crate::model::report::Value;
-use crate::model::units::{grouped, percent, signed_percent, significant};
+use crate::model::units::{bytes, grouped, percent, signed_percent, significant};
 use std::borrow::Cow;
 
 /// How the values of a column are written for people.
@@ -20,6 +20,8 @@ pub enum Kind {
     Change,
     /// Milliseconds.
     Millis,
+    /// Bytes.
+    Bytes,
     /// Counts in time, as a line of bars.
     Spark,
 }
@@ -45,7 +47,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 55] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -67,6 +69,40 @@ const COLUMNS: [Column; 21] = [
     wide("base_error_rate", "5XX WAS", Kind::Share),
     column("base_p99_ms", "P99 WAS", Kind::Millis),
     column("p99_change", "P99 CHANGE", Kind::Change),
+    column("priority_level", "PRIORITY LEVEL", Kind::Text),
+    column("flow_schema", "FLOW SCHEMA", Kind::Text),
+    column("seats", "SEATS", Kind::Count),
+    column("limit", "LIMIT", Kind::Count),
+    wide("nominal", "NOMINAL", Kind::Count),
+    column("utilization", "IN USE", Kind::Share),
+    column("executing", "EXECUTING", Kind::Count),
+    column("queued", "QUEUED", Kind::Count),
+    column("dispatched_per_s", "PER SEC", Kind::Rate),
+    column("rejected", "REJECTED", Kind::Count),
+    wide("wait_p50_ms", "WAIT P50 MS", Kind::Millis),
+    column("wait_p99_ms", "WAIT P99 MS", Kind::Millis),
+    column("bound_s", "WITHIN S", Kind::Count),
+    column("slow", "SLOW", Kind::Count),
+    column("good_share", "GOOD", Kind::Share),
+    column("burn_rate", "BURN RATE", Kind::Rate),
+    column("lists_per_s", "LISTS/S", Kind::Rate),
+    column("bytes_per_s", "BYTES/S", Kind::Bytes),
+    column("p99_bytes", "P99 SIZE", Kind::Bytes),
+    column("cache_per_s", "BY CACHE/S", Kind::Rate),
+    column("etcd_objects_per_s", "FROM ETCD/S", Kind::Rate),
+    column("fetched_per_list", "OBJECTS READ", Kind::Rate),
+    column("watchers", "WATCHERS", Kind::Count),
+    column("events_in_per_s", "IN/S", Kind::Rate),
+    column("events_out_per_s", "OUT/S", Kind::Rate),
+    column("bytes_out_per_s", "BYTES/S", Kind::Bytes),
+    column("fan_out", "FAN-OUT", Kind::Rate),
+    wide("capacity", "CAPACITY", Kind::Count),
+    column("history_s", "HISTORY S", Kind::Rate),
+    column("calls_per_s", "CALLS/S", Kind::Rate),
+    column("rejections", "REJECTED", Kind::Count),
+    column("failed_open", "LET THROUGH", Kind::Count),
+    column("objects", "OBJECTS", Kind::Count),
+    column("bytes", "BYTES", Kind::Bytes),
 ];
 
 /// The column of a JSON field; a field that is not listed is a dimension, whose heading is its name.
@@ -89,11 +125,17 @@ pub fn show(kind: Kind, value: &Value) -> String {
     match (kind, value) {
         (_, Value::None) => "-".to_owned(),
         (_, Value::Text(text)) => text.clone(),
+        (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
+        (Kind::Bytes, Value::Number(number)) => bytes(*number),
         (_, Value::Count(count)) => grouped(*count),
         (Kind::Share, Value::Number(share)) => percent(*share),
         (Kind::Change, Value::Number(change)) => signed_percent(*change),
         (_, Value::Number(number)) => significant(*number),
         (_, Value::Series(counts)) => spark(counts),
+        (_, Value::Group(values)) => {
+            let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", show(kind, value))).collect();
+            values.join(", ")
+        }
     }
 }
 

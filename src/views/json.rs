@@ -1,7 +1,7 @@
 //! One JSON document.
 
 use super::text::is_active;
-use crate::model::report::{Report, Value};
+use crate::model::report::{Report, Table, Value};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
@@ -20,6 +20,9 @@ impl Serialize for Document<'_> {
             map.serialize_entry(name, &value)?;
         }
         map.serialize_entry("rows", &Rows(report))?;
+        if let Some(tables) = tables(report) {
+            map.serialize_entry("tables", &tables)?;
+        }
         map.serialize_entry("findings", &report.findings)?;
         map.end()
     }
@@ -52,6 +55,13 @@ pub(super) fn head(report: &Report) -> [(&'static str, Json); 4] {
     ]
 }
 
+/// The further tables, if there are any.
+pub(super) fn tables(report: &Report) -> Option<Json> {
+    let rows = |table: &Table| Json::Array(table.rows.iter().map(|values| row(&table.columns, values)).collect());
+    let all: Map<String, Json> = report.tables.iter().map(|table| (table.name.clone(), rows(table))).collect();
+    (!all.is_empty()).then_some(Json::Object(all))
+}
+
 /// One row.
 pub(super) fn row(columns: &[String], values: &[Value]) -> Json {
     Json::Object(columns.iter().cloned().zip(values.iter().map(value)).collect())
@@ -65,6 +75,7 @@ fn value(value: &Value) -> Json {
         Value::Count(count) => Json::from(*count),
         Value::Number(number) => Number::from_f64((number * 1e6).round() / 1e6).map_or(Json::Null, Json::Number),
         Value::Series(counts) => json!(counts),
+        Value::Group(values) => Json::Object(values.iter().map(|(name, v)| (name.clone(), self::value(v))).collect()),
     }
 }
 

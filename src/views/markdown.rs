@@ -9,12 +9,21 @@ use std::io::{self, Write};
 /// Writes lead, table and notes.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for line in &report.lead {
-        writeln!(out, "{}\n", escape(line))?;
+        match line.split_once('\t') {
+            Some((what, text)) => writeln!(out, "- **{}** {}", escape(what), escape(text))?,
+            None => writeln!(out, "{}\n", escape(line))?,
+        }
+    }
+    if report.lead.last().is_some_and(|line| line.contains('\t')) {
+        writeln!(out)?;
     }
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
     for (number, (table, rows)) in tables_for_people(report).into_iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
+        }
+        if !table.title.is_empty() {
+            writeln!(out, "### {}\n", escape(&table.title))?;
         }
         writeln!(out, "{}", line(table.columns.iter().map(|c| escape(&columns::title(c).to_lowercase())).collect()))?;
         let mark = |c: &String| if matches!(columns::kind(c), Kind::Text | Kind::Spark) { "---" } else { "--:" };

@@ -22,6 +22,9 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
         if number > 0 {
             writeln!(out)?;
         }
+        if style.headers && !table.title.is_empty() {
+            writeln!(out, "{}", plain(&table.title))?;
+        }
         grid(table, rows, style, wide, out)?;
     }
     if style.headers && !report.notes.is_empty() {
@@ -33,12 +36,23 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
 
 /// Sentences, broken at blanks to the width of the terminal.
 fn prose(lines: &[String], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    // Lines that name what they are about stand in columns: a tab is behind the name.
+    let names = lines.iter().filter_map(|line| line.split_once('\t')).map(|(name, _)| plain(name).width()).max().unwrap_or(0);
     for line in lines {
         let mut used = 0;
-        for word in plain(line).split(' ') {
+        let mut indent = 0;
+        let mut text = line.as_str();
+        if let Some((name, rest)) = line.split_once('\t') {
+            let name = plain(name);
+            indent = names + 2;
+            let bold = if style.color { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+            write!(out, "{}{name}{}{}", bold.0, bold.1, " ".repeat(indent - name.width()))?;
+            text = rest;
+        }
+        for word in plain(text).split(' ') {
             let width = word.width();
-            if used > 0 && style.width.is_some_and(|limit| used + 1 + width > limit) {
-                writeln!(out)?;
+            if used > 0 && style.width.is_some_and(|limit| indent + used + 1 + width > limit) {
+                write!(out, "\n{}", " ".repeat(indent))?;
                 used = 0;
             } else if used > 0 {
                 write!(out, " ")?;

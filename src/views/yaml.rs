@@ -1,6 +1,6 @@
 //! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a log can change the structure.
 
-use super::json::{head, row};
+use super::json::{head, row, tables};
 use super::text::is_active;
 use crate::model::report::Report;
 use serde_json::Value as Json;
@@ -17,6 +17,10 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if rows.is_empty() { "rows: []" } else { "rows:" })?;
     for values in rows {
         members(&Json::Array(vec![row(&report.table.columns, values)]), 2, out)?;
+    }
+    if let Some(tables) = tables(report) {
+        write!(out, "tables:")?;
+        nested(&tables, 0, out)?;
     }
     write!(out, "findings:")?;
     nested(&serde_json::json!(report.findings), 0, out)

@@ -4,7 +4,7 @@ use crate::support::{folder, sample_bytes};
 use plimsoll::commands::rollup::roll_up;
 use plimsoll::model::input::LossKind;
 use plimsoll::sources::audit::pass::Outcome;
-use plimsoll::sources::open::audit_logs;
+use plimsoll::sources::find::audit_logs;
 use std::fs::OpenOptions;
 use std::io::Write;
 

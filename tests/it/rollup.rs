@@ -8,7 +8,7 @@ use plimsoll::model::event::{Stage, Stream, Timed};
 use plimsoll::model::rollup::TABLES;
 use plimsoll::model::time::{Micros, SECOND, TimeParser, format};
 use plimsoll::sources::audit::read_line;
-use plimsoll::sources::open::audit_logs;
+use plimsoll::sources::find::audit_logs;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@
 //! (starts and ends of long-running requests, the busiest seconds) goes to [`Traffic`] in the order of
 //! the log. The rules of counting are those of docs/rollup.md.
 
+pub mod logs;
 pub mod report;
 
 use crate::analysis::dims::Dim;

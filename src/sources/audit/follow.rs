@@ -18,7 +18,8 @@ use super::pass::{Counts, Log, Outcome, Parser, Worker};
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::time::Micros;
-use crate::sources::open::{self, LogStream, Packing, Place, SourceError};
+use crate::sources::find::{self, LogStream};
+use crate::sources::open::{Packing, Place, SourceError};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -90,7 +91,7 @@ impl Follower {
         let mut named: Vec<PathBuf> = Vec::new();
         let mut rest = Vec::new();
         for argument in arguments {
-            match open::expand(argument) {
+            match find::expand(argument) {
                 Ok((places, from_folder)) => {
                     if let [Place::Once(path)] = places.as_slice() {
                         follower.add_pipe(argument, path.clone(), Pipe::open(path.clone()));
@@ -110,11 +111,11 @@ impl Follower {
         }
         follower.leave_out_siblings(&named);
         if !rest.is_empty() {
-            let found = open::audit_logs(&rest);
+            let found = find::audit_logs(&rest);
             follower.bundle = found.bundle;
             for error in found.errors {
                 match error {
-                    SourceError::NothingHere(folder, _) | SourceError::NoMatch(folder) => follower.waiting.push(folder),
+                    SourceError::NothingHere { folder, .. } | SourceError::NoMatch(folder) => follower.waiting.push(folder),
                     // Rotated between the look at its folder and the look at the file: it is found again.
                     SourceError::Io { path, error } if error.kind() == io::ErrorKind::NotFound && !rest.contains(&path) => {}
                     other => follower.errors.push(other),

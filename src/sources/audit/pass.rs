@@ -12,7 +12,7 @@ use super::scan::scan;
 use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
 use crate::model::time::{Micros, TimeParser};
-use crate::sources::open::LogStream;
+use crate::sources::find::LogStream;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 

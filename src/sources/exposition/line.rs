@@ -206,7 +206,8 @@ fn field(line: &[u8], at: usize, dialect: Dialect) -> Result<(&[u8], usize, usiz
 }
 
 fn is_exemplar(line: &[u8], at: usize, dialect: Dialect) -> bool {
-    dialect == Dialect::OpenMetrics && line[at..].starts_with(b" # ")
+    // A page whose `# EOF` was cut off is read as text, which has none.
+    line[at..].starts_with(b" # {") || dialect == Dialect::OpenMetrics && line[at..].starts_with(b" # ")
 }
 
 /// `{labels} value [timestamp]` behind ` # `.

@@ -92,11 +92,6 @@ impl<'p> Reader<'p> {
         (self.line, self.start)
     }
 
-    /// Whether the line that was read last ended in a newline.
-    pub fn ended(&self) -> bool {
-        self.at <= self.page.len()
-    }
-
     /// What the next line holds; `None` behind the last.
     #[inline]
     pub fn next(&mut self) -> Option<Item<'_, 'p>> {
@@ -104,7 +99,6 @@ impl<'p> Reader<'p> {
         let end = memchr::memchr(b'\n', rest);
         let mut line = &rest[..end.unwrap_or(rest.len())];
         self.start = self.at;
-        // Behind the page's end, the last line had no newline.
         self.at += line.len() + 1;
         self.line += 1;
         if self.dialect == Dialect::Text {

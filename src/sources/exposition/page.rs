@@ -20,6 +20,8 @@ pub enum ProblemKind {
     CutOff,
     /// Something that OpenMetrics does not allow; the sample is kept.
     Rule,
+    /// There is no sample on the page.
+    Empty,
 }
 
 /// A problem, and where it is.
@@ -49,6 +51,7 @@ pub struct Summary {
 /// Reads a page: gives its samples in order, and what is wrong with it.
 pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut problem: impl FnMut(Problem)) -> Summary {
     let dialect = Dialect::of(page);
+    let (page, rest) = if dialect == Dialect::Text { whole_lines(page) } else { (page, &[][..]) };
     let mut reader = Reader::new(page, dialect);
     let mut families = Families::default();
     let mut checker = Checker::default();
@@ -56,12 +59,19 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
     let mut summary = Summary { dialect, samples: 0, lines: 0 };
     // Line and offset of an open histogram's last bucket.
     let mut open: Option<(u64, usize)> = None;
+    let mut problems = 0;
+    let mut tell = |kind, line, offset: usize, detail: String| {
+        problems += 1;
+        problem(Problem { kind, line, offset: offset as u64, detail });
+    };
     while let Some(item) = reader.next() {
         let mut found = None;
         if dialect == Dialect::OpenMetrics {
             found = checker.item(&item).err().map(|rule| (ProblemKind::Rule, rule.to_owned()));
         }
-        let mut bucket = None;
+        // Of a bucket: whether it is the last of its histogram.
+        let mut last_bucket = None;
+        let mut is_bad = false;
         match &item {
             Item::Sample(s) => {
                 if dialect == Dialect::Text && !seen.is_new(s) {
@@ -71,39 +81,51 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
                     sample(s);
                 }
                 let last = s.labels.last().filter(|label| label.name.raw() == b"le");
-                bucket = last.filter(|_| s.name.raw().ends_with(b"_bucket")).map(|le| le.value.raw() == b"+Inf");
+                last_bucket = last.filter(|_| s.name.raw().ends_with(b"_bucket")).map(|le| le.value.raw() == b"+Inf");
                 families.sampled(s.name.raw());
             }
             Item::About(said, name, text) if dialect == Dialect::Text => {
                 found = families.about(*said, name, text).map(|what| (ProblemKind::Described, what));
             }
-            Item::Bad(fault) => found = Some((ProblemKind::Line, format!("{} (column {})", fault.what, fault.at + 1))),
+            Item::Bad(fault) => {
+                is_bad = true;
+                found = Some((ProblemKind::Line, format!("{} (column {})", fault.what, fault.at + 1)));
+            }
             _ => {}
         }
-        let is_bad = matches!(item, Item::Bad(_));
         let (line, start) = reader.place();
-        match bucket {
+        match last_bucket {
             Some(true) => open = None,
             Some(false) => open = Some((line, start)),
             None if is_bad => {}
             None => open = None,
         }
-        let whole = reader.ended() || dialect == Dialect::OpenMetrics;
-        if !whole {
-            let detail = if is_bad { "the last line is not whole" } else { "the last line does not end in a newline: its value may be cut" };
-            found = Some((ProblemKind::CutOff, detail.to_owned()));
-            open = None;
-        }
         if let Some((kind, detail)) = found {
-            problem(Problem { kind, line, offset: start as u64, detail });
+            tell(kind, line, start, detail);
         }
     }
-    if let Some((line, offset)) = open {
-        let detail = "the page ends before the histogram's +Inf bucket".to_owned();
-        problem(Problem { kind: ProblemKind::CutOff, line, offset: offset as u64, detail });
+    let lines = reader.place().0;
+    if !rest.is_empty() {
+        let detail = "the last line does not end in a newline, so its value may be cut; it was left out".to_owned();
+        tell(ProblemKind::CutOff, lines + 1, page.len(), detail);
+    } else if let Some((line, offset)) = open {
+        tell(ProblemKind::CutOff, line, offset, "the page ends before the histogram's +Inf bucket".to_owned());
+    } else if families.like_open_metrics {
+        tell(ProblemKind::CutOff, lines, page.len(), "families are described as in OpenMetrics, but # EOF is missing".to_owned());
     }
-    summary.lines = reader.place().0;
+    if summary.samples == 0 && problems == 0 {
+        problem(Problem { kind: ProblemKind::Empty, line: 1, offset: 0, detail: String::new() });
+    }
+    summary.lines = lines;
     summary
+}
+
+/// The lines that end in a newline, and what stands behind the last of them. A page that breaks off within a value
+/// looks whole otherwise.
+fn whole_lines(page: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr::memrchr(b'\n', page).map_or(0, |at| at + 1);
+    let (lines, rest) = page.split_at(end);
+    (lines, rest.trim_ascii())
 }
 
 /// Hashes of the series of a page.
@@ -130,6 +152,11 @@ struct Families<'p> {
     described: HashMap<u64, (bool, bool)>,
     sampled: HashSet<u64>,
     last: &'p [u8],
+    /// The counter that was described last.
+    counter: &'p [u8],
+    /// Whether counters are described without the `_total` of their samples, or a type is one that only
+    /// OpenMetrics has.
+    like_open_metrics: bool,
 }
 
 impl<'p> Families<'p> {
@@ -137,18 +164,22 @@ impl<'p> Families<'p> {
         if name != self.last {
             self.last = name;
             self.sampled.insert(xxh3_64(name));
+            self.like_open_metrics |= !self.counter.is_empty() && name.strip_suffix(b"_total") == Some(self.counter);
         }
     }
 
     /// Takes a description; what is wrong with it, if anything.
-    fn about(&mut self, said: Said, name: &[u8], text: &[u8]) -> Option<String> {
+    fn about(&mut self, said: Said, name: &'p [u8], text: &[u8]) -> Option<String> {
         let known = self.described.entry(xxh3_64(name)).or_default();
         let named = || String::from_utf8_lossy(name);
         match said {
             Said::Help => std::mem::replace(&mut known.1, true).then(|| format!("a second # HELP of {}", named())),
             Said::Unit => None,
             Said::Type => {
-                if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
+                self.counter = if text == b"counter" { name } else { &[] };
+                if matches!(text, b"unknown" | b"info" | b"stateset" | b"gaugehistogram") {
+                    self.like_open_metrics = true;
+                } else if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
                     return Some(format!("a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped", named()));
                 }
                 if std::mem::replace(&mut known.0, true) {

@@ -58,7 +58,7 @@ fn what_is_no_sample_is_named_with_its_place() {
 
 #[test]
 fn a_page_that_ends_too_early_is_noticed() {
-    for (page, line) in [("a 1\nb 2", 2), ("a 1\nb{c=\"", 2), ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2)] {
+    for (page, line) in [("a 1\nb 2", 2), ("a 1\nb{c=\"", 2), ("# TYPE a counter\na_total 1\n", 2), ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2)] {
         let (_, problems) = all(page);
         assert_eq!(problems.iter().map(|p| (p.kind, p.line)).collect::<Vec<_>>(), [(ProblemKind::CutOff, line)], "{page}");
     }

@@ -4,7 +4,8 @@ use super::known::{Head, Id, Stamp};
 use crate::model::input::LossKind;
 use crate::model::walk::skip_value;
 use crate::sources::audit::blocks::{BLOCK, Chunk, MAX_LINE, Sequence};
-use crate::sources::open::{self, Content, Packing, Source};
+use crate::sources::content::{self, Content};
+use crate::sources::open::{self, Packing, Source};
 use crate::sources::split::Splitter;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use std::fs::File;
@@ -320,7 +321,7 @@ pub(super) fn packing(head: &[u8]) -> Packing {
 /// line has not come to its end looks like one and is none; what is packed does not grow.
 pub(super) fn is_document(head: &[u8], packing: Packing) -> bool {
     let has_ended = || memchr::memchr(b'\n', head).is_some() || skip_value(head.trim_ascii_start(), 0).is_some();
-    open::look(head).0 == Content::AuditDocument && (packing != Packing::None || has_ended())
+    content::look(head).0 == Content::AuditDocument && (packing != Packing::None || has_ended())
 }
 
 /// Something that a thread of its own reads.

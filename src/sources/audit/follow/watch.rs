@@ -5,7 +5,8 @@ use super::known::{self, HEAD, Head, Id, Known, Stamp, Why};
 use super::tail::{Body, Tail, packing, read_at};
 use super::{Follower, open_file};
 use crate::model::time::Micros;
-use crate::sources::open::{self, Content, Packing, Place};
+use crate::sources::open::{self, Packing, Place};
+use crate::sources::{content, find};
 use std::fs::File;
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
 
 /// The log that a file belongs to, by its name.
 pub(super) fn family_of(path: &Path) -> String {
-    open::family(&path.file_name().unwrap_or_default().to_string_lossy())
+    find::family(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// What is in a folder but for hidden files.
@@ -142,7 +143,7 @@ impl Follower {
         if at_end || Instant::now() >= self.expand_at {
             let start = Instant::now();
             for argument in self.growing.clone() {
-                let Ok((places, _)) = open::expand(&argument) else { continue };
+                let Ok((places, _)) = find::expand(&argument) else { continue };
                 for place in places {
                     if let Place::File(path) = place {
                         let (folder, family) = (folder_of(&path), family_of(&path));
@@ -250,10 +251,10 @@ impl Follower {
             self.forget(&new, Why::Copy);
             return None;
         }
-        let (content, first) = open::look(&new.start);
+        let (content, first) = content::look(&new.start);
         new.first = first;
         // What follows a log that is read belongs to it, whatever its first line looks like.
-        if stream.is_none() && matches!(content, Content::Other(_) | Content::Empty) {
+        if stream.is_none() && !content.is_log() {
             self.forget(&new, Why::NotALog);
             return None;
         }
@@ -288,7 +289,7 @@ impl Follower {
         let under = self.growing.iter().find(|argument| path.starts_with(argument)).cloned();
         let from_folder = under.is_some();
         let place = Place::File(path.to_owned());
-        let (bundle, folder, family, mut instance) = open::belongs(&place, &under.unwrap_or_default(), from_folder);
+        let (bundle, folder, family, mut instance) = find::belongs(&place, &under.unwrap_or_default(), from_folder);
         if let Some(at) = self.streams.iter().position(|s| s.folder == folder && s.family == family) {
             return at;
         }

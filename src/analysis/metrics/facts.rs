@@ -1,0 +1,309 @@
+//! What the pages of all folders come to: instances, and what each metric did on each of them.
+//! (Rules: docs/metrics.md, sections 1, 2 and 7.)
+
+use super::catalogue::{Metric, Part};
+use super::fold::{Fold, Process};
+use crate::model::symbols::{Symbol, Symbols};
+use crate::model::time::{Micros, SECOND};
+use std::collections::BTreeMap;
+
+/// What runs in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// kube-apiserver.
+    Apiserver,
+    /// etcd.
+    Etcd,
+    /// Anything else.
+    Other,
+}
+
+impl Component {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Apiserver => "apiserver",
+            Self::Etcd => "etcd",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// One instance: a process, and those that took its place.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// The cluster, if known.
+    pub cluster: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub component: Component,
+    /// Its version, if a page tells.
+    pub version: String,
+    /// Unix seconds at which its last process started.
+    pub start: Option<f64>,
+    /// How often a process took another's place.
+    pub restarts: u64,
+    /// How many pages.
+    pub pages: u64,
+    /// When counting begins.
+    pub from: Micros,
+    /// When the last page was taken.
+    pub to: Micros,
+    /// Whether its numbers are those since its process started.
+    pub since_start: bool,
+    /// The time that its increases took; 0 where that is not known.
+    pub seconds: f64,
+    /// Times between which differences were taken.
+    pub intervals: Vec<(Micros, Micros)>,
+}
+
+impl Instance {
+    /// Whether it is known to be older than Kubernetes 1.`minor`.
+    pub fn is_before(&self, minor: u32) -> bool {
+        let digits = self.version.strip_prefix("v1.").and_then(|rest| rest.split(['.', '+', '-']).next());
+        digits.and_then(|digits| digits.parse().ok()).is_some_and(|own: u32| own < minor)
+    }
+}
+
+/// What one series of a metric did on one instance.
+#[derive(Debug, Clone)]
+pub struct Fact {
+    /// Index of the instance.
+    pub instance: usize,
+    /// The part of a histogram.
+    pub part: Part,
+    /// Values of the labels that the catalogue keeps, in its order.
+    pub labels: Box<[Symbol]>,
+    /// Of a bucket: its upper bound.
+    pub bound: f64,
+    /// How much a counter rose.
+    pub increase: f64,
+    /// The value on the instance's last page, if that has the series.
+    pub last: Option<f64>,
+    /// Differences by interval of the instance, where they are kept.
+    pub course: Vec<(u32, f64)>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// The instances, by cluster and name.
+    pub instances: Vec<Instance>,
+    facts: BTreeMap<Metric, Vec<Fact>>,
+    symbols: Symbols,
+    /// Pages that hold nothing that is known.
+    pub unknown_pages: u64,
+}
+
+/// A folder's cluster and name, and what was made of its pages.
+pub type Folded = (String, String, Fold);
+
+impl Facts {
+    /// Puts folders together.
+    pub fn new(folders: Vec<Folded>) -> Self {
+        let mut facts = Self::default();
+        // Of each metric and instance: the age of the newest name that was met.
+        let mut ages: BTreeMap<(Metric, usize), u8> = BTreeMap::new();
+        let mut aged: Vec<(Metric, u8, Fact)> = Vec::new();
+        // Of apiservers, and of all else: whether no folder has more than one page of an instance.
+        let mut single = [true; 2];
+        for (_, _, fold) in &folders {
+            single[usize::from(fold.is_apiserver())] &= fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
+        }
+        for (cluster, name, fold) in folders {
+            facts.unknown_pages += fold.unknown;
+            for (instance, processes) in instances(&cluster, &name, &fold, single[usize::from(fold.is_apiserver())]) {
+                let number = facts.instances.len();
+                for (metric, age, fact) in facts.of_instance(&fold, number, &instance, &processes) {
+                    let newest = ages.entry((metric, number)).or_insert(age);
+                    *newest = age.min(*newest);
+                    aged.push((metric, age, fact));
+                }
+                facts.instances.push(instance);
+            }
+        }
+        for (metric, age, fact) in aged {
+            if ages.get(&(metric, fact.instance)) == Some(&age) {
+                facts.facts.entry(metric).or_default().push(fact);
+            }
+        }
+        facts.settle();
+        facts
+    }
+
+    /// The facts of one instance's processes.
+    fn of_instance(&mut self, fold: &Fold, number: usize, instance: &Instance, processes: &[&Process]) -> Vec<(Metric, u8, Fact)> {
+        let mut found = Vec::new();
+        for (n, series) in fold.series.iter().enumerate() {
+            let mut fact: Option<Fact> = None;
+            let mut offset = 0;
+            for (place, process) in processes.iter().enumerate() {
+                let is_last = place + 1 == processes.len();
+                if let Some(&value) = process.values.get(n).filter(|value| !value.is_nan()) {
+                    let fact = fact.get_or_insert_with(|| Fact {
+                        instance: number,
+                        part: series.part,
+                        labels: series.labels.iter().map(|label| self.symbols.intern(fold.symbols.get(*label))).collect(),
+                        bound: series.bound,
+                        increase: 0.0,
+                        last: None,
+                        course: Vec::new(),
+                    });
+                    let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
+                    let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
+                    fact.increase += increase * scale;
+                    if is_last && process.seen[n] == process.pages {
+                        fact.last = Some(value * scale);
+                    }
+                    let course = process.courses.get(&(n as u32)).into_iter().flatten();
+                    fact.course.extend(course.map(|(interval, difference)| (interval + offset, *difference)));
+                }
+                offset += process.intervals.len() as u32;
+            }
+            if let Some(fact) = fact {
+                found.push((series.entry.metric, series.entry.age, fact));
+            }
+        }
+        for process in processes.iter().skip(1) {
+            // Without a start time, a process that took another's place counted from 0 as well.
+            for &(n, value) in &process.baseline {
+                let series = &fold.series[n as usize];
+                let labels: Vec<&str> = series.labels.iter().map(|label| fold.symbols.get(*label)).collect();
+                let same = |fact: &&mut (Metric, u8, Fact)| {
+                    fact.0 == series.entry.metric
+                        && fact.1 == series.entry.age
+                        && (fact.2.part, fact.2.bound.to_bits()) == (series.part, series.bound.to_bits())
+                        && fact.2.labels.iter().map(|label| self.symbols.get(*label)).eq(labels.iter().copied())
+                };
+                if let Some((_, _, fact)) = found.iter_mut().find(same) {
+                    fact.increase += value;
+                }
+            }
+        }
+        found
+    }
+
+    /// What instances are is known only now.
+    fn settle(&mut self) {
+        let of = |metric: Metric| self.facts.get(&metric).into_iter().flatten();
+        let mut components = vec![(Component::Other, String::new()); self.instances.len()];
+        for fact in of(Metric::Requests).chain(of(Metric::StorageObjects)).chain(of(Metric::Inflight)) {
+            components[fact.instance].0 = Component::Apiserver;
+        }
+        for fact in of(Metric::EtcdHasLeader).chain(of(Metric::EtcdQuota)) {
+            components[fact.instance].0 = Component::Etcd;
+        }
+        for fact in of(Metric::BuildInfo).chain(of(Metric::EtcdVersion)).filter(|fact| fact.last.is_some()) {
+            components[fact.instance].1 = self.symbols.get(fact.labels[0]).to_owned();
+        }
+        for (instance, (component, version)) in self.instances.iter_mut().zip(components) {
+            (instance.component, instance.version) = (component, version);
+        }
+    }
+
+    /// The facts of a metric.
+    pub fn of(&self, metric: Metric) -> &[Fact] {
+        self.facts.get(&metric).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether any page had the metric.
+    pub fn has(&self, metric: Metric) -> bool {
+        self.facts.contains_key(&metric)
+    }
+
+    /// A label's text.
+    pub fn text(&self, label: Symbol) -> &str {
+        self.symbols.get(label)
+    }
+
+    /// The rate of a fact on its instance.
+    pub fn rate(&self, fact: &Fact) -> f64 {
+        let seconds = self.instances[fact.instance].seconds;
+        if seconds > 0.0 { fact.increase / seconds } else { f64::NAN }
+    }
+
+    /// Sum of the rates of a metric's facts that `accept` takes; `None` if no page has the metric, or no time is known.
+    pub fn rate_of(&self, metric: Metric, part: Part, accept: impl Fn(&Fact) -> bool) -> Option<f64> {
+        let facts = self.facts.get(&metric)?;
+        let sum: f64 = facts.iter().filter(|fact| fact.part == part && accept(fact)).map(|fact| self.rate(fact)).sum();
+        sum.is_finite().then_some(sum)
+    }
+
+    /// Sum of the increases.
+    pub fn increase_of(&self, metric: Metric, part: Part, accept: impl Fn(&Fact) -> bool) -> Option<f64> {
+        let facts = self.facts.get(&metric)?;
+        Some(facts.iter().filter(|fact| fact.part == part && accept(fact)).map(|fact| fact.increase).sum())
+    }
+
+    /// Sum of the last values; `None` if no last page has any.
+    pub fn last_of(&self, metric: Metric, accept: impl Fn(&Fact) -> bool) -> Option<f64> {
+        let mut values = self.of(metric).iter().filter(|fact| accept(fact)).filter_map(|fact| fact.last).peekable();
+        values.peek()?;
+        Some(values.sum())
+    }
+
+    /// The buckets of a histogram's facts that `accept` takes, added by bound.
+    pub fn buckets_of(&self, metric: Metric, accept: impl Fn(&Fact) -> bool) -> super::quantile::Buckets {
+        let facts = self.of(metric).iter().filter(|fact| fact.part == Part::Bucket && accept(fact));
+        facts.map(|fact| (fact.bound, fact.increase)).collect()
+    }
+
+    /// Whether any page had counts of requests.
+    pub fn has_requests(&self) -> bool {
+        self.has(Metric::Requests)
+    }
+
+    /// When the last page was taken.
+    pub fn last(&self) -> Micros {
+        self.instances.iter().map(|instance| instance.to).max().unwrap_or_default()
+    }
+
+    /// From the first page to the last.
+    pub fn span(&self) -> Micros {
+        self.last() - self.instances.iter().map(|instance| instance.from).min().unwrap_or_default()
+    }
+
+    /// Instances of a component.
+    pub fn instances_of(&self, component: Component) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(move |instance| instance.component == component)
+    }
+}
+
+/// The instances behind a folder's pages, each with its processes in order.
+/// `since_start`: whether their numbers are those since their processes started.
+fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -> Vec<(Instance, Vec<&'f Process>)> {
+    let mut processes: Vec<&Process> = fold.processes.iter().collect();
+    processes.sort_by_key(|process| (process.began(), process.first));
+    let mut lanes: Vec<Vec<&Process>> = Vec::new();
+    for process in processes {
+        // It takes the place of the process that was seen last before it began.
+        let ended = |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began());
+        let place = (0..lanes.len()).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
+        match place {
+            Some((_, at)) => lanes[at].push(process),
+            None => lanes.push(vec![process]),
+        }
+    }
+    let several = lanes.len() > 1;
+    let instance = |(number, lane): (usize, Vec<&'f Process>)| {
+        let (first, last) = (lane[0], lane[lane.len() - 1]);
+        let from = if first.from_zero || since_start { first.began() } else { first.first };
+        let instance = Instance {
+            cluster: cluster.to_owned(),
+            name: if several { format!("{name}#{}", number + 1) } else { name.to_owned() },
+            component: Component::Other,
+            version: String::new(),
+            start: last.start,
+            restarts: lane.len() as u64 - 1,
+            pages: lane.iter().map(|process| process.pages).sum(),
+            from,
+            to: last.last,
+            since_start,
+            seconds: (last.last - from) as f64 / SECOND as f64,
+            intervals: lane.iter().flat_map(|process| process.intervals.iter().copied()).collect(),
+        };
+        (instance, lane)
+    };
+    lanes.into_iter().enumerate().map(instance).collect()
+}

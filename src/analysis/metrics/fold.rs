@@ -1,0 +1,303 @@
+//! Pages of one folder, in order of time, to what each process did: increases of counters, last values of gauges.
+//! (Rules: docs/metrics.md, sections 1 and 2.)
+
+use super::catalogue::{Catalogue, Entry, Metric, Part, Shape, label_names};
+use super::names;
+use crate::model::sample::Sample;
+use crate::model::symbols::{Symbol, Symbols};
+use crate::model::time::Micros;
+use hashbrown::HashMap;
+use hashbrown::hash_table::HashTable;
+use std::sync::LazyLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::default);
+
+/// A series that is not known.
+const IGNORED: u32 = u32::MAX;
+
+/// Differences between pages are kept for at most so many; beyond, two that follow one another become one.
+const MAX_INTERVALS: usize = 1024;
+
+/// A series that is known.
+#[derive(Debug, Clone)]
+pub(super) struct Series {
+    pub(super) entry: &'static Entry,
+    pub(super) part: Part,
+    /// The values of the entry's labels.
+    pub(super) labels: Box<[Symbol]>,
+    /// Of a bucket: its upper bound.
+    pub(super) bound: f64,
+}
+
+impl Series {
+    pub(super) fn is_counter(&self) -> bool {
+        self.entry.shape != Shape::Gauge
+    }
+}
+
+/// The counters that tell processes apart; they never fall while a process lives.
+const MARKS: [Metric; 4] = [Metric::ProcessCpu, Metric::Mallocs, Metric::AllocatedBytes, Metric::NetworkReceived];
+
+/// Seconds by which a process's start may differ from page to page: it is reckoned from the machine's boot time, which
+/// moves when the clock is set.
+const START_SLACK: f64 = 2.0;
+
+/// One process behind a folder's pages.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Unix seconds.
+    pub(super) start: Option<f64>,
+    /// Whether it started after the folder's first page, so that all that it counted is counted.
+    pub(super) from_zero: bool,
+    pub(super) first: Micros,
+    pub(super) last: Micros,
+    pub(super) pages: u64,
+    /// By series: the value on the last page that had it; NaN before any.
+    pub(super) values: Vec<f64>,
+    /// By series: the number of the last page that had it.
+    pub(super) seen: Vec<u64>,
+    /// By series.
+    pub(super) increases: Vec<f64>,
+    /// The values on the first page, where it is not known whether they are to be counted.
+    pub(super) baseline: Vec<(u32, f64)>,
+    /// Times between which differences were taken.
+    pub(super) intervals: Vec<(Micros, Micros)>,
+    /// By series whose course in time is asked for: interval and difference.
+    pub(super) courses: HashMap<u32, Vec<(u32, f64)>>,
+    marks: [f64; MARKS.len()],
+}
+
+/// The fold of one folder's pages.
+#[derive(Debug, Default)]
+pub struct Fold {
+    /// Whether courses of latency are kept as well.
+    pub(super) with_latency: bool,
+    pub(super) symbols: Symbols,
+    pub(super) series: Vec<Series>,
+    index: HashTable<(u64, u32)>,
+    page: Vec<(u32, f64)>,
+    at: Micros,
+    pub(super) first: Option<Micros>,
+    pub(super) processes: Vec<Process>,
+    /// Pages without any series that is known.
+    pub(super) unknown: u64,
+}
+
+impl Fold {
+    /// A fold that keeps the course of request counts, and `with_latency` that of latencies.
+    pub fn new(with_latency: bool) -> Self {
+        Self { with_latency, ..Self::default() }
+    }
+
+    /// Begins a page.
+    pub fn begin(&mut self, at: Micros) {
+        self.at = at;
+        self.page.clear();
+    }
+
+    /// Takes a sample of the page.
+    #[inline]
+    pub fn sample(&mut self, sample: &Sample<'_, '_>) {
+        let hash = xxh3_64(sample.series);
+        let series = match self.index.find(hash, |(other, _)| *other == hash) {
+            Some((_, series)) => *series,
+            None => self.add(hash, sample),
+        };
+        if series != IGNORED && !sample.value.is_nan() {
+            self.page.push((series, sample.value));
+        }
+    }
+
+    /// Adds a series that was not met before.
+    #[cold]
+    fn add(&mut self, hash: u64, sample: &Sample<'_, '_>) -> u32 {
+        let number = match self.known(sample) {
+            Some(series) => {
+                self.series.push(series);
+                self.series.len() as u32 - 1
+            }
+            None => IGNORED,
+        };
+        self.index.insert_unique(hash, (hash, number), |(other, _)| *other);
+        number
+    }
+
+    fn known(&mut self, sample: &Sample<'_, '_>) -> Option<Series> {
+        let (entry, part) = CATALOGUE.find(&sample.name.decode())?;
+        let value = |label: &str| label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default();
+        let bound = match part {
+            Part::Bucket => value("le").parse::<f64>().ok().filter(|bound| !bound.is_nan())? * entry.scale,
+            _ => 0.0,
+        };
+        let found = label_names("resource").find_map(|name| Some((name, sample.label(name)?.decode())));
+        let (label, text) = found.unwrap_or_default();
+        let group = sample.label("group").map(|value| value.decode());
+        let (group, resource) = names::resource(label, &text, group.as_deref());
+        let labels = entry.labels.iter().map(|&label| match label {
+            "resource" => self.symbols.intern(&resource),
+            "group" => self.symbols.intern(&group),
+            _ => self.symbols.intern(&value(label)),
+        });
+        let labels = labels.collect();
+        Some(Series { entry, part, labels, bound })
+    }
+
+    /// Ends the page.
+    pub fn end(&mut self) {
+        let mut start = None;
+        let mut marks = [f64::NAN; MARKS.len()];
+        for &(series, value) in &self.page {
+            let metric = self.series[series as usize].entry.metric;
+            if metric == Metric::ProcessStart {
+                start = Some(value);
+            } else if let Some(mark) = MARKS.iter().position(|mark| *mark == metric) {
+                marks[mark] = value;
+            }
+        }
+        let first = *self.first.get_or_insert(self.at);
+        if self.page.is_empty() {
+            self.unknown += 1;
+            return;
+        }
+        let at = match self.process(start, &marks) {
+            Some(at) => at,
+            None => {
+                let from_zero = start.is_some_and(|start| start * 1e6 > first as f64);
+                self.processes.push(Process::new(start, from_zero, self.at, marks));
+                self.processes.len() - 1
+            }
+        };
+        let (page, all, with_latency) = (&self.page, &self.series, self.with_latency);
+        self.processes[at].take(self.at, page, all, start, marks, with_latency);
+    }
+
+    /// Whether pages of an apiserver were among those folded.
+    pub(super) fn is_apiserver(&self) -> bool {
+        self.series.iter().any(|series| series.entry.metric == Metric::Requests)
+    }
+
+    /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are several.
+    fn process(&self, start: Option<f64>, marks: &[f64; MARKS.len()]) -> Option<usize> {
+        let advance = |process: &Process| {
+            let away = match (process.start, start) {
+                (Some(a), Some(b)) => (a - b).abs(),
+                (None, None) | (_, None) => 0.0,
+                (None, Some(_)) => return None,
+            };
+            let grown = process.marks.iter().zip(marks).filter(|(before, now)| !before.is_nan() && !now.is_nan());
+            let mut sum = 0.0;
+            for (before, now) in grown {
+                if now < before {
+                    return None;
+                }
+                sum += (now - before) / before.max(1.0);
+            }
+            (away <= START_SLACK).then_some((away, sum))
+        };
+        let candidates = self.processes.iter().enumerate().filter_map(|(at, process)| Some((at, advance(process)?)));
+        candidates.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(at, _)| at)
+    }
+}
+
+impl Process {
+    fn new(start: Option<f64>, from_zero: bool, at: Micros, marks: [f64; MARKS.len()]) -> Self {
+        Self {
+            start,
+            from_zero,
+            first: at,
+            last: at,
+            pages: 0,
+            values: Vec::new(),
+            seen: Vec::new(),
+            increases: Vec::new(),
+            baseline: Vec::new(),
+            intervals: Vec::new(),
+            courses: HashMap::new(),
+            marks,
+        }
+    }
+
+    /// When it began, as far as is known.
+    pub(super) fn began(&self) -> Micros {
+        self.start.map_or(self.first, |start| (start * 1e6) as Micros)
+    }
+
+    fn take(
+        &mut self,
+        at: Micros,
+        page: &[(u32, f64)],
+        all: &[Series],
+        start: Option<f64>,
+        marks: [f64; MARKS.len()],
+        with_latency: bool,
+    ) {
+        self.pages += 1;
+        let is_first = self.pages == 1;
+        self.start = self.start.or(start);
+        for (mine, now) in self.marks.iter_mut().zip(marks) {
+            if !now.is_nan() {
+                *mine = now;
+            }
+        }
+        self.values.resize(all.len(), f64::NAN);
+        self.seen.resize(all.len(), 0);
+        self.increases.resize(all.len(), 0.0);
+        if !is_first {
+            self.intervals.push((self.last, at));
+        } else if self.from_zero {
+            self.intervals.push((self.began().min(at), at));
+        }
+        for &(number, value) in page {
+            let n = number as usize;
+            let series = &all[n];
+            let before = std::mem::replace(&mut self.values[n], value);
+            self.seen[n] = self.pages;
+            if !series.is_counter() {
+                continue;
+            }
+            let difference = match is_first {
+                true if self.from_zero => value,
+                true => {
+                    if self.start.is_none() {
+                        self.baseline.push((number, value));
+                    }
+                    continue;
+                }
+                // A series that is new was 0; one that fell began anew.
+                false if before.is_nan() || value < before => value,
+                false => value - before,
+            };
+            if difference > 0.0 {
+                self.increases[n] += difference;
+                let is_timed = match series.entry.metric {
+                    Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
+                    Metric::Duration | Metric::FlowExecution => with_latency && series.part == Part::Bucket,
+                    _ => false,
+                };
+                if is_timed {
+                    self.courses.entry(number).or_default().push((self.intervals.len() as u32 - 1, difference));
+                }
+            }
+        }
+        self.last = at;
+        if self.intervals.len() > MAX_INTERVALS {
+            self.coarsen();
+        }
+    }
+
+    /// Makes one interval of every two that follow one another.
+    fn coarsen(&mut self) {
+        self.intervals = self.intervals.chunks(2).map(|two| (two[0].0, two[two.len() - 1].1)).collect();
+        for course in self.courses.values_mut() {
+            let mut coarser: Vec<(u32, f64)> = Vec::with_capacity(course.len());
+            for (interval, difference) in course.drain(..) {
+                match coarser.last_mut() {
+                    Some((last, sum)) if *last == interval / 2 => *sum += difference,
+                    _ => coarser.push((interval / 2, difference)),
+                }
+            }
+            *course = coarser;
+        }
+    }
+}

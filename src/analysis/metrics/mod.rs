@@ -1,0 +1,14 @@
+//! Metrics pages to numbers: increases, rates and quantiles that hold across restarts and load balancers; traffic,
+//! and how the control plane does. The rules are those of docs/metrics.md.
+
+mod catalogue;
+pub mod facts;
+mod fold;
+mod names;
+pub mod glance;
+pub mod quantile;
+pub mod report;
+pub mod tables;
+pub mod traffic;
+
+pub use fold::Fold;

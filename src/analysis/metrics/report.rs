@@ -1,0 +1,125 @@
+//! What metrics pages have to say beside the rows: the glance, the tables behind it, and what was read.
+
+use super::facts::{Component, Facts, Instance};
+use super::glance::Glance;
+use super::tables::tables;
+use crate::analysis::traffic::report::{Measured, Told};
+use crate::model::input::{InputReport, Loss};
+use crate::model::time::{self, Micros};
+use crate::model::units::{counted, duration, significant};
+use serde_json::{Map, Value as Json, json};
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// One per page.
+    pub inputs: Vec<InputReport>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// Pages whose time is only that of their file.
+    pub undated: usize,
+    /// Folders without an audit log, and how many files were looked at in each.
+    pub without_logs: Vec<(String, usize)>,
+}
+
+/// What is to be said; `health`: people are shown the tables.
+pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> Told {
+    let glance = Glance::new(facts);
+    let mut lead = lead(facts, measured);
+    lead.extend(glance.lines(facts.last()));
+    Told {
+        coverage: coverage(facts, &read.losses),
+        totals: vec![("glance".to_owned(), glance.values())],
+        tables: tables(facts),
+        show_tables: health,
+        lead,
+        notes: notes(facts, &read),
+        inputs: read.inputs,
+        ..Told::default()
+    }
+}
+
+fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
+    let servers: Vec<&Instance> = facts.instances_of(Component::Apiserver).collect();
+    let since_start = servers.iter().any(|instance| instance.since_start);
+    let mut first = counted(measured.total.requests, "request");
+    if let Some((from, to)) = measured.window.filter(|(from, to)| to > from) {
+        first += &format!(" in {}", duration(to - from));
+    }
+    let mut rates = Vec::new();
+    rates.extend(measured.total.rps.map(|rps| format!("{}/s", significant(rps))));
+    rates.extend(measured.total.peak_rps.map(|peak| format!("peak {}/s", significant(peak))));
+    if !rates.is_empty() {
+        first += &format!(" ({})", rates.join(", "));
+    }
+    if since_start {
+        first += ": totals since start, as there is one page only";
+    }
+    let mut versions: Vec<&str> = servers.iter().map(|instance| instance.version.as_str()).filter(|v| !v.is_empty()).collect();
+    versions.dedup();
+    let mut clusters: Vec<&str> = servers.iter().map(|instance| instance.cluster.as_str()).filter(|c| !c.is_empty()).collect();
+    clusters.dedup();
+    let names: Vec<&str> = servers.iter().map(|instance| instance.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let pages: u64 = servers.iter().map(|instance| instance.pages).sum();
+    let mut second = format!("{} of {}", counted(pages, "page"), counted(servers.len() as u64, "apiserver"));
+    if !names.is_empty() && names.len() <= 4 {
+        second += &format!(" ({})", names.join(", "));
+    }
+    if !versions.is_empty() {
+        second += &format!(" {}", versions.join(", "));
+    }
+    if !clusters.is_empty() {
+        second += &format!(" of {}", clusters.join(", "));
+    }
+    if let Some((from, to)) = measured.window {
+        second += &if from == to { format!(", {}", time::format(to)) } else { format!(", {} to {}", time::format(from), time::format(to)) };
+    }
+    vec![first + ".", second + "."]
+}
+
+fn notes(facts: &Facts, read: &Read) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (folder, files) in &read.without_logs {
+        notes.push(format!("No audit log was found in {folder} ({files} files): metrics tell what was asked for, not who asked."));
+    }
+    let lost: u64 = read.losses.iter().map(|loss| loss.count).sum();
+    if lost > 0 {
+        notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
+    }
+    if read.undated > 0 {
+        notes.push(format!(
+            "The time of {} is that of the file's last change, which copying may have set; call files by Unix seconds or RFC 3339.",
+            counted(read.undated as u64, "page")
+        ));
+    }
+    if facts.unknown_pages > 0 {
+        notes.push(format!("{} without any metric that is known here.", counted(facts.unknown_pages, "page")));
+    }
+    let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
+    if !split.is_empty() {
+        notes.push(format!("{} took turns behind one address; told apart by process start.", split.join(", ")));
+    }
+    notes
+}
+
+fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
+    let instance = |i: &Instance| {
+        let start = i.start.map(|start| time::format((start * 1e6) as Micros));
+        json!({
+            "cluster": i.cluster, "instance": i.name, "component": i.component.name(), "version": i.version, "pages": i.pages,
+            "from": time::format(i.from), "to": time::format(i.to), "seconds": i.seconds, "since_start": i.since_start,
+            "started": start, "restarts": i.restarts,
+        })
+    };
+    let lost: Vec<Json> = losses
+        .iter()
+        .map(|l| json!({"path": l.path, "line": l.line, "offset": l.offset, "reason": l.kind.explain().0, "count": l.count, "detail": l.detail}))
+        .collect();
+    let value = json!({
+        "source": "metrics",
+        "instances": facts.instances.iter().map(instance).collect::<Vec<_>>(),
+        "lost": lost,
+        "unknown_pages": facts.unknown_pages,
+    });
+    if let Json::Object(map) = value { map } else { Map::new() }
+}

@@ -1,0 +1,194 @@
+//! What an audit log has to say: its breakdown as measures, what it shows at all, and the sentences above and
+//! below the table.
+
+use super::report::{Line, Measured, Measures, Told};
+use super::{Breakdown, Query, Row, Stats};
+use crate::model::event::{Level, Stage};
+use crate::model::input::{Coverage, InputReport, Loss};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{counted, duration, grouped, percent, significant};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+
+/// What was read, beside the breakdown itself.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// One per file.
+    pub inputs: Vec<InputReport>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// What each stream shows.
+    pub coverage: Vec<Coverage>,
+    /// Cluster and instance of each stream.
+    pub streams: Vec<(String, String)>,
+    /// The version of the apiservers and where it is known from, if it is.
+    pub server: Option<(String, &'static str)>,
+}
+
+/// The time counted: from the first to the last event within the query's bounds, whether its filters accept
+/// them or not.
+fn window(breakdown: &Breakdown) -> Option<(Micros, Micros)> {
+    breakdown.first.zip(breakdown.last)
+}
+
+fn seconds(breakdown: &Breakdown) -> f64 {
+    let length = window(breakdown).map_or(0, |(from, to)| to - from);
+    (length as f64 / SECOND as f64).max(1.0)
+}
+
+/// The measures of a breakdown that answers `query`.
+pub fn measured(query: &Query, breakdown: Breakdown) -> Measured {
+    let seconds = seconds(&breakdown);
+    let row_seconds = query.interval.map_or(seconds, |interval| interval as f64 / SECOND as f64);
+    let series = query.interval.map(|interval| {
+        let mut by_time: BTreeMap<Micros, Stats> = BTreeMap::new();
+        for row in &breakdown.rows {
+            by_time.entry(row.interval.unwrap_or_default()).or_default().merge(&row.stats);
+        }
+        let line = |(at, stats): (Micros, Stats)| Line { interval: Some(at), dims: Vec::new(), measures: measures(&stats, None, row_seconds) };
+        (interval, by_time.into_iter().map(line).collect())
+    });
+    let window = window(&breakdown);
+    let total = measures(&breakdown.total.stats, Some(breakdown.total.peak_rps), seconds);
+    let line = |row: Row| {
+        let measures = measures(&row.stats, Some(row.peak_rps), row_seconds);
+        Line { interval: row.interval, dims: row.dims, measures }
+    };
+    let dims = query.by.iter().map(|dim| dim.name().to_owned()).collect();
+    Measured { dims, rows: breakdown.rows.into_iter().map(line).collect(), series, total, window, seconds }
+}
+
+fn measures(stats: &Stats, peak_rps: Option<f64>, seconds: f64) -> Measures {
+    let Stats { requests, open, errors, client_errors, throttled, latency } = stats;
+    Measures {
+        requests: *requests,
+        open: Some(*open),
+        rps: Some(*requests as f64 / seconds),
+        peak_rps,
+        errors: Some(*errors),
+        client_errors: Some(*client_errors),
+        throttled: *throttled,
+        latency_ms: [0.5, 0.9, 0.99].map(|q| latency.quantile(q).map(|micros| micros / 1e3)),
+        max_ms: (!latency.is_empty()).then(|| latency.max as f64 / 1e3),
+    }
+}
+
+/// What is to be said about a breakdown and what it was read from.
+pub fn told(breakdown: &Breakdown, reading: Reading) -> Told {
+    Told {
+        coverage: coverage(breakdown, &reading),
+        lead: lead(breakdown, window(breakdown), seconds(breakdown), &reading),
+        notes: notes_on(breakdown, &reading),
+        inputs: reading.inputs,
+        ..Told::default()
+    }
+}
+
+fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, reading: &Reading) -> Vec<String> {
+    let total = &breakdown.total;
+    let Some((from, to)) = window else {
+        return vec!["No request was counted: no event matched, or the log holds none.".to_owned()];
+    };
+    let Stats { requests, open, errors, client_errors, throttled, latency } = &total.stats;
+    let share = |count: u64| percent(count as f64 / (*requests).max(1) as f64);
+    let mut first = format!(
+        "{} in {} ({}/s, peak {}/s): {} 5xx, {} 4xx, {} 429",
+        counted(*requests, "request"),
+        duration(to - from),
+        significant(*requests as f64 / seconds),
+        significant(total.peak_rps),
+        share(*errors),
+        share(*client_errors),
+        share(*throttled),
+    );
+    if let (Some(p50), Some(p99)) = (latency.quantile(0.5), latency.quantile(0.99)) {
+        first += &format!(", p50 {} ms, p99 {} ms", significant(p50 / 1e3), significant(p99 / 1e3));
+    }
+    if *open > 0 {
+        first += &format!("; {} still open", grouped(*open));
+    }
+    let names: Vec<&str> = reading.streams.iter().map(|(_, instance)| instance.as_str()).filter(|name| !name.is_empty()).collect();
+    let mut clusters: Vec<&str> = reading.streams.iter().map(|(cluster, _)| cluster.as_str()).filter(|name| !name.is_empty()).collect();
+    clusters.dedup();
+    let mut second = format!("{} to {}", time::format(from), time::format(to));
+    if !names.is_empty() && names.len() <= 4 {
+        second += &format!(", {}", names.join(", "));
+    } else if names.len() > 4 {
+        second += &format!(", {} apiservers", names.len());
+    }
+    if !clusters.is_empty() {
+        second += &format!(" of {}", clusters.join(", "));
+    }
+    vec![first + ".", second + "."]
+}
+
+/// What a reader of the shares has to know.
+fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
+    let mut notes = Vec::new();
+    let lost: u64 = reading.losses.iter().map(|loss| loss.count).sum();
+    if lost > 0 {
+        notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
+    }
+    if breakdown.folded > 0 {
+        notes.push(format!(
+            "{} of rows beyond {} counted as {}.",
+            counted(breakdown.folded, "request"),
+            grouped(super::MAX_ROWS as u64),
+            super::OTHER
+        ));
+    }
+    if breakdown.audit_ids.repeated > 0 {
+        let about = if breakdown.audit_ids.estimated { "about " } else { "" };
+        notes.push(format!(
+            "{about}{} with an audit id that another one has (clients may choose it, or a log was given twice); all are counted.",
+            counted(breakdown.audit_ids.repeated, "request")
+        ));
+    }
+    if breakdown.late_for_peak > 0 {
+        notes.push(format!("{} too far out of order to be seen in PEAK/S.", counted(breakdown.late_for_peak, "request")));
+    }
+    notes
+}
+
+fn coverage(breakdown: &Breakdown, reading: &Reading) -> Map<String, Json> {
+    let mut all = Coverage::default();
+    reading.coverage.iter().for_each(|c| all.merge(c));
+    let mut levels = Map::new();
+    for level in Level::ALL {
+        let stages: Map<String, Json> = Stage::ALL
+            .iter()
+            .map(|&stage| (stage.name().to_owned(), all.events[level as usize][stage as usize]))
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name, count.into()))
+            .collect();
+        if !stages.is_empty() {
+            let name = if level == Level::Unknown { "unknown" } else { level.name() };
+            levels.insert(name.to_owned(), Json::Object(stages));
+        }
+    }
+    let lost: Vec<Json> = reading
+        .losses
+        .iter()
+        .map(|loss| json!({"path": loss.path, "line": loss.line, "offset": loss.offset, "reason": loss.kind.explain().0, "count": loss.count, "detail": loss.detail}))
+        .collect();
+    let streams: Vec<Json> = reading
+        .streams
+        .iter()
+        .zip(&reading.coverage)
+        .map(|((cluster, instance), c)| json!({"cluster": cluster, "instance": instance, "events": c.total(), "first": c.first.map(time::format), "last": c.last.map(time::format)}))
+        .collect();
+    let value = json!({
+        "source": "audit",
+        "lines": all.lines,
+        "events": levels,
+        "streams": streams,
+        "lost": lost,
+        "unfinished_lines": all.unfinished_lines,
+        "repeated_audit_ids": {"requests": breakdown.audit_ids.repeated, "estimated": breakdown.audit_ids.estimated},
+        "folded_requests": breakdown.folded,
+        "late_for_peak": breakdown.late_for_peak,
+        "kubernetes_version": reading.server.as_ref().map(|(version, _)| version),
+        "kubernetes_version_from": reading.server.as_ref().map(|(_, from)| from),
+    });
+    if let Json::Object(map) = value { map } else { Map::new() }
+}

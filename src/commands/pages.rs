@@ -1,0 +1,73 @@
+//! From metrics pages to facts, for all commands that read them.
+
+use crate::analysis::metrics::Fold;
+use crate::analysis::metrics::facts::Facts;
+use crate::cli::{Context, Error, Progress};
+use crate::model::input::{InputReport, Loss, LossKind};
+use crate::model::sample::Sample;
+use crate::model::time::Micros;
+use crate::model::units::counted;
+use crate::sources::pages::{self, Clock, PageFolder, PageWorker};
+use std::collections::BTreeMap;
+
+/// Messages about one kind of damage.
+const MESSAGES: usize = 5;
+
+/// What was read, beside the facts.
+#[derive(Debug, Default)]
+pub struct PagesTold {
+    /// One per page.
+    pub inputs: Vec<InputReport>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// Pages whose time is only that of their file.
+    pub undated: usize,
+}
+
+/// The fold of analysis as a worker of the source's pass.
+struct Folding(Fold);
+
+impl PageWorker for Folding {
+    fn begin(&mut self, at: Micros) {
+        self.0.begin(at);
+    }
+    #[inline]
+    fn sample(&mut self, sample: &Sample<'_, '_>) {
+        self.0.sample(sample);
+    }
+    fn end(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Leaves out pages outside of the bounds.
+pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<Micros>) {
+    for folder in folders.iter_mut() {
+        folder.pages.retain(|page| since.is_none_or(|since| page.at >= since) && until.is_none_or(|until| page.at < until));
+    }
+    folders.retain(|folder| !folder.pages.is_empty());
+}
+
+/// Reads all pages; says what was lost. `with_latency`: whether the course of latencies will be asked for.
+pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+    let all = || folders.iter().flat_map(|folder| &folder.pages);
+    let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
+    let undated = all().filter(|page| page.clock == Clock::Modified).count();
+    let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
+    let (folds, read) = pages::read(folders, context.settings.threads, |_| Folding(Fold::new(with_latency)), &progress);
+    progress.finish();
+    // What is wrong with one page is mostly wrong with all of them.
+    let mut told: BTreeMap<LossKind, usize> = BTreeMap::new();
+    for loss in &read.losses {
+        let told = told.entry(loss.kind).or_default();
+        *told += 1;
+        if *told <= MESSAGES {
+            context.lost(loss)?;
+        }
+    }
+    for (kind, pages) in told.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
+        context.lost(format!("{} more with a part that {}", counted((pages - MESSAGES) as u64, "page"), kind.explain().0))?;
+    }
+    let folded = names.into_iter().zip(folds).map(|((cluster, name), fold)| (cluster, name, fold.0)).collect();
+    Ok((Facts::new(folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
+}

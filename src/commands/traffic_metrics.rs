@@ -1,0 +1,46 @@
+//! `plimsoll traffic` on metrics pages.
+
+use super::pages::{self, PagesTold};
+use super::traffic::{Args, Asked, dims, interval_for};
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::report::{self as told, Read};
+use crate::analysis::metrics::traffic::{self, Dim, Query};
+use crate::analysis::traffic::report::{self, Shape};
+use crate::cli::{Context, Error, FailOn};
+use crate::sources::find::Found;
+
+/// Runs the command on the pages that were found.
+pub(super) fn run(args: &Args, asked: Asked, mut found: Found, base: Option<Found>, context: &mut Context<'_>) -> Result<(), Error> {
+    let (by, filters) = dims::<Dim>(args)?;
+    let mut query = Query { by, filters, interval: None };
+    query.check().map_err(Error::Usage)?;
+    pages::keep(&mut found.pages, asked.since, asked.until);
+    let series = args.series || asked.interval.is_some();
+    let (facts, read) = pages::facts(found.pages, series, context)?;
+    check(&facts, &read)?;
+    let base = base.map(|base| pages::facts(base.pages, false, context)).transpose()?;
+    let base = base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
+    if series {
+        query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));
+    }
+    let read = Read { inputs: read.inputs, losses: read.losses, undated: read.undated, without_logs: found.without_logs };
+    let measured = traffic::measured(&facts, &query);
+    let told = told::told(&facts, &measured, read, args.health);
+    let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
+    context.print(&report::report(measured, base.as_ref(), told, &shape), FailOn::Never)
+}
+
+/// Whether there is an apiserver's page among them.
+fn check(facts: &Facts, read: &PagesTold) -> Result<(), Error> {
+    if facts.has_requests() {
+        return Ok(());
+    }
+    let first = read.inputs.first().map_or("", |input| input.path.as_str());
+    let pages = match read.inputs.len() {
+        0 => return Err(Error::Input("no metrics page lies between --since and --until".to_owned())),
+        1 => format!("{first}: this page does not hold"),
+        count => format!("{first} and {} more: no page holds", count - 1),
+    };
+    let next = "give pages of kube-apiserver; etcd's are read by plimsoll etcd health";
+    Err(Error::Input(format!("{pages} apiserver_request_total; {next}")))
+}

@@ -1,0 +1,129 @@
+//! What a file holds, told by how it begins.
+
+use crate::model::time::{Micros, TimeParser};
+use crate::sources::audit;
+use crate::sources::exposition::{Dialect, Item, Reader};
+
+/// What a file holds, by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Audit events, one line or one wrapper at a time.
+    AuditLines,
+    /// A JSON document over several lines, or several on one line.
+    AuditDocument,
+    /// A metrics page.
+    Metrics,
+    /// Nothing at all.
+    Empty,
+    /// Something else, in words.
+    Other(&'static str),
+}
+
+impl Content {
+    /// Whether it is an audit log.
+    pub fn is_log(self) -> bool {
+        matches!(self, Self::AuditLines | Self::AuditDocument)
+    }
+
+    /// What it looks like, for messages.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::AuditLines | Self::AuditDocument => "it is an audit log",
+            Self::Metrics => "it looks like Prometheus metrics",
+            Self::Empty => "it is empty",
+            Self::Other(looks) => looks,
+        }
+    }
+}
+
+/// What `head` is the start of, and the time of the first event in it.
+pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
+    if head.iter().all(|b| b.is_ascii_whitespace() || *b == 0) {
+        return (if head.is_empty() { Content::Empty } else { Content::AuditLines }, None);
+    }
+    let text = head.trim_ascii_start();
+    let line_end = memchr::memchr(b'\n', text).unwrap_or(text.len());
+    let mut first = None;
+    let mut events = 0;
+    // The first whole line may be damaged: look at a few.
+    for line in text.split(|&b| b == b'\n').take(8) {
+        audit::read_line(line, &mut |event| {
+            events += 1;
+            first = first.or_else(|| TimeParser::default().parse_json(event.at));
+        });
+    }
+    let mentions = |what: &[u8]| memchr::memmem::find(text, what).is_some();
+    let is_json = text.starts_with(b"{") || text.starts_with(b"[");
+    let is_audit = events > 0 || is_json && mentions_audit(&mentions);
+    if is_audit {
+        // One JSON value to a line, unless the first line plainly is not one.
+        let lines = events > 0 && !text.starts_with(b"[") && !runs_together(&text[..line_end]);
+        let starts_value = text.starts_with(b"{") || text.starts_with(b"[");
+        let first_line = text[..line_end].trim_ascii_end();
+        let open_ended = matches!(first_line.last(), Some(b'{' | b'[' | b','));
+        let document = starts_value
+            && (!lines || runs_together(first_line))
+            && (open_ended || text.starts_with(b"[") || line_end == text.len() || runs_together(first_line));
+        return (if document { Content::AuditDocument } else { Content::AuditLines }, first);
+    }
+    if mentions(b"inactive_anon ") && mentions(b"pgfault ") {
+        return (Content::Other("it looks like a cgroup's memory.stat"), None);
+    }
+    if let Some(first) = metrics(head) {
+        return (Content::Metrics, first);
+    }
+    let looks = if text.get(16..20) == Some(&[0xed, 0xda, 0x0c, 0xed]) || head.get(16..20) == Some(&[0xed, 0xda, 0x0c, 0xed]) {
+        "it looks like an etcd snapshot"
+    } else if text.starts_with(b"{") || text.starts_with(b"[") {
+        if mentions(b"\"kind\"") && mentions(b"\"Status\"") {
+            "it is an answer of the apiserver that reports an error"
+        } else {
+            "it is JSON without audit events"
+        }
+    } else if is_html(text) {
+        "it is an HTML page, as a proxy or a log-in sends it"
+    } else if std::str::from_utf8(&head[..head.len().min(512)]).is_ok_and(|t| !t.contains('\0')) {
+        "it is text without audit events"
+    } else {
+        "it is binary data"
+    };
+    (Content::Other(looks), None)
+}
+
+/// Whether it begins like a metrics page, with a description or mostly with samples; and the latest timestamp
+/// among them.
+fn metrics(head: &[u8]) -> Option<Option<Micros>> {
+    let mut reader = Reader::new(head, Dialect::Text);
+    let (mut described, mut samples, mut bad, mut at) = (false, 0, 0, None);
+    for _ in 0..64 {
+        match reader.next() {
+            Some(Item::About(..)) => described = true,
+            Some(Item::Sample(sample)) => {
+                samples += 1;
+                at = at.max(sample.timestamp.map(|seconds| (seconds * 1e6) as Micros));
+            }
+            Some(Item::Bad(_)) => bad += 1,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    // Without a description, anything that pairs words with numbers looks like samples.
+    (described && samples >= bad || samples > 0 && bad == 0 || samples + bad == 0 && head.starts_with(b"# EOF")).then_some(at)
+}
+
+fn is_html(text: &[u8]) -> bool {
+    let start = text[..text.len().min(64)].to_ascii_lowercase();
+    start.starts_with(b"<!doctype html") || start.starts_with(b"<html") || start.starts_with(b"<head")
+}
+
+/// Whether JSON text names what only audit events, or wrappers of them, hold.
+fn mentions_audit(mentions: &impl Fn(&[u8]) -> bool) -> bool {
+    mentions(b"audit.k8s.io/") || mentions(b"\"auditID\"") || mentions(br#"\"auditID\""#) || mentions(b"google.cloud.audit.AuditLog")
+}
+
+/// Whether JSON objects follow one another without a newline.
+fn runs_together(line: &[u8]) -> bool {
+    line.starts_with(b"{")
+        && crate::model::walk::skip_value(line, 0).is_some_and(|(end, _)| line[end..].trim_ascii_start().starts_with(b"{"))
+}
+

@@ -1,0 +1,252 @@
+//! Metrics pages: when each was taken, and one pass over many of them, folder by folder in order of time.
+
+use super::exposition::{self, Problem, ProblemKind};
+use super::open::{Packing, Place, Source};
+use crate::model::input::{InputReport, Loss, LossKind};
+use crate::model::sample::Sample;
+use crate::model::time::{self, Micros, SECOND};
+use crate::sources::audit::pass::Watcher;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// A page may not be longer.
+const LONGEST_PAGE: u64 = 1 << 30;
+
+/// How the time of a page is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// By its file's name.
+    Name,
+    /// It was read at that time.
+    Read,
+    /// By the timestamps of its samples.
+    Samples,
+    /// By its file's modification time, which copying may have changed.
+    Modified,
+}
+
+/// A page.
+#[derive(Debug)]
+pub struct PageFile {
+    /// Where its bytes are.
+    pub source: Source,
+    /// When it was taken.
+    pub at: Micros,
+    /// How that is known.
+    pub clock: Clock,
+}
+
+impl PageFile {
+    /// A page that was found; what has no time of its own is taken `now`.
+    pub fn new(source: Source, now: Micros) -> Self {
+        let (at, clock) = match &source.place {
+            Place::File(path) => {
+                let name = path.file_name().and_then(|name| time_in(&name.to_string_lossy()));
+                let modified = || Some((modified(path)?, Clock::Modified));
+                let stamped = source.first.map(|at| (at, Clock::Samples));
+                name.map(|at| (at, Clock::Name)).or(stamped).or_else(modified).unwrap_or((now, Clock::Read))
+            }
+            _ => source.first.map_or((now, Clock::Read), |at| (at, Clock::Samples)),
+        };
+        Self { source, at, clock }
+    }
+}
+
+/// The pages of one folder.
+#[derive(Debug)]
+pub struct PageFolder {
+    /// The cluster, if a bundle names it.
+    pub cluster: String,
+    /// What the folder calls the instance.
+    pub instance: String,
+    /// In order of time.
+    pub pages: Vec<PageFile>,
+}
+
+fn modified(path: &Path) -> Option<Micros> {
+    let since = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_micros()).ok()
+}
+
+/// The time that a page's name tells: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
+fn time_in(name: &str) -> Option<Micros> {
+    let end = [".txt", ".prom", ".metrics", ".om", ".gz", ".zst"].iter().filter_map(|ending| name.find(ending)).min().unwrap_or(name.len());
+    let stem = &name[..end];
+    let starts = std::iter::once(0).chain(stem.match_indices(['-', '_']).map(|(at, _)| at + 1));
+    starts.filter_map(|start| seconds(&stem[start..]).or_else(|| date(&stem[start..]))).next()
+}
+
+/// Unix seconds, with or without a fraction, or milliseconds; of this century, so that no counter is taken for a time.
+fn seconds(text: &str) -> Option<Micros> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number: i64 = whole.parse().ok()?;
+    match whole.len() {
+        9..=10 if number > 946_684_800 => {
+            let micros: i64 = format!("{:0<6.6}", fraction).parse().ok()?;
+            Some(number * SECOND + micros)
+        }
+        13 if fraction.is_empty() => Some(number * 1000),
+        _ => None,
+    }
+}
+
+/// RFC 3339, also with `-` or nothing for `:`.
+fn date(text: &str) -> Option<Micros> {
+    let (day, clock) = text.split_once(['T', 't'])?;
+    let (clock, zone) = match clock.find(['Z', 'z', '+']) {
+        Some(at) => (&clock[..at], &clock[at..]),
+        None => (clock, "Z"),
+    };
+    let (clock, fraction) = clock.split_once('.').map_or((clock, String::new()), |(clock, fraction)| (clock, format!(".{fraction}")));
+    let digits: String = clock.chars().filter(char::is_ascii_digit).collect();
+    if digits.len() != 6 || !clock.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ':') {
+        return None;
+    }
+    let (hour, rest) = digits.split_at(2);
+    let (minute, second) = rest.split_at(2);
+    time::parse_any(&format!("{day}T{hour}:{minute}:{second}{fraction}{}", zone.to_uppercase()))
+}
+
+/// What is made of the pages of one folder.
+pub trait PageWorker: Send {
+    /// A page begins that was taken `at`.
+    fn begin(&mut self, at: Micros);
+
+    /// Takes a sample of it.
+    fn sample(&mut self, sample: &Sample<'_, '_>);
+
+    /// The page ends.
+    fn end(&mut self);
+}
+
+/// What reading gave, beside what the workers made of it.
+#[derive(Debug, Default)]
+pub struct PagesRead {
+    /// One per page.
+    pub inputs: Vec<InputReport>,
+    /// What was lost, by page and kind.
+    pub losses: Vec<Loss>,
+}
+
+/// Reads all pages, the folders side by side on up to `threads` threads; gives what `make` made for each folder.
+pub fn read<W: PageWorker>(
+    folders: Vec<PageFolder>,
+    threads: usize,
+    make: impl Fn(&PageFolder) -> W + Sync,
+    watcher: &impl Watcher,
+) -> (Vec<W>, PagesRead) {
+    let count = folders.len();
+    let queue = Mutex::new(folders.into_iter().enumerate().collect::<Vec<_>>().into_iter());
+    let done = Mutex::new(Vec::with_capacity(count));
+    let work = || {
+        loop {
+            let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+            let Some((number, folder)) = next else { return };
+            let mut worker = make(&folder);
+            let mut read = PagesRead::default();
+            let mut bytes = Vec::new();
+            for page in folder.pages {
+                read_page(page, &mut bytes, &mut worker, &mut read, watcher);
+            }
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, worker, read));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count).max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(number, ..)| *number);
+    let mut all = PagesRead::default();
+    let mut workers = Vec::with_capacity(count);
+    for (_, worker, read) in done {
+        workers.push(worker);
+        all.inputs.extend(read.inputs);
+        all.losses.extend(read.losses);
+    }
+    (workers, all)
+}
+
+/// Reads one page into `bytes`, and gives it to `worker`.
+fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl PageWorker, read: &mut PagesRead, watcher: &impl Watcher) {
+    let path = page.source.path.clone();
+    let mut losses: BTreeMap<LossKind, Loss> = BTreeMap::new();
+    let mut lose = |kind, line, offset, detail: String| {
+        let loss = losses.entry(kind).or_insert_with(|| Loss { kind, path: path.clone(), line, offset, count: 0, detail });
+        loss.count += 1;
+    };
+    bytes.clear();
+    let result = match page.source.reader() {
+        Ok(reader) => reader.take(LONGEST_PAGE).read_to_end(bytes).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let damaged = result.is_err();
+    if let Err(detail) = result {
+        let kind = if page.source.packing == Packing::None { LossKind::Io } else { LossKind::Damaged };
+        lose(kind, 0, bytes.len() as u64, detail);
+    } else if bytes.len() as u64 == LONGEST_PAGE {
+        lose(LossKind::PageTooLong, 0, LONGEST_PAGE, String::new());
+    }
+    worker.begin(page.at);
+    let problem = |Problem { kind, line, offset, detail }| {
+        let kind = match kind {
+            ProblemKind::Line => LossKind::NotASample,
+            ProblemKind::Repeated => LossKind::SeriesTwice,
+            ProblemKind::Described => LossKind::DescribedTwice,
+            ProblemKind::Rule => LossKind::AgainstRule,
+            ProblemKind::Empty => LossKind::NoSamples,
+            ProblemKind::CutOff => {
+                // Where unpacking broke off, that was said.
+                if damaged {
+                    return;
+                }
+                LossKind::PageCutOff
+            }
+        };
+        lose(kind, line, offset, detail);
+    };
+    let summary = exposition::read(bytes, |sample| worker.sample(sample), problem);
+    worker.end();
+    watcher.read(page.source.size);
+    let skipped = losses.values().filter(|loss| !loss.kind.is_kept()).map(|loss| loss.count).sum();
+    let first_error = losses.values().min_by_key(|loss| loss.line).map(Loss::to_string);
+    let size = if page.source.size > 0 { page.source.size } else { bytes.len() as u64 };
+    read.inputs.push(InputReport { path: path.clone(), kind: "metrics", bytes: size, records: summary.samples, skipped, first_error });
+    read.losses.extend(losses.into_values());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_times() {
+        let at = 1_795_166_276 * SECOND;
+        for name in [
+            "1795166276.txt",
+            "1795166276.txt.zst",
+            "1795166276000.prom",
+            "metrics-1795166276.gz",
+            "apiserver_0_1795166276.txt",
+            "2026-11-20T09:17:56Z.txt",
+            "2026-11-20T09-17-56Z",
+            "scrape-2026-11-20T09-17-56Z.txt.gz",
+            "2026-11-20T09:17:56.metrics",
+            "kube-apiserver-20261120T091756Z.om",
+        ] {
+            assert_eq!(time_in(name), Some(at), "{name}");
+        }
+        assert_eq!(time_in("1795166276.25.txt"), Some(at + SECOND / 4));
+        assert_eq!(time_in("2026-11-20T09-17-56.5Z.txt"), Some(at + SECOND / 2));
+        for name in ["metrics.txt", "10-0-0-12.txt", "page-1.txt", "123456789.txt", "v1.36.txt"] {
+            assert_eq!(time_in(name), None, "{name}");
+        }
+    }
+}
