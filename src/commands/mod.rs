@@ -1,5 +1,7 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+#[cfg(feature = "live")]
+pub mod live;
 pub mod rollup;
 mod shell;
 pub mod traffic;
