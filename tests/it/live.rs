@@ -227,7 +227,7 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
         ("system-ca", "its certificate is signed by an authority that the kubeconfig does not name"),
         ("elsewhere", "its certificate is for another name"),
         ("not-tls", "what answers there does not speak TLS"),
-        ("no-such-host", "no-such-host.invalid:443/apis"),
+        ("no-such-host", "no-such-host.invalid:443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices: "),
         ("bad-proxy", "only proxies with http:// and socks5://"),
     ] {
         let (error, said) = refusal(context);

@@ -63,6 +63,7 @@ pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<F
 
 /// The merged kubeconfig, and what to call it in a message; `None` for the pod's own cluster.
 fn read(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Option<(Kubeconfig, String)>, LiveError> {
+    let asked = asked.filter(|path| !path.as_os_str().is_empty());
     let (paths, must_exist) = match (asked, (around.variable)("KUBECONFIG").filter(|value| !value.is_empty())) {
         (Some(path), _) => (vec![path.to_owned()], true),
         (None, Some(value)) => (std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect(), false),
