@@ -6,6 +6,7 @@ use crate::model::units::parse_duration;
 use crate::views::Format;
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How to print.
 #[derive(Debug, Clone, Default, Args)]
@@ -56,6 +57,33 @@ pub struct TimeFlags {
     pub until: Option<String>,
 }
 
+/// Which cluster to read, and as whom; the flags are kubectl's.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct KubeFlags {
+    /// Read this kubeconfig (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account).
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Use this context of the kubeconfig (default: its current one).
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Act as this user.
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+    /// Act as a member of this group; may be given several times.
+    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
+    pub as_groups: Vec<String>,
+    /// Give up on an apiserver's answer after this time: 500ms, 30s, 2m.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
+    pub request_timeout: Duration,
+}
+
+/// Reads how long a request may take.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).filter(|micros| *micros > 0);
+    micros.map(Duration::from_micros).ok_or_else(|| "a time above zero with its unit: 500ms, 30s, 2m".to_owned())
+}
+
 impl TimeFlags {
     /// The bounds, given what time it is.
     pub fn resolve(&self, now: Micros) -> Result<(Option<Micros>, Option<Micros>), String> {
@@ -90,6 +118,24 @@ fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
 mod tests {
     use super::*;
     use crate::model::time::SECOND;
+
+    #[test]
+    fn a_cluster_is_named_as_kubectl_does() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            kube: KubeFlags,
+        }
+        let read = |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.kube);
+        let flags = read(&["--context", "a", "--as=jane", "--as-group", "b", "--as-group", "c", "--request-timeout", "1m30s"]).unwrap();
+        assert_eq!((flags.context.as_deref(), flags.as_user.as_deref()), (Some("a"), Some("jane")));
+        assert_eq!((flags.as_groups, flags.request_timeout), (vec!["b".to_owned(), "c".to_owned()], Duration::from_secs(90)));
+        assert_eq!(read(&[]).unwrap().request_timeout, Duration::from_secs(30));
+        assert!(read(&["--as-group", "b"]).is_err(), "kubectl refuses a group without a user too");
+        for bad in ["0s", "5", "-1s", "soon"] {
+            assert!(read(&[&format!("--request-timeout={bad}")]).unwrap_err().to_string().contains("above zero"), "{bad}");
+        }
+    }
 
     #[test]
     fn times_are_read_in_every_form() {

@@ -1,6 +1,8 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 mod pages;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod rollup;
 mod shell;
 pub mod traffic;

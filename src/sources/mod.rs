@@ -4,6 +4,8 @@ pub mod audit;
 pub mod content;
 pub mod exposition;
 pub mod find;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod open;
 pub mod pages;
 mod split;

@@ -15,6 +15,8 @@ mod damage;
 mod exactness;
 mod follow;
 mod forms;
+#[cfg(feature = "live")]
+mod live;
 mod rollup;
 mod support;
 mod traffic_counts;
