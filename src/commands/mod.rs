@@ -7,6 +7,7 @@ pub mod rollup;
 mod shell;
 pub mod traffic;
 mod traffic_follow;
+mod traffic_live;
 mod traffic_metrics;
 
 use crate::cli::{Context, Error};

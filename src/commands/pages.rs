@@ -1,7 +1,7 @@
 //! From metrics pages to facts, for all commands that read them.
 
 use crate::analysis::metrics::Fold;
-use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
@@ -25,7 +25,7 @@ pub struct PagesTold {
 }
 
 /// The fold of analysis as a worker of the source's pass.
-struct Folding(Fold);
+pub struct Folding(pub Fold);
 
 impl PageWorker for Folding {
     fn begin(&mut self, at: Micros) {
@@ -56,9 +56,15 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
     let (folds, read) = pages::read(folders, context.settings.threads, |_| Folding(Fold::new(with_latency)), &progress);
     progress.finish();
-    // What is wrong with one page is mostly wrong with all of them.
+    tell(&read.losses, context)?;
+    let folded: Vec<Folded<'_>> = names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
+    Ok((Facts::new(&folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
+}
+
+/// Says what was lost. What is wrong with one page is mostly wrong with all of them.
+fn tell(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
     let mut told: BTreeMap<LossKind, usize> = BTreeMap::new();
-    for loss in &read.losses {
+    for loss in losses {
         let told = told.entry(loss.kind).or_default();
         *told += 1;
         if *told <= MESSAGES {
@@ -68,6 +74,5 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     for (kind, pages) in told.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
         context.lost(format!("{} more with a part that {}", counted((pages - MESSAGES) as u64, "page"), kind.explain().0))?;
     }
-    let folded = names.into_iter().zip(folds).map(|((cluster, name), fold)| (cluster, name, fold.0)).collect();
-    Ok((Facts::new(folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
+    Ok(())
 }

@@ -1,14 +1,14 @@
 //! `plimsoll traffic`: who sends what.
 
 use super::traffic_follow::{self, FollowFlags};
-use super::traffic_metrics;
+use super::{traffic_live, traffic_metrics};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
 use crate::analysis::traffic::{Batch, Breakdown, Fold, Plan, Query, Traffic};
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, TimeFlags};
 use crate::model::bundle::Bundle;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
@@ -33,12 +33,13 @@ EXAMPLES
   kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
   plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
   plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change
+  plimsoll traffic --context prod --by verb,resource --follow
   kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
   plimsoll traffic bundle/ --from metrics --health")]
 pub struct Args {
-    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
-    #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<String>,
+    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any: the metrics of all apiservers that the kubeconfig can name.
+    #[arg(value_name = "SOURCE")]
+    pub(super) sources: Vec<String>,
     /// Break down by these dimensions.
     #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
     pub(super) by: Vec<String>,
@@ -47,14 +48,16 @@ pub struct Args {
     pub(super) filters: Vec<String>,
     /// What to read where there are both (default: audit logs).
     #[arg(long, value_enum, value_name = "KIND")]
-    from: Option<From>,
+    pub(super) from: Option<From>,
     /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in place of the rows.
     #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
     pub(super) health: bool,
     #[command(flatten)]
     time: TimeFlags,
     #[command(flatten)]
-    follow: FollowFlags,
+    pub(super) follow: FollowFlags,
+    #[command(flatten)]
+    pub(super) kube: KubeFlags,
     /// Split by time: a table per interval, and the course of each row as bars.
     #[arg(long, conflicts_with = "follow")]
     pub(super) series: bool,
@@ -71,7 +74,7 @@ pub struct Args {
 
 /// What traffic is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum From {
+pub(super) enum From {
     /// Audit logs.
     Audit,
     /// Metrics pages.
@@ -86,6 +89,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let interval = args.interval.as_deref().map(interval).transpose()?;
     check_sort_field(args, context)?;
+    if traffic_live::is_live(args) {
+        return traffic_live::run(args, Asked { since, until, interval }, context);
+    }
+    if args.follow.is_timed() && !args.follow.wanted() {
+        return Err(Error::Usage("--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics".to_owned()));
+    }
     let wanted = match args.from {
         Some(From::Audit) => Wanted::Logs,
         Some(From::Metrics) => Wanted::Pages,

@@ -7,6 +7,7 @@ use crate::analysis::traffic::{Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::bundle::Bundle;
 use crate::model::input::LossKind;
+use crate::model::report::Report;
 use crate::model::units::parse_duration;
 use crate::sources::audit::follow::Follower;
 use crate::views::Format;
@@ -29,14 +30,14 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 /// Flags of `plimsoll traffic --follow`.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, and print everything counted so far again and again.
+    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything counted so far each time.
     #[arg(long)]
     follow: bool,
-    /// How often to print.
-    #[arg(long, value_name = "DURATION", requires = "follow", default_value = "10s")]
-    every: String,
-    /// End after this time (default: on SIGINT or SIGTERM).
-    #[arg(long = "for", value_name = "DURATION", requires = "follow")]
+    /// How often to print, and to take pages of a live cluster or of URLs [default: 10s].
+    #[arg(long, value_name = "DURATION")]
+    every: Option<String>,
+    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second page].
+    #[arg(long = "for", value_name = "DURATION")]
     length: Option<String>,
 }
 
@@ -44,6 +45,21 @@ impl FollowFlags {
     /// Whether to follow.
     pub(super) fn wanted(&self) -> bool {
         self.follow
+    }
+
+    /// Whether a time was given.
+    pub(super) fn is_timed(&self) -> bool {
+        self.every.is_some() || self.length.is_some()
+    }
+
+    /// `--every`.
+    pub(super) fn every(&self) -> Result<Duration, Error> {
+        duration("--every", self.every.as_deref().unwrap_or("10s"))
+    }
+
+    /// `--for`.
+    pub(super) fn length(&self) -> Result<Option<Duration>, Error> {
+        self.length.as_deref().map(|text| duration("--for", text)).transpose()
     }
 }
 
@@ -55,8 +71,8 @@ pub(super) fn run(
     version: impl Fn(Option<&Bundle>) -> Result<Option<Version>, Error>,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    let every = duration("--every", &flags.every)?;
-    let end = flags.length.as_deref().map(|text| duration("--for", text)).transpose()?.map(|length| Instant::now() + length);
+    let every = flags.every()?;
+    let end = flags.length()?.map(|length| Instant::now() + length);
     let stop = stop_signal()?;
     let mut follower = Follower::open(sources);
     if follower.is_empty() {
@@ -152,21 +168,27 @@ impl Live<'_> {
         let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
         let told = logs::told(&breakdown, reading);
         let report = report::report(logs::measured(self.query, breakdown), None, told, &shape);
-        context.settings.style.compact = true;
-        match context.settings.format {
-            Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,
-            Format::Table | Format::Wide | Format::Markdown if self.printed > 0 => writeln!(context.io.out)?,
-            Format::Yaml if self.printed > 0 => writeln!(context.io.out, "---")?,
-            Format::Csv if self.printed > 0 => context.settings.style.headers = false,
-            _ => {}
-        }
+        print_again(&report, self.printed, context)?;
         self.printed += 1;
-        context.print(&report, FailOn::Never)
+        Ok(())
     }
 }
 
+/// Prints a report that takes the place of `printed` others.
+pub(super) fn print_again(report: &Report, printed: u64, context: &mut Context<'_>) -> Result<(), Error> {
+    context.settings.style.compact = true;
+    match context.settings.format {
+        Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,
+        Format::Table | Format::Wide | Format::Markdown if printed > 0 => writeln!(context.io.out)?,
+        Format::Yaml if printed > 0 => writeln!(context.io.out, "---")?,
+        Format::Csv if printed > 0 => context.settings.style.headers = false,
+        _ => {}
+    }
+    context.print(report, FailOn::Never)
+}
+
 /// Set by SIGINT and SIGTERM; a second one ends the program at once.
-fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
+pub(super) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))

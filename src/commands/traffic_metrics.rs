@@ -5,15 +5,14 @@ use super::traffic::{Args, Asked, dims, interval_for};
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
-use crate::analysis::traffic::report::{self, Shape};
+use crate::analysis::traffic::report::{self, Measured, Shape};
 use crate::cli::{Context, Error, FailOn};
+use crate::model::report::Report;
 use crate::sources::find::Found;
 
 /// Runs the command on the pages that were found.
 pub(super) fn run(args: &Args, asked: Asked, mut found: Found, base: Option<Found>, context: &mut Context<'_>) -> Result<(), Error> {
-    let (by, filters) = dims::<Dim>(args)?;
-    let mut query = Query { by, filters, interval: None };
-    query.check().map_err(Error::Usage)?;
+    let mut query = query(args)?;
     pages::keep(&mut found.pages, asked.since, asked.until);
     let series = args.series || asked.interval.is_some();
     let (facts, read) = pages::facts(found.pages, series, context)?;
@@ -24,10 +23,23 @@ pub(super) fn run(args: &Args, asked: Asked, mut found: Found, base: Option<Foun
         query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));
     }
     let read = Read { inputs: read.inputs, losses: read.losses, undated: read.undated, without_logs: found.without_logs };
-    let measured = traffic::measured(&facts, &query);
-    let told = told::told(&facts, &measured, read, args.health);
+    context.print(&report(&facts, &query, base.as_ref(), read, args.health, context), FailOn::Never)
+}
+
+/// What the flags ask for.
+pub(super) fn query(args: &Args) -> Result<Query, Error> {
+    let (by, filters) = dims::<Dim>(args)?;
+    let query = Query { by, filters, interval: None };
+    query.check().map_err(Error::Usage)?;
+    Ok(query)
+}
+
+/// The report of facts, against a baseline if there is one.
+pub(super) fn report(facts: &Facts, query: &Query, base: Option<&Measured>, read: Read, health: bool, context: &Context<'_>) -> Report {
+    let measured = traffic::measured(facts, query);
+    let told = told::told(facts, &measured, read, health);
     let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-    context.print(&report::report(measured, base.as_ref(), told, &shape), FailOn::Never)
+    report::report(measured, base, told, &shape)
 }
 
 /// Whether there is an apiserver's page among them.

@@ -144,11 +144,7 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
     let mut raw = open_raw(place, &path)?;
     let mut head = Vec::new();
     raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
-    let packing = match head.as_slice() {
-        [0x1f, 0x8b, ..] => Packing::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
-        _ => Packing::None,
-    };
+    let packing = packing_of(&head);
     let mut plain = Vec::new();
     match packing {
         Packing::None => plain.clone_from(&head),
@@ -170,6 +166,15 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
         head: if keep { head } else { Vec::new() },
         rest: keep.then_some(raw),
     })
+}
+
+/// How a file that begins so is packed.
+fn packing_of(head: &[u8]) -> Packing {
+    match head {
+        [0x1f, 0x8b, ..] => Packing::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+        _ => Packing::None,
+    }
 }
 
 fn open_raw(place: &Place, path: &str) -> Result<Box<dyn ReadSend>, SourceError> {
@@ -205,6 +210,13 @@ pub fn unpack<'r>(packing: Packing, reader: impl Read + Send + 'r) -> io::Result
 }
 
 impl Source {
+    /// What was read already, under the name that messages give it.
+    pub(super) fn of_bytes(path: String, bytes: Vec<u8>) -> Self {
+        let packing = packing_of(&bytes);
+        let (place, content, rest) = (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
+        Self { path, place, size: 0, packing, content, first: None, head: bytes, rest }
+    }
+
     /// Whether it can be read at any place, by several threads.
     pub fn is_seekable(&self) -> bool {
         matches!(self.place, Place::File(_)) && self.packing == Packing::None && self.content != Content::AuditDocument

@@ -54,6 +54,13 @@ impl PageFile {
     }
 }
 
+impl PageFile {
+    /// A page that was read already.
+    pub fn read(path: String, at: Micros, body: Vec<u8>) -> Self {
+        Self { source: Source::of_bytes(path, body), at, clock: Clock::Read }
+    }
+}
+
 /// The pages of one folder.
 #[derive(Debug)]
 pub struct PageFolder {
@@ -175,7 +182,7 @@ pub fn read<W: PageWorker>(
 }
 
 /// Reads one page into `bytes`, and gives it to `worker`.
-fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl PageWorker, read: &mut PagesRead, watcher: &impl Watcher) {
+pub fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl PageWorker, read: &mut PagesRead, watcher: &impl Watcher) {
     let path = page.source.path.clone();
     let mut losses: BTreeMap<LossKind, Loss> = BTreeMap::new();
     let mut lose = |kind, line, offset, detail: String| {

@@ -97,25 +97,25 @@ pub struct Facts {
 }
 
 /// A folder's cluster and name, and what was made of its pages.
-pub type Folded = (String, String, Fold);
+pub type Folded<'f> = (&'f str, &'f str, &'f Fold);
 
 impl Facts {
     /// Puts folders together.
-    pub fn new(folders: Vec<Folded>) -> Self {
+    pub fn new(folders: &[Folded<'_>]) -> Self {
         let mut facts = Self::default();
         // Of each metric and instance: the age of the newest name that was met.
         let mut ages: BTreeMap<(Metric, usize), u8> = BTreeMap::new();
         let mut aged: Vec<(Metric, u8, Fact)> = Vec::new();
         // Of apiservers, and of all else: whether no folder has more than one page of an instance.
         let mut single = [true; 2];
-        for (_, _, fold) in &folders {
+        for (_, _, fold) in folders {
             single[usize::from(fold.is_apiserver())] &= fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
         }
-        for (cluster, name, fold) in folders {
+        for &(cluster, name, fold) in folders {
             facts.unknown_pages += fold.unknown;
-            for (instance, processes) in instances(&cluster, &name, &fold, single[usize::from(fold.is_apiserver())]) {
+            for (instance, processes) in instances(cluster, name, fold, single[usize::from(fold.is_apiserver())]) {
                 let number = facts.instances.len();
-                for (metric, age, fact) in facts.of_instance(&fold, number, &instance, &processes) {
+                for (metric, age, fact) in facts.of_instance(fold, number, &instance, &processes) {
                     let newest = ages.entry((metric, number)).or_insert(age);
                     *newest = age.min(*newest);
                     aged.push((metric, age, fact));
