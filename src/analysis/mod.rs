@@ -7,6 +7,7 @@ pub mod list_route;
 pub mod metrics;
 pub mod peak;
 pub mod pending;
+pub mod reconcile;
 pub mod repeated;
 pub mod rollup;
 pub mod traffic;

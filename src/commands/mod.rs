@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+pub mod etcd;
 mod pages;
 #[cfg(feature = "live")]
 pub mod live;
@@ -18,6 +19,8 @@ use clap::Subcommand;
 pub enum Command {
     /// Who sends what to the apiserver: requests, errors, latency and peaks by any dimensions.
     Traffic(Box<traffic::Args>),
+    /// What fills etcd, and how it does.
+    Etcd(etcd::Args),
     /// Print a completion script for a shell.
     Completions(shell::CompletionArgs),
     /// Print the manual page.
@@ -29,6 +32,7 @@ impl Command {
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
         match self {
             Self::Traffic(args) => traffic::run(args, context),
+            Self::Etcd(args) => etcd::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),
         }

@@ -1,10 +1,12 @@
 //! `plimsoll traffic`: who sends what.
 
 use super::traffic_follow::{self, FollowFlags};
-use super::{traffic_live, traffic_metrics};
+use super::{pages, traffic_live, traffic_metrics};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::reconcile::{Comparison, Seen, Windows};
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
 use crate::analysis::traffic::{Batch, Breakdown, Fold, Plan, Query, Traffic};
@@ -13,7 +15,7 @@ use crate::model::bundle::Bundle;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
-use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::find::{self, Found, Wanted};
 use std::str::FromStr;
 use crate::views::text::plain;
@@ -125,7 +127,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let version = |bundle: Option<&Bundle>| server_version(args, bundle);
         return traffic_follow::run(&args.sources, &args.follow, query, version, context);
     }
-    let found = found.unwrap_or_default();
+    let mut found = found.unwrap_or_default();
     let server = server_version(args, found.bundle.as_ref())?;
     let mut query = query(&server);
     let base = match args.baseline.is_empty() {
@@ -134,12 +136,16 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         false => Some((Query { since: None, until: None, ..query.clone() }, find(&args.baseline, Wanted::Logs, context)?)),
     };
     let base = base
-        .map(|(query, found)| read(&query, found, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
+        .map(|(query, found)| read(&query, found, None, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
         .transpose()?;
     if args.series {
         query.interval = Some(interval.unwrap_or_else(|| find::span(&found).map_or(60 * SECOND, interval_for)));
     }
-    let (breakdown, mut reading) = read(&query, found, context)?;
+    // How much the log shows is known where metrics of the same instances are at hand.
+    pages::keep(&mut found.pages, since, until);
+    let facts = if found.pages.is_empty() { Facts::default() } else { pages::facts(std::mem::take(&mut found.pages), false, context)?.0 };
+    let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
+    let (breakdown, mut reading) = read(&query, found, windows.as_ref().map(|windows| (windows, &facts)), context)?;
     reading.server = server;
     let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     let told = logs::told(&breakdown, reading);
@@ -177,7 +183,12 @@ fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result
 }
 
 /// Reads the logs and counts; says what was lost.
-fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Breakdown, Reading), Error> {
+fn read(
+    query: &Query,
+    found: Found,
+    metrics: Option<(&Windows, &Facts)>,
+    context: &mut Context<'_>,
+) -> Result<(Breakdown, Reading), Error> {
     let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
     let bytes = found.streams.iter().flat_map(|s| &s.files).map(|file| file.size).sum();
     let progress = Progress::bytes(bytes, context.settings.progress);
@@ -187,7 +198,7 @@ fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Break
         found.streams,
         context.settings.threads,
         &progress,
-        || Counting(plan.fold()),
+        || Counting(plan.fold(), metrics.map(|(windows, _)| Seen::new(windows))),
         |delivery| {
             if let Delivery::Block { batch, .. } = delivery {
                 traffic.take(batch);
@@ -201,18 +212,25 @@ fn read(query: &Query, found: Found, context: &mut Context<'_>) -> Result<(Break
     if outcome.total().unfinished_lines > 0 && context.settings.verbose {
         context.say("the last line of an input is not finished; it was left out, as the log may still be written")?;
     }
-    let breakdown = traffic.finish(&plan, workers.into_iter().map(|worker| worker.0).collect());
-    let reading = Reading { inputs: outcome.inputs, losses: outcome.losses, coverage: outcome.coverage, streams, server: None };
+    let (folds, seen): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.0, worker.1)).unzip();
+    let seen: Vec<Seen<'_>> = seen.into_iter().flatten().collect();
+    let against_metrics = metrics.map(|(windows, facts)| Comparison::new(windows, &seen, facts));
+    let breakdown = traffic.finish(&plan, folds);
+    let Outcome { inputs, losses, coverage } = outcome;
+    let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics };
     Ok((breakdown, reading))
 }
 
 /// The fold of analysis as a worker of the source's pass.
-pub(super) struct Counting<'p>(pub(super) Fold<'p>);
+pub(super) struct Counting<'p>(pub(super) Fold<'p>, pub(super) Option<Seen<'p>>);
 
 impl Worker for Counting<'_> {
     type Batch = Batch;
     #[inline]
     fn event(&mut self, event: Timed<'_, '_>) {
+        if let Some(seen) = &mut self.1 {
+            seen.event(&event);
+        }
         self.0.event(event);
     }
     fn flush(&mut self) -> Batch {

@@ -92,7 +92,7 @@ pub(super) fn run(
         query: &query,
         plan: &plan,
         server,
-        worker: Counting(plan.fold()),
+        worker: Counting(plan.fold(), None),
         traffic: Traffic::default(),
         told: HashMap::new(),
         printed: 0,
@@ -164,6 +164,7 @@ impl Live<'_> {
             coverage: outcome.coverage,
             streams: follower.streams(),
             server: self.server.clone(),
+            against_metrics: None,
         };
         let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
         let told = logs::told(&breakdown, reading);

@@ -117,6 +117,29 @@ pub struct Finding {
     pub docs: String,
 }
 
+impl Finding {
+    /// A finding about `subject`, of which empty values are left out; the rest is to be filled in.
+    pub fn new(id: &str, severity: Severity, subject: &[(&str, &str)]) -> Self {
+        let given = subject.iter().filter(|(_, value)| !value.is_empty());
+        let subject: BTreeMap<String, String> = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut key = id.to_owned();
+        subject.iter().for_each(|(name, value)| key += &format!("\0{name}\0{value}"));
+        Self {
+            id: id.to_owned(),
+            severity,
+            confidence: 1.0,
+            fingerprint: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(key.as_bytes())),
+            subject,
+            first_seen: String::new(),
+            last_seen: String::new(),
+            summary: String::new(),
+            evidence: BTreeMap::new(),
+            remedy: String::new(),
+            docs: format!("docs/findings.md#{id}"),
+        }
+    }
+}
+
 /// Everything a command prints.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
@@ -144,6 +167,17 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Findings.
     pub findings: Vec<Finding>,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
 }
 
 impl Report {

@@ -47,7 +47,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 55] = [
+const COLUMNS: [Column; 76] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -102,6 +102,27 @@ const COLUMNS: [Column; 55] = [
     column("rejections", "REJECTED", Kind::Count),
     column("failed_open", "LET THROUGH", Kind::Count),
     column("objects", "OBJECTS", Kind::Count),
+    wide("has_leader", "HAS LEADER", Kind::Text),
+    column("is_leader", "LEADER", Kind::Text),
+    column("leader_changes", "LEADER CHANGES", Kind::Count),
+    column("wal_fsync_p99_ms", "FSYNC P99 MS", Kind::Millis),
+    column("commit_p99_ms", "COMMIT P99 MS", Kind::Millis),
+    wide("peer_rtt_p99_ms", "PEERS P99 MS", Kind::Millis),
+    wide("request_p99_ms", "REQUEST P99 MS", Kind::Millis),
+    column("proposals_pending", "PENDING", Kind::Count),
+    column("proposals_failed", "FAILED", Kind::Count),
+    wide("slow_applies", "SLOW APPLIES", Kind::Count),
+    wide("slow_reads", "SLOW READS", Kind::Count),
+    wide("heartbeat_failures", "HEARTBEATS LOST", Kind::Count),
+    column("events_per_s", "EVENTS/S", Kind::Rate),
+    column("pending_events", "DELAYED EVENTS", Kind::Count),
+    column("slow_watchers", "SLOW WATCHERS", Kind::Count),
+    column("db_bytes", "SIZE", Kind::Bytes),
+    column("in_use_bytes", "IN USE", Kind::Bytes),
+    column("quota_bytes", "QUOTA", Kind::Bytes),
+    column("quota_share", "OF QUOTA", Kind::Share),
+    wide("seconds", "SECONDS", Kind::Rate),
+    wide("restarts", "RESTARTS", Kind::Count),
     column("bytes", "BYTES", Kind::Bytes),
 ];
 

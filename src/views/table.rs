@@ -3,7 +3,8 @@
 use super::Style;
 use super::columns::{self, Kind};
 use super::text::{fit, plain};
-use crate::model::report::{Report, Table, Value};
+use crate::model::report::{Finding, Report, Severity, Table, Value};
+use crate::model::units::percent;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -27,9 +28,25 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
         }
         grid(table, rows, style, wide, out)?;
     }
+    findings(&report.findings, style, out)?;
     if style.headers && !report.notes.is_empty() {
         writeln!(out)?;
         prose(&report.notes, style, out)?;
+    }
+    Ok(())
+}
+
+/// Findings: how grave, what, what to do.
+fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    for finding in findings {
+        let color = match finding.severity {
+            Severity::Critical => "\u{1b}[1;31m",
+            Severity::Warning => "\u{1b}[1;33m",
+            Severity::Info => "\u{1b}[1m",
+        };
+        let (on, off) = if style.color { (color, "\u{1b}[0m") } else { ("", "") };
+        writeln!(out, "\n{on}{}{off} {} (confidence {})", finding.severity.name(), plain(&finding.id), percent(finding.confidence))?;
+        prose(&[format!("  \t{}.", finding.summary), format!("  \tWhat to do: {}.", finding.remedy)], style, out)?;
     }
     Ok(())
 }

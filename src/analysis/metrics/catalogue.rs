@@ -61,6 +61,8 @@ pub enum Metric {
     EtcdHeartbeatFailures,
     EtcdPeerRoundTrip,
     EtcdVersion,
+    EtcdEvents,
+    EtcdRequests,
 }
 
 /// How a metric behaves.
@@ -208,6 +210,8 @@ pub const ENTRIES: &[Entry] = &[
     counter("etcd_server_slow_read_indexes_total", M::EtcdSlowReads, NONE),
     counter("etcd_server_heartbeat_send_failures_total", M::EtcdHeartbeatFailures, NONE),
     histogram("etcd_network_peer_round_trip_time_seconds", M::EtcdPeerRoundTrip, &["To"]),
+    counter("etcd_debugging_mvcc_events_total", M::EtcdEvents, NONE),
+    histogram("etcd_request_duration_seconds", M::EtcdRequests, &["operation"]),
     gauge("etcd_server_version", M::EtcdVersion, &["server_version"]),
 ];
 

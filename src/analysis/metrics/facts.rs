@@ -3,8 +3,10 @@
 
 use super::catalogue::{Metric, Part};
 use super::fold::{Fold, Process};
+use super::traffic::verb;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What runs in a process.
@@ -249,9 +251,20 @@ impl Facts {
         facts.map(|fact| (fact.bound, fact.increase)).collect()
     }
 
+    /// Requests by instance, verb (as audit logs call it), resource and subresource.
+    pub fn requests(&self) -> impl Iterator<Item = (usize, Cow<'_, str>, &str, &str, f64)> {
+        let label = |fact: &'_ Fact, at: usize| self.symbols.get(fact.labels[at]);
+        self.of(Metric::Requests).iter().map(move |fact| (fact.instance, verb(self, fact), label(fact, 3), label(fact, 4), fact.increase))
+    }
+
     /// Whether any page had counts of requests.
     pub fn has_requests(&self) -> bool {
         self.has(Metric::Requests)
+    }
+
+    /// Whether any page is of etcd or of an apiserver.
+    pub fn has_store(&self) -> bool {
+        self.instances.iter().any(|instance| instance.component != Component::Other)
     }
 
     /// When the last page was taken.

@@ -2,6 +2,7 @@
 //! and how the control plane does. The rules are those of docs/metrics.md.
 
 mod catalogue;
+pub mod etcd;
 pub mod facts;
 mod fold;
 mod names;

@@ -102,7 +102,8 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     notes
 }
 
-fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
+/// What was read, for `coverage`.
+pub fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
     let instance = |i: &Instance| {
         let start = i.start.map(|start| time::format((start * 1e6) as Micros));
         json!({

@@ -322,6 +322,8 @@ impl Adder<'_> {
         let (Some(key), Some(last)) = (self.query.key(self.facts, fact, true), fact.last) else { return };
         for acc in [self.rows.entry(key).or_default(), &mut self.total] {
             *acc.whole.open.get_or_insert(0.0) += last;
+            // Requests of priority and fairness have no codes, and fewer labels.
+            acc.whole.coded = fact.labels.len() > 5;
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::report::{Line, Measured, Measures, Told};
 use super::{Breakdown, Query, Row, Stats};
+use crate::analysis::reconcile::Comparison;
 use crate::model::event::{Level, Stage};
 use crate::model::input::{Coverage, InputReport, Loss};
 use crate::model::time::{self, Micros, SECOND};
@@ -23,6 +24,8 @@ pub struct Reading {
     pub streams: Vec<(String, String)>,
     /// The version of the apiservers and where it is known from, if it is.
     pub server: Option<(String, &'static str)>,
+    /// How much the log shows of what the metrics count, where they are at hand.
+    pub against_metrics: Option<Comparison>,
 }
 
 /// The time counted: from the first to the last event within the query's bounds, whether its filters accept
@@ -129,6 +132,7 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     if lost > 0 {
         notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
     }
+    notes.extend(reading.against_metrics.as_ref().and_then(Comparison::note));
     if breakdown.folded > 0 {
         notes.push(format!(
             "{} of rows beyond {} counted as {}.",
@@ -187,6 +191,7 @@ fn coverage(breakdown: &Breakdown, reading: &Reading) -> Map<String, Json> {
         "repeated_audit_ids": {"requests": breakdown.audit_ids.repeated, "estimated": breakdown.audit_ids.estimated},
         "folded_requests": breakdown.folded,
         "late_for_peak": breakdown.late_for_peak,
+        "audit_vs_metrics": reading.against_metrics.as_ref().map(Comparison::json),
         "kubernetes_version": reading.server.as_ref().map(|(version, _)| version),
         "kubernetes_version_from": reading.server.as_ref().map(|(_, from)| from),
     });
