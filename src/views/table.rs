@@ -24,7 +24,7 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
             writeln!(out)?;
         }
         if style.headers && !table.title.is_empty() {
-            writeln!(out, "{}", plain(&table.title))?;
+            prose(std::slice::from_ref(&table.title), style, out)?;
         }
         grid(table, rows, style, wide, out)?;
     }
@@ -135,7 +135,24 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 8] = ["p50_ms", "peak_rps", "open", "throttled", "share", "client_errors", "p99_ms", "errors"];
+const FIRST_TO_GO: [&str; 16] = [
+    "p50_ms",
+    "peak_rps",
+    "open",
+    "throttled",
+    "share",
+    "client_errors",
+    "cache_per_s",
+    "etcd_objects_per_s",
+    "p99_bytes",
+    "fetched_per_list",
+    "executing",
+    "bytes_out_per_s",
+    "events_in_per_s",
+    "failed_open",
+    "p99_ms",
+    "errors",
+];
 
 /// The width of each column: what it needs, the widest text columns cut until the line fits. `None`
 /// where it does not fit all the same.

@@ -27,8 +27,11 @@ pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> Tol
     let glance = Glance::new(facts);
     let mut lead = lead(facts, measured);
     lead.extend(glance.lines(facts.last()));
+    let mut coverage = coverage(facts, &read.losses);
+    let without: Vec<&String> = read.without_logs.iter().map(|(folder, _)| folder).collect();
+    coverage.insert("folders_without_audit_logs".to_owned(), json!(without));
     Told {
-        coverage: coverage(facts, &read.losses),
+        coverage,
         totals: vec![("glance".to_owned(), glance.values())],
         tables: tables(facts),
         show_tables: health,

@@ -82,7 +82,7 @@ fn objectives(facts: &Facts) -> Table {
             _ => None,
         }
     };
-    let rows = [("write", 1.0), ("read-object", 1.0), ("read-namespace", 30.0), ("read-cluster", 30.0)].into_iter().filter_map(|(name, bound)| {
+    let rows = [("write", 1), ("read-object", 1), ("read-namespace", 30), ("read-cluster", 30)].into_iter().filter_map(|(name, bound)| {
         if !facts.has(Metric::SliDuration) {
             return None;
         }
@@ -90,7 +90,7 @@ fn objectives(facts: &Facts) -> Table {
         // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
         let slow = match buckets.count() {
             None => Some(0.0),
-            Some(all) => buckets.up_to(bound).map(|in_time| all - in_time),
+            Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
         };
         let failed = |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
         let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
@@ -99,7 +99,7 @@ fn objectives(facts: &Facts) -> Table {
         let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
         Some(vec![
             name.into(),
-            bound.into(),
+            Value::Count(bound),
             count(requests),
             count(slow),
             count(errors),

@@ -158,9 +158,12 @@ fn comment(line: &[u8], dialect: Dialect) -> Item<'_, '_> {
     };
     let (name, about) = rest.split_at(end);
     let name = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
-    let about = if text { about.trim_ascii() } else { about.strip_prefix(b" ").unwrap_or(about) };
+    let about = if text { Some(about.trim_ascii()) } else { about.strip_prefix(b" ") };
     if name.is_empty() {
         return Item::Bad(Fault { what: "a TYPE, HELP or UNIT of nothing", at: 0 });
     }
-    Item::About(said, name, about)
+    match about {
+        Some(about) => Item::About(said, name, about),
+        None => Item::Bad(Fault { what: "a TYPE, HELP or UNIT without a blank behind the name", at: line.len() }),
+    }
 }

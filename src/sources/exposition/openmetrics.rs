@@ -208,8 +208,8 @@ impl Family {
                 if kind == Type::Summary && !(0.0..=1.0).contains(&number) {
                     return Err("a quantile that is not between 0 and 1");
                 }
-                if !is_canonical(&value) {
-                    return Err("a le or quantile that is not written like a float (1.0, not 1)");
+                if number.is_infinite() && !matches!(value.as_str(), "+Inf" | "-Inf") {
+                    return Err("an infinite bound that is not written +Inf");
                 }
                 bound = Some(number);
             }
@@ -301,6 +301,10 @@ fn values(sample: &Sample<'_, '_>, kind: Type, suffix: &str) -> Result<(), &'sta
     if counts && suffix != "_gsum" && value < 0.0 {
         return Err("a counter that is negative");
     }
+    let whole = matches!(kind, Type::Histogram | Type::GaugeHistogram | Type::Summary) && ["_count", "_bucket", "_gcount"].contains(&suffix);
+    if whole && value.fract() != 0.0 {
+        return Err("a count that is not a whole number");
+    }
     if let Some(exemplar) = sample.exemplar {
         let allowed = matches!((kind, suffix), (Type::Histogram | Type::GaugeHistogram, "_bucket") | (Type::Counter, "_total"));
         if !allowed {
@@ -313,15 +317,6 @@ fn values(sample: &Sample<'_, '_>, kind: Type, suffix: &str) -> Result<(), &'sta
         }
     }
     Ok(())
-}
-
-/// Whether a bound is written as OpenMetrics demands: with a point or an exponent, or `+Inf`.
-fn is_canonical(text: &str) -> bool {
-    match number(text.as_bytes()) {
-        Some(value) if value.is_infinite() => text == "+Inf" || text == "-Inf",
-        Some(_) => text.contains(['.', 'e']),
-        None => false,
-    }
 }
 
 fn text_of(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
