@@ -58,8 +58,6 @@ pub struct Args {
     time: TimeFlags,
     #[command(flatten)]
     pub(super) follow: FollowFlags,
-    #[command(flatten)]
-    pub(super) kube: KubeFlags,
     /// Split by time: a table per interval, and the course of each row as bars.
     #[arg(long, conflicts_with = "follow")]
     pub(super) series: bool,
@@ -72,6 +70,8 @@ pub struct Args {
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
+    #[command(flatten)]
+    pub(super) kube: KubeFlags,
 }
 
 /// What traffic is read from.

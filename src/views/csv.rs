@@ -29,7 +29,7 @@ fn field(value: &Value) -> String {
         Value::None => String::new(),
         Value::Text(text) => harmless(text),
         Value::Count(count) => count.to_string(),
-        Value::Number(number) => ((number * 1e6).round() / 1e6).to_string(),
+        Value::Number(number) => ((number * 1e6).round() / 1e6 + 0.0).to_string(),
         Value::Group(values) => values.iter().map(|(name, value)| format!("{name}={}", field(value))).collect::<Vec<_>>().join(" "),
         Value::Series(counts) => counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
     }

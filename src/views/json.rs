@@ -73,7 +73,8 @@ fn value(value: &Value) -> Json {
         Value::None => Json::Null,
         Value::Text(text) => Json::String(text.clone()),
         Value::Count(count) => Json::from(*count),
-        Value::Number(number) => Number::from_f64((number * 1e6).round() / 1e6).map_or(Json::Null, Json::Number),
+        // The sum of nothing is -0.
+        Value::Number(number) => Number::from_f64((number * 1e6).round() / 1e6 + 0.0).map_or(Json::Null, Json::Number),
         Value::Series(counts) => json!(counts),
         Value::Group(values) => Json::Object(values.iter().map(|(name, v)| (name.clone(), self::value(v))).collect()),
     }

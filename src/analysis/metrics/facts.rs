@@ -228,6 +228,9 @@ impl Facts {
     /// Sum of the rates of a metric's facts that `accept` takes; `None` if no page has the metric, or no time is known.
     pub fn rate_of(&self, metric: Metric, part: Part, accept: impl Fn(&Fact) -> bool) -> Option<f64> {
         let facts = self.facts.get(&metric)?;
+        if facts.iter().all(|fact| self.rate(fact).is_nan()) {
+            return None;
+        }
         let sum: f64 = facts.iter().filter(|fact| fact.part == part && accept(fact)).map(|fact| self.rate(fact)).sum();
         sum.is_finite().then_some(sum)
     }

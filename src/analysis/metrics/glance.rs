@@ -103,7 +103,7 @@ impl Glance {
             list_bytes: facts.rate_of(Metric::ResponseSizes, Part::Sum, is_list),
             list_size: [0.5, 0.99].map(|q| sizes.quantile(q)),
             objects: (!objects.is_empty()).then(|| objects.iter().map(|(_, count)| count).sum()),
-            most_objects: objects.into_iter().map(|((group, resource), count)| (qualified(&group, &resource), count)).take(3).collect(),
+            most_objects: objects.into_iter().filter(|(_, count)| *count > 0.0).map(|((group, resource), count)| (qualified(&group, &resource), count)).take(3).collect(),
             cache: [
                 facts.last_of(Metric::CacheCapacity, |_| true),
                 facts.increase_of(Metric::CacheInitializations, Part::Whole, |_| true),
