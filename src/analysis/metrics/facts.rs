@@ -96,6 +96,10 @@ pub struct Facts {
     symbols: Symbols,
     /// Pages that hold nothing that is known.
     pub unknown_pages: u64,
+    /// Pages of more processes than are told apart.
+    pub left_out_pages: u64,
+    /// Samples of more series than are told apart.
+    pub dropped_samples: u64,
 }
 
 /// A folder's cluster and name, and what was made of its pages.
@@ -115,6 +119,8 @@ impl Facts {
         }
         for &(cluster, name, fold) in folders {
             facts.unknown_pages += fold.unknown;
+            facts.left_out_pages += fold.left_out;
+            facts.dropped_samples += fold.dropped;
             for (instance, processes) in instances(cluster, name, fold, single[usize::from(fold.is_apiserver())]) {
                 let number = facts.instances.len();
                 for (metric, age, fact) in facts.of_instance(fold, number, &instance, &processes) {

@@ -19,6 +19,12 @@ const IGNORED: u32 = u32::MAX;
 /// Differences between pages are kept for at most so many; beyond, two that follow one another become one.
 const MAX_INTERVALS: usize = 1024;
 
+/// Series of a folder that are told apart; further ones are left out.
+const MAX_SERIES: usize = 1 << 21;
+
+/// Processes of a folder that are told apart; pages of further ones are left out.
+const MAX_PROCESSES: usize = 256;
+
 /// A series that is known.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
@@ -82,6 +88,10 @@ pub struct Fold {
     pub(super) processes: Vec<Process>,
     /// Pages without any series that is known.
     pub(super) unknown: u64,
+    /// Pages of processes beyond the limit.
+    pub(super) left_out: u64,
+    /// Series beyond the limit.
+    pub(super) dropped: u64,
 }
 
 impl Fold {
@@ -112,6 +122,10 @@ impl Fold {
     /// Adds a series that was not met before.
     #[cold]
     fn add(&mut self, hash: u64, sample: &Sample<'_, '_>) -> u32 {
+        if self.index.len() >= MAX_SERIES {
+            self.dropped += 1;
+            return IGNORED;
+        }
         let number = match self.known(sample) {
             Some(series) => {
                 self.series.push(series);
@@ -162,6 +176,10 @@ impl Fold {
         }
         let at = match self.process(start, &marks) {
             Some(at) => at,
+            None if self.processes.len() == MAX_PROCESSES => {
+                self.left_out += 1;
+                return;
+            }
             None => {
                 let from_zero = start.is_some_and(|start| start * 1e6 > first as f64);
                 self.processes.push(Process::new(start, from_zero, self.at, marks));

@@ -98,6 +98,12 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     if facts.unknown_pages > 0 {
         notes.push(format!("{} without any metric that is known here.", counted(facts.unknown_pages, "page")));
     }
+    if facts.left_out_pages > 0 {
+        notes.push(format!("{} left out: there are too many processes in one folder.", counted(facts.left_out_pages, "page")));
+    }
+    if facts.dropped_samples > 0 {
+        notes.push(format!("{} left out: there are too many series.", counted(facts.dropped_samples, "sample")));
+    }
     let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
     if !split.is_empty() {
         notes.push(format!("{} took turns behind one address; told apart by process start.", split.join(", ")));
@@ -124,6 +130,8 @@ pub fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
         "instances": facts.instances.iter().map(instance).collect::<Vec<_>>(),
         "lost": lost,
         "unknown_pages": facts.unknown_pages,
+        "left_out_pages": facts.left_out_pages,
+        "dropped_samples": facts.dropped_samples,
     });
     if let Json::Object(map) = value { map } else { Map::new() }
 }

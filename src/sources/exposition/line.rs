@@ -13,6 +13,9 @@ pub struct Fault {
     pub at: usize,
 }
 
+/// Labels that a sample may have: each is compared with all before it.
+const MAX_LABELS: usize = 1024;
+
 const NAME: u8 = 1;
 const LABEL: u8 = 2;
 const FIRST: u8 = 4;
@@ -146,6 +149,9 @@ fn label_set<'p>(
             let (value, end) = quoted(line, at)?;
             at = end;
             let label = Label { name, value };
+            if labels.len() == MAX_LABELS {
+                return Err(Fault { what: "more than 1,024 labels", at: start });
+            }
             if labels.iter().any(|other| other.name.raw() == label.name.raw()) {
                 return Err(Fault { what: "a label name twice", at: start });
             }

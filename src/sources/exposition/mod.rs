@@ -28,10 +28,11 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// OpenMetrics pages end in `# EOF`; nothing else in a page tells.
+    /// OpenMetrics pages end in `# EOF`; nothing else in a page tells. (Behind it there may be what does not belong there.)
     pub fn of(page: &[u8]) -> Self {
         let end = page.trim_ascii_end();
-        if end.ends_with(b"# EOF") && matches!(end.len().checked_sub(6).map(|at| end[at]), None | Some(b'\n')) {
+        let last = end.ends_with(b"# EOF") && matches!(end.len().checked_sub(6).map(|at| end[at]), None | Some(b'\n'));
+        if last || memchr::memmem::find(page, b"\n# EOF\n").is_some() {
             Self::OpenMetrics
         } else {
             Self::Text
@@ -107,7 +108,9 @@ impl<'p> Reader<'p> {
         if line.len() > LONGEST_LINE {
             return Some(Item::Bad(Fault { what: "the line is longer than 1 MiB", at: LONGEST_LINE }));
         }
-        if !self.utf8 && std::str::from_utf8(line).is_err() {
+        // In a comment, which has no bearing on values, it does no harm.
+        let is_comment = self.dialect == Dialect::Text && line.first() == Some(&b'#');
+        if !self.utf8 && !is_comment && std::str::from_utf8(line).is_err() {
             return Some(Item::Bad(Fault { what: "the line holds bytes that are not UTF-8", at: 0 }));
         }
         match line.first() {

@@ -107,20 +107,13 @@ impl Points {
 pub struct Checker {
     family: Option<Family>,
     names: HashSet<String>,
-    eof: bool,
 }
 
 impl Checker {
     /// Takes the next item; what is wrong with it, if anything.
     pub fn item(&mut self, item: &Item<'_, '_>) -> Result<(), &'static str> {
-        if self.eof {
-            return Err("a line behind # EOF");
-        }
         match item {
-            Item::Eof => {
-                self.eof = true;
-                self.close()
-            }
+            Item::Eof => self.close(),
             Item::Blank => Err("an empty line"),
             Item::About(said, name, text) => self.about(*said, &text_of(name), &text_of(text)),
             Item::Sample(sample) => self.sample(sample),

@@ -60,12 +60,19 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
     // Line and offset of an open histogram's last bucket.
     let mut open: Option<(u64, usize)> = None;
     let mut problems = 0;
+    let mut ended = false;
     let mut tell = |kind, line, offset: usize, detail: String| {
         problems += 1;
         problem(Problem { kind, line, offset: offset as u64, detail });
     };
     while let Some(item) = reader.next() {
         let mut found = None;
+        if ended {
+            let (line, start) = reader.place();
+            tell(ProblemKind::Line, line, start, "a line behind # EOF".to_owned());
+            continue;
+        }
+        ended = matches!(item, Item::Eof);
         if dialect == Dialect::OpenMetrics {
             found = checker.item(&item).err().map(|rule| (ProblemKind::Rule, rule.to_owned()));
         }

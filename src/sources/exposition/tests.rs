@@ -85,6 +85,37 @@ fn open_metrics_has_exemplars_units_and_an_end() {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
+#[test]
+fn what_stands_behind_the_end_is_left_out() {
+    for (page, lines) in [("a 1\n# EOF\nb 2\n", &[3][..]), ("a 1\n# EOF\n# HELP b x\nb 2\n# EOF\n", &[3, 4, 5])] {
+        let (samples, problems) = all(page);
+        assert_eq!(samples, ["a[] 1"], "{page}");
+        let expected: Vec<_> = lines.iter().map(|line| (ProblemKind::Line, *line)).collect();
+        assert_eq!(problems.iter().map(|p| (p.kind, p.line)).collect::<Vec<_>>(), expected, "{page}");
+    }
+}
+
+#[test]
+fn counts_are_whole_and_bounds_are_numbers() {
+    for (line, fine) in [
+        ("h_bucket{le=\"1\"} 1", true),
+        ("h_bucket{le=\"1e+05\"} 1", true),
+        ("h_bucket{le=\"1.0\"} 0.5", false),
+        ("h_bucket{le=\"+INF\"} 1", false),
+        ("h_bucket{le=\"x\"} 1", false),
+    ] {
+        let (samples, problems) = all(&format!("# TYPE h histogram\n{line}\nh_bucket{{le=\"+Inf\"}} 1\n# EOF\n"));
+        assert_eq!((samples.len(), problems.is_empty()), (2, fine), "{line}: {problems:?}");
+    }
+}
+
+#[test]
+fn a_comment_may_hold_any_bytes() {
+    let mut problems = Vec::new();
+    let summary = read(b"# HELP a caf\xe9\na 1\nb{c=\"\xe9\"} 2\n", |_| {}, |p| problems.push(p.line));
+    assert_eq!((summary.samples, problems), (1, vec![3]));
+}
+
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
