@@ -194,7 +194,7 @@ impl Comparison {
     pub fn note(&self) -> Option<String> {
         let mut note = format!(
             "The log shows {} of the {} that the apiservers' metrics count in the {} that both cover",
-            percent(self.share()?),
+            percent(self.share()?.min(1.0)),
             counted(self.metrics.round() as u64, "request"),
             duration((self.seconds * 1e6) as Micros),
         );

@@ -23,7 +23,7 @@ impl Serialize for Document<'_> {
         if let Some(tables) = tables(report) {
             map.serialize_entry("tables", &tables)?;
         }
-        map.serialize_entry("findings", &report.findings)?;
+        map.serialize_entry("findings", &findings(report))?;
         map.end()
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn head(report: &Report) -> [(&'static str, Json); 4] {
     [
         ("inputs", json!(report.inputs)),
         ("window", json!(report.window)),
-        ("coverage", Json::Object(report.coverage.clone())),
+        ("coverage", rounded(Json::Object(report.coverage.clone()))),
         ("totals", Json::Object(totals)),
     ]
 }
@@ -60,6 +60,21 @@ pub(super) fn tables(report: &Report) -> Option<Json> {
     let rows = |table: &Table| Json::Array(table.rows.iter().map(|values| row(&table.columns, values)).collect());
     let all: Map<String, Json> = report.tables.iter().map(|table| (table.name.clone(), rows(table))).collect();
     (!all.is_empty()).then_some(Json::Object(all))
+}
+
+/// The findings.
+pub(super) fn findings(report: &Report) -> Json {
+    rounded(json!(report.findings))
+}
+
+/// The same with all numbers as in rows.
+fn rounded(json: Json) -> Json {
+    match json {
+        Json::Number(number) if number.is_f64() => number.as_f64().map_or(Json::Null, |number| value(&Value::Number(number))),
+        Json::Array(items) => items.into_iter().map(rounded).collect(),
+        Json::Object(members) => members.into_iter().map(|(name, member)| (name, rounded(member))).collect(),
+        other => other,
+    }
 }
 
 /// One row.

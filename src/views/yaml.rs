@@ -1,6 +1,6 @@
 //! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a log can change the structure.
 
-use super::json::{head, row, tables};
+use super::json::{findings, head, row, tables};
 use super::text::is_active;
 use crate::model::report::Report;
 use serde_json::Value as Json;
@@ -23,7 +23,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         nested(&tables, 0, out)?;
     }
     write!(out, "findings:")?;
-    nested(&serde_json::json!(report.findings), 0, out)
+    nested(&findings(report), 0, out)
 }
 
 fn members(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {

@@ -149,7 +149,7 @@ impl Health<'_> {
                 "etcd-slow-fsync",
                 severity,
                 confidence,
-                format!("{name}: one in a hundred of {} writes of the log took {} ms or more to reach the disk", significant(count), significant(ms)),
+                format!("{name}: one in a hundred of {} of the log took {} ms or more to reach the disk", counted(count as u64, "write"), significant(ms)),
                 json!({"wal_fsync_p99_ms": ms, "fsyncs": count, "recommended_ms": FSYNC_MS[0]}),
                 "give etcd a disk of its own with low write latency (local SSD), and keep other writers (logs, image pulls, backups) off it",
             );
@@ -159,9 +159,9 @@ impl Health<'_> {
                 "etcd-slow-commit",
                 severity,
                 confidence,
-                format!("{name}: one in a hundred of {} commits to the database took {} ms or more", significant(count), significant(ms)),
+                format!("{name}: one in a hundred of {} to the database took {} ms or more", counted(count as u64, "commit"), significant(ms)),
                 json!({"commit_p99_ms": ms, "commits": count, "recommended_ms": COMMIT_MS[0]}),
-                "check the disk's latency; a fragmented database (long free-list) slows commits too: see plimsoll etcd pages, and defragment",
+                "check the disk's latency; a fragmented database (long free-list) slows commits too: defragment, one member after the other",
             );
         }
         if let Some((severity, ms, count, confidence)) = slow(Metric::EtcdPeerRoundTrip, PEER_MS) {
@@ -238,7 +238,7 @@ impl Health<'_> {
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
                 Some(_) => "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages",
-                None => "find what fills it (plimsoll etcd usage), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB",
+                None => "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB",
             };
             add(
                 "etcd-near-quota",
