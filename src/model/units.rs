@@ -25,7 +25,6 @@ pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0%".to_owned(),
         p if p < 0.1 => "<0.1%".to_owned(),
-        // A share that is not quite the whole should not look like it, nor one that is more.
         p if (99.95..100.5).contains(&p) => "100%".to_owned(),
         p if p >= 100.5 => format!("{}%", grouped(p.round() as u64)),
         p => format!("{p:.1}%"),

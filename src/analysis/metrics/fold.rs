@@ -200,8 +200,8 @@ impl Fold {
         let advance = |process: &Process| {
             let away = match (process.start, start) {
                 (Some(a), Some(b)) => (a - b).abs(),
-                (None, None) | (_, None) => 0.0,
-                (None, Some(_)) => return None,
+                // A page that breaks off lacks its start.
+                _ => 0.0,
             };
             let grown = process.marks.iter().zip(marks).filter(|(before, now)| !before.is_nan() && !now.is_nan());
             let mut sum = 0.0;
