@@ -15,6 +15,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// What fills the key space: keys, revisions and bytes by resource and namespace.
+    Usage(super::etcd_usage::Args),
     /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
     Health(HealthArgs),
 }
@@ -35,6 +37,7 @@ struct HealthArgs {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
+        Command::Usage(args) => super::etcd_usage::run(args, context),
         Command::Health(args) => health(args, context),
     }
 }

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
+mod etcd_usage;
 mod pages;
 #[cfg(feature = "live")]
 pub mod live;

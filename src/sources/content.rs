@@ -13,6 +13,8 @@ pub enum Content {
     AuditDocument,
     /// A metrics page.
     Metrics,
+    /// etcd's database.
+    Database,
     /// Nothing at all.
     Empty,
     /// Something else, in words.
@@ -30,6 +32,7 @@ impl Content {
         match self {
             Self::AuditLines | Self::AuditDocument => "it is an audit log",
             Self::Metrics => "it looks like Prometheus metrics",
+            Self::Database => "it looks like an etcd snapshot",
             Self::Empty => "it is empty",
             Self::Other(looks) => looks,
         }
@@ -69,12 +72,15 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if mentions(b"inactive_anon ") && mentions(b"pgfault ") {
         return (Content::Other("it looks like a cgroup's memory.stat"), None);
     }
+    let magic = Some(&[0xed, 0xda, 0x0c, 0xed][..]);
+    // The second meta page may be the only one that is whole.
+    if head.get(16..20) == magic || (10..16).any(|bits| head.get((1 << bits) + 16..(1 << bits) + 20) == magic) {
+        return (Content::Database, None);
+    }
     if let Some(first) = metrics(head) {
         return (Content::Metrics, first);
     }
-    let looks = if text.get(16..20) == Some(&[0xed, 0xda, 0x0c, 0xed]) || head.get(16..20) == Some(&[0xed, 0xda, 0x0c, 0xed]) {
-        "it looks like an etcd snapshot"
-    } else if text.starts_with(b"{") || text.starts_with(b"[") {
+    let looks = if text.starts_with(b"{") || text.starts_with(b"[") {
         if mentions(b"\"kind\"") && mentions(b"\"Status\"") {
             "it is an answer of the apiserver that reports an error"
         } else {

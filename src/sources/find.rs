@@ -37,15 +37,18 @@ pub enum Wanted {
     Pages,
     /// Both.
     Both,
+    /// etcd's database.
+    Databases,
 }
 
 impl Wanted {
     fn wants(self, content: Content) -> bool {
         match content {
-            Content::AuditLines | Content::AuditDocument => self != Self::Pages,
-            Content::Metrics => self != Self::Logs,
+            Content::AuditLines | Content::AuditDocument => matches!(self, Self::Logs | Self::Both),
+            Content::Metrics => matches!(self, Self::Pages | Self::Both),
+            Content::Database => self == Self::Databases,
             // An empty log is a log without events; a page is never empty.
-            Content::Empty => self != Self::Pages,
+            Content::Empty => matches!(self, Self::Logs | Self::Both),
             Content::Other(_) => false,
         }
     }
@@ -58,6 +61,8 @@ pub struct Found {
     pub streams: Vec<LogStream>,
     /// The metrics pages, by folder.
     pub pages: Vec<PageFolder>,
+    /// etcd's databases.
+    pub databases: Vec<Source>,
     /// The bundle's description, from the first `bundle.yaml` that was met.
     pub bundle: Option<Bundle>,
     /// Files in folders that hold something else; they are left to other commands.
@@ -106,7 +111,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
                 let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
                 if !from_folder {
                     found.errors.push(error);
-                } else if wanted != Wanted::Logs
+                } else if matches!(wanted, Wanted::Pages | Wanted::Both)
                     && let Place::File(path) = &source.place
                     && is_page_name(path)
                 {
@@ -120,7 +125,9 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             let (bundle, folder, family, instance) = belongs(&source.place, argument, from_folder);
             let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
             found.bundle = found.bundle.take().or(bundle);
-            if content == Content::Metrics {
+            if content == Content::Database {
+                found.databases.push(source);
+            } else if content == Content::Metrics {
                 let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
                 folders.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
             } else {

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod content;
+pub mod etcd;
 pub mod exposition;
 pub mod find;
 #[cfg(feature = "live")]

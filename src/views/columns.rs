@@ -47,7 +47,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 76] = [
+const COLUMNS: [Column; 85] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -102,6 +102,15 @@ const COLUMNS: [Column; 76] = [
     column("rejections", "REJECTED", Kind::Count),
     column("failed_open", "LET THROUGH", Kind::Count),
     column("objects", "OBJECTS", Kind::Count),
+    wide("prefix", "PREFIX", Kind::Text),
+    column("keys", "KEYS", Kind::Count),
+    wide("revisions", "REVISIONS", Kind::Count),
+    wide("tombstones", "TOMBSTONES", Kind::Count),
+    column("live_bytes", "LIVE", Kind::Bytes),
+    column("history_bytes", "HISTORY", Kind::Bytes),
+    wide("key_bytes", "KEY BYTES", Kind::Bytes),
+    column("max_object_bytes", "LARGEST", Kind::Bytes),
+    column("managed_fields_bytes", "MANAGED FIELDS", Kind::Bytes),
     wide("has_leader", "HAS LEADER", Kind::Text),
     column("is_leader", "LEADER", Kind::Text),
     column("leader_changes", "LEADER CHANGES", Kind::Count),

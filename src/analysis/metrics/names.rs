@@ -1,52 +1,12 @@
 //! What older apiservers call resources in the labels of storage and watch cache metrics, as resources and groups
 //! are called everywhere else. (docs/metrics.md, section 7; samples/metrics-forms/README.md has the sources.)
 
+use crate::model::registry::{PREFIXES, group_of};
 use std::borrow::Cow;
-
-/// Resources that stand under another name in the store.
-const PREFIXES: [(&str, &str); 5] = [
-    ("minions", "nodes"),
-    ("services/specs", "services"),
-    ("services/endpoints", "endpoints"),
-    ("controllers", "replicationcontrollers"),
-    ("ingress", "ingresses"),
-];
-
-/// The groups of built-in resources, as far as they are not in the core group.
-const GROUPS: [(&str, &str); 28] = [
-    ("deployments", "apps"),
-    ("replicasets", "apps"),
-    ("statefulsets", "apps"),
-    ("daemonsets", "apps"),
-    ("controllerrevisions", "apps"),
-    ("jobs", "batch"),
-    ("cronjobs", "batch"),
-    ("horizontalpodautoscalers", "autoscaling"),
-    ("poddisruptionbudgets", "policy"),
-    ("leases", "coordination.k8s.io"),
-    ("endpointslices", "discovery.k8s.io"),
-    ("ingresses", "networking.k8s.io"),
-    ("ingressclasses", "networking.k8s.io"),
-    ("networkpolicies", "networking.k8s.io"),
-    ("roles", "rbac.authorization.k8s.io"),
-    ("rolebindings", "rbac.authorization.k8s.io"),
-    ("clusterroles", "rbac.authorization.k8s.io"),
-    ("clusterrolebindings", "rbac.authorization.k8s.io"),
-    ("storageclasses", "storage.k8s.io"),
-    ("volumeattachments", "storage.k8s.io"),
-    ("csinodes", "storage.k8s.io"),
-    ("csidrivers", "storage.k8s.io"),
-    ("priorityclasses", "scheduling.k8s.io"),
-    ("customresourcedefinitions", "apiextensions.k8s.io"),
-    ("apiservices", "apiregistration.k8s.io"),
-    ("mutatingwebhookconfigurations", "admissionregistration.k8s.io"),
-    ("validatingwebhookconfigurations", "admissionregistration.k8s.io"),
-    ("certificatesigningrequests", "certificates.k8s.io"),
-];
 
 /// Group and resource of what a label says; `group` is that of the label beside it, if there is one.
 pub(super) fn resource<'v>(label: &str, value: &'v str, group: Option<&'v str>) -> (Cow<'v, str>, Cow<'v, str>) {
-    let known = |resource: &str| GROUPS.iter().find(|(name, _)| *name == resource).map_or("", |(_, group)| group);
+    let known = group_of;
     if let Some(kind) = value.strip_prefix('*').and_then(|go| go.rsplit('.').next()) {
         let resource = plural(kind);
         return (Cow::Borrowed(known(&resource)), Cow::Owned(resource));
