@@ -15,6 +15,7 @@
 //! reports. [`commands`] is one file per subcommand, [`cli`] the parser, the settings and the exit
 //! codes. Which layer may import which is tested (`tests/it/architecture.rs`).
 
+pub mod actions;
 pub mod analysis;
 pub mod cli;
 pub mod commands;

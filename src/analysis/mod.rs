@@ -5,6 +5,7 @@ pub mod dims;
 pub mod filter;
 pub mod keyspace;
 pub mod list_route;
+pub mod memory;
 pub mod metrics;
 pub mod peak;
 pub mod pending;

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
+pub mod memory;
 mod etcd_usage;
 mod pages;
 #[cfg(feature = "live")]
@@ -22,6 +23,8 @@ pub enum Command {
     Traffic(Box<traffic::Args>),
     /// What fills etcd, and how it does.
     Etcd(etcd::Args),
+    /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
+    Memory(memory::Args),
     /// Print a completion script for a shell.
     Completions(shell::CompletionArgs),
     /// Print the manual page.
@@ -34,6 +37,7 @@ impl Command {
         match self {
             Self::Traffic(args) => traffic::run(args, context),
             Self::Etcd(args) => etcd::run(args, context),
+            Self::Memory(args) => memory::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),
         }

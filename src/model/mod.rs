@@ -8,6 +8,7 @@ pub mod event;
 pub mod histogram;
 pub mod input;
 pub mod json;
+pub mod memory;
 pub mod registry;
 pub mod report;
 pub mod rollup;

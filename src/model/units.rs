@@ -115,6 +115,25 @@ pub fn parse_duration(text: &str) -> Option<Micros> {
     (micros < i64::MAX as f64 / 4.0).then_some(micros.round() as i64)
 }
 
+/// Reads `4096`, `64MiB`, `64Mi`, `2G`, `500MB`, `1.5GiB`: with `i` and as a single letter by 1024, as the kernel has it; with `B` by 1000.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let power = match unit.chars().next() {
+        None | Some('b') => 0,
+        Some(letter) => i32::try_from("kmgtp".find(letter)?).ok()? + 1,
+    };
+    let base: f64 = match unit.get(1..).unwrap_or_default() {
+        "" | "i" | "ib" => 1024.0,
+        "b" if power > 0 => 1000.0,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * base.powi(power);
+    (bytes < 9e18).then_some(bytes.round() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +162,16 @@ mod tests {
         assert_eq!(parse_duration("7d"), Some(604_800 * SECOND));
         for bad in ["", "5", "x", "5 parsecs", "-5s", "s"] {
             assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [("4096", 4096), ("64MiB", 64 << 20), ("64Mi", 64 << 20), ("2G", 2 << 30), ("500MB", 500_000_000), ("1.5KiB", 1536), ("7B", 7)] {
+            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "MiB", "5 parsecs", "-5", "1Zi", "9999999999P"] {
+            assert_eq!(parse_bytes(bad), None, "{bad}");
         }
     }
 }

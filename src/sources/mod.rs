@@ -1,6 +1,7 @@
 //! Sources turn bytes into raw records and know nothing of what they mean.
 
 pub mod audit;
+pub mod cgroup;
 pub mod content;
 pub mod etcd;
 pub mod exposition;

@@ -43,7 +43,7 @@ impl PageFile {
     pub fn new(source: Source, now: Micros) -> Self {
         let (at, clock) = match &source.place {
             Place::File(path) => {
-                let name = path.file_name().and_then(|name| time_in(&name.to_string_lossy()));
+                let name = path.file_name().and_then(|name| time_of(&name.to_string_lossy()));
                 let modified = || Some((modified(path)?, Clock::Modified));
                 let stamped = source.first.map(|at| (at, Clock::Samples));
                 name.map(|at| (at, Clock::Name)).or(stamped).or_else(modified).unwrap_or((now, Clock::Read))
@@ -78,7 +78,7 @@ fn modified(path: &Path) -> Option<Micros> {
 }
 
 /// The time that a page's name tells: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
-fn time_in(name: &str) -> Option<Micros> {
+pub(super) fn time_of(name: &str) -> Option<Micros> {
     let end = [".txt", ".prom", ".metrics", ".om", ".gz", ".zst"].iter().filter_map(|ending| name.find(ending)).min().unwrap_or(name.len());
     let stem = &name[..end];
     let starts = std::iter::once(0).chain(stem.match_indices(['-', '_']).map(|(at, _)| at + 1));
@@ -248,12 +248,12 @@ mod tests {
             "2026-11-20T09:17:56.metrics",
             "kube-apiserver-20261120T091756Z.om",
         ] {
-            assert_eq!(time_in(name), Some(at), "{name}");
+            assert_eq!(time_of(name), Some(at), "{name}");
         }
-        assert_eq!(time_in("1795166276.25.txt"), Some(at + SECOND / 4));
-        assert_eq!(time_in("2026-11-20T09-17-56.5Z.txt"), Some(at + SECOND / 2));
+        assert_eq!(time_of("1795166276.25.txt"), Some(at + SECOND / 4));
+        assert_eq!(time_of("2026-11-20T09-17-56.5Z.txt"), Some(at + SECOND / 2));
         for name in ["metrics.txt", "10-0-0-12.txt", "page-1.txt", "123456789.txt", "v1.36.txt"] {
-            assert_eq!(time_in(name), None, "{name}");
+            assert_eq!(time_of(name), None, "{name}");
         }
     }
 }

@@ -47,7 +47,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 85] = [
+const COLUMNS: [Column; 100] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -133,6 +133,21 @@ const COLUMNS: [Column; 85] = [
     wide("seconds", "SECONDS", Kind::Rate),
     wide("restarts", "RESTARTS", Kind::Count),
     column("bytes", "BYTES", Kind::Bytes),
+    column("used_bytes", "USED", Kind::Bytes),
+    column("limit_bytes", "LIMIT", Kind::Bytes),
+    column("anon_bytes", "ANON", Kind::Bytes),
+    column("cache_bytes", "CACHE", Kind::Bytes),
+    column("back_bytes", "RECLAIMABLE", Kind::Bytes),
+    column("left_bytes", "LEFT", Kind::Bytes),
+    column("in_bar", "", Kind::Text),
+    column("what", "", Kind::Text),
+    column("size", "SIZE", Kind::Count),
+    column("of_usage", "OF USAGE", Kind::Share),
+    column("now", "NOW", Kind::Count),
+    column("most", "MOST", Kind::Count),
+    column("course", "COURSE", Kind::Spark),
+    column("asked_bytes", "ASKED", Kind::Bytes),
+    column("freed_bytes", "FREED", Kind::Bytes),
 ];
 
 /// The column of a JSON field; a field that is not listed is a dimension, whose heading is its name.

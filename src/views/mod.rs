@@ -7,6 +7,7 @@ mod json;
 mod markdown;
 mod table;
 pub mod text;
+pub mod textfile;
 mod yaml;
 
 use crate::model::report::Report;

@@ -63,6 +63,16 @@ pub enum Metric {
     EtcdVersion,
     EtcdEvents,
     EtcdRequests,
+    GoHeapInUse,
+    GoHeapIdle,
+    GoHeapReleased,
+    GoHeapObjects,
+    GoHeapUnused,
+    GoHeapFree,
+    GoStacks,
+    GoTotal,
+    GoNextGc,
+    ProcessResident,
 }
 
 /// How a metric behaves.
@@ -213,6 +223,19 @@ pub const ENTRIES: &[Entry] = &[
     counter("etcd_debugging_mvcc_events_total", M::EtcdEvents, NONE),
     histogram("etcd_request_duration_seconds", M::EtcdRequests, &["operation"]),
     gauge("etcd_server_version", M::EtcdVersion, &["server_version"]),
+    gauge("go_memstats_heap_inuse_bytes", M::GoHeapInUse, NONE),
+    gauge("go_memstats_heap_idle_bytes", M::GoHeapIdle, NONE),
+    gauge("go_memstats_heap_released_bytes", M::GoHeapReleased, NONE),
+    gauge("go_memory_classes_heap_released_bytes", M::GoHeapReleased, NONE).older(1),
+    gauge("go_memory_classes_heap_objects_bytes", M::GoHeapObjects, NONE),
+    gauge("go_memory_classes_heap_unused_bytes", M::GoHeapUnused, NONE),
+    gauge("go_memory_classes_heap_free_bytes", M::GoHeapFree, NONE),
+    gauge("go_memstats_stack_inuse_bytes", M::GoStacks, NONE),
+    gauge("go_memory_classes_heap_stacks_bytes", M::GoStacks, NONE).older(1),
+    gauge("go_memstats_sys_bytes", M::GoTotal, NONE),
+    gauge("go_memory_classes_total_bytes", M::GoTotal, NONE).older(1),
+    gauge("go_memstats_next_gc_bytes", M::GoNextGc, NONE),
+    gauge("process_resident_memory_bytes", M::ProcessResident, NONE),
 ];
 
 /// What a label was called before, or is called elsewhere.

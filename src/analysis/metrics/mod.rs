@@ -1,7 +1,7 @@
 //! Metrics pages to numbers: increases, rates and quantiles that hold across restarts and load balancers; traffic,
 //! and how the control plane does. The rules are those of docs/metrics.md.
 
-mod catalogue;
+pub(super) mod catalogue;
 pub mod etcd;
 pub mod facts;
 mod fold;

@@ -1,0 +1,4 @@
+//! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups.
+
+pub mod reclaim;
+pub mod replace;

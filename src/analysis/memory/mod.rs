@@ -1,0 +1,10 @@
+//! What a cgroup's memory is made of, whether it is full, and of what. (Formulas: docs/memory.md.)
+
+pub mod account;
+pub mod findings;
+pub mod heap;
+pub mod plan;
+pub mod rates;
+pub mod reclaimed;
+pub mod report;
+pub mod verdict;

@@ -1,0 +1,93 @@
+//! How much to reclaim, in which steps, and when to stop. (Rules: docs/memory.md, "Giving cache back".)
+
+use super::account::Account;
+use super::rates::Rates;
+use super::verdict::{FULL_HIGH, SOME_HIGH};
+use crate::model::units::{bytes, percent};
+
+/// Of what a step freed, the share that may be read again before it is enough.
+const READ_AGAIN: f64 = 0.25;
+/// Below this, refaults are noise.
+const FEW_REFAULTS: f64 = 256.0;
+
+/// When there is no more to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Until {
+    /// What was inactive file cache at the start is gone: usage is what kubelet calls the working set.
+    WorkingSet,
+    /// This share of the limit is free.
+    Headroom(f64),
+    /// The cache is smaller than this.
+    Cache(u64),
+    /// Usage is at most this share of the limit.
+    Usage(f64),
+}
+
+/// At most this much is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Most {
+    /// A share of what is reclaimable.
+    Share(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// What would be done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Bytes to free in all.
+    pub goal: u64,
+    /// What reaching `until` would take.
+    pub wanted: u64,
+    /// Bytes to a step.
+    pub step: u64,
+    /// Why nothing is to be done, or less than wanted.
+    pub note: Option<String>,
+}
+
+/// Plans; an error says what is not known.
+pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, String> {
+    let usage = account.usage.ok_or("the group's usage is not known")?;
+    let reclaimable = account.reclaimable.ok_or("the group's cache is not known (memory.stat lacks active_file or inactive_file)")?;
+    let limit = || account.limit.ok_or("no limit is known to measure by; use --until working-set or cache<SIZE");
+    let wanted = match until {
+        Until::WorkingSet => account.file_inactive.unwrap_or(0),
+        Until::Headroom(share) => usage.saturating_sub((limit()? as f64 * (1.0 - share)) as u64),
+        Until::Usage(share) => usage.saturating_sub((limit()? as f64 * share) as u64),
+        Until::Cache(size) => account.cache().unwrap_or(0).saturating_sub(size),
+    };
+    let most = match most {
+        Most::Share(share) => (reclaimable as f64 * share) as u64,
+        Most::Bytes(bytes) => bytes.min(reclaimable),
+    };
+    let goal = wanted.min(most);
+    let note = if wanted == 0 {
+        Some("nothing to do: it is so already".to_owned())
+    } else if goal < wanted {
+        Some(format!(
+            "{} would be needed, but at most {} of {} reclaimable are asked for (--most)",
+            bytes(wanted as f64),
+            bytes(most as f64),
+            bytes(reclaimable as f64)
+        ))
+    } else {
+        None
+    };
+    Ok(Plan { goal, wanted, step: step.min(goal), note })
+}
+
+/// Why to stop after a step that freed `freed` bytes, if there is a reason.
+pub fn stop(rates: &Rates, freed: u64) -> Option<String> {
+    let refaulted = rates.refaults_per_s.unwrap_or(0.0) * rates.seconds;
+    let again = refaulted * super::rates::PAGE;
+    if refaulted > FEW_REFAULTS && again > READ_AGAIN * freed as f64 {
+        return Some(format!("refaults rise: {} were read again after the last step freed {}", bytes(again), bytes(freed as f64)));
+    }
+    if rates.psi_some.is_some_and(|some| some >= SOME_HIGH) || rates.psi_full.is_some_and(|full| full >= FULL_HIGH) {
+        return Some(format!("pressure rises: tasks waited for memory {} of the time", percent(rates.psi_some.unwrap_or(0.0))));
+    }
+    if rates.oom_kills.is_some_and(|kills| kills > 0) {
+        return Some("a process was killed for want of memory".to_owned());
+    }
+    None
+}

@@ -1,0 +1,115 @@
+//! Which cgroups: from flags and names to live groups and captured copies.
+
+use crate::cli::{Context, Error};
+use crate::model::memory::Sample;
+use crate::model::units::parse_bytes;
+use crate::sources::cgroup::{self, Group, Machine, Series, Wanted};
+use crate::views::text::plain;
+use std::path::{Path, PathBuf};
+
+/// Which cgroups.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Cgroups")]
+pub(super) struct GroupFlags {
+    /// Where the machine's root file system is: /host in a container that mounts it there.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(super) root: PathBuf,
+    /// The cgroup of this process.
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// The cgroup of this systemd unit.
+    #[arg(long, value_name = "UNIT")]
+    unit: Vec<String>,
+    /// The cgroups of this control-plane component, a static pod or a unit: kube-apiserver, etcd.
+    #[arg(long, value_name = "NAME")]
+    component: Vec<String>,
+    /// The machine's memory, where a copy does not tell it: 64GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(super) host_memory: Option<u64>,
+}
+
+/// Reads an amount of bytes.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "a size in bytes or with a unit: 64MiB, 2G, 500MB".to_owned())
+}
+
+/// What is meant.
+#[derive(Debug, Default)]
+pub(super) struct Meant {
+    /// Groups of this machine.
+    pub(super) live: Vec<Group>,
+    /// Copies.
+    pub(super) copies: Vec<Series>,
+    /// The machine, if it was looked at.
+    pub(super) machine: Option<Machine>,
+}
+
+fn failed(error: &impl std::fmt::Display) -> Error {
+    Error::Input(plain(&error.to_string()).into_owned())
+}
+
+impl GroupFlags {
+    /// Finds what `sources` and the flags name; without any, the top of the hierarchy.
+    pub(super) fn find(&self, sources: &[String], context: &mut Context<'_>) -> Result<Meant, Error> {
+        let mut wanted: Vec<Wanted> = self.pid.iter().map(|pid| Wanted::Pid(*pid)).collect();
+        wanted.extend(self.unit.iter().cloned().map(Wanted::Unit));
+        wanted.extend(self.component.iter().cloned().map(Wanted::Component));
+        let mut meant = Meant::default();
+        let machine = Machine::find(&self.root);
+        for source in sources {
+            let path = Path::new(source);
+            let below = machine.as_ref().ok().and_then(|machine| {
+                let is_path = source.starts_with('/') && machine.group(source).folder.is_dir();
+                if is_path { Some(source.clone()) } else { machine.below(path) }
+            });
+            if source == "-" {
+                meant.copies.push(cgroup::stdin(context.io.now).map_err(|error| failed(&error))?);
+            } else if let Some(below) = below {
+                wanted.push(Wanted::Path(below));
+            } else if path.exists() {
+                match cgroup::open(path, context.io.now) {
+                    Ok(series) => meant.copies.extend(series),
+                    Err(error) if sources.len() == 1 => return Err(failed(&error)),
+                    Err(error) => context.lost(error)?,
+                }
+            } else if source.contains('/') {
+                wanted.push(Wanted::Path(source.clone()));
+            } else {
+                wanted.push(Wanted::Name(source.clone()));
+            }
+        }
+        if wanted.is_empty() && meant.copies.is_empty() {
+            wanted.push(Wanted::Path("/".to_owned()));
+        }
+        if wanted.is_empty() {
+            return Ok(meant);
+        }
+        let machine = machine.map_err(|error| failed(&error))?;
+        for wanted in &wanted {
+            meant.live.extend(cgroup::locate(&machine, wanted).map_err(|error| failed(&error))?);
+        }
+        meant.live.dedup_by(|a, b| a.path == b.path);
+        meant.machine = Some(machine);
+        Ok(meant)
+    }
+}
+
+/// Reads a live group; says what in it could not be understood.
+pub(super) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sample>, Error> {
+    let now = jiff::Timestamp::now().as_microsecond();
+    match group.read(now) {
+        Ok(sample) => {
+            tell(&group.path, &sample, context)?;
+            Ok(Some(sample))
+        }
+        Err(error) => {
+            context.lost(format!("{}: {error}", group.path))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Says what in a sample could not be understood.
+pub(super) fn tell(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
+    sample.problems.iter().take(10).try_for_each(|problem| context.lost(format!("{place}: {problem}; the rest was used")))
+}

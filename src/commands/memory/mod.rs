@@ -1,0 +1,34 @@
+//! `plimsoll memory`: whether a cgroup is really full, and of what; giving cache back.
+
+mod groups;
+mod reclaim;
+mod show;
+mod watch;
+
+use crate::cli::{Context, Error};
+
+/// Arguments of `plimsoll memory`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What a cgroup's bytes are, what is left below its limit, and a verdict.
+    Show(Box<show::Args>),
+    /// The same again and again: rates, pressure, a chart; findings when a verdict holds.
+    Watch(Box<watch::Args>),
+    /// Gives page cache back to the machine; only says what it would do unless told --yes.
+    Reclaim(Box<reclaim::Args>),
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    match &args.command {
+        Command::Show(args) => show::run(args, context),
+        Command::Watch(args) => watch::run(args, context),
+        Command::Reclaim(args) => reclaim::run(args, context),
+    }
+}

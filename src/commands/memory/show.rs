@@ -1,0 +1,168 @@
+//! `plimsoll memory show`.
+
+use super::groups::{GroupFlags, Meant, read, tell};
+use crate::analysis::memory::heap;
+use crate::analysis::memory::report::{self, Seen, Told};
+use crate::cli::{Context, Error, FailOn};
+use crate::commands::pages;
+use crate::model::input::InputReport;
+use crate::model::memory::Sample;
+use crate::model::report::Value;
+use crate::model::time::SECOND;
+use crate::model::units::parse_duration;
+use crate::sources::cgroup::Series;
+use crate::sources::find::{self, Wanted};
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll memory show --component kube-apiserver          cache or heap?
+  plimsoll memory show / --recursive --top 0               all cgroups of the machine
+  plimsoll memory show --pid 4711 --over 60s               with what happens within a minute
+  plimsoll memory show --root /host --component etcd       from a container
+  plimsoll memory show samples/list-storm                  a bundle; its metrics tell Go's heap
+  plimsoll memory show copy/ --host-memory 32GiB           copies of memory.stat and its siblings")]
+pub(super) struct Args {
+    /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default: the machine's top group].
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Show the cgroups below as well.
+    #[arg(short, long)]
+    recursive: bool,
+    /// Of live cgroups: look twice, this far apart, to tell idle cache from cache that is read again; 0s to look once.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = over)]
+    over: Duration,
+    /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are found.
+    #[arg(long, value_name = "SOURCE")]
+    metrics: Vec<String>,
+    #[command(flatten)]
+    groups: GroupFlags,
+}
+
+fn over(text: &str) -> Result<Duration, String> {
+    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok());
+    micros.map(Duration::from_micros).ok_or_else(|| "a duration: 0s, 1s, 1m".to_owned())
+}
+
+/// The last sample of a series, and the one nearest to a minute before it.
+fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
+    let (last, before) = series.samples.split_last()?;
+    let far = |sample: &&Sample| (last.at - sample.at - 60 * SECOND).abs();
+    Some((last, before.iter().filter(|sample| sample.at < last.at).min_by_key(far)))
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let Meant { live, copies, .. } = args.groups.find(&args.sources, context)?;
+    let host = args.groups.host_memory;
+    let mut told = Told::default();
+    let mut seen = Vec::new();
+    for series in &copies {
+        let Some((last, before)) = last_of(series) else { continue };
+        let mut problems = 0;
+        let mut first_error = None;
+        for sample in &series.samples {
+            tell(&series.place, sample, context)?;
+            problems += sample.problems.len() as u64;
+            first_error = first_error.or_else(|| sample.problems.first().cloned());
+        }
+        told.inputs.push(InputReport {
+            path: series.place.clone(),
+            kind: "cgroup",
+            bytes: series.bytes,
+            records: series.samples.len() as u64,
+            skipped: problems,
+            first_error,
+        });
+        seen.push(Seen::new(last.clone(), before, host));
+    }
+    let mut groups = Vec::new();
+    for group in live {
+        let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
+        let top = depth(&group.path);
+        let all = if args.recursive { group.tree() } else { vec![group] };
+        groups.extend(all.into_iter().map(|group| ((depth(&group.path) - top) as u64, group)));
+    }
+    let mut before = Vec::new();
+    for (_, group) in &groups {
+        before.push(if args.over.is_zero() { None } else { group.read(jiff::Timestamp::now().as_microsecond()).ok() });
+    }
+    if !args.over.is_zero() && !groups.is_empty() {
+        std::thread::sleep(args.over);
+    }
+    for ((depth, group), before) in groups.iter().zip(&before) {
+        // Groups come and go; only one that was asked for is missed.
+        if *depth > 0 && !group.folder.is_dir() {
+            continue;
+        }
+        let Some(sample) = read(group, context)? else { continue };
+        told.inputs.push(InputReport { path: group.folder.display().to_string(), kind: "cgroup", records: 1, ..InputReport::default() });
+        seen.push(Seen { depth: *depth, ..Seen::new(sample, before.as_ref(), host) });
+    }
+    if seen.is_empty() {
+        return Err(Error::Input("none of the cgroups could be read".to_owned()));
+    }
+    let sources: Vec<String> = match args.metrics.is_empty() {
+        false => args.metrics.clone(),
+        true => args.sources.iter().filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file()).cloned().collect(),
+    };
+    if !sources.is_empty() {
+        let found = find::find(&sources, Wanted::Pages, context.io.now);
+        if !args.metrics.is_empty() {
+            for error in &found.errors {
+                context.lost(error)?;
+            }
+        }
+        let (facts, read) = pages::facts(found.pages, false, context)?;
+        told.inputs.extend(read.inputs);
+        told.heaps = heap::heaps(&facts, &seen);
+        if told.heaps.is_empty() && !args.metrics.is_empty() {
+            told.notes.push("The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned());
+        }
+    }
+    let of = arranged(seen, context)?;
+    let mut report = report::show(&of, told);
+    if let Some(top) = context.settings.top.filter(|top| *top > 0) {
+        report.shown = Some(top);
+    }
+    let limit = context.settings.top.unwrap_or(25);
+    if let (true, Some([many, ..])) = (of.len() > 1 && limit > 0, report.people.as_deref_mut())
+        && many.rows.len() > limit
+    {
+        report.notes.push(format!("{} more cgroups not shown; --top 0 shows all.", many.rows.len() - limit));
+        many.rows.truncate(limit);
+    }
+    context.print(&report, FailOn::Never)
+}
+
+/// Groups as a tree, siblings by `--sort-by` (default: usage), the largest first.
+fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> {
+    let field = context.settings.sort_by.as_deref().unwrap_or("usage");
+    let rows = report::rows("memory-show", &seen);
+    let column = rows.table.column(field).ok_or_else(|| Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", "))))?;
+    let key = |index: usize| match &rows.table.rows[index][column] {
+        Value::Count(count) => (*count as f64, String::new()),
+        Value::Number(number) => (*number, String::new()),
+        Value::Text(text) => (0.0, text.clone()),
+        _ => (f64::NEG_INFINITY, String::new()),
+    };
+    // Each group's place: the keys of the groups above it, from the top, then its own.
+    let index_of = |path: &str| seen.iter().position(|other| other.sample.path == path);
+    let place = |index: usize| {
+        let mut path = seen[index].sample.path.as_str();
+        let mut places = vec![(key(index), path.to_owned())];
+        for _ in 0..seen[index].depth {
+            path = path.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
+            places.extend(index_of(path).map(|above| (key(above), path.to_owned())));
+        }
+        places.reverse();
+        places
+    };
+    let mut order: Vec<(usize, Vec<((f64, String), String)>)> = (0..seen.len()).map(|index| (index, place(index))).collect();
+    order.sort_by(|(_, a), (_, b)| {
+        let steps = a.iter().zip(b).map(|(((x, s), p), ((y, t), q))| y.total_cmp(x).then_with(|| s.cmp(t)).then_with(|| p.cmp(q)));
+        steps.into_iter().find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
+    });
+    let mut seen: Vec<Option<Seen>> = seen.into_iter().map(Some).collect();
+    Ok(order.iter().filter_map(|(index, _)| seen[*index].take()).collect())
+}

@@ -1,0 +1,303 @@
+//! `plimsoll memory` on real cgroups of this machine (v1; run as root).
+
+use crate::memory_machine::{Group, file_on_disk, fills_cache, holds_memory, reads_again_and_again};
+use crate::support::{count, folder, number, plimsoll, run};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+fn show(group: &Group, more: &[&str]) -> Value {
+    plimsoll(&[&["memory", "show", &group.path, "-o", "json"], more].concat()).json(0)["rows"][0].clone()
+}
+
+/// A full group whose cache nobody reads, and the folder of the file.
+fn full_of_cache() -> (Group, tempfile::TempDir) {
+    let place = folder();
+    let file = file_on_disk(place.path(), 160 * MIB);
+    let mut group = Group::new(96 * MIB);
+    group.run(&fills_cache(&file, 160 * MIB));
+    (group, place)
+}
+
+#[test]
+fn a_group_full_of_idle_cache_is_told_as_such() {
+    let (group, _place) = full_of_cache();
+    let row = show(&group, &[]);
+    assert_eq!(row["verdict"], "cache-full-reclaimable", "{row}");
+    assert_eq!(count(&row, "limit"), 96 * MIB);
+    assert_eq!(row["limit_by"], group.path.as_str());
+    assert!(number(&row, "usage_share") >= 0.9 && count(&row, "unreclaimable") < 60 * MIB, "{row}");
+    // The kernel charges in batches of 64 pages per CPU.
+    assert!(number(&row, "unexplained").abs() < 4e6, "{row}");
+    let text = plimsoll(&["memory", "show", &group.path, "--over", "0s"]);
+    assert!(text.exits(0).stdout.contains("cache-full-reclaimable") && text.stdout.contains("ffff"), "{}", text.stdout);
+    assert!(text.stdout.lines().any(|line| line.starts_with('[') && line.len() == 78), "{}", text.stdout);
+}
+
+#[test]
+fn anonymous_memory_near_the_limit_is_told_as_such() {
+    let mut group = Group::new(96 * MIB);
+    group.run(&holds_memory(84 * MIB));
+    let row = show(&group, &[]);
+    assert_eq!(row["verdict"], "anon-pressure", "{row}");
+    assert!(count(&row, "anon") >= 84 * MIB, "{row}");
+    let report = plimsoll(&["memory", "show", &group.path, "-o", "json", "--fail-on", "warning"]).json(1);
+    assert_eq!(report["findings"][0]["id"], "memory-anon-pressure");
+}
+
+#[test]
+fn a_file_larger_than_the_limit_read_in_a_loop_is_thrashing() {
+    let place = folder();
+    let file = file_on_disk(place.path(), 128 * MIB);
+    let mut group = Group::new(64 * MIB);
+    group.run(&reads_again_and_again(&file));
+    let row = show(&group, &["--over", "3s"]);
+    assert_eq!(row["verdict"], "cache-thrashing", "{row}");
+    assert!(number(&row, "refault_share_per_min") >= 0.1 && count(&row, "limit_hits") > 0, "{row}");
+    // And it is not taken from.
+    let ran = plimsoll(&["memory", "reclaim", &group.path, "--yes", "--pause", "2s", "--state", place.path().to_str().unwrap()]);
+    ran.exits(3);
+    assert!(ran.stdout.contains("the cache is in use"), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
+fn a_group_is_found_by_process_and_shown_with_those_below() {
+    let mut group = Group::new(256 * MIB);
+    fs::create_dir(group.folder.join("below")).unwrap();
+    group.run(&holds_memory(8 * MIB));
+    let pid = fs::read_to_string(group.folder.join("cgroup.procs")).unwrap().trim().to_owned();
+    let report = plimsoll(&["memory", "show", "--pid", &pid, "--recursive", "--over", "0s", "-o", "json"]).json(0);
+    let paths: Vec<&str> = report["rows"].as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [group.path.clone(), format!("{}/below", group.path)]);
+    assert_eq!((&report["rows"][0]["verdict"], &report["rows"][1]["depth"]), (&Value::from("healthy"), &Value::from(1)));
+    // The one below has no limit of its own: the one above counts.
+    assert_eq!(report["rows"][1]["limit"], Value::from(256 * MIB));
+    let _ = fs::remove_dir(group.folder.join("below"));
+}
+
+#[test]
+fn reclaim_says_first_and_then_frees_the_cache() {
+    let (mut group, _place) = full_of_cache();
+    let state = folder();
+    let state = state.path().to_str().unwrap();
+    let args = ["memory", "reclaim", &group.path, "--state", state, "--step", "4MiB", "--pause", "100ms", "--most", "90%", "-o", "json"];
+    let before = group.number("memory.usage_in_bytes");
+    let dry = plimsoll(&args).json(0);
+    assert_eq!((&dry["rows"][0]["dry_run"], &dry["rows"][0]["method"]), (&"yes".into(), &"memory.limit_in_bytes".into()));
+    assert_eq!(dry["rows"][0]["freed"], 0);
+    assert!(group.number("memory.usage_in_bytes") + MIB > before);
+    let done = plimsoll(&[&args[..], &["--yes"]].concat()).json(0);
+    let row = &done["rows"][0];
+    let freed = count(row, "freed");
+    assert!(freed > 30 * MIB && count(row, "steps") > 3, "{row}");
+    assert!(group.number("memory.usage_in_bytes") + freed / 2 < before, "{row}");
+    assert_eq!(group.limit(), 96 * MIB);
+    assert!(group.lives());
+    assert_eq!(group.number("memory.failcnt"), group.number("memory.failcnt"));
+    // Another goal: there is nothing left to do.
+    let again = plimsoll(&["memory", "reclaim", &group.path, "--state", state, "--until", "headroom=5%", "--yes", "-o", "json"]).json(0);
+    assert!(again["rows"][0]["ended"].as_str().unwrap().contains("nothing to do"), "{again}");
+    assert!(leftovers(Path::new(state)).is_empty());
+}
+
+fn leftovers(state: &Path) -> Vec<String> {
+    let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.ends_with(".lock")).collect()
+}
+
+/// Starts reclaim in small steps and ends it by `signal` after `delay`.
+fn interrupted(group: &Group, state: &str, signal: &str, delay: Duration) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["memory", "reclaim", &group.path, "--state", state, "--step", "256KiB", "--pause", "100ms", "--most", "100%", "--yes", "-q"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(delay);
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_limit_is_what_it_was_after_sigint() {
+    let (mut group, _place) = full_of_cache();
+    let state = folder();
+    for millis in [250, 411, 672] {
+        interrupted(&group, state.path().to_str().unwrap(), "-INT", Duration::from_millis(millis));
+        assert_eq!(group.limit(), 96 * MIB);
+        assert!(leftovers(state.path()).is_empty());
+    }
+    assert!(group.lives());
+}
+
+#[test]
+fn the_limit_is_what_it_was_after_sigkill_and_the_next_run() {
+    let (mut group, _place) = full_of_cache();
+    let state = folder();
+    for millis in [231, 317, 405, 513, 640] {
+        interrupted(&group, state.path().to_str().unwrap(), "-KILL", Duration::from_millis(millis));
+        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--until", "cache<1TiB", "--yes"]).exits(0);
+        assert_eq!(group.limit(), 96 * MIB);
+    }
+    assert!(group.lives());
+}
+
+/// The name of the variable that makes the next test hold a limit low.
+const HOLD: &str = "PLIMSOLL_TEST_HOLD";
+
+#[test]
+#[ignore = "run by the test below, in a process that it kills"]
+fn holds_a_limit_low() {
+    use plimsoll::actions::reclaim::{Lock, Lowered, Method};
+    let hold = std::env::var(HOLD).expect("the test below says which");
+    let (state, group) = hold.split_once(':').unwrap();
+    let lock = Lock::take(Path::new(state), Path::new(group)).unwrap();
+    let mut lowered = Lowered::new(Path::new(group), Method::Limit, &lock).unwrap();
+    lowered.lower(70 * MIB).unwrap();
+    std::fs::write(Path::new(state).join("is-low"), "").unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
+    let (group, _place) = full_of_cache();
+    let state = folder();
+    let shown = state.path().to_str().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "memory_live::holds_a_limit_low"])
+        .env(HOLD, format!("{shown}:{}", group.folder.display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !state.path().join("is-low").exists() {
+        assert!(std::time::Instant::now() < end, "the limit was never lowered");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(group.limit(), 70 * MIB);
+    // While it runs, nobody else may.
+    let busy = plimsoll(&["memory", "reclaim", &group.path, "--state", shown, "--most", "90%", "--yes"]);
+    assert!(busy.exits(3).stdout.contains("another plimsoll"), "{}", busy.stdout);
+    assert_eq!(group.limit(), 70 * MIB);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(group.limit(), 70 * MIB, "nothing could restore it yet");
+    let dry = plimsoll(&["memory", "reclaim", &group.path, "--state", shown]);
+    assert!(dry.exits(3).stderr.contains("--yes restores it"), "{}", dry.stderr);
+    let next = plimsoll(&["memory", "reclaim", &group.path, "--state", shown, "--until", "cache<1TiB", "--yes"]);
+    assert!(next.exits(0).stderr.contains("restored: "), "{}", next.stderr);
+    assert_eq!(group.limit(), 96 * MIB);
+    assert_eq!(leftovers(state.path()), ["is-low"]);
+}
+
+#[test]
+fn a_limit_that_somebody_else_has_set_since_is_left_alone() {
+    let group = Group::new(96 * MIB);
+    let state = folder();
+    let note = serde_json::json!({"folder": group.folder, "file": "memory.limit_in_bytes", "was": 200 * MIB, "set": 50 * MIB});
+    fs::write(state.path().join("memory-0000000000000001.json"), note.to_string()).unwrap();
+    let ran = plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--yes"]);
+    assert!(ran.exits(0).stderr.contains("left alone"), "{}", ran.stderr);
+    assert_eq!(group.limit(), 96 * MIB);
+}
+
+#[test]
+fn etcd_is_refused_unless_told_twice() {
+    let place = folder();
+    let file = file_on_disk(place.path(), 40 * MIB);
+    let mut group = Group::new(96 * MIB);
+    fs::copy("/bin/sleep", place.path().join("etcd")).unwrap();
+    group.run(&fills_cache(&file, 40 * MIB));
+    let mut etcd = Command::new("/bin/sh")
+        .args(["-c", "echo $$ > \"$0\" && exec \"$1\" 600", group.folder.join("cgroup.procs").to_str().unwrap(), place.path().join("etcd").to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let args = ["memory", "reclaim", &group.path, "--state", place.path().to_str().unwrap(), "--pause", "100ms", "--step", "8MiB"];
+    let refused = plimsoll(&[&args[..], &["--yes"]].concat());
+    assert!(refused.exits(3).stdout.contains("etcd runs here"), "{}", refused.stdout);
+    let done = plimsoll(&[&args[..], &["--yes", "--even-etcd"]].concat());
+    etcd.kill().unwrap();
+    etcd.wait().unwrap();
+    assert!(done.exits(0).stdout.contains("freed in"), "{}", done.stdout);
+}
+
+#[test]
+fn an_empty_group_is_emptied_at_once() {
+    let (group, _place) = {
+        let (mut group, place) = full_of_cache();
+        let pid = fs::read_to_string(group.folder.join("cgroup.procs")).unwrap().trim().to_owned();
+        Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+        while group.lives() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (group, place)
+    };
+    let state = folder();
+    let report =
+        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--pause", "100ms", "--yes", "-o", "json"]).json(0);
+    assert_eq!(report["rows"][0]["method"], "memory.force_empty");
+    assert!(count(&report["rows"][0], "freed") > 60 * MIB, "{report}");
+}
+
+#[test]
+fn where_it_could_not_restore_it_refuses() {
+    let (group, _place) = full_of_cache();
+    // A file where the folder for notes should be.
+    let state = folder();
+    let file = state.path().join("file");
+    fs::write(&file, "").unwrap();
+    let ran = plimsoll(&["memory", "reclaim", &group.path, "--state", file.to_str().unwrap(), "--yes"]);
+    assert!(ran.exits(3).stdout.contains("refused"), "{}", ran.stdout);
+    let usage = plimsoll(&["memory", "reclaim", "--yes"]);
+    usage.exits(2);
+}
+
+#[test]
+fn watch_gives_lines_findings_and_a_textfile() {
+    let (group, place) = full_of_cache();
+    let file = place.path().join("plimsoll.prom");
+    let ran = run(
+        &[
+            "memory", "watch", &group.path, "--every", "200ms", "--for", "500ms", "--until", "1500ms", "-o", "json", "--textfile",
+            file.to_str().unwrap(), "--fail-on", "critical",
+        ],
+        &[],
+        b"",
+    );
+    let lines: Vec<Value> = ran.exits(0).stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() >= 5, "{}", lines.len());
+    assert_eq!(lines[0]["findings"].as_array().unwrap().len(), 0, "not held for long enough");
+    let last = lines.last().unwrap();
+    assert_eq!(last["findings"][0]["id"], "memory-cache-full", "{last}");
+    assert!(last["findings"][0]["first_seen"].as_str() < last["findings"][0]["last_seen"].as_str());
+    assert!(number(&last["rows"][0], "refaults_per_s") < 100.0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(&format!("plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"cache-full-reclaimable\"}} 1", group.path)), "{text}");
+    assert!(text.contains("plimsoll_memory_finding{"), "{text}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "no temporary file is left");
+}
+
+#[test]
+fn the_daemon_keeps_usage_between_its_marks() {
+    let (mut group, _place) = full_of_cache();
+    let state = folder();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["memory", "reclaim", &group.path, "--daemon", "--high", "85%", "--low", "60%", "--every", "200ms", "--pause", "100ms", "--step", "4MiB"])
+        .args(["--most", "100%", "--yes", "-o", "json", "--state", state.path().to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert!(number(&report["rows"][0], "usage_after") <= 0.65 * 96.0 * MIB as f64, "{report}");
+    assert_eq!(group.limit(), 96 * MIB);
+    assert!(group.lives());
+}
