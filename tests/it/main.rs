@@ -17,6 +17,10 @@ mod follow;
 mod forms;
 #[cfg(feature = "live")]
 mod live;
+mod memory_captured;
+mod memory_live;
+mod memory_machine;
+mod memory_v2;
 mod rollup;
 mod support;
 mod traffic_counts;

@@ -98,7 +98,6 @@ fn reclaim_says_first_and_then_frees_the_cache() {
     assert!(group.number("memory.usage_in_bytes") + freed / 2 < before, "{row}");
     assert_eq!(group.limit(), 96 * MIB);
     assert!(group.lives());
-    assert_eq!(group.number("memory.failcnt"), group.number("memory.failcnt"));
     // Another goal: there is nothing left to do.
     let again = plimsoll(&["memory", "reclaim", &group.path, "--state", state, "--until", "headroom=5%", "--yes", "-o", "json"]).json(0);
     assert!(again["rows"][0]["ended"].as_str().unwrap().contains("nothing to do"), "{again}");

@@ -63,7 +63,7 @@ pub fn locate(machine: &Machine, wanted: &Wanted) -> Result<Vec<Group>, SourceEr
         }
     };
     if found.is_empty() {
-        return Err(fail(io::Error::new(io::ErrorKind::NotFound, "there is no such cgroup on this machine; plimsoll memory show / --recursive lists all")));
+        return Err(fail(io::Error::other("there is no such cgroup on this machine; plimsoll memory show / --recursive lists all")));
     }
     Ok(found)
 }

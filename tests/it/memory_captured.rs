@@ -1,0 +1,133 @@
+//! `plimsoll memory show` on copies of cgroup files, compared with an independent account (tests/oracle/memory.py).
+
+use crate::support::{feed, folder, plimsoll, python, root, run, sample, write};
+use serde_json::Value;
+use std::process::Command;
+
+/// Compares every number that the oracle gives for a file of sections.
+#[track_caller]
+fn agrees(path: &str, host: Option<u64>) -> Value {
+    let host = host.map(|host| host.to_string());
+    let mut args = vec!["memory", "show", path, "-o", "json"];
+    args.extend(host.iter().flat_map(|host| ["--host-memory", host.as_str()]));
+    let report = plimsoll(&args).json(0);
+    let row = report["rows"][0].clone();
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/memory.py")).arg(path).args(host);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "the oracle failed: {}", ran.stderr);
+    let oracle: Value = serde_json::from_str(&ran.stdout).unwrap();
+    for (field, expected) in oracle.as_object().unwrap() {
+        assert_eq!(row[field].as_f64(), expected.as_f64(), "{path}: {field}: {} and {expected}", row[field]);
+    }
+    row
+}
+
+#[test]
+fn every_captured_sample_is_accounted_for() {
+    let mut files = 0;
+    for bundle in ["quiet", "list-storm", "overload-restart"] {
+        let folder = sample(&format!("{bundle}/cgroup/kube-apiserver-0"));
+        // Each tenth: they follow one another every 5 s.
+        let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
+        for file in all.enumerate().filter(|(number, _)| number % 10 == 0).map(|(_, file)| file) {
+            let row = agrees(&file, Some(8 << 30));
+            assert_eq!(row["version"], "v1");
+            // Its kernel memory was not captured; it is small.
+            assert!(row["unexplained"].as_f64().unwrap().abs() < 16e6, "{row}");
+            files += 1;
+        }
+    }
+    assert!(files >= 15, "{files}");
+}
+
+#[test]
+fn documented_forms_of_many_kernels_are_accounted_for() {
+    let mut seen = Vec::new();
+    for entry in std::fs::read_dir(sample("cgroup-forms")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "txt") {
+            continue;
+        }
+        let row = agrees(path.to_str().unwrap(), None);
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let version = name.split('-').next().unwrap();
+        assert_eq!(row["version"], version, "{name}");
+        // 64 pages for each of up to 64 CPUs may be charged and not yet counted.
+        assert!(row["unexplained"].as_f64().unwrap().abs() <= 64.0 * 64.0 * 4096.0, "{name}: {row}");
+        seen.push(version.to_owned());
+    }
+    for version in ["v1", "v2", "hybrid"] {
+        assert!(seen.iter().any(|own| own == version), "{version}");
+    }
+}
+
+#[test]
+fn what_is_absent_is_absent_and_what_is_unknown_is_shown() {
+    let text = "== memory.stat\nanon 1048576\nfile 4194304\nshmem 0\nactive_file 2097152\ninactive_file 2097152\nfrobnicated 42\n== memory.current\n6291456\n== memory.max\n8388608\n";
+    let report = run(&["memory", "show", "-", "-o", "json"], &[], text.as_bytes()).json(0);
+    let row = &report["rows"][0];
+    for absent in ["sock", "slab_reclaimable", "kernel_stack", "kernel", "swap", "peak", "psi_some", "file_dirty", "oom_kills"] {
+        assert!(row[absent].is_null(), "{absent}: {row}");
+    }
+    assert_eq!((&row["unknown"]["frobnicated"], &row["unexplained"], &row["shmem"]), (&42.into(), &1048576.into(), &0.into()));
+    let text = run(&["memory", "show", "-"], &[], text.as_bytes());
+    assert!(text.stdout.contains("frobnicated 42"), "{}", text.stdout);
+}
+
+#[test]
+fn damaged_copies_are_told_with_their_place() {
+    let place = folder();
+    let path = write(place.path(), "bad.txt", "== memory.stat\nanon 1048576\nfile -3\n== memory.current\nmuch\n");
+    let ran = plimsoll(&["memory", "show", &path]);
+    assert!(ran.exits(3).stderr.contains("memory.stat:2: 'file -3'") && ran.stderr.contains("memory.current:1: 'much'"), "{}", ran.stderr);
+    let path = write(place.path(), "other.txt", "hello\n");
+    assert!(plimsoll(&["memory", "show", &path]).exits(3).stderr.contains("no cgroup memory files"));
+    assert!(plimsoll(&["memory", "show", &sample("quiet/etcd")]).exits(3).stderr.contains("no cgroup memory files"));
+}
+
+#[test]
+fn a_machine_below_a_root_is_read_like_this_one() {
+    let place = folder();
+    let at = |name: &str, text: &str| write(place.path(), name, text);
+    at("proc/meminfo", "MemTotal:       1048576 kB\n");
+    at("sys/fs/cgroup/cgroup.controllers", "memory\n");
+    at("sys/fs/cgroup/memory.stat", "anon 10485760\nfile 20971520\ninactive_file 10485760\nactive_file 10485760\n");
+    let pod = "sys/fs/cgroup/kubepods.slice/kubepods-burstable-pod0a1b2c3d_1111_2222_3333_444455556666.slice";
+    let container = format!("{pod}/cri-containerd-feedc0ffee1234567890.scope");
+    for (folder, limit) in [("sys/fs/cgroup/kubepods.slice", "max"), (pod, "104857600"), (&container, "max")] {
+        at(&format!("{folder}/memory.stat"), "anon 10485760\nfile 20971520\nshmem 0\ninactive_file 10485760\nactive_file 10485760\n");
+        at(&format!("{folder}/memory.current"), "31457280\n");
+        at(&format!("{folder}/memory.max"), &format!("{limit}\n"));
+    }
+    at("proc/77/cmdline", "/usr/local/bin/kube-apiserver\0--v=2\0");
+    at("proc/77/cgroup", &format!("0::/{}\n", container.trim_start_matches("sys/fs/cgroup/")));
+    let root = place.path().to_str().unwrap();
+    let show = |more: &[&str]| plimsoll(&[&["memory", "show", "--root", root, "--over", "0s", "-o", "json"], more].concat()).json(0);
+    for by in [&["--component", "kube-apiserver"][..], &["--pid", "77"], &["feedc0ffee12"], &["--unit", "cri-containerd-feedc0ffee1234567890"]] {
+        let report = show(by);
+        let row = &report["rows"][0];
+        assert!(row["path"].as_str().unwrap().ends_with("feedc0ffee1234567890.scope"), "{by:?}: {row}");
+        assert_eq!(row["limit"], 104857600, "the pod's limit counts for its container");
+        assert!(row["limit_by"].as_str().unwrap().ends_with("444455556666.slice"));
+        assert_eq!(row["working_set"], 31457280 - 10485760);
+    }
+    assert_eq!(show(&["0a1b2c3d-1111-2222-3333-444455556666"])["rows"][0]["limit"], 104857600);
+    let top = show(&["/"]);
+    assert_eq!((&top["rows"][0]["usage"], &top["rows"][0]["limit_by"]), (&31457280.into(), &"host".into()));
+    let tree = show(&["/", "--recursive"]);
+    assert_eq!(tree["rows"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_bundle_sets_gos_heap_beside_anonymous_memory() {
+    let report = plimsoll(&["memory", "show", &sample("quiet"), "-o", "json"]).json(0);
+    let heap = &report["tables"]["heap"][0];
+    // The last page's go_memstats_*, read with grep.
+    assert_eq!(heap["path"], "kube-apiserver-0");
+    let (total, released) = (heap["go_total"].as_f64().unwrap(), heap["heap_released"].as_f64().unwrap());
+    assert_eq!(heap["go_held"].as_f64().unwrap(), total - released);
+    let anon = heap["anon"].as_f64().unwrap();
+    assert!((heap["go_held"].as_f64().unwrap() / anon - 1.0).abs() < 0.1, "Go's memory is nearly all of it: {heap}");
+    assert!(report["rows"][0]["refaults_per_s"].is_number(), "the sample a minute before gives rates");
+}
