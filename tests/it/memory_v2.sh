@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # The first process of the emulated machine: makes groups of 64 MiB, fills them, asks plimsoll. Read by memory_v2.rs.
 export PATH=/bin
-busybox mkdir -p /bin && busybox --install -s /bin
-mount -t proc none /proc
+busybox mount -t proc none /proc
+busybox --install -s /bin
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
 mount -t tmpfs none /tmp
