@@ -10,6 +10,9 @@ mount -t cgroup2 none /sys/fs/cgroup
 echo 0 > /proc/sys/kernel/printk
 # A disk in memory: its page cache is charged to who reads it, its own pages are not there until written.
 insmod /brd.ko rd_nr=1 rd_size=262144
+# The last one to close a disk takes its page cache along.
+exec 9< /dev/ram0
+mkdir -p /run/plimsoll
 top=/sys/fs/cgroup
 echo +memory > $top/cgroup.subtree_control
 
@@ -33,7 +36,8 @@ reclaim /cache --step 4MiB --most 90% -o json
 say after reclaim
 limits cache $cache
 
-dd if=/dev/ram0 of=/dev/null bs=1M count=1 2>/dev/null
+# What one group has read is not charged to the next: begin anew.
+echo 1 > /proc/sys/vm/drop_caches
 group high
 fill high; high=$!
 wait_for /tmp/filled.high
@@ -43,6 +47,7 @@ reclaim /high --method high --step 4MiB --until 'cache<24MiB' --most 90% -o json
 say after high
 limits high $high
 
+echo 1 > /proc/sys/vm/drop_caches
 group signal
 fill signal; signal=$!
 wait_for /tmp/filled.signal
@@ -72,6 +77,7 @@ wait_for /tmp/filled.anon
 say anon
 plimsoll memory show /anon -o json --over 1s
 
+echo 1 > /proc/sys/vm/drop_caches
 group thrash
 enter thrash sh -c 'dd if=/dev/ram0 of=/dev/null bs=1M count=100 skip=150 2>/dev/null; touch /tmp/filled.thrash; while :; do dd if=/dev/ram0 of=/dev/null bs=1M count=100 skip=150 2>/dev/null; done'
 wait_for /tmp/filled.thrash
