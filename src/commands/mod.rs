@@ -1,11 +1,11 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
-pub mod memory;
 mod etcd_usage;
-mod pages;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod memory;
+mod pages;
 pub mod rollup;
 mod shell;
 pub mod traffic;

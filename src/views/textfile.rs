@@ -62,7 +62,13 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# HELP plimsoll_memory_finding 1 for each finding that holds.\n# TYPE plimsoll_memory_finding gauge")?;
     for finding in &report.findings {
         let cgroup = finding.subject.get("cgroup").map_or("", String::as_str);
-        writeln!(out, "plimsoll_memory_finding{{cgroup=\"{}\",id=\"{}\",severity=\"{}\"}} 1", escape(cgroup), escape(&finding.id), finding.severity.name())?;
+        writeln!(
+            out,
+            "plimsoll_memory_finding{{cgroup=\"{}\",id=\"{}\",severity=\"{}\"}} 1",
+            escape(cgroup),
+            escape(&finding.id),
+            finding.severity.name()
+        )?;
     }
     Ok(())
 }

@@ -104,7 +104,9 @@ fn a_machine_below_a_root_is_read_like_this_one() {
     at("proc/77/cgroup", &format!("0::/{}\n", container.trim_start_matches("sys/fs/cgroup/")));
     let root = place.path().to_str().unwrap();
     let show = |more: &[&str]| plimsoll(&[&["memory", "show", "--root", root, "--over", "0s", "-o", "json"], more].concat()).json(0);
-    for by in [&["--component", "kube-apiserver"][..], &["--pid", "77"], &["feedc0ffee12"], &["--unit", "cri-containerd-feedc0ffee1234567890"]] {
+    for by in
+        [&["--component", "kube-apiserver"][..], &["--pid", "77"], &["feedc0ffee12"], &["--unit", "cri-containerd-feedc0ffee1234567890"]]
+    {
         let report = show(by);
         let row = &report["rows"][0];
         assert!(row["path"].as_str().unwrap().ends_with("feedc0ffee1234567890.scope"), "{by:?}: {row}");

@@ -212,7 +212,12 @@ fn etcd_is_refused_unless_told_twice() {
     fs::copy("/bin/sleep", place.path().join("etcd")).unwrap();
     group.run(&fills_cache(&file, 40 * MIB));
     let mut etcd = Command::new("/bin/sh")
-        .args(["-c", "echo $$ > \"$0\" && exec \"$1\" 600", group.folder.join("cgroup.procs").to_str().unwrap(), place.path().join("etcd").to_str().unwrap()])
+        .args([
+            "-c",
+            "echo $$ > \"$0\" && exec \"$1\" 600",
+            group.folder.join("cgroup.procs").to_str().unwrap(),
+            place.path().join("etcd").to_str().unwrap(),
+        ])
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -238,7 +243,8 @@ fn an_empty_group_is_emptied_at_once() {
     };
     let state = folder();
     let report =
-        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--pause", "100ms", "--yes", "-o", "json"]).json(0);
+        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--pause", "100ms", "--yes", "-o", "json"])
+            .json(0);
     assert_eq!(report["rows"][0]["method"], "memory.force_empty");
     assert!(count(&report["rows"][0], "freed") > 60 * MIB, "{report}");
 }
@@ -262,8 +268,21 @@ fn watch_gives_lines_findings_and_a_textfile() {
     let file = place.path().join("plimsoll.prom");
     let ran = run(
         &[
-            "memory", "watch", &group.path, "--every", "200ms", "--for", "500ms", "--until", "1500ms", "-o", "json", "--textfile",
-            file.to_str().unwrap(), "--fail-on", "critical",
+            "memory",
+            "watch",
+            &group.path,
+            "--every",
+            "200ms",
+            "--for",
+            "500ms",
+            "--until",
+            "1500ms",
+            "-o",
+            "json",
+            "--textfile",
+            file.to_str().unwrap(),
+            "--fail-on",
+            "critical",
         ],
         &[],
         b"",
@@ -286,7 +305,22 @@ fn the_daemon_keeps_usage_between_its_marks() {
     let (mut group, _place) = full_of_cache();
     let state = folder();
     let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["memory", "reclaim", &group.path, "--daemon", "--high", "85%", "--low", "60%", "--every", "200ms", "--pause", "100ms", "--step", "4MiB"])
+        .args([
+            "memory",
+            "reclaim",
+            &group.path,
+            "--daemon",
+            "--high",
+            "85%",
+            "--low",
+            "60%",
+            "--every",
+            "200ms",
+            "--pause",
+            "100ms",
+            "--step",
+            "4MiB",
+        ])
         .args(["--most", "100%", "--yes", "-o", "json", "--state", state.path().to_str().unwrap()])
         .stdout(Stdio::piped())
         .spawn()

@@ -84,7 +84,9 @@ pub(crate) fn fills_cache(file: &str, bytes: u64) -> String {
 
 /// Holds `bytes` of anonymous memory.
 pub(crate) fn holds_memory(bytes: u64) -> String {
-    format!("import mmap,time\nm=mmap.mmap(-1,{bytes},flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\nfor i in range(0,{bytes},4096): m[i]=1\nprint('ready',flush=True)\ntime.sleep(600)")
+    format!(
+        "import mmap,time\nm=mmap.mmap(-1,{bytes},flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\nfor i in range(0,{bytes},4096): m[i]=1\nprint('ready',flush=True)\ntime.sleep(600)"
+    )
 }
 
 /// Reads a file again and again.

@@ -87,7 +87,10 @@ pub enum Repaired {
 pub fn repair(state: &Path, only_look: bool) -> Vec<Repaired> {
     let Ok(entries) = fs::read_dir(state) else { return Vec::new() };
     let notes = entries.filter_map(Result::ok).map(|entry| entry.path());
-    let ours = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json") && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("memory-"));
+    let ours = |path: &PathBuf| {
+        path.extension().is_some_and(|kind| kind == "json")
+            && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("memory-"))
+    };
     notes.filter(ours).filter_map(|path| repair_one(&path, only_look).unwrap_or_else(|error| Some(Repaired::Failed(error)))).collect()
 }
 
@@ -116,7 +119,12 @@ fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> 
     let outcome = if is == was {
         Repaired::Fine
     } else if !is_ours {
-        Repaired::Changed(format!("{} is {}: neither what it was ({}) nor what it was lowered to; left alone", file.display(), shown(is), shown(was)))
+        Repaired::Changed(format!(
+            "{} is {}: neither what it was ({}) nor what it was lowered to; left alone",
+            file.display(),
+            shown(is),
+            shown(was)
+        ))
     } else {
         if !only_look {
             put_back(&note.folder, method, was)?;

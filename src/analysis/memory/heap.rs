@@ -80,14 +80,32 @@ pub fn heaps(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
 
 /// For machines.
 pub fn table(heaps: &[Heap]) -> Table {
-    let columns = ["path", "instance", "heap_in_use", "heap_idle", "heap_released", "stacks", "go_total", "go_held", "next_gc", "resident", "anon", "anon_outside_go"];
+    let columns = [
+        "path",
+        "instance",
+        "heap_in_use",
+        "heap_idle",
+        "heap_released",
+        "stacks",
+        "go_total",
+        "go_held",
+        "next_gc",
+        "resident",
+        "anon",
+        "anon_outside_go",
+    ];
     let row = |heap: &Heap| {
         let numbers = [heap.in_use, heap.idle, heap.released, heap.stacks, heap.total, heap.held(), heap.next_gc, heap.resident];
         let names = [heap.group.as_str().into(), heap.instance.as_str().into()];
         let numbers = numbers.into_iter().map(Value::from);
         names.into_iter().chain(numbers).chain([heap.anon.into(), heap.outside().into()]).collect()
     };
-    Table { name: "heap".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows: heaps.iter().map(row).collect(), ..Table::default() }
+    Table {
+        name: "heap".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: heaps.iter().map(row).collect(),
+        ..Table::default()
+    }
 }
 
 /// For people: one column to an instance.
@@ -106,7 +124,9 @@ pub fn for_people(heaps: &[Heap]) -> Table {
         ("next collection at", |h| h.next_gc),
         ("resident memory of the process", |h| h.resident),
     ];
-    let told = |tell: Tell, heap: &Heap| tell(heap).map_or(Value::None, |value| Value::Text(if value < 0.0 { format!("-{}", bytes(-value)) } else { bytes(value) }));
+    let told = |tell: Tell, heap: &Heap| {
+        tell(heap).map_or(Value::None, |value| Value::Text(if value < 0.0 { format!("-{}", bytes(-value)) } else { bytes(value) }))
+    };
     let rows = lines.iter().filter(|(_, tell)| heaps.iter().any(|heap| tell(heap).is_some()));
     let rows = rows.map(|(what, tell)| std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect());
     Table { title: "Go's own account, from its metrics".to_owned(), columns, rows: rows.collect(), ..Table::default() }

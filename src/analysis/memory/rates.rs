@@ -39,7 +39,8 @@ pub struct Rates {
 /// Refaults of file pages since the group was made, in pages.
 fn refaults(sample: &Sample) -> Option<f64> {
     // Before 5.9 they are not split by kind.
-    let raw = either(sample, "workingset_refault_file", "workingset_refault_file").or_else(|| either(sample, "workingset_refault", "workingset_refault"))?;
+    let raw = either(sample, "workingset_refault_file", "workingset_refault_file")
+        .or_else(|| either(sample, "workingset_refault", "workingset_refault"))?;
     Some(raw as f64)
 }
 

@@ -50,8 +50,23 @@ impl Outcome {
 }
 
 const FIELDS: [&str; 17] = [
-    "path", "dry_run", "refused", "method", "goal", "step", "steps", "asked", "freed", "ended", "usage_before", "usage_after",
-    "file_before", "file_after", "anon_before", "anon_after", "verdict_after",
+    "path",
+    "dry_run",
+    "refused",
+    "method",
+    "goal",
+    "step",
+    "steps",
+    "asked",
+    "freed",
+    "ended",
+    "usage_before",
+    "usage_after",
+    "file_before",
+    "file_after",
+    "anon_before",
+    "anon_after",
+    "verdict_after",
 ];
 
 fn row(outcome: &Outcome) -> Vec<Value> {
@@ -84,7 +99,12 @@ fn for_people(outcome: &Outcome) -> Table {
     let before = &outcome.before;
     let mut columns = vec!["what".to_owned(), "before".to_owned()];
     let state = |seen: &Seen| seen.judged.verdict.name().into();
-    let rate = |seen: &Seen| seen.rates.as_ref().and_then(|rates| rates.refaults_per_s).map_or(Value::None, |rate| Value::Text(format!("{}/s", bytes(rate * PAGE))));
+    let rate = |seen: &Seen| {
+        seen.rates
+            .as_ref()
+            .and_then(|rates| rates.refaults_per_s)
+            .map_or(Value::None, |rate| Value::Text(format!("{}/s", bytes(rate * PAGE))))
+    };
     type Tell<'t> = (&'t str, &'t dyn Fn(&Seen) -> Value);
     let lines: [Tell<'_>; 8] = [
         ("usage", &|seen| size(seen.account.usage)),

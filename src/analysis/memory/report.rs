@@ -13,12 +13,63 @@ use crate::model::units::{bytes, percent, significant};
 
 /// The columns of a row.
 pub const FIELDS: [&str; 57] = [
-    "path", "version", "usage", "limit", "limit_by", "anon", "file", "file_active", "file_inactive", "file_mapped", "file_dirty",
-    "file_writeback", "shmem", "unevictable", "slab_reclaimable", "slab_unreclaimable", "kernel_stack", "pagetables", "percpu",
-    "vmalloc", "kernel", "sock", "unexplained", "swap", "peak", "working_set", "reclaimable", "unreclaimable", "headroom",
-    "headroom_with_cache", "high", "low", "min", "usage_share", "processes", "verdict", "confidence", "reasons", "seconds",
-    "refaults_per_s", "refault_share_per_min", "scans_per_s", "steals_per_s", "limit_hits", "oom_kills", "psi_some", "psi_full",
-    "usage_per_s", "unreclaimable_per_s", "depth", "at", "stat", "files", "tables", "pressure", "numa", "unknown",
+    "path",
+    "version",
+    "usage",
+    "limit",
+    "limit_by",
+    "anon",
+    "file",
+    "file_active",
+    "file_inactive",
+    "file_mapped",
+    "file_dirty",
+    "file_writeback",
+    "shmem",
+    "unevictable",
+    "slab_reclaimable",
+    "slab_unreclaimable",
+    "kernel_stack",
+    "pagetables",
+    "percpu",
+    "vmalloc",
+    "kernel",
+    "sock",
+    "unexplained",
+    "swap",
+    "peak",
+    "working_set",
+    "reclaimable",
+    "unreclaimable",
+    "headroom",
+    "headroom_with_cache",
+    "high",
+    "low",
+    "min",
+    "usage_share",
+    "processes",
+    "verdict",
+    "confidence",
+    "reasons",
+    "seconds",
+    "refaults_per_s",
+    "refault_share_per_min",
+    "scans_per_s",
+    "steals_per_s",
+    "limit_hits",
+    "oom_kills",
+    "psi_some",
+    "psi_full",
+    "usage_per_s",
+    "unreclaimable_per_s",
+    "depth",
+    "at",
+    "stat",
+    "files",
+    "tables",
+    "pressure",
+    "numa",
+    "unknown",
 ];
 
 /// One group: a sample and what follows from it.
@@ -48,10 +99,12 @@ impl Seen {
     /// The values of [`FIELDS`].
     fn row(&self) -> Vec<Value> {
         let (a, s) = (&self.account, &self.sample);
-        let signed = |bytes: Option<i64>| bytes.map_or(Value::None, |bytes| u64::try_from(bytes).map_or(Value::Number(bytes as f64), Value::Count));
+        let signed =
+            |bytes: Option<i64>| bytes.map_or(Value::None, |bytes| u64::try_from(bytes).map_or(Value::Number(bytes as f64), Value::Count));
         let rate = |of: fn(&Rates) -> Option<f64>| Value::from(self.rates.as_ref().and_then(of));
         let count = |of: fn(&Rates) -> Option<u64>| Value::from(self.rates.as_ref().and_then(of));
-        let fields = |fields: &[(String, u64)]| Value::Group(fields.iter().map(|(name, value)| (name.clone(), Value::Count(*value))).collect());
+        let fields =
+            |fields: &[(String, u64)]| Value::Group(fields.iter().map(|(name, value)| (name.clone(), Value::Count(*value))).collect());
         let values = s.values.iter().map(|(name, value)| (name.clone(), value.number().map_or("max".into(), Value::Count)));
         let tables = s.tables.iter().map(|(name, own)| (name.clone(), fields(own)));
         let stall = |stall: &crate::model::memory::Stall| {
@@ -66,7 +119,9 @@ impl Seen {
             let full = psi.full.as_ref().map(|full| ("full".to_owned(), stall(full)));
             Value::Group(std::iter::once(("some".to_owned(), stall(&psi.some))).chain(full).collect())
         });
-        let v2 = |file: &str, old: &str| s.value(if s.version.is_v2() { file } else { old }).map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count));
+        let v2 = |file: &str, old: &str| {
+            s.value(if s.version.is_v2() { file } else { old }).map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count))
+        };
         vec![
             s.path.as_str().into(),
             s.version.name().into(),
@@ -131,17 +186,88 @@ impl Seen {
 
 /// Fields of `memory.stat` that the kernel's documents name, or that have been met and are understood.
 const KNOWN: [&str; 82] = [
-    "anon", "file", "kernel", "kernel_stack", "pagetables", "sec_pagetables", "percpu", "sock", "vmalloc", "shmem", "zswap", "zswapped",
-    "file_mapped", "file_dirty", "file_writeback", "swapcached", "anon_thp", "file_thp", "shmem_thp", "inactive_anon", "active_anon",
-    "inactive_file", "active_file", "unevictable", "slab_reclaimable", "slab_unreclaimable", "slab", "workingset_refault_anon",
-    "workingset_refault_file", "workingset_activate_anon", "workingset_activate_file", "workingset_restore_anon",
-    "workingset_restore_file", "workingset_nodereclaim", "workingset_refault", "workingset_activate", "workingset_restore", "pswpin",
-    "pswpout", "pgscan", "pgsteal", "pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged", "pgscan_proactive", "pgsteal_kswapd",
-    "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive", "pgfault", "pgmajfault", "pgrefill", "pgactivate", "pgdeactivate",
-    "pglazyfree", "pglazyfreed", "swpin_zero", "swpout_zero", "zswpin", "zswpout", "zswpwb", "thp_fault_alloc", "thp_collapse_alloc",
-    "thp_swpout", "thp_swpout_fallback", "numa_pages_migrated", "numa_pte_updates", "numa_hint_faults", "pgdemote_kswapd",
-    "pgdemote_direct", "pgdemote_khugepaged", "pgdemote_proactive", "hugetlb", "cache", "rss", "rss_huge", "mapped_file", "dirty",
-    "writeback", "swap", "pgpgin", "pgpgout",
+    "anon",
+    "file",
+    "kernel",
+    "kernel_stack",
+    "pagetables",
+    "sec_pagetables",
+    "percpu",
+    "sock",
+    "vmalloc",
+    "shmem",
+    "zswap",
+    "zswapped",
+    "file_mapped",
+    "file_dirty",
+    "file_writeback",
+    "swapcached",
+    "anon_thp",
+    "file_thp",
+    "shmem_thp",
+    "inactive_anon",
+    "active_anon",
+    "inactive_file",
+    "active_file",
+    "unevictable",
+    "slab_reclaimable",
+    "slab_unreclaimable",
+    "slab",
+    "workingset_refault_anon",
+    "workingset_refault_file",
+    "workingset_activate_anon",
+    "workingset_activate_file",
+    "workingset_restore_anon",
+    "workingset_restore_file",
+    "workingset_nodereclaim",
+    "workingset_refault",
+    "workingset_activate",
+    "workingset_restore",
+    "pswpin",
+    "pswpout",
+    "pgscan",
+    "pgsteal",
+    "pgscan_kswapd",
+    "pgscan_direct",
+    "pgscan_khugepaged",
+    "pgscan_proactive",
+    "pgsteal_kswapd",
+    "pgsteal_direct",
+    "pgsteal_khugepaged",
+    "pgsteal_proactive",
+    "pgfault",
+    "pgmajfault",
+    "pgrefill",
+    "pgactivate",
+    "pgdeactivate",
+    "pglazyfree",
+    "pglazyfreed",
+    "swpin_zero",
+    "swpout_zero",
+    "zswpin",
+    "zswpout",
+    "zswpwb",
+    "thp_fault_alloc",
+    "thp_collapse_alloc",
+    "thp_swpout",
+    "thp_swpout_fallback",
+    "numa_pages_migrated",
+    "numa_pte_updates",
+    "numa_hint_faults",
+    "pgdemote_kswapd",
+    "pgdemote_direct",
+    "pgdemote_khugepaged",
+    "pgdemote_proactive",
+    "hugetlb",
+    "cache",
+    "rss",
+    "rss_huge",
+    "mapped_file",
+    "dirty",
+    "writeback",
+    "swap",
+    "pgpgin",
+    "pgpgout",
 ];
 
 /// Fields of `memory.stat` that are not [`KNOWN`]: kept and shown, whatever they mean.
@@ -195,7 +321,12 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
         vec![Value::Text(part.letter.to_string()), part.name.into(), Value::Text(size(part.bytes)), share]
     });
     let mut made_of = table(&["in_bar", "part", "size", "of_usage"], rows.collect());
-    made_of.rows.push(vec!["".into(), "usage".into(), Value::Text(a.usage.map_or("-".to_owned(), |usage| bytes(usage as f64))), Value::None]);
+    made_of.rows.push(vec![
+        "".into(),
+        "usage".into(),
+        Value::Text(a.usage.map_or("-".to_owned(), |usage| bytes(usage as f64))),
+        Value::None,
+    ]);
     let mut facts: Vec<Vec<Value>> = Vec::new();
     let mut fact = |what: String, bytes: Option<i64>| facts.extend(bytes.map(|bytes| vec![Value::Text(what), Value::Text(size(bytes))]));
     let signed = |bytes: Option<u64>| bytes.and_then(|bytes| i64::try_from(bytes).ok());
@@ -254,7 +385,9 @@ pub fn window(of: &[Seen]) -> Window {
 
 /// The rows, and everything around them but what people see.
 pub fn rows(schema: &str, of: &[Seen]) -> Report {
-    let sum = |of_one: fn(&Account) -> Option<u64>| Value::from(of.iter().filter(|seen| seen.depth == 0).map(|seen| of_one(&seen.account)).sum::<Option<u64>>());
+    let sum = |of_one: fn(&Account) -> Option<u64>| {
+        Value::from(of.iter().filter(|seen| seen.depth == 0).map(|seen| of_one(&seen.account)).sum::<Option<u64>>())
+    };
     let mut coverage = serde_json::Map::new();
     coverage.insert("groups".to_owned(), of.len().into());
     coverage.insert("with_rates".to_owned(), of.iter().filter(|seen| seen.rates.is_some()).count().into());
@@ -311,7 +444,8 @@ fn charted(name: &str, values: &[Option<f64>], scale: f64, shown: impl Fn(f64) -
     let highest = values.iter().flatten().copied().fold(0.0, f64::max);
     let scale = if scale > 0.0 { scale } else { highest };
     // Of a scale of 1,000, so that even a little is seen as something.
-    let points = values.iter().map(|value| value.map_or(0, |value| ((value / scale.max(1e-9)) * 1000.0).clamp(0.0, 1000.0) as u64)).collect();
+    let points =
+        values.iter().map(|value| value.map_or(0, |value| ((value / scale.max(1e-9)) * 1000.0).clamp(0.0, 1000.0) as u64)).collect();
     Some(vec![name.into(), Value::Text(shown(last)), Value::Text(shown(highest)), Value::Series(points)])
 }
 
@@ -340,7 +474,8 @@ pub fn watch(past: &[Vec<Seen>], width: usize) -> Report {
         ];
         let mut chart = table(&["what", "now", "most", "course"], rows.into_iter().flatten().collect());
         let Judged { verdict, confidence, .. } = seen.judged;
-        chart.title = format!("{}: {} (confidence {}): {}.", seen.sample.path, verdict.name(), percent(confidence), seen.judged.reasons.join("; "));
+        chart.title =
+            format!("{}: {} (confidence {}): {}.", seen.sample.path, verdict.name(), percent(confidence), seen.judged.reasons.join("; "));
         people.push(chart);
     }
     report.people = Some(people);

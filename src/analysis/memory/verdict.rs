@@ -112,7 +112,11 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         evidence.push(("refault_share_per_min", refaults));
     }
     if let Some(some) = some {
-        reasons.push(format!("tasks waited for memory {} of the time{}", percent(some), full.map(|full| format!(", all at once {}", percent(full))).unwrap_or_default()));
+        reasons.push(format!(
+            "tasks waited for memory {} of the time{}",
+            percent(some),
+            full.map(|full| format!(", all at once {}", percent(full))).unwrap_or_default()
+        ));
         evidence.push(("psi_some", some));
         evidence.extend(full.map(|full| ("psi_full", full)));
     }
@@ -126,7 +130,8 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
     }
     let slope = rates.filter(|rates| rates.seconds >= SLOPE_S).and_then(|rates| rates.firm_per_s).filter(|slope| *slope > 0.0);
     let left = account.limit.zip(account.unreclaimable).map(|(limit, firm)| limit as f64 - firm as f64);
-    let soon = slope.zip(left).map(|(slope, left)| left / slope).filter(|seconds| *seconds <= SOON_S && firm.is_some_and(|firm| firm >= 0.5));
+    let soon =
+        slope.zip(left).map(|(slope, left)| left / slope).filter(|seconds| *seconds <= SOON_S && firm.is_some_and(|firm| firm >= 0.5));
     if let Some(seconds) = soon {
         reasons.push(format!("what can't be reclaimed grows, and meets the limit in {} s", significant(seconds)));
         evidence.push(("seconds_to_limit", seconds));
@@ -155,7 +160,10 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         Verdict::Unknown
     };
     if verdict == Verdict::NearLimit && firm > dry {
-        reasons.push(format!("{} of cache waits to be written", bytes((account.file_dirty.unwrap_or(0) + account.file_writeback.unwrap_or(0)) as f64)));
+        reasons.push(format!(
+            "{} of cache waits to be written",
+            bytes((account.file_dirty.unwrap_or(0) + account.file_writeback.unwrap_or(0)) as f64)
+        ));
     }
     let confidence = match (verdict, rates, refaults) {
         (Verdict::Unknown, ..) => 0.0,

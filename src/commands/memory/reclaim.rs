@@ -89,7 +89,11 @@ fn most(text: &str) -> Result<Most, String> {
 fn until(text: &str) -> Result<Until, String> {
     let cache = || text.strip_prefix("cache<").and_then(parse_bytes).map(Until::Cache);
     let headroom = || text.strip_prefix("headroom=").and_then(|text| share(text).ok()).map(Until::Headroom);
-    if text == "working-set" { Ok(Until::WorkingSet) } else { cache().or_else(headroom).ok_or_else(|| "working-set, headroom=20%, or cache<2GiB".to_owned()) }
+    if text == "working-set" {
+        Ok(Until::WorkingSet)
+    } else {
+        cache().or_else(headroom).ok_or_else(|| "working-set, headroom=20%, or cache<2GiB".to_owned())
+    }
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
@@ -153,7 +157,14 @@ fn say_once(said: &mut HashMap<String, String>, about: &str, what: String, conte
 }
 
 /// One look of the daemon; what was done, if anything was.
-fn watched(args: &Args, machine: &Machine, group: &Group, stop: &AtomicBool, said: &mut HashMap<String, String>, context: &mut Context<'_>) -> Result<Option<Outcome>, Error> {
+fn watched(
+    args: &Args,
+    machine: &Machine,
+    group: &Group,
+    stop: &AtomicBool,
+    said: &mut HashMap<String, String>,
+    context: &mut Context<'_>,
+) -> Result<Option<Outcome>, Error> {
     let Some(sample) = read(group, context)? else { return Ok(None) };
     let seen = Seen::new(sample, None, args.groups.host_memory);
     match seen.account.fill() {
@@ -175,7 +186,14 @@ fn watched(args: &Args, machine: &Machine, group: &Group, stop: &AtomicBool, sai
 }
 
 /// Plans, and with `--yes` acts on, one group. `None` if it is gone.
-fn one(args: &Args, machine: &Machine, group: &Group, until: Until, stop: &AtomicBool, context: &mut Context<'_>) -> Result<Option<Outcome>, Error> {
+fn one(
+    args: &Args,
+    machine: &Machine,
+    group: &Group,
+    until: Until,
+    stop: &AtomicBool,
+    context: &mut Context<'_>,
+) -> Result<Option<Outcome>, Error> {
     let host = args.groups.host_memory;
     let Some(first) = read(group, context)? else { return Ok(None) };
     sleep_until(Instant::now() + args.pause, stop);
@@ -199,7 +217,11 @@ fn one(args: &Args, machine: &Machine, group: &Group, until: Until, stop: &Atomi
     }
     let names = process_names(machine, group);
     if !args.even_etcd && (names.contains("etcd") || group.path.split(['/', '-', '.']).any(|part| part == "etcd")) {
-        return refuse(outcome, "etcd runs here, and its cache is its database: taking it makes every read a read from disk; --even-etcd does it all the same".to_owned());
+        return refuse(
+            outcome,
+            "etcd runs here, and its cache is its database: taking it makes every read a read from disk; --even-etcd does it all the same"
+                .to_owned(),
+        );
     }
     if !args.even_etcd && names.contains("?") {
         return refuse(outcome, "its processes can't be seen from here, so one of them may be etcd; give --root (and share the host's PID namespace), or --even-etcd".to_owned());
@@ -223,7 +245,15 @@ fn one(args: &Args, machine: &Machine, group: &Group, until: Until, stop: &Atomi
 }
 
 /// Step by step, until the goal is met or there is a reason to stop.
-fn act(args: &Args, group: &Group, mut reclaimer: Reclaimer, plan: &Plan, stop: &AtomicBool, outcome: &mut Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+fn act(
+    args: &Args,
+    group: &Group,
+    mut reclaimer: Reclaimer,
+    plan: &Plan,
+    stop: &AtomicBool,
+    outcome: &mut Outcome,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     let host = args.groups.host_memory;
     outcome.method = reclaimer.method().file().to_owned();
     let mut last = outcome.before.clone();
@@ -236,7 +266,9 @@ fn act(args: &Args, group: &Group, mut reclaimer: Reclaimer, plan: &Plan, stop: 
         if freed >= plan.goal {
             break plan.note.clone().unwrap_or_else(|| "the goal is met".to_owned());
         }
-        let (Some(usage), Some(firm)) = (last.account.usage, last.account.unreclaimable) else { break "the usage can't be read any more".to_owned() };
+        let (Some(usage), Some(firm)) = (last.account.usage, last.account.unreclaimable) else {
+            break "the usage can't be read any more".to_owned();
+        };
         let ask = plan.step.min(plan.goal - freed);
         let stepped = match reclaimer.step(ask, usage, firm) {
             Ok(stepped) => stepped,
@@ -273,7 +305,12 @@ fn act(args: &Args, group: &Group, mut reclaimer: Reclaimer, plan: &Plan, stop: 
         && limit(after) != limit(&outcome.before)
     {
         let shown = |amount: Option<Amount>| amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64));
-        context.say(format!("{}: its limit was changed meanwhile by somebody else, from {} to {}", group.path, shown(limit(&outcome.before)), shown(limit(after))))?;
+        context.say(format!(
+            "{}: its limit was changed meanwhile by somebody else, from {} to {}",
+            group.path,
+            shown(limit(&outcome.before)),
+            shown(limit(after))
+        ))?;
     }
     if let Some(fill) = outcome.after.as_ref().and_then(|after| after.account.fill()) {
         outcome.ended += &format!("; usage is now {} of the limit", percent(fill));

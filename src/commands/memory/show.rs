@@ -139,7 +139,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> {
     let field = context.settings.sort_by.as_deref().unwrap_or("usage");
     let rows = report::rows("memory-show", &seen);
-    let column = rows.table.column(field).ok_or_else(|| Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", "))))?;
+    let column = rows
+        .table
+        .column(field)
+        .ok_or_else(|| Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", "))))?;
     let key = |index: usize| match &rows.table.rows[index][column] {
         Value::Count(count) => (*count as f64, String::new()),
         Value::Number(number) => (*number, String::new()),

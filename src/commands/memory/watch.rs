@@ -138,7 +138,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let width = context.settings.style.width.unwrap_or(80).saturating_sub(44).clamp(10, CHART);
         let mut report = report::watch(&past, width);
         report.findings = findings;
-        let inputs = meant.live.iter().map(|group| InputReport { path: group.folder.display().to_string(), kind: "cgroup", records: printed + 1, ..InputReport::default() });
+        let inputs = meant.live.iter().map(|group| InputReport {
+            path: group.folder.display().to_string(),
+            kind: "cgroup",
+            records: printed + 1,
+            ..InputReport::default()
+        });
         report.inputs = inputs.collect();
         if let Some(file) = &args.textfile {
             let mut text = Vec::new();
@@ -154,7 +159,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// One look at all groups, and the findings that hold by now.
-fn look(groups: &[Group], watched: &mut HashMap<String, Watched>, args: &Args, context: &mut Context<'_>) -> Result<(Vec<Seen>, Vec<Finding>), Error> {
+fn look(
+    groups: &[Group],
+    watched: &mut HashMap<String, Watched>,
+    args: &Args,
+    context: &mut Context<'_>,
+) -> Result<(Vec<Seen>, Vec<Finding>), Error> {
     let (mut all, mut findings) = (Vec::new(), Vec::new());
     for group in groups {
         // A group that is gone was told of once.

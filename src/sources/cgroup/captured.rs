@@ -122,7 +122,8 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let key = if time_of(&name).is_some() { folder.parent().unwrap_or(folder) } else { folder };
         let name = key.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let sample = Sample { path: name.clone(), at: time_of(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now), ..sample };
+        let sample =
+            Sample { path: name.clone(), at: time_of(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now), ..sample };
         let series = found.entry(key.to_owned()).or_insert_with(|| Series { name, place: key.display().to_string(), ..Series::default() });
         series.samples.push(sample);
         return Ok(());
@@ -153,7 +154,11 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
 fn looks_like(path: &Path) -> bool {
     let mut head = [0; 4];
     match std::fs::File::open(path).and_then(|mut file| file.read(&mut head)) {
-        Ok(read) => head[..read].starts_with(b"==") || head[..read].starts_with(&[0x1f, 0x8b]) && small(path) || head[..read].starts_with(&[0x28, 0xb5]) && small(path),
+        Ok(read) => {
+            head[..read].starts_with(b"==")
+                || head[..read].starts_with(&[0x1f, 0x8b]) && small(path)
+                || head[..read].starts_with(&[0x28, 0xb5]) && small(path)
+        }
         Err(_) => false,
     }
 }

@@ -58,7 +58,10 @@ pub fn locate(machine: &Machine, wanted: &Wanted) -> Result<Vec<Group>, SourceEr
             named(machine, |own| {
                 let id = own.strip_suffix(".scope").unwrap_or(own);
                 let id = id.rsplit_once('-').map_or(id, |(_, id)| id);
-                is_unit(own, name) || own == name || name.len() >= 8 && (id.starts_with(name.as_str()) || own.contains(&format!("pod{name}")) || own.contains(&format!("pod{pod}")))
+                is_unit(own, name)
+                    || own == name
+                    || name.len() >= 8
+                        && (id.starts_with(name.as_str()) || own.contains(&format!("pod{name}")) || own.contains(&format!("pod{pod}")))
             })
         }
     };
