@@ -61,19 +61,7 @@ fn priority_levels(facts: &Facts) -> Table {
     table(
         "priority_levels",
         "Priority levels: seats in use and their limit, and how long requests wait in queues",
-        &[
-            "priority_level",
-            "seats",
-            "limit",
-            "nominal",
-            "utilization",
-            "executing",
-            "queued",
-            "dispatched_per_s",
-            "rejected",
-            "wait_p50_ms",
-            "wait_p99_ms",
-        ],
+        &["priority_level", "seats", "limit", "nominal", "utilization", "executing", "queued", "dispatched_per_s", "rejected", "wait_p50_ms", "wait_p99_ms"],
         by(rows.collect(), 7),
     )
 }
@@ -104,8 +92,7 @@ fn objectives(facts: &Facts) -> Table {
             None => Some(0.0),
             Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
         };
-        let failed =
-            |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
+        let failed = |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
         let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
         let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
         let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
@@ -166,17 +153,7 @@ fn lists(facts: &Facts) -> Table {
     table(
         "lists",
         "LISTs by resource: bytes on the wire (after gzip), and objects read to answer them",
-        &[
-            "group",
-            "resource",
-            "lists_per_s",
-            "bytes_per_s",
-            "p99_bytes",
-            "p99_ms",
-            "cache_per_s",
-            "etcd_objects_per_s",
-            "fetched_per_list",
-        ],
+        &["group", "resource", "lists_per_s", "bytes_per_s", "p99_bytes", "p99_ms", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"],
         by(rows.filter(|row| row[2] != Value::Number(0.0)).collect(), 3),
     )
 }

@@ -161,7 +161,7 @@ fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> 
         places.reverse();
         places
     };
-    let mut order: Vec<(usize, Vec<((f64, String), String)>)> = (0..seen.len()).map(|index| (index, place(index))).collect();
+    let mut order: Vec<_> = (0..seen.len()).map(|index| (index, place(index))).collect();
     order.sort_by(|(_, a), (_, b)| {
         let steps = a.iter().zip(b).map(|(((x, s), p), ((y, t), q))| y.total_cmp(x).then_with(|| s.cmp(t)).then_with(|| p.cmp(q)));
         steps.into_iter().find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))

@@ -131,9 +131,7 @@ pub enum BoltError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Neither meta page is valid.
-    #[error(
-        "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save"
-    )]
+    #[error("not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save")]
     NoMeta,
 }
 

@@ -74,8 +74,7 @@ fn small(bolt: &Bolt, bucket: &Bucket, tree: &Tree, walk: &mut Walk) {
         }
     };
     let mut buffer = Vec::new();
-    if bucket.root == 0
-        && !bucket.inline.is_empty()
+    if bucket.root == 0 && !bucket.inline.is_empty()
         && let Err(what) = elements(&bucket.inline, &mut take)
     {
         walk.damages.add(0, &bucket.name, what);
@@ -92,14 +91,7 @@ fn small(bolt: &Bolt, bucket: &Bucket, tree: &Tree, walk: &mut Walk) {
 }
 
 /// The bucket `key`.
-fn keys<W: KeyWorker>(
-    bolt: &Bolt,
-    bucket: &Bucket,
-    tree: &Tree,
-    threads: usize,
-    make: &(impl Fn() -> W + Sync),
-    walk: &mut Walk,
-) -> Vec<W> {
+fn keys<W: KeyWorker>(bolt: &Bolt, bucket: &Bucket, tree: &Tree, threads: usize, make: &(impl Fn() -> W + Sync), walk: &mut Walk) -> Vec<W> {
     // The newest runs first, so that most keys are met first at the revision that lives.
     let runs = Mutex::new(tree.leaves.chunks(RUN).enumerate().rev());
     let done = Mutex::new(Vec::new());

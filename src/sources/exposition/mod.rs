@@ -32,7 +32,11 @@ impl Dialect {
     pub fn of(page: &[u8]) -> Self {
         let end = page.trim_ascii_end();
         let last = end.ends_with(b"# EOF") && matches!(end.len().checked_sub(6).map(|at| end[at]), None | Some(b'\n'));
-        if last || memchr::memmem::find(page, b"\n# EOF\n").is_some() { Self::OpenMetrics } else { Self::Text }
+        if last || memchr::memmem::find(page, b"\n# EOF\n").is_some() {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
     }
 }
 
