@@ -145,7 +145,7 @@ const COLUMNS: [Column; 100] = [
     column("of_usage", "OF USAGE", Kind::Share),
     column("now", "NOW", Kind::Count),
     column("most", "MOST", Kind::Count),
-    column("course", "COURSE", Kind::Spark),
+    column("course", "COURSE", Kind::Text),
     column("asked_bytes", "ASKED", Kind::Bytes),
     column("freed_bytes", "FREED", Kind::Bytes),
 ];

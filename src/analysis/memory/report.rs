@@ -330,7 +330,11 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     let mut facts: Vec<Vec<Value>> = Vec::new();
     let mut fact = |what: String, bytes: Option<i64>| facts.extend(bytes.map(|bytes| vec![Value::Text(what), Value::Text(size(bytes))]));
     let signed = |bytes: Option<u64>| bytes.and_then(|bytes| i64::try_from(bytes).ok());
-    let by = if a.limit_by == "host" { "the machine's memory".to_owned() } else { format!("of {}", a.limit_by) };
+    let by = match a.limit_by.as_str() {
+        "host" => "the machine's memory".to_owned(),
+        by if by == s.path => "its own".to_owned(),
+        by => format!("of {by}"),
+    };
     fact(format!("limit ({by})"), signed(a.limit));
     fact("left below the limit".to_owned(), a.headroom);
     fact("left if reclaimable cache is given back".to_owned(), a.headroom_with_cache);
@@ -443,10 +447,11 @@ fn charted(name: &str, values: &[Option<f64>], scale: f64, shown: impl Fn(f64) -
     let last = values.iter().rev().find_map(|value| *value)?;
     let highest = values.iter().flatten().copied().fold(0.0, f64::max);
     let scale = if scale > 0.0 { scale } else { highest };
-    // Of a scale of 1,000, so that even a little is seen as something.
-    let points =
-        values.iter().map(|value| value.map_or(0, |value| ((value / scale.max(1e-9)) * 1000.0).clamp(0.0, 1000.0) as u64)).collect();
-    Some(vec![name.into(), Value::Text(shown(last)), Value::Text(shown(highest)), Value::Series(points)])
+    // A fixed scale, which a sparkline has not: 2 % of the limit must not look full.
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let bar = |value: &Option<f64>| BARS[value.map_or(0, |value| (value / scale.max(1e-9) * 8.0).ceil().clamp(0.0, 8.0) as usize)];
+    let course = values.iter().map(bar).collect();
+    Some(vec![name.into(), Value::Text(shown(last)), Value::Text(shown(highest)), Value::Text(course)])
 }
 
 /// `memory watch`: the last sample, and the course of those before it.
