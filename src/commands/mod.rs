@@ -2,9 +2,9 @@
 
 pub mod etcd;
 mod etcd_usage;
-mod pages;
 #[cfg(feature = "live")]
 pub mod live;
+mod pages;
 pub mod rollup;
 mod shell;
 pub mod traffic;
