@@ -1,7 +1,7 @@
 //! What an audit log shows of the requests that the apiserver counted: an audit policy may leave out any of them,
 //! and then every share of the log lies. (Rules: docs/metrics.md, section 6.)
 
-use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::facts::{Facts, Instance};
 use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
@@ -22,11 +22,23 @@ const NAMED: usize = 5;
 /// Subresources that audit logs and metrics count under different verbs.
 pub const CONNECTED: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
 
+/// A log may begin and end this far within the time between two pages, which is compared all the same: even a busy apiserver
+/// has moments without a request.
+const SLACK: Micros = 5 * SECOND;
+
 /// Of each log, when the metrics of its instance were counting.
 #[derive(Debug, Default)]
 pub struct Windows {
-    /// By the stream's number: spans that do not touch, in order; and the index of the instance.
-    by_stream: Vec<Option<(Vec<(Micros, Micros)>, usize)>>,
+    /// By the stream's number.
+    by_stream: Vec<Option<Window>>,
+}
+
+/// The times between the pages of an instance.
+#[derive(Debug)]
+struct Window {
+    /// In order; they may have gaps, where one process ended and another began.
+    intervals: Vec<(Micros, Micros)>,
+    instance: usize,
 }
 
 impl Windows {
@@ -34,29 +46,27 @@ impl Windows {
     pub fn new<'s>(streams: impl Iterator<Item = &'s Stream>, facts: &Facts) -> Option<Self> {
         let mut windows = Self::default();
         for stream in streams {
-            let same = |(_, instance): &(usize, &crate::analysis::metrics::facts::Instance)| {
-                instance.name == stream.instance && instance.cluster == stream.cluster && !instance.since_start
+            let same = |(_, instance): &(usize, &Instance)| {
+                instance.name == stream.instance && instance.cluster == stream.cluster && !instance.intervals.is_empty()
             };
-            let found = facts.instances.iter().enumerate().find(same).map(|(at, instance)| (joined(&instance.intervals), at));
+            let found = facts.instances.iter().enumerate().find(same);
             let at = stream.id as usize;
             windows.by_stream.resize_with(windows.by_stream.len().max(at + 1), || None);
-            windows.by_stream[at] = found.filter(|(spans, _)| !spans.is_empty());
+            windows.by_stream[at] = found.map(|(instance, found)| Window { intervals: found.intervals.clone(), instance });
         }
         windows.by_stream.iter().any(Option::is_some).then_some(windows)
     }
 
-    /// Whether metrics were counting at a time, or nearly so.
-    fn covers(&self, stream: u32, at: Micros) -> Covered {
-        let Some(Some((spans, _))) = self.by_stream.get(stream as usize) else { return Covered::No };
-        let within = |slack: Micros| {
-            let next = spans.partition_point(|(_, end)| end + slack < at);
-            spans.get(next).is_some_and(|(start, _)| start - slack < at)
-        };
-        match (within(0), within(SECOND)) {
-            (true, _) => Covered::Yes,
-            (_, true) => Covered::Nearly,
-            _ => Covered::No,
+    /// The interval that a time lies in, or nearly so.
+    fn interval(&self, stream: u32, at: Micros) -> Option<(u32, Covered)> {
+        let window = self.by_stream.get(stream as usize)?.as_ref()?;
+        let next = window.intervals.partition_point(|(_, end)| *end < at);
+        if window.intervals.get(next).is_some_and(|(start, _)| *start < at) {
+            return Some((next as u32, Covered::Yes));
         }
+        let before = next.checked_sub(1).filter(|before| at - window.intervals[*before].1 <= SECOND);
+        let near = before.or_else(|| Some(next).filter(|next| window.intervals.get(*next).is_some_and(|(start, _)| start - at <= SECOND)));
+        near.map(|near| (near as u32, Covered::Nearly))
     }
 }
 
@@ -66,28 +76,18 @@ enum Covered {
     Yes,
     /// No more than a second away: pages are often named by whole seconds.
     Nearly,
-    No,
 }
 
-/// Spans that follow one another without a gap, as one.
-fn joined(intervals: &[(Micros, Micros)]) -> Vec<(Micros, Micros)> {
-    let mut spans: Vec<(Micros, Micros)> = Vec::new();
-    for &(start, end) in intervals {
-        match spans.last_mut() {
-            Some((_, last)) if *last == start => *last = end,
-            _ => spans.push((start, end)),
-        }
-    }
-    spans
-}
+/// Requests of one kind in one interval: stream, interval, verb, resource.
+type Key = (u32, u32, Symbol, Symbol);
 
 /// What one thread saw in the logs.
 #[derive(Debug)]
 pub struct Seen<'w> {
     windows: &'w Windows,
     symbols: Symbols,
-    /// By verb and resource: requests between pages, and those that are nearly so.
-    counts: HashMap<(Symbol, Symbol), [u64; 2]>,
+    /// Requests between pages, and those that are nearly so.
+    counts: HashMap<Key, [u64; 2]>,
 }
 
 impl<'w> Seen<'w> {
@@ -100,14 +100,12 @@ impl<'w> Seen<'w> {
     pub fn event(&mut self, event: &Timed<'_, '_>) {
         let e = event.event;
         let ends = matches!(event.stage, Stage::ResponseComplete | Stage::Panic);
-        let covered = self.windows.covers(event.stream.id, event.at);
-        if !ends || covered == Covered::No || e.resource.is_empty() || is_refused(e) {
+        if !ends || e.resource.is_empty() || is_refused(e) || CONNECTED.iter().any(|name| e.subresource.is(name)) {
             return;
         }
-        if !CONNECTED.iter().any(|name| e.subresource.is(name)) {
-            let key = (self.symbols.intern_json(e.verb), self.symbols.intern_json(e.resource));
-            self.counts.entry(key).or_default()[usize::from(covered == Covered::Nearly)] += 1;
-        }
+        let Some((interval, covered)) = self.windows.interval(event.stream.id, event.at) else { return };
+        let key = (event.stream.id, interval, self.symbols.intern_json(e.verb), self.symbols.intern_json(e.resource));
+        self.counts.entry(key).or_default()[usize::from(covered == Covered::Nearly)] += 1;
     }
 }
 
@@ -147,34 +145,56 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares what the threads saw with the metrics.
-    pub fn new(windows: &Windows, seen: &[Seen<'_>], facts: &Facts) -> Self {
-        let instances: Vec<usize> = windows.by_stream.iter().flatten().map(|(_, instance)| *instance).collect();
+    /// Compares what the threads saw with the metrics. `spans`: by the stream's number, its first and last event; only times between pages
+    /// that lie within are compared, since nothing can be said of a time from which there is no log. `None` if there is no such time.
+    pub fn new(windows: &Windows, seen: &[Seen<'_>], facts: &Facts, spans: &[Option<(Micros, Micros)>]) -> Option<Self> {
+        let compared = |stream: usize, interval: usize| {
+            let window = windows.by_stream.get(stream)?.as_ref()?;
+            let &(start, end) = window.intervals.get(interval)?;
+            let (first, last) = spans.get(stream).copied().flatten()?;
+            (first - SLACK <= start && end <= last + SLACK).then_some(end - start)
+        };
         let mut kinds: BTreeMap<(String, String), ([u64; 2], f64)> = BTreeMap::new();
         for seen in seen {
-            for (&(verb, resource), count) in &seen.counts {
-                let key = (seen.symbols.get(verb).to_owned(), seen.symbols.get(resource).to_owned());
-                let known = &mut kinds.entry(key).or_default().0;
-                known.iter_mut().zip(count).for_each(|(known, count)| *known += count);
+            for (&(stream, interval, verb, resource), count) in &seen.counts {
+                if compared(stream as usize, interval as usize).is_some() {
+                    let key = (seen.symbols.get(verb).to_owned(), seen.symbols.get(resource).to_owned());
+                    let known = &mut kinds.entry(key).or_default().0;
+                    known.iter_mut().zip(count).for_each(|(known, count)| *known += count);
+                }
             }
         }
-        for (instance, verb, resource, subresource, increase) in facts.requests() {
-            if instances.contains(&instance) && !resource.is_empty() && verb != "connect" && !CONNECTED.contains(&subresource) {
-                kinds.entry((verb.into_owned(), resource.to_owned())).or_default().1 += increase;
+        let mut longest = 0;
+        for (stream, window) in windows.by_stream.iter().enumerate() {
+            let Some(window) = window else { continue };
+            let length = (0..window.intervals.len()).filter_map(|interval| compared(stream, interval)).sum::<Micros>();
+            longest = longest.max(length);
+            for (verb, resource, subresource, course) in facts.requests_of(window.instance) {
+                if resource.is_empty() || verb == "connect" || CONNECTED.contains(&subresource) {
+                    continue;
+                }
+                let within = course.iter().filter(|(interval, _)| compared(stream, *interval as usize).is_some());
+                let sum: f64 = within.map(|(_, count)| count).sum();
+                if sum > 0.0 {
+                    kinds.entry((verb.into_owned(), resource.to_owned())).or_default().1 += sum;
+                }
             }
         }
-        let spans = windows.by_stream.iter().flatten().flat_map(|(spans, _)| spans);
-        let longest = spans.clone().map(|(_, end)| *end).max().zip(spans.map(|(start, _)| *start).min());
-        let kinds: Vec<Kind> =
-            kinds.into_iter().map(|((verb, resource), ([audit, nearly], metrics))| Kind { verb, resource, audit, nearly, metrics }).collect();
+        if longest == 0 {
+            return None;
+        }
+        let kinds: Vec<Kind> = kinds
+            .into_iter()
+            .map(|((verb, resource), ([audit, nearly], metrics))| Kind { verb, resource, audit, nearly, metrics })
+            .collect();
         let mut missing: Vec<Kind> = kinds.iter().filter(|kind| kind.is_missing()).cloned().collect();
         missing.sort_by(|a, b| (b.metrics - b.audit as f64).total_cmp(&(a.metrics - a.audit as f64)));
-        Self {
-            seconds: longest.map_or(0.0, |(end, start)| (end - start) as f64 / SECOND as f64),
+        Some(Self {
+            seconds: longest as f64 / SECOND as f64,
             audit: kinds.iter().map(|kind| kind.audit).sum(),
             metrics: kinds.iter().map(|kind| kind.metrics).sum(),
             missing,
-        }
+        })
     }
 
     fn share(&self) -> Option<f64> {

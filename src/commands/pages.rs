@@ -28,15 +28,15 @@ pub struct PagesTold {
 pub struct Folding(pub Fold);
 
 impl PageWorker for Folding {
-    fn begin(&mut self, at: Micros) {
-        self.0.begin(at);
+    fn begin(&mut self) {
+        self.0.begin();
     }
     #[inline]
     fn sample(&mut self, sample: &Sample<'_, '_>) {
         self.0.sample(sample);
     }
-    fn end(&mut self) {
-        self.0.end();
+    fn end(&mut self, at: Micros) {
+        self.0.end(at);
     }
 }
 
@@ -57,7 +57,8 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     let (folds, read) = pages::read(folders, context.settings.threads, |_| Folding(Fold::new(with_latency)), &progress);
     progress.finish();
     tell(&read.losses, context)?;
-    let folded: Vec<Folded<'_>> = names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
+    let folded: Vec<Folded<'_>> =
+        names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
     Ok((Facts::new(&folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 

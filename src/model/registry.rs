@@ -26,7 +26,7 @@ pub const PREFIXES: [(&str, &str); 5] = [
 ];
 
 /// The groups of built-in resources whose keys have none, as far as they are not in the core group.
-pub const GROUPS: [(&str, &str); 36] = [
+pub const GROUPS: [(&str, &str); 48] = [
     ("deployments", "apps"),
     ("replicasets", "apps"),
     ("statefulsets", "apps"),
@@ -62,7 +62,19 @@ pub const GROUPS: [(&str, &str); 36] = [
     ("validatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("certificatesigningrequests", "certificates.k8s.io"),
+    ("clustertrustbundles", "certificates.k8s.io"),
+    ("podcertificaterequests", "certificates.k8s.io"),
+    ("leasecandidates", "coordination.k8s.io"),
+    ("mutatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("deviceclasses", "resource.k8s.io"),
+    ("resourceclaims", "resource.k8s.io"),
+    ("resourceclaimtemplates", "resource.k8s.io"),
     ("resourceslices", "resource.k8s.io"),
+    ("storageversions", "internal.apiserver.k8s.io"),
+    ("storageversionmigrations", "storagemigration.k8s.io"),
+    ("customresourcedefinitions", "apiextensions.k8s.io"),
+    ("apiservices", "apiregistration.k8s.io"),
 ];
 
 /// The group of a built-in resource whose key does not tell; empty for the core group.
@@ -119,7 +131,14 @@ mod tests {
                 "",
                 "jobsets.batch.example.com",
             ),
-            ("/registry/wgpolicyk8s.io/policyreports/a/b", "/registry/wgpolicyk8s.io/policyreports/a/", "wgpolicyk8s.io", "policyreports", "a", "b"),
+            (
+                "/registry/wgpolicyk8s.io/policyreports/a/b",
+                "/registry/wgpolicyk8s.io/policyreports/a/",
+                "wgpolicyk8s.io",
+                "policyreports",
+                "a",
+                "b",
+            ),
             ("/registry/namespaces/default", "/registry/namespaces/", "", "namespaces", "", "default"),
             ("/registry/ranges/serviceips", "/registry/ranges/", "", "ranges", "", "serviceips"),
             ("compact_rev_key", "compact_rev_key", "", "", "", ""),

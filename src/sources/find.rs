@@ -3,7 +3,7 @@
 
 use super::content::Content;
 use super::open::{HEAD, Place, Source, SourceError, recognise};
-use super::pages::{PageFile, PageFolder};
+use super::pages::{PageFile, PageFolder, time_in};
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::time::{Micros, TimeParser};
@@ -86,7 +86,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     // Files that are no pages, in folders that may have some.
-    let mut odd: Vec<(PathBuf, SourceError)> = Vec::new();
+    let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
     for argument in arguments {
         let (files, from_folder) = match expand(argument) {
             Ok(found) => found,
@@ -113,9 +113,10 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
                     found.errors.push(error);
                 } else if matches!(wanted, Wanted::Pages | Wanted::Both)
                     && let Place::File(path) = &source.place
-                    && is_page_name(path)
+                    && let Some(certain) = page_name(path)
                 {
-                    odd.push((path.parent().unwrap_or(Path::new("")).to_owned(), error));
+                    let (_, folder, ..) = belongs(&source.place, argument, from_folder);
+                    odd.push((folder, certain, error));
                 } else {
                     found.other_files += 1;
                 }
@@ -135,15 +136,20 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
                 groups.entry((cluster, folder, family)).or_default().push((source, instance));
             }
         }
-        if from_folder && used == 0 && odd.is_empty() {
+        if from_folder && used == 0 && !odd.iter().any(|(_, certain, _)| *certain) {
             found.errors.push(SourceError::NothingHere { folder: argument.clone(), files: looked_at, wanted });
         }
         if from_folder && logs == 0 && wanted == Wanted::Both {
             found.without_logs.push((argument.clone(), looked_at));
         }
     }
-    // A page is missed where the others are, or where all that there is has a page's name.
-    found.errors.extend(odd.into_iter().map(|(_, error)| error));
+    // What is called by a time is missed as a page where others are.
+    for (folder, certain, error) in odd {
+        match certain || folders.keys().any(|(_, other)| *other == folder) {
+            true => found.errors.push(error),
+            false => found.other_files += 1,
+        }
+    }
     let mut families: BTreeMap<(String, PathBuf), usize> = BTreeMap::new();
     for (cluster, folder, _) in groups.keys() {
         *families.entry((cluster.clone(), folder.clone())).or_default() += 1;
@@ -165,14 +171,17 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     found
 }
 
-/// Whether a file is called like a metrics page: by a time, or it lies in a folder `metrics`.
-fn is_page_name(path: &Path) -> bool {
+/// Whether a file is called like a metrics page: for certain if it lies in a folder `metrics` or is called so, not so certainly if it is called by a time.
+fn page_name(path: &Path) -> Option<bool> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let below_metrics = path.parent().is_some_and(|folder| {
         let mut names = folder.components().rev().take(2).map(|c| c.as_os_str().to_string_lossy().into_owned());
         names.any(|name| name == "metrics" || name == "scrapes")
     });
-    (below_metrics || name.starts_with("metrics")) && !name.ends_with(".yaml") && !name.ends_with(".md")
+    if (below_metrics || name.starts_with("metrics")) && !name.ends_with(".yaml") && !name.ends_with(".md") {
+        return Some(true);
+    }
+    time_in(&name).map(|_| false)
 }
 
 /// Host and port of a URL.

@@ -43,7 +43,7 @@ impl PageFile {
     pub fn new(source: Source, now: Micros) -> Self {
         let (at, clock) = match &source.place {
             Place::File(path) => {
-                let name = path.file_name().and_then(|name| time_of(&name.to_string_lossy()));
+                let name = path.file_name().and_then(|name| time_in(&name.to_string_lossy()));
                 let modified = || Some((modified(path)?, Clock::Modified));
                 let stamped = source.first.map(|at| (at, Clock::Samples));
                 name.map(|at| (at, Clock::Name)).or(stamped).or_else(modified).unwrap_or((now, Clock::Read))
@@ -78,7 +78,7 @@ fn modified(path: &Path) -> Option<Micros> {
 }
 
 /// The time that a page's name tells: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
-pub(super) fn time_of(name: &str) -> Option<Micros> {
+pub(super) fn time_in(name: &str) -> Option<Micros> {
     let end = [".txt", ".prom", ".metrics", ".om", ".gz", ".zst"].iter().filter_map(|ending| name.find(ending)).min().unwrap_or(name.len());
     let stem = &name[..end];
     let starts = std::iter::once(0).chain(stem.match_indices(['-', '_']).map(|(at, _)| at + 1));
@@ -105,10 +105,10 @@ fn seconds(text: &str) -> Option<Micros> {
 /// RFC 3339, also with `-` or nothing for `:`.
 fn date(text: &str) -> Option<Micros> {
     let (day, clock) = text.split_once(['T', 't'])?;
-    let (clock, zone) = match clock.find(['Z', 'z', '+']) {
-        Some(at) => (&clock[..at], &clock[at..]),
-        None => (clock, "Z"),
-    };
+    // A `-` that has six digits before it begins an offset.
+    let digits_before = |at: usize| clock[..at].bytes().filter(u8::is_ascii_digit).count() >= 6;
+    let zone = clock.char_indices().find(|&(at, c)| matches!(c, 'Z' | 'z' | '+') || c == '-' && digits_before(at));
+    let (clock, zone) = zone.map_or((clock, "Z".to_owned()), |(at, _)| (&clock[..at], offset(&clock[at..])));
     let (clock, fraction) = clock.split_once('.').map_or((clock, String::new()), |(clock, fraction)| (clock, format!(".{fraction}")));
     let digits: String = clock.chars().filter(char::is_ascii_digit).collect();
     if digits.len() != 6 || !clock.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ':') {
@@ -116,19 +116,28 @@ fn date(text: &str) -> Option<Micros> {
     }
     let (hour, rest) = digits.split_at(2);
     let (minute, second) = rest.split_at(2);
-    time::parse_any(&format!("{day}T{hour}:{minute}:{second}{fraction}{}", zone.to_uppercase()))
+    time::parse_any(&format!("{day}T{hour}:{minute}:{second}{fraction}{zone}"))
+}
+
+/// `Z`, or an offset with its colon: `-05-00` is how a file's name has to write it.
+fn offset(zone: &str) -> String {
+    let digits: String = zone.chars().filter(char::is_ascii_digit).collect();
+    match zone.chars().next() {
+        Some(sign @ ('+' | '-')) if digits.len() == 4 => format!("{sign}{}:{}", &digits[..2], &digits[2..]),
+        _ => zone.to_uppercase(),
+    }
 }
 
 /// What is made of the pages of one folder.
 pub trait PageWorker: Send {
-    /// A page begins that was taken `at`.
-    fn begin(&mut self, at: Micros);
+    /// A page begins.
+    fn begin(&mut self);
 
     /// Takes a sample of it.
     fn sample(&mut self, sample: &Sample<'_, '_>);
 
-    /// The page ends.
-    fn end(&mut self);
+    /// The page ends, which was taken `at`.
+    fn end(&mut self, at: Micros);
 }
 
 /// What reading gave, beside what the workers made of it.
@@ -201,7 +210,8 @@ pub fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl Page
     } else if bytes.len() as u64 == LONGEST_PAGE {
         lose(LossKind::PageTooLong, 0, LONGEST_PAGE, String::new());
     }
-    worker.begin(page.at);
+    worker.begin();
+    let mut latest: Option<f64> = None;
     let problem = |Problem { kind, line, offset, detail }| {
         let kind = match kind {
             ProblemKind::Line => LossKind::NotASample,
@@ -219,8 +229,17 @@ pub fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl Page
         };
         lose(kind, line, offset, detail);
     };
-    let summary = exposition::read(bytes, |sample| worker.sample(sample), problem);
-    worker.end();
+    let summary = exposition::read(
+        bytes,
+        |sample| {
+            latest = sample.timestamp.map_or(latest, |at| Some(latest.map_or(at, |latest| latest.max(at))));
+            worker.sample(sample);
+        },
+        problem,
+    );
+    // What was looked at to find the page was only its beginning.
+    let stamped = latest.filter(|_| page.clock == Clock::Samples).map(|seconds| (seconds * 1e6) as Micros);
+    worker.end(stamped.unwrap_or(page.at));
     watcher.read(page.source.size);
     let skipped = losses.values().filter(|loss| !loss.kind.is_kept()).map(|loss| loss.count).sum();
     let first_error = losses.values().min_by_key(|loss| loss.line).map(Loss::to_string);
@@ -247,13 +266,16 @@ mod tests {
             "scrape-2026-11-20T09-17-56Z.txt.gz",
             "2026-11-20T09:17:56.metrics",
             "kube-apiserver-20261120T091756Z.om",
+            "2026-11-20T04:17:56-05:00.txt",
+            "2026-11-20T04-17-56-05-00.txt",
+            "2026-11-20T10:17:56+01:00.txt",
         ] {
-            assert_eq!(time_of(name), Some(at), "{name}");
+            assert_eq!(time_in(name), Some(at), "{name}");
         }
-        assert_eq!(time_of("1795166276.25.txt"), Some(at + SECOND / 4));
-        assert_eq!(time_of("2026-11-20T09-17-56.5Z.txt"), Some(at + SECOND / 2));
+        assert_eq!(time_in("1795166276.25.txt"), Some(at + SECOND / 4));
+        assert_eq!(time_in("2026-11-20T09-17-56.5Z.txt"), Some(at + SECOND / 2));
         for name in ["metrics.txt", "10-0-0-12.txt", "page-1.txt", "123456789.txt", "v1.36.txt"] {
-            assert_eq!(time_of(name), None, "{name}");
+            assert_eq!(time_in(name), None, "{name}");
         }
     }
 }

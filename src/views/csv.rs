@@ -8,7 +8,7 @@ use std::io::{self, Write};
 pub(super) fn write(report: &Report, headers: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     if headers {
-        rows.write_record(&report.table.columns).map_err(io_error)?;
+        rows.write_record(report.table.columns.iter().map(|name| harmless(name))).map_err(io_error)?;
     }
     for row in report.shown_rows() {
         rows.write_record(row.iter().map(field)).map_err(io_error)?;

@@ -102,7 +102,7 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     }
     let mut shown = shown;
     let (titles, kinds, cells, widths) = loop {
-        let titles: Vec<String> = shown.iter().map(|&c| columns::title(&table.columns[c]).into_owned()).collect();
+        let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::title(&table.columns[c])).into_owned()).collect();
         let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
         let cell = |row: &Vec<Value>, c: usize| plain(&columns::show(columns::kind(&table.columns[c]), &row[c])).into_owned();
         let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|&c| cell(row, c)).collect()).collect();
@@ -135,7 +135,7 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 16] = [
+const FIRST_TO_GO: [&str; 27] = [
     "p50_ms",
     "peak_rps",
     "open",
@@ -150,6 +150,17 @@ const FIRST_TO_GO: [&str; 16] = [
     "bytes_out_per_s",
     "events_in_per_s",
     "failed_open",
+    "in_use_bytes",
+    "quota_bytes",
+    "slow_watchers",
+    "events_per_s",
+    "proposals_failed",
+    "pending_events",
+    "leader_changes",
+    "is_leader",
+    "component",
+    "proposals_pending",
+    "version",
     "p99_ms",
     "errors",
 ];

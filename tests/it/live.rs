@@ -1,14 +1,12 @@
 //! Live clusters, against stand-ins for their apiservers (`tests/oracle/apiserver.py`): real TLS, real sockets, and the
 //! faults that a control plane under load shows.
 
-use crate::support::{folder, python, root, sample, sample_bytes};
+use crate::lab::Lab;
+use crate::support::{sample, sample_bytes};
 use plimsoll::commands;
 use plimsoll::model::time::Micros;
 use plimsoll::sources::live::{Cluster, Found, LiveError, Target};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,47 +14,9 @@ use std::time::{Duration, Instant};
 const PAGE_A: &str = "quiet/metrics/apiserver-0/1795167937.txt.zst";
 const PAGE_B: &str = "quiet/metrics/apiserver-0/1795167967.txt.zst";
 
-/// The stand-ins. They end, and remove their folder, when their standard input does: with this process.
-struct Lab {
-    folder: PathBuf,
-    ports: Value,
-    _child: Child,
-}
-
 fn lab() -> &'static Lab {
     static LAB: OnceLock<Lab> = OnceLock::new();
-    LAB.get_or_init(|| {
-        let folder = folder().keep();
-        let mut command = Command::new(python());
-        command.arg(root().join("tests/oracle/apiserver.py")).arg(&folder).args([sample(PAGE_A), sample(PAGE_B)]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).expect("run .ci/setup first: the stand-in needs the command openssl");
-        Lab { folder, ports: said["ports"].clone(), _child: child }
-    })
-}
-
-impl Lab {
-    fn target(&self, context: &str) -> Target {
-        let kubeconfig = Some(self.folder.join("kubeconfig"));
-        Target { kubeconfig, context: Some(context.to_owned()), timeout: Duration::from_secs(20), ..Target::default() }
-    }
-
-    /// `host:port` as an apiserver is called.
-    fn name(&self, server: &str) -> String {
-        let host = if matches!(server, "front" | "elsewhere" | "closed") { "localhost" } else { "127.0.0.1" };
-        format!("{host}:{}", self.ports[server])
-    }
-
-    /// The answered requests whose path holds this.
-    fn requests(&self, path: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.folder.join("requests.jsonl")).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|r| r["path"].as_str().unwrap().contains(path))
-            .collect()
-    }
+    LAB.get_or_init(|| Lab::start(&[&sample(PAGE_A), &sample(PAGE_B)]))
 }
 
 #[track_caller]

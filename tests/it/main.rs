@@ -11,17 +11,32 @@
 
 mod architecture;
 mod changing;
+mod coverage;
 mod damage;
+mod etcd_health;
+mod etcd_usage;
 mod exactness;
 mod follow;
 mod forms;
+#[cfg(feature = "live")]
+mod lab;
 #[cfg(feature = "live")]
 mod live;
 mod memory_captured;
 mod memory_live;
 mod memory_machine;
 mod memory_v2;
+mod metrics;
+mod metrics_damage;
+mod metrics_forms;
+mod metrics_instances;
+mod metrics_pages;
+mod metrics_prometheus;
+mod metrics_tables;
+mod metrics_ways;
 mod rollup;
 mod support;
 mod traffic_counts;
+#[cfg(feature = "live")]
+mod traffic_live;
 mod views;

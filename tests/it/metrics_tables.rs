@@ -8,7 +8,9 @@ fn tables(before: &str, after: &str) -> Value {
     let folder = folder();
     for (instance, start) in [("a", 1_700_000_000), ("b", 1_700_000_001)] {
         for (at, text) in [(1_700_001_000, before), (1_700_001_100, after)] {
-            let page = format!("{text}apiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\",scope=\"resource\"}} 1\nprocess_start_time_seconds {start}\n");
+            let page = format!(
+                "{text}apiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\",scope=\"resource\"}} 1\nprocess_start_time_seconds {start}\n"
+            );
             write(folder.path(), &format!("metrics/{instance}/{at}.txt"), page);
         }
     }
@@ -72,7 +74,10 @@ fn objectives_burn_their_budget() {
     let slo = tables["slo"].clone();
     let row = slo.as_array().unwrap().iter().find(|row| row["class"] == "read-cluster").unwrap().clone();
     // Of 2 × 1,000: 2 × 30 slow and 2 × 20 failed make 5 % bad, five times the 1 % that is allowed.
-    assert_eq!(row, json!({"class": "read-cluster", "bound_s": 30, "requests": 2000, "slow": 60, "errors": 40, "good_share": 0.95, "burn_rate": 5.0}));
+    assert_eq!(
+        row,
+        json!({"class": "read-cluster", "bound_s": 30, "requests": 2000, "slow": 60, "errors": 40, "good_share": 0.95, "burn_rate": 5.0})
+    );
 }
 
 #[test]
@@ -89,6 +94,7 @@ fn a_list_says_what_was_read_to_answer_it() {
     let tables = tables(&page(10, 1000, 5, 100, 900), &page(60, 51_000, 45, 4100, 1900));
     // Each instance: 50 lists, 40 from the cache with 4,000 objects, the others with 1,000 from etcd.
     let row = tables["lists"][0].clone();
-    let shown = ["resource", "lists_per_s", "bytes_per_s", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"].map(|field| row[field].clone());
+    let shown =
+        ["resource", "lists_per_s", "bytes_per_s", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"].map(|field| row[field].clone());
     assert_eq!(shown, [json!("deployments"), json!(1.0), json!(1000.0), json!(0.8), json!(20.0), json!(100.0)]);
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A stand-in for the apiservers of a cluster, for tests of `sources::live`: TLS, tokens, faults on demand.
 
-    apiserver.py FOLDER METRICS_A METRICS_B
+    apiserver.py FOLDER METRICS_A METRICS_B [METRICS_PLAIN]
 
 Makes a CA and certificates in FOLDER (needs the command openssl) and a kubeconfig with a context for each case, starts
 servers on free ports of 127.0.0.1, prints {"ports": {...}}, and runs until its standard input ends. METRICS_*: what the
-two apiservers serve at /metrics (.zst is unpacked; needs the module zstandard). FOLDER/requests.jsonl gets a line for
-each request when it is answered.
+two apiservers (and `plain`; else it serves what `a` does) serve at /metrics: PAGE[,PAGE...], one after the other, the last
+one again and again (.zst is unpacked; needs the module zstandard). On a page, @NOW@ is the time when it is served. In place
+of a page, @CUT@ ends the connection without an answer. FOLDER/requests.jsonl gets a line for each request when it is answered.
 
 The servers: `front` is the one the kubeconfigs name (as https://localhost), `a` and `b` are the apiservers behind it.
 The certificates of `front` and `a` are for the name localhost only, `b`'s is for 127.0.0.1 only, `elsewhere`'s for
@@ -44,6 +45,7 @@ counts = {}
 running = {}
 ports = {}
 metrics = {}
+served = {}
 folder = ""
 
 
@@ -212,13 +214,23 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             if "metrics" in forbidden:
                 return self.refuse(403, 'forbidden: User "jane" cannot get path "/metrics"')
-            return self.answer(200, metrics["b" if name == "b" else "a"], "text/plain; version=0.0.4")
+            page = self.page(name if name in metrics else "a")
+            if page == b"@CUT@":
+                self.close_connection = True
+                return self.connection.close()
+            return self.answer(200, page, "text/plain; version=0.0.4")
         if path == "/whoami":
             subject = dict(pair for part in certificate["subject"] for pair in part) if certificate else {}
             return self.answer(200, subject.get("commonName", "a token").encode(), "text/plain")
         if path.startswith("/fault/"):
             return self.fault(path.removeprefix("/fault/"), query)
         self.refuse(404, "the server could not find the requested resource")
+
+    def page(self, name):
+        """The next page of a sequence."""
+        with lock:
+            at = served[name] = served.get(name, -1) + 1
+        return metrics[name][min(at, len(metrics[name]) - 1)].replace(b"@NOW@", b"%.3f" % time.time())
 
     def fault(self, fault, query):
         # `times` of requests with one `key` fail; after that all is well.
@@ -309,15 +321,22 @@ def proxy(listener):
         threading.Thread(target=serve, args=(client,), daemon=True).start()
 
 
+def content(page):
+    if page == "@CUT@":
+        return page.encode()
+    with open(page, "rb") as f:
+        data = f.read()
+    if page.endswith(".zst"):
+        import zstandard
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return data
+
+
 def main():
     global folder
     folder, *pages = sys.argv[1:]
-    for name, page in zip("ab", pages):
-        with open(page, "rb") as f:
-            metrics[name] = f.read()
-        if page.endswith(".zst"):
-            import zstandard
-            metrics[name] = zstandard.ZstdDecompressor().decompressobj().decompress(metrics[name])
+    for name, sequence in zip(["a", "b", "plain"], pages):
+        metrics[name] = [content(page) for page in sequence.split(",")]
     certificates()
     for called, certificate in [("front", "named"), ("a", "named"), ("b", "addressed"), ("elsewhere", "elsewhere"), ("plain", None)]:
         Server(called, certificate)

@@ -4,12 +4,14 @@
     metrics.py SOURCE... [--by verb,resource] [--where 'verb=list']...
     metrics.py --samples FILE...
 
+    metrics.py --many 'verb,resource;verb where verb=list;…' SOURCE...
+
 SOURCE: a bundle, a folder of pages, a page; plain, gzip or zstd (needs the modules prometheus_client and zstandard).
-The rules are sections 1 to 4 and 7 of docs/metrics.md, written down here as plainly as possible and without a look at
+--many prints what all of these come to, in one run: {"breakdowns": {"BY where CONDITION where …": {…}}}. The rules are sections 1 to 4 and 7 of docs/metrics.md, written down here as plainly as possible and without a look at
 the Rust. Lines are read by prometheus_client. Prints {"window", "totals", "glance", "tables", "rows"}; nothing is rounded.
 Where docs/metrics.md leaves something open, a comment that begins with `Open:` says what is taken here.
 
---samples prints, for each page, the number of its series and a checksum of them. The checksum is SHA-256, in hex, of all
+--samples prints, for each page, the number of its series and a checksum of them. The checksum is MD5, in hex, of all
 series of the page, each written as below and followed by \\n, sorted by bytes:
 
     NAME, then for each label, sorted by its name: \\x00 LABEL \\x01 VALUE, then \\x00 BITS
@@ -49,11 +51,12 @@ HISTOGRAMS = {  # name -> earlier names
     "apiserver_admission_webhook_admission_duration_seconds": [],
 }
 TELLING = ["process_cpu_seconds_total", "go_memstats_mallocs_total", "go_memstats_alloc_bytes_total",
-           "process_network_receive_bytes_total", "apiserver_request_total"]  # section 2.1
+           "process_network_receive_bytes_total"]  # section 2.1
 METRICS = {
     "process_start_time_seconds": [],
     **{name: [] for name in TELLING},
-    "apiserver_request_total": ["apiserver_request_count", "apiserver_request_count_total"],
+    "kubernetes_build_info": [],
+    "apiserver_request_total": ["apiserver_request_count"],
     "apiserver_longrunning_requests": ["apiserver_longrunning_gauge"],
     "apiserver_current_inflight_requests": [],
     "apiserver_flowcontrol_dispatched_requests_total": [],
@@ -71,7 +74,7 @@ METRICS = {
     "etcd_mvcc_db_total_size_in_use_in_bytes": [],
     "etcd_server_quota_backend_bytes": [],
     "watch_cache_capacity": [],
-    "apiserver_watch_cache_initializations_total": [],
+    "apiserver_watch_cache_initializations_total": ["apiserver_watch_cache_watch_cache_initializations_total"],
     "apiserver_watch_cache_events_received_total": [],
     "apiserver_watch_cache_consistent_read_total": [],
     "apiserver_terminated_watchers_total": [],
@@ -79,37 +82,77 @@ METRICS = {
     "apiserver_cache_list_fetched_objects_total": [],
     "apiserver_storage_list_total": [],
     "apiserver_storage_list_fetched_objects_total": [],
-    # OpenMetrics puts _total behind each counter.
-    "apiserver_admission_webhook_rejection_count": ["apiserver_admission_webhook_rejection_count_total"],
-    "apiserver_admission_webhook_fail_open_count": ["apiserver_admission_webhook_fail_open_count_total"],
+    "apiserver_admission_webhook_rejection_count": [],
+    "apiserver_admission_webhook_fail_open_count": [],
     **{f"{name}_{part}": [f"{old}_{part}" for old in earlier]
        for name, earlier in HISTOGRAMS.items() for part in ("bucket", "sum", "count")},
 }
+COUNTED = {"apiserver_admission_webhook_rejection_count", "apiserver_admission_webhook_fail_open_count"}
 GAUGES = {name for name in METRICS if not name.endswith(("_total", "_bucket", "_sum", "_count"))}
 OF_STORAGE = {name for name in METRICS if name.startswith(
     ("apiserver_resource_", "apiserver_watch_events", "apiserver_watch_cache", "watch_cache", "apiserver_cache_list",
      "apiserver_storage_list"))}
-LABELS = {"requestKind": "request_kind", "priorityLevel": "priority_level", "flowSchema": "flow_schema"}
+LABELS = {"requestKind": "request_kind", "priorityLevel": "priority_level", "flowSchema": "flow_schema", "gitVersion": "git_version"}
 PREFIXES = {"minions": "nodes", "services/specs": "services", "services/endpoints": "endpoints",
             "controllers": "replicationcontrollers", "ingress": "ingresses"}  # of keys in etcd
+GROUPS = {resource: group for group, resources in {  # of Kubernetes' own resources outside of the core
+    "admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies"
+                                    " validatingadmissionpolicybindings mutatingadmissionpolicies mutatingadmissionpolicybindings",
+    "apiextensions.k8s.io": "customresourcedefinitions",
+    "apiregistration.k8s.io": "apiservices",
+    "apps": "controllerrevisions daemonsets deployments replicasets statefulsets",
+    "autoscaling": "horizontalpodautoscalers",
+    "batch": "cronjobs jobs",
+    "certificates.k8s.io": "certificatesigningrequests clustertrustbundles podcertificaterequests",
+    "coordination.k8s.io": "leases leasecandidates",
+    "discovery.k8s.io": "endpointslices",
+    "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
+    "internal.apiserver.k8s.io": "storageversions",
+    "networking.k8s.io": "ingressclasses ingresses ipaddresses networkpolicies servicecidrs",
+    "node.k8s.io": "runtimeclasses",
+    "policy": "poddisruptionbudgets",
+    "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
+    "resource.k8s.io": "deviceclasses resourceclaims resourceclaimtemplates resourceslices",
+    "scheduling.k8s.io": "priorityclasses",
+    "storage.k8s.io": "csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattributesclasses",
+    "storagemigration.k8s.io": "storageversionmigrations",
+}.items() for resource in resources.split()}
+
+
+def plural(kind):
+    """A kind's resource, as Kubernetes guesses it."""
+    word = kind.lower()
+    if word == "endpoints":
+        return word
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
 
 
 def today(name, labels):
     """The labels under their names of today."""
     labels = {LABELS.get(k, k) if LABELS.get(k) not in labels else k: v for k, v in labels.items()}
-    if name in OF_STORAGE:
-        # Open: how `resource_prefix`, `type` and `kind` become a resource. Here: a prefix by Kubernetes' own exceptions,
-        # the others as they are.
-        if "resource" not in labels:
-            prefix = labels.get("resource_prefix", "").strip("/")
-            group, _, rest = prefix.partition("/")
-            if "." in group and rest:
-                labels.update(group=group, resource=rest)
-            else:
-                labels["resource"] = PREFIXES.get(prefix, prefix) or labels.get("type") or labels.get("kind") or ""
-        if "group" not in labels:
-            labels["resource"], _, labels["group"] = labels["resource"].partition(".")
-    return labels
+    if name not in OF_STORAGE or "group" in labels and "resource" in labels:
+        return labels
+    if "group" in labels and "kind" in labels:
+        return labels | {"resource": plural(labels["kind"])}
+    text = labels.get("resource") or labels.get("resource_prefix") or labels.get("type") or labels.get("kind") or ""
+    if text.startswith("/"):
+        first, _, rest = text[1:].partition("/")
+        if "." in first and rest:
+            group, resource = first, rest
+        else:
+            resource = PREFIXES.get(text[1:], text[1:])
+            group = GROUPS.get(resource, "")
+    elif text.startswith("*"):
+        package, _, kind = text[1:].partition(".")
+        resource = plural(kind)
+        group = GROUPS.get(resource, "")
+        if kind == "Unstructured":  # Open: custom resources have no other name there. Here it is kept.
+            resource, group = text, ""
+    else:
+        resource, _, group = text.partition(".")
+    return labels | {"group": group, "resource": resource}
 
 
 # ---------------------------------------------------------------- one page
@@ -127,10 +170,11 @@ def read_text(path):
 
 def samples(text):
     """Name, labels, value, time (or None) of every sample. The parser appends `_total` to counters; not to gauges."""
+    text = re.sub(r"(?m)^([^#\n].*[ \t}])-0((?:[ \t]+-?\d+)?[ \t\r]*)$", r"\1-0.0\2", text)  # it would read 0
     if text.rstrip().endswith("# EOF"):
         families = parse_openmetrics(text)
     else:
-        families = parse_text(re.sub(r"(?m)^(# TYPE \S+ )counter *$", r"\1gauge", text))
+        families = parse_text(re.sub(r"(?m)^([ \t]*#[ \t]*TYPE[ \t]+\S+[ \t]+)counter[ \t\r]*$", r"\1gauge", text))
     for family in families:
         for sample in family.samples:
             yield sample.name, sample.labels, float(sample.value), sample.timestamp
@@ -166,12 +210,17 @@ class Page:
     def __init__(self, path):
         read = {}
         latest = None
-        wanted = re.compile("|".join(n for name, earlier in METRICS.items() for n in [name, *earlier]))
+        names = "|".join(n for name, earlier in METRICS.items() for n in [name, *earlier])
+        wanted = re.compile(rf'\s*(?:#\s*\w+\s+)?\{{?\s*"?(?:{names})')
         text = read_text(path)
         if not text.rstrip().endswith("# EOF"):  # to be quicker: the lines that matter, and any that give a time
-            text = "".join(line for line in text.splitlines(True)
-                           if wanted.search(line) or line.count(" ") > 1 and re.search(r" -?\d{10,}\s*$", line))
+            text = "".join(line + "\n" for line in text.split("\n")
+                           if wanted.match(line) or line.count(" ") > 1 and re.search(r" -?\d{10,}\s*$", line))
+        openmetrics = text.rstrip().endswith("# EOF")
         for name, labels, value, at in samples(text):
+            short = name.removesuffix("_total")
+            if openmetrics and short != name and (short in COUNTED or short == "apiserver_request_count"):
+                name = short
             if at is not None:
                 latest = max(micros(float(at)), latest or 0)
             read.setdefault(name, {}).setdefault(tuple(sorted(labels.items())), value)
@@ -193,6 +242,7 @@ class Page:
         starts = self.values.get("process_start_time_seconds")
         self.start = micros(next(iter(starts.values()))) if starts else None
         self.telling = {name: sum(self.values[name].values()) for name in TELLING if name in self.values}
+        self.version = next((dict(labels).get("git_version", "") for labels in self.values.get("kubernetes_build_info", {})), "")
 
 
 # ---------------------------------------------------------------- whose page it is: section 1
@@ -235,8 +285,14 @@ def find_pages(source):
 
 class Process:
     def __init__(self, page):
-        self.start = page.start
-        self.pages = [page]
+        self.start, self.pages, self.telling = None, [], {}
+        self.add(page)
+
+    def add(self, page):
+        self.pages.append(page)
+        self.telling |= page.telling
+        if self.start is None:
+            self.start = page.start
 
     @property
     def begin(self):
@@ -247,8 +303,19 @@ class Process:
         return self.pages[-1].time
 
     def takes(self, page):
-        before = self.pages[-1].telling
-        return self.start == page.start and all(page.telling.get(name, math.inf) >= value for name, value in before.items())
+        if page.start is not None and self.start is not None and abs(page.start - self.start) > 2_000_000:
+            return False
+        # Open: a process of which no page names a start yet, and a page that does. Here it fits if it can: a process is
+        # not older than its pages.
+        if page.start is not None and self.start is None and page.start > self.pages[0].time + 2_000_000:
+            return False
+        return all(page.telling.get(name, math.inf) >= value for name, value in self.telling.items())
+
+    def distance(self, page):
+        """Open: what is near. Here: the start, then the counters, relative to their values."""
+        starts = abs(page.start - self.start) if page.start is not None and self.start is not None else 0
+        both = [(value, page.telling[name]) for name, value in self.telling.items() if name in page.telling]
+        return starts, sum((b - a) / b for a, b in both if b), -self.last
 
 
 class Instance:
@@ -259,9 +326,12 @@ class Instance:
         self.pages = [page for process in chain for page in process.pages]
         self.last = self.pages[-1]
         for number, process in enumerate(chain):
-            # Open: a process without a start time. Here it counts from 0 if it continues another.
             process.from_zero = process.start > folder_first if process.start is not None else number > 0
         self.is_apiserver = any("apiserver_request_total" in page.values for page in self.pages)
+        version = next((page.version for page in reversed(self.pages) if page.version), "")
+        match = re.match(r"v?1\.(\d+)", version)
+        # Labels mean what they meant in this version.
+        self.deletes_one = bool(match) and int(match[1]) < 20
 
     def count(self, in_full):
         """All increases. in_full: there is one page only."""
@@ -306,16 +376,15 @@ def instances_of(folder_pages):
     cluster, name, pages = folder_pages
     processes = []
     for page in sorted(pages, key=lambda page: page.time):
-        # Open: a page that fits several processes. Here: that one whose counters are nearest.
         fits = [process for process in processes if process.takes(page)]
         if fits:
-            max(fits, key=lambda p: [p.pages[-1].telling.get(n, -1) for n in TELLING]).pages.append(page)
+            min(fits, key=lambda process: process.distance(page)).add(page)
         else:
             processes.append(Process(page))
     chains = []
     for process in sorted(processes, key=lambda process: process.begin):
         # Open: a process that could continue several. Here: that one which was seen last.
-        ended = [chain for chain in chains if chain[-1].last < process.begin]
+        ended = [chain for chain in chains if chain[-1].last < process.begin + 2_000_000]
         if ended:
             max(ended, key=lambda chain: chain[-1].last).append(process)
         else:
@@ -354,6 +423,10 @@ def times(a, factor):
     return None if a is None else a * factor
 
 
+class Series(dict):
+    """Labels, and the instance that has them."""
+
+
 class Store:
     """All pages. A question names a metric and says which series: a function of their labels (all, if none)."""
 
@@ -365,10 +438,10 @@ class Store:
             for (cluster, instance, folder, _), page in zip(found, pages):
                 folders.setdefault(folder, (cluster, instance, []))[2].append(page)
         self.instances = [instance for folder in folders.values() for instance in instances_of(folder)]
-        self.since_start = all(len(instance.pages) == 1 for instance in self.instances)
-        for instance in self.instances:
-            instance.count(self.since_start)
         self.apiservers = [instance for instance in self.instances if instance.is_apiserver]
+        self.since_start = all(len(instance.pages) == 1 for instance in self.apiservers or self.instances)
+        for instance in self.instances:
+            instance.count(self.since_start and len(instance.pages) == 1)
 
     def has(self, name):
         return any(name in page.values for instance in self.instances for page in instance.pages)
@@ -377,7 +450,8 @@ class Store:
         """(instance, labels, increase) of every series."""
         for instance in self.instances:
             for key, increase in instance.increases.get(name, {}).items():
-                labels = dict(key)
+                labels = Series(key)
+                labels.instance = instance
                 if which is None or which(labels):
                     yield instance, labels, increase
 
@@ -415,9 +489,8 @@ class Store:
     @cached_property
     def slot(self):
         """Length of a slot, in microseconds."""
-        # Open: several instances with different distances. Here: the median of all distances.
         distances = [b.time - a.time for instance in self.apiservers for a, b in zip(instance.pages, instance.pages[1:])]
-        return statistics.median(distances) if distances else None
+        return statistics.median_high(distances) if distances else None
 
     def peak(self, pieces):
         """Of (from, to, difference)."""
@@ -432,7 +505,6 @@ class Store:
                 inside = min(end, (at + 1) * self.slot) - max(begin, at * self.slot)
                 slots[at] = slots.get(at, 0) + difference * inside / (end - begin)
                 at += 1
-        # Open: a last slot that is cut off by the end. Here it counts as a whole one.
         return max(slots.values(), default=0) / self.slot * 1e6
 
 
@@ -442,12 +514,12 @@ VERBS = {"POST": "create", "PUT": "update", "APPLY": "patch", "WATCHLIST": "watc
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
-def verb_of(labels):
+def verb_of(labels, instance):
     verb = labels.get("verb", "")
     if not labels.get("resource"):
         return verb.lower()
     if verb == "DELETE":
-        return "delete" if labels.get("scope") == "resource" else "deletecollection"
+        return "delete" if labels.get("scope") == "resource" or instance.deletes_one else "deletecollection"
     return VERBS.get(verb, verb.lower())
 
 
@@ -467,7 +539,7 @@ def dimension(dim, instance, labels):
     if dim == "cluster":
         return instance.cluster
     if dim == "verb":
-        return verb_of(labels)
+        return verb_of(labels, instance)
     if dim == "scope":
         return scope_of(labels)
     return labels.get(dim, "")
@@ -489,13 +561,21 @@ def is_short(labels):
     return labels.get("verb") not in ("WATCH", "WATCHLIST", "CONNECT")
 
 
-def is_regular(labels):
-    return labels.get("type", "regular") == "regular"
+def is_no_watch(labels):
+    return labels.get("type") != "watch"
+
+
+def running_as(labels):
+    """Long-running requests: a GET of a resource is a watch of one object."""
+    if labels.get("verb") == "GET" and labels.get("resource") and not labels.get("subresource"):
+        return labels | {"verb": "WATCH"}
+    return labels
 
 
 class Row:
     def __init__(self):
-        self.requests = self.open = self.errors = self.client_errors = self.throttled = self.rps = 0
+        self.requests = self.errors = self.client_errors = self.throttled = self.rps = 0
+        self.open = None  # until a gauge tells
         self.buckets, self.pieces = {}, []
 
 
@@ -537,14 +617,14 @@ def traffic(store, by, conditions):
                 if piece == name:
                     for row in place(instance, dict(key)):
                         row.pieces.append((begin, end, difference))
-    if not with_code:  # Open: `open` by code. Here there is none: the gauge has no code.
-        for instance, labels, increase in store.series(latency + "_bucket", is_regular if apf else is_short):
+    if not with_code:
+        for instance, labels, increase in store.series(latency + "_bucket", is_no_watch if apf else is_short):
             bound = float(labels["le"])
             for row in place(instance, labels):
                 row.buckets[bound] = row.buckets.get(bound, 0) + increase
         for instance, labels, value in store.gauges(running):
-            for row in place(instance, labels):
-                row.open += value
+            for row in place(instance, labels if apf else running_as(labels)):
+                row.open = (row.open or 0) + value
 
     counted = any(store.has(name) for name in counters)
     timed = any(instance.seconds > 0 for instance in store.instances)
@@ -553,7 +633,7 @@ def traffic(store, by, conditions):
         requests = row.requests if counted else None
         return {
             "requests": requests,
-            "open": row.open if store.has(running) and not with_code else None,
+            "open": row.open,
             "rps": row.rps if counted and timed else None,
             "errors": row.errors if counted and not apf else None,
             "client_errors": row.client_errors if counted and not apf else None,
@@ -563,9 +643,8 @@ def traffic(store, by, conditions):
             "peak_rps": store.peak(row.pieces) if counted and not store.since_start else None,
         }
 
-    # Open: rows in which all is 0. Here they are left out.
     kept = [dict(zip(by, key)) | fields(row) | {"share": divide(row.requests, total.requests)}
-            for key, row in sorted(rows.items()) if row.requests or row.open or any(row.buckets.values())]
+            for key, row in sorted(rows.items()) if row.requests or row.open]
     return fields(total), kept
 
 
@@ -576,7 +655,7 @@ def is_list(labels):
 
 
 def is_watch(labels):
-    return labels.get("verb") == "WATCH"
+    return running_as(labels).get("verb") in ("WATCH", "WATCHLIST")
 
 
 def failed(labels):
@@ -607,7 +686,7 @@ def glance(store):
 
     def latency(verbs):
         def which(labels):
-            return bool(labels.get("resource")) and verb_of(labels) in verbs
+            return bool(labels.get("resource")) and verb_of(labels, labels.instance) in verbs
         return {f"p{q}_ms": times(store.quantile(q / 100, duration, which), 1000) for q in (50, 99)}
 
     def inflight(kind):
@@ -615,7 +694,7 @@ def glance(store):
 
     size = "etcd_mvcc_db_total_size_in_bytes"
     limit = either(store, "apiserver_flowcontrol_current_limit_seats", "apiserver_flowcontrol_nominal_limit_seats")
-    starts = [instance.last.start for instance in store.apiservers if instance.last.start is not None]
+    starts = [instance.chain[-1].start for instance in store.apiservers if instance.chain[-1].start is not None]
     counts = objects(store, "apiserver_resource_objects")
     return {
         "qps": store.rate(requests),
@@ -644,7 +723,6 @@ def glance(store):
             "in_use_bytes": store.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", fold=max),
             "quota_bytes": store.gauge("etcd_server_quota_backend_bytes", fold=min),
         },
-        # Open: after a restart, the start of which process. Here: the last one's, as of any gauge.
         "oldest_start": min(starts) / 1e6 if starts else None,
         "restarts": sum(len(instance.chain) - 1 for instance in store.apiservers),
     }
@@ -691,61 +769,58 @@ def object_table(store):
     counts = objects(store, "apiserver_resource_objects")
     sizes = objects(store, "apiserver_resource_size_estimate_bytes")
     return [{"group": key[0], "resource": key[1], "objects": counts.get(key), "bytes": sizes.get(key)}
-            for key in sorted({*counts, *sizes})]
+            for key in sorted({*counts, *sizes}) if counts.get(key) or sizes.get(key)]  # Open: whether empty ones are there.
 
 
 def lists(store):
     rows = []
-    for group, resource in keys(store, ["group", "resource"],
-                                [("apiserver_request_total", is_list), ("apiserver_cache_list_total", None)], []):
+    for group, resource in keys(store, ["group", "resource"], [("apiserver_request_total", is_list)], []):
         def here(labels):
             return labels.get("group", "") == group and labels.get("resource", "") == resource
 
         def listed(labels):
             return here(labels) and is_list(labels)
-
-        def both(part):
-            found = [store.increase(f"apiserver_{where}_list_{part}", here) for where in ("cache", "storage")]
-            return None if found == [None, None] else sum(value or 0 for value in found)
+        fetched = [store.increase(f"apiserver_{where}_list_fetched_objects_total", here) for where in ("cache", "storage")]
         rows.append({
             "group": group, "resource": resource,
-            # Open: of which metric, and fetched from where. Here: LISTs of apiserver_request_total; objects fetched from
-            # cache and store, by LISTs from cache and store.
             "lists_per_s": store.rate("apiserver_request_total", listed),
             "bytes_per_s": store.rate("apiserver_response_sizes_sum", listed),
             "p99_bytes": store.quantile(0.99, "apiserver_response_sizes", listed),
             "p99_ms": times(store.quantile(0.99, "apiserver_request_duration_seconds", listed), 1000),
             "cache_per_s": store.rate("apiserver_cache_list_total", here),
-            "fetched_per_list": divide(both("fetched_objects_total"), both("total")),
+            "etcd_objects_per_s": store.rate("apiserver_storage_list_fetched_objects_total", here),
+            "fetched_per_list": None if fetched == [None, None] else
+            divide(sum(value or 0 for value in fetched), store.increase("apiserver_request_total", listed)),
         })
     return rows
 
 
 def watches(store):
     rows = []
-    for group, resource in keys(store, ["group", "resource"],
-                                [("apiserver_watch_events_total", None), ("apiserver_watch_cache_events_received_total", None)],
-                                [("apiserver_longrunning_requests", is_watch), ("watch_cache_capacity", None)]):
+    received, sent = "apiserver_watch_cache_events_received_total", "apiserver_watch_events_total"
+    running, capacity = "apiserver_longrunning_requests", "watch_cache_capacity"
+    for group, resource in keys(store, ["group", "resource"], [(sent, None), (received, None)], [(running, is_watch)]):
         def here(labels):
             return labels.get("group", "") == group and labels.get("resource", "") == resource
-        came = store.rate("apiserver_watch_cache_events_received_total", here)
-        went = store.rate("apiserver_watch_events_total", here)
-        # Open: whether capacity is that of one instance. Here: of all together, as at a glance; then history is
-        # capacity ÷ events in, both of all instances.
-        capacity = store.gauge("watch_cache_capacity", here)
+        came, went = store.rate(received, here), store.rate(sent, here)
+        histories = []
+        for instance in store.instances:
+            size = [value for of, _, value in store.gauges(capacity, here) if of is instance]
+            events = sum(increase for of, _, increase in store.series(received, here) if of is instance)
+            if size and events and instance.seconds > 0:
+                histories.append(sum(size) / (events / instance.seconds))
+        watchers = store.gauge(running, lambda labels: here(labels) and is_watch(labels))
+        if not (watchers or came or went):
+            continue
         rows.append({
-            "group": group, "resource": resource,
-            "watchers": store.gauge("apiserver_longrunning_requests", lambda labels: here(labels) and is_watch(labels)),
-            "events_in_per_s": came, "events_out_per_s": went,
-            "bytes_out_per_s": store.rate("apiserver_watch_events_sizes_sum", here),
-            "fan_out": divide(went, came), "capacity": capacity, "history_s": divide(capacity, came),
+            "group": group, "resource": resource, "watchers": watchers, "events_in_per_s": came, "events_out_per_s": went,
+            "bytes_out_per_s": store.rate("apiserver_watch_events_sizes_sum", here), "fan_out": divide(went, came),
+            "capacity": store.gauge(capacity, here), "history_s": min(histories, default=None),
         })
     return rows
 
 
 def webhooks(store):
-    # Open: of which metrics. Here: admission_duration_seconds, rejection_count, fail_open_count (it has no operation, so
-    # it is that of name and type) of apiserver_admission_webhook_.
     hook = "apiserver_admission_webhook_"
     rows = []
     for name, kind, operation in keys(store, ["name", "type", "operation"],
@@ -768,21 +843,22 @@ def webhooks(store):
 def slo(store):
     requests, sli = "apiserver_request_total", "apiserver_request_sli_duration_seconds"
     rows = []
-    if not store.has(requests):
+    if not store.has(sli + "_count"):
         return rows
     for name, verbs, scope, bound in (("write", WRITES, None, 1), ("read-object", {"get", "list"}, "object", 1),
                                       ("read-namespace", {"get", "list"}, "namespace", 30),
                                       ("read-cluster", {"get", "list"}, "cluster", 30)):
         def here(labels):
-            return (bool(labels.get("resource")) and verb_of(labels) in verbs and scope in (None, scope_of(labels))
+            return (bool(labels.get("resource")) and verb_of(labels, labels.instance) in verbs
+                    and scope in (None, scope_of(labels))
                     and labels.get("subresource", "") not in ("proxy", "exec", "attach", "log", "portforward"))
-        # Open: requests of which metric. Here: of apiserver_request_total, as in section 3.
         count = store.increase(requests, here)
         buckets = store.buckets(sli, here)
-        slow = store.increase(sli + "_count", here) - buckets[bound] if bound in buckets else None
+        # Nothing was slow where nothing was asked for.
+        slow = store.increase(sli + "_count", here) - buckets[bound] if bound in buckets else None if buckets else 0
         errors = store.increase(requests, lambda labels: here(labels) and failed(labels))
-        bad = divide(None if slow is None else slow + errors, count)
-        rows.append({"class": name, "requests": count, "slow": slow, "errors": errors,
+        bad = divide(None if slow is None or errors is None else slow + errors, count)
+        rows.append({"class": name, "bound_s": bound, "requests": count, "slow": slow, "errors": errors,
                      "good_share": None if bad is None else 1 - bad, "burn_rate": times(bad, 100)})
     return rows
 
@@ -800,13 +876,42 @@ def checksum(path):
         bits = "7ff8000000000000" if math.isnan(value) else struct.pack(">d", value).hex()
         series.setdefault(text.encode(), bits.encode())
     lines = sorted(name + b"\0" + bits + b"\n" for name, bits in series.items())
-    return {"path": path, "samples": len(lines), "checksum": hashlib.sha256(b"".join(lines)).hexdigest()}
+    return {"path": path, "samples": len(lines), "checksum": hashlib.md5(b"".join(lines)).hexdigest()}
+
+
+def parsed(by, where):
+    """Dims, and conditions as (dim, operator, value)."""
+    by = by.split(",") if by else []
+    conditions = []
+    for text in where:
+        match = re.fullmatch(r"([a-z_]+)(==|=~|!=|!~|=)(.*)", text)
+        if not match:
+            sys.exit(f"metrics.py: no condition: {text}")
+        conditions.append(match.groups())
+    for dim in [*by, *(dim for dim, _, _ in conditions)]:
+        if dim not in DIMS:
+            sys.exit(f"metrics.py: no dimension {dim}; there are: {' '.join(DIMS)}")
+    return by, conditions
+
+
+def report(store, by, conditions, more):
+    totals, rows = traffic(store, by, conditions)
+    shown = store.apiservers or store.instances
+    begin, end = min(instance.begin for instance in shown), max(instance.last.time for instance in shown)
+    return {
+        "window": {"from": rfc3339(begin), "to": rfc3339(end), "seconds": (end - begin) / 1e6},
+        "since_start": store.since_start,
+        "instances": [{"cluster": instance.cluster, "instance": instance.name, "pages": len(instance.pages),
+                       "processes": len(instance.chain), "seconds": instance.seconds} for instance in store.instances],
+        "totals": totals, **more, "rows": rows,
+    }
 
 
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--by", default="verb,resource")
     arguments.add_argument("--where", action="append", default=[], metavar="DIM=VALUE")
+    arguments.add_argument("--many")
     arguments.add_argument("--samples", action="store_true")
     arguments.add_argument("sources", nargs="+", metavar="SOURCE")
     args = arguments.parse_args()
@@ -815,34 +920,18 @@ def main():
             json.dump(list(pool.map(checksum, args.sources)), sys.stdout, indent=1)
         print()
         return
-    by = args.by.split(",") if args.by else []
-    conditions = []
-    for text in args.where:
-        match = re.fullmatch(r"([a-z_]+)(==|=~|!=|!~|=)(.*)", text)
-        if not match:
-            arguments.error(f"no condition: {text}")
-        conditions.append(match.groups())
-    for dim in [*by, *(dim for dim, _, _ in conditions)]:
-        if dim not in DIMS:
-            arguments.error(f"no dimension {dim}; there are: {' '.join(DIMS)}")
-
     store = Store(args.sources)
     if not store.instances:
         sys.exit("metrics.py: no pages in " + " ".join(args.sources))
-    totals, rows = traffic(store, by, conditions)
-    # Open: what the window is. Here: from where counting begins to the last page, of the apiservers.
-    shown = store.apiservers or store.instances
-    begin, end = min(instance.begin for instance in shown), max(instance.last.time for instance in shown)
-    json.dump({
-        "window": {"from": rfc3339(begin), "to": rfc3339(end), "seconds": (end - begin) / 1e6},
-        "since_start": store.since_start,
-        "instances": [{"cluster": instance.cluster, "instance": instance.name, "pages": len(instance.pages),
-                       "processes": len(instance.chain), "seconds": instance.seconds} for instance in store.instances],
-        "totals": totals, "glance": glance(store),
-        "tables": {"priority_levels": priority_levels(store), "objects": object_table(store), "lists": lists(store),
-                   "watches": watches(store), "webhooks": webhooks(store), "slo": slo(store)},
-        "rows": rows,
-    }, sys.stdout, indent=1)
+    more = {"glance": glance(store),
+            "tables": {"priority_levels": priority_levels(store), "objects": object_table(store), "lists": lists(store),
+                       "watches": watches(store), "webhooks": webhooks(store), "slo": slo(store)}}
+    if args.many:
+        asked = {text: text.split(" where ") for text in args.many.split(";")}
+        answer = {"breakdowns": {text: report(store, *parsed(by, where), more) for text, (by, *where) in asked.items()}}
+    else:
+        answer = report(store, *parsed(args.by, args.where), more)
+    json.dump(answer, sys.stdout, indent=1)
     print()
 
 

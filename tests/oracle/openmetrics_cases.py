@@ -2,6 +2,7 @@
 """Writes out the cases of prometheus_client's own parser tests: pages that a parser must take, and pages that it must not.
 
     openmetrics_cases.py [--text] [--into DIR] [--cache DIR]
+    openmetrics_cases.py --sources                      (only downloads what it needs)
 
 The OpenMetrics project's conformance cases were made from the same tests. The sources of prometheus_client 0.21.1 (the
 last whose package holds its tests) are downloaded with pip into CACHE (default: target/prometheus_client), only if
@@ -109,12 +110,15 @@ def record(module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--text", action="store_true")
+    parser.add_argument("--sources", action="store_true")
     parser.add_argument("--into", type=pathlib.Path)
     parser.add_argument("--cache", type=pathlib.Path, default=ROOT / "target" / "prometheus_client")
     args = parser.parse_args()
     into = args.into or ROOT / "target" / ("prometheus-cases" if args.text else "openmetrics-cases")
 
     unpacked = sources(args.cache)
+    if args.sources:
+        return
     sys.path.insert(0, str(unpacked))
     path = unpacked / "tests" / ("test_parser.py" if args.text else "openmetrics/test_parser.py")
     spec = importlib.util.spec_from_file_location("recorded_tests", path)

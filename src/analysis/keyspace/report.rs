@@ -8,17 +8,8 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
 /// The fields of a row behind its names.
-pub const FIELDS: [&str; 9] = [
-    "keys",
-    "revisions",
-    "tombstones",
-    "live_bytes",
-    "history_bytes",
-    "key_bytes",
-    "max_object_bytes",
-    "managed_fields_bytes",
-    "share",
-];
+pub const FIELDS: [&str; 9] =
+    ["keys", "revisions", "tombstones", "live_bytes", "history_bytes", "key_bytes", "max_object_bytes", "managed_fields_bytes", "share"];
 
 /// What rows are made by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,10 +81,8 @@ pub fn report(rows: Vec<(Place, Usage)>, total: &Usage, file: File, shape: &Shap
     }
     let mut columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     columns.extend(FIELDS.iter().map(|field| (*field).to_owned()));
-    let mut rows: Vec<Vec<Value>> = by
-        .into_iter()
-        .map(|(key, usage)| key.into_iter().map(Value::Text).chain(fields(&usage, total, file.decoded)).collect())
-        .collect();
+    let mut rows: Vec<Vec<Value>> =
+        by.into_iter().map(|(key, usage)| key.into_iter().map(Value::Text).chain(fields(&usage, total, file.decoded)).collect()).collect();
     let at = |field: &str| columns.iter().position(|column| column == field);
     match shape.sort_by.as_deref().and_then(at) {
         Some(at) => rows.sort_by(|a, b| order(&a[at], &b[at])),
@@ -105,7 +94,8 @@ pub fn report(rows: Vec<(Place, Usage)>, total: &Usage, file: File, shape: &Shap
     }
     let free = file.db_bytes.saturating_sub(file.in_use_bytes);
     let fragmentation = (file.db_bytes > 0).then(|| free as f64 / file.db_bytes as f64);
-    let mut totals: Vec<(String, Value)> = FIELDS.iter().map(|f| (*f).to_owned()).zip(fields(total, total, file.decoded)).filter(|(f, _)| f != "share").collect();
+    let mut totals: Vec<(String, Value)> =
+        FIELDS.iter().map(|f| (*f).to_owned()).zip(fields(total, total, file.decoded)).filter(|(f, _)| f != "share").collect();
     totals.extend(
         [
             ("db_bytes", file.db_bytes.into()),
@@ -177,7 +167,8 @@ fn lead(file: &File, total: &Usage, free: u64) -> Vec<String> {
         bytes(total.history_bytes as f64),
         counted(total.revisions - total.keys, "revision"),
     );
-    let mut second = format!("Database {}, of it {} free pages ({})", bytes(file.db_bytes as f64), bytes(free as f64), share(free, file.db_bytes));
+    let mut second =
+        format!("Database {}, of it {} free pages ({})", bytes(file.db_bytes as f64), bytes(free as f64), share(free, file.db_bytes));
     if let Some(quota) = file.quota.filter(|quota| *quota > 0) {
         second += &format!("; {} of the quota of {}", share(file.db_bytes, quota), bytes(quota as f64));
     }
@@ -210,7 +201,11 @@ fn findings(file: &File, total: &Usage) -> Vec<Finding> {
             add(
                 "etcd-near-quota",
                 if share >= 0.95 { Severity::Critical } else { Severity::Warning },
-                format!("the database takes {} of its quota ({}); at the quota etcd refuses all writes", percent(share), bytes(file.db_bytes as f64)),
+                format!(
+                    "the database takes {} of its quota ({}); at the quota etcd refuses all writes",
+                    percent(share),
+                    bytes(file.db_bytes as f64)
+                ),
                 json!({"db_bytes": file.db_bytes, "in_use_bytes": file.in_use_bytes, "quota_share": share}),
                 "delete what the largest rows hold and is not needed, let it be compacted, then defragment one member after the other",
             );
@@ -220,7 +215,11 @@ fn findings(file: &File, total: &Usage) -> Vec<Finding> {
         add(
             "etcd-fragmented",
             Severity::Info,
-            format!("only {} of the file's {} is in use", percent(file.in_use_bytes as f64 / file.db_bytes as f64), bytes(file.db_bytes as f64)),
+            format!(
+                "only {} of the file's {} is in use",
+                percent(file.in_use_bytes as f64 / file.db_bytes as f64),
+                bytes(file.db_bytes as f64)
+            ),
             json!({"db_bytes": file.db_bytes, "in_use_bytes": file.in_use_bytes}),
             "defragment in a quiet hour, one member after the other: each is blocked meanwhile",
         );

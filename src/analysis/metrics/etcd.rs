@@ -56,7 +56,11 @@ impl Health<'_> {
 
     /// `None` if this instance's pages lack the metric.
     fn rise(&self, metric: Metric) -> Option<f64> {
-        self.facts.of(metric).iter().any(|fact| self.here(fact)).then(|| self.facts.increase_of(metric, Part::Whole, |fact| self.here(fact)))?
+        self.facts
+            .of(metric)
+            .iter()
+            .any(|fact| self.here(fact))
+            .then(|| self.facts.increase_of(metric, Part::Whole, |fact| self.here(fact)))?
     }
 
     /// The 99th percentile in ms, and of how many.
@@ -149,7 +153,11 @@ impl Health<'_> {
                 "etcd-slow-fsync",
                 severity,
                 confidence,
-                format!("{name}: one in a hundred of {} of the log took {} ms or more to reach the disk", counted(count as u64, "write"), significant(ms)),
+                format!(
+                    "{name}: one in a hundred of {} of the log took {} ms or more to reach the disk",
+                    counted(count as u64, "write"),
+                    significant(ms)
+                ),
                 json!({"wal_fsync_p99_ms": ms, "fsyncs": count, "recommended_ms": FSYNC_MS[0]}),
                 "give etcd a disk of its own with low write latency (local SSD), and keep other writers (logs, image pulls, backups) off it",
             );
@@ -159,7 +167,11 @@ impl Health<'_> {
                 "etcd-slow-commit",
                 severity,
                 confidence,
-                format!("{name}: one in a hundred of {} to the database took {} ms or more", counted(count as u64, "commit"), significant(ms)),
+                format!(
+                    "{name}: one in a hundred of {} to the database took {} ms or more",
+                    counted(count as u64, "commit"),
+                    significant(ms)
+                ),
                 json!({"commit_p99_ms": ms, "commits": count, "recommended_ms": COMMIT_MS[0]}),
                 "check the disk's latency; a fragmented database (long free-list) slows commits too: defragment, one member after the other",
             );
@@ -191,7 +203,11 @@ impl Health<'_> {
                 "etcd-leader-changes",
                 if often { Severity::Warning } else { Severity::Info },
                 0.9,
-                format!("{name}: saw {} in {}", counted(changes as u64, "change of leader"), duration((self.instance.seconds * 1e6) as i64)),
+                format!(
+                    "{name}: saw {} in {}",
+                    counted(changes as u64, "change of leader"),
+                    duration((self.instance.seconds * 1e6) as i64)
+                ),
                 json!({"leader_changes": changes, "seconds": self.instance.seconds}),
                 "look for slow disks, starved CPUs or a lossy network between members at those times",
             );
@@ -238,13 +254,19 @@ impl Health<'_> {
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
                 Some(_) => "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages",
-                None => "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB",
+                None => {
+                    "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB"
+                }
             };
             add(
                 "etcd-near-quota",
                 if share >= AT_QUOTA { Severity::Critical } else { Severity::Warning },
                 1.0,
-                format!("{name}: the database takes {} of its quota ({}); at the quota etcd refuses all writes", percent(share), bytes(size)),
+                format!(
+                    "{name}: the database takes {} of its quota ({}); at the quota etcd refuses all writes",
+                    percent(share),
+                    bytes(size)
+                ),
                 json!({"db_bytes": size, "in_use_bytes": in_use, "quota_share": share}),
                 remedy,
             );
@@ -262,14 +284,18 @@ impl Health<'_> {
     }
 }
 
-/// More instances than this do not fit beside one another.
-const ABREAST: usize = 6;
+/// More instances than this do not fit beside one another, even where names are long and the terminal narrow.
+const ABREAST: usize = 3;
+
+/// More than this are a table of rows.
+const IN_BLOCKS: usize = 12;
 
 /// For people: a column for each instance, a line for each thing that any of them tells.
-fn for_people(of: &[Health<'_>]) -> Option<Table> {
-    if of.is_empty() || of.len() > ABREAST {
-        return None;
-    }
+fn for_people(of: &[Health<'_>]) -> Option<Vec<Table>> {
+    (1..=IN_BLOCKS).contains(&of.len()).then(|| of.chunks(ABREAST).map(block).collect())
+}
+
+fn block(of: &[Health<'_>]) -> Table {
     let mut columns = vec!["".to_owned()];
     let name = |instance: &Instance| if instance.name.is_empty() { instance.component.name().to_owned() } else { instance.name.clone() };
     columns.extend(of.iter().map(|health| name(health.instance)));
@@ -302,7 +328,7 @@ fn for_people(of: &[Health<'_>]) -> Option<Table> {
         let value = |text: Option<String>| text.map_or(Value::None, Value::Text);
         told.iter().any(Option::is_some).then(|| std::iter::once((*what).into()).chain(told.into_iter().map(value)).collect())
     });
-    Some(Table { columns, rows: rows.collect(), ..Table::default() })
+    Table { columns, rows: rows.collect(), ..Table::default() }
 }
 
 /// Log writes: what etcd's hardware guide asks for; its heartbeat interval; when its own alerts fire.
@@ -348,9 +374,17 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
             seconds: (to - from) as f64 / SECOND as f64,
         }),
         coverage,
-        totals: vec![("members".to_owned(), Value::Count(members as u64)), ("db_bytes".to_owned(), count(largest)), ("quota_share".to_owned(), share.into())],
-        table: Table { columns: FIELDS.iter().map(|f| (*f).to_owned()).collect(), rows: of.iter().map(Health::row).collect(), ..Table::default() },
-        people: for_people(&of).map(|table| vec![table]),
+        totals: vec![
+            ("members".to_owned(), Value::Count(members as u64)),
+            ("db_bytes".to_owned(), count(largest)),
+            ("quota_share".to_owned(), share.into()),
+        ],
+        table: Table {
+            columns: FIELDS.iter().map(|f| (*f).to_owned()).collect(),
+            rows: of.iter().map(Health::row).collect(),
+            ..Table::default()
+        },
+        people: for_people(&of),
         lead: vec![lead],
         notes,
         findings,

@@ -2,7 +2,7 @@
 //! (Rules: docs/metrics.md, sections 1, 2 and 7.)
 
 use super::catalogue::{Metric, Part};
-use super::fold::{Fold, Process};
+use super::fold::{Fold, Process, START_SLACK};
 use super::traffic::verb;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
@@ -148,6 +148,8 @@ impl Facts {
             let mut offset = 0;
             for (place, process) in processes.iter().enumerate() {
                 let is_last = place + 1 == processes.len();
+                let has_gap = gap(processes, place).is_some();
+                offset += u32::from(has_gap);
                 if let Some(&value) = process.values.get(n).filter(|value| !value.is_nan()) {
                     let fact = fact.get_or_insert_with(|| Fact {
                         instance: number,
@@ -160,7 +162,11 @@ impl Facts {
                     });
                     let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
                     let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
-                    fact.increase += increase * scale;
+                    let before = process.baseline.get(&(n as u32)).copied().filter(|_| has_gap).unwrap_or(0.0);
+                    fact.increase += (increase + before) * scale;
+                    if before > 0.0 && series.is_timed(fold.with_latency) {
+                        fact.course.push((offset - 1, before));
+                    }
                     if is_last && process.seen[n] == process.pages {
                         fact.last = Some(value * scale);
                     }
@@ -171,22 +177,6 @@ impl Facts {
             }
             if let Some(fact) = fact {
                 found.push((series.entry.metric, series.entry.age, fact));
-            }
-        }
-        for process in processes.iter().skip(1) {
-            // Without a start time, a process that took another's place counted from 0 as well.
-            for &(n, value) in &process.baseline {
-                let series = &fold.series[n as usize];
-                let labels: Vec<&str> = series.labels.iter().map(|label| fold.symbols.get(*label)).collect();
-                let same = |fact: &&mut (Metric, u8, Fact)| {
-                    fact.0 == series.entry.metric
-                        && fact.1 == series.entry.age
-                        && (fact.2.part, fact.2.bound.to_bits()) == (series.part, series.bound.to_bits())
-                        && fact.2.labels.iter().map(|label| self.symbols.get(*label)).eq(labels.iter().copied())
-                };
-                if let Some((_, _, fact)) = found.iter_mut().find(same) {
-                    fact.increase += value;
-                }
             }
         }
         found
@@ -260,10 +250,11 @@ impl Facts {
         facts.map(|fact| (fact.bound, fact.increase)).collect()
     }
 
-    /// Requests by instance, verb (as audit logs call it), resource and subresource.
-    pub fn requests(&self) -> impl Iterator<Item = (usize, Cow<'_, str>, &str, &str, f64)> {
+    /// Requests of an instance: verb (as audit logs call it), resource, subresource, and differences by interval.
+    pub fn requests_of(&self, instance: usize) -> impl Iterator<Item = (Cow<'_, str>, &str, &str, &[(u32, f64)])> {
         let label = |fact: &'_ Fact, at: usize| self.symbols.get(fact.labels[at]);
-        self.of(Metric::Requests).iter().map(move |fact| (fact.instance, verb(self, fact), label(fact, 3), label(fact, 4), fact.increase))
+        let facts = self.of(Metric::Requests).iter().filter(move |fact| fact.instance == instance);
+        facts.map(move |fact| (verb(self, fact), label(fact, 3), label(fact, 4), fact.course.as_slice()))
     }
 
     /// Whether any page had counts of requests.
@@ -292,6 +283,71 @@ impl Facts {
     }
 }
 
+/// The time before the first page of a process that takes another's place without being known to have counted from 0: it did.
+fn gap(lane: &[&Process], at: usize) -> Option<(Micros, Micros)> {
+    let process = lane[at];
+    (at > 0 && !process.baseline.is_empty()).then(|| (lane[at - 1].last, process.first))
+}
+
+/// Some of the facts, such as those of one resource: found once, so that tables of many rows do not look through all of them for each.
+#[derive(Debug)]
+pub struct Slice<'f> {
+    all: &'f Facts,
+    facts: BTreeMap<Metric, Vec<&'f Fact>>,
+}
+
+impl Facts {
+    /// The facts of some metrics, by what `key` makes of each; without those of which it makes nothing.
+    pub fn sliced<K: Ord>(&self, metrics: &[Metric], key: impl Fn(Metric, &Fact) -> Option<K>) -> BTreeMap<K, Slice<'_>> {
+        let mut slices = BTreeMap::new();
+        for &metric in metrics {
+            for fact in self.of(metric) {
+                if let Some(key) = key(metric, fact) {
+                    let slice = slices.entry(key).or_insert_with(|| Slice { all: self, facts: BTreeMap::new() });
+                    slice.facts.entry(metric).or_default().push(fact);
+                }
+            }
+        }
+        slices
+    }
+}
+
+impl<'f> Slice<'f> {
+    /// The facts of a metric.
+    pub fn of(&self, metric: Metric) -> &[&'f Fact] {
+        self.facts.get(&metric).map_or(&[], Vec::as_slice)
+    }
+
+    fn parts(&self, metric: Metric, part: Part) -> impl Iterator<Item = &'f Fact> {
+        self.of(metric).iter().copied().filter(move |fact| fact.part == part)
+    }
+
+    /// As [`Facts::rate_of`].
+    pub fn rate(&self, metric: Metric, part: Part) -> Option<f64> {
+        let all = self.all.of(metric);
+        let is_timed = all.iter().any(|fact| !self.all.rate(fact).is_nan());
+        let sum: f64 = self.parts(metric, part).map(|fact| self.all.rate(fact)).sum();
+        (is_timed && sum.is_finite()).then_some(sum)
+    }
+
+    /// As [`Facts::increase_of`].
+    pub fn increase(&self, metric: Metric, part: Part) -> Option<f64> {
+        self.all.has(metric).then(|| self.parts(metric, part).map(|fact| fact.increase).sum())
+    }
+
+    /// As [`Facts::last_of`].
+    pub fn last(&self, metric: Metric) -> Option<f64> {
+        let mut values = self.of(metric).iter().filter_map(|fact| fact.last).peekable();
+        values.peek()?;
+        Some(values.sum())
+    }
+
+    /// As [`Facts::buckets_of`].
+    pub fn buckets(&self, metric: Metric) -> super::quantile::Buckets {
+        self.parts(metric, Part::Bucket).map(|fact| (fact.bound, fact.increase)).collect()
+    }
+}
+
 /// The instances behind a folder's pages, each with its processes in order.
 /// `since_start`: whether their numbers are those since their processes started.
 fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -> Vec<(Instance, Vec<&'f Process>)> {
@@ -300,7 +356,8 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
     let mut lanes: Vec<Vec<&Process>> = Vec::new();
     for process in processes {
         // It takes the place of the process that was seen last before it began.
-        let ended = |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began());
+        let slack = (START_SLACK * 1e6) as Micros;
+        let ended = |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began() + slack);
         let place = (0..lanes.len()).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
         match place {
             Some((_, at)) => lanes[at].push(process),
@@ -323,7 +380,7 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
             to: last.last,
             since_start,
             seconds: (last.last - from) as f64 / SECOND as f64,
-            intervals: lane.iter().flat_map(|process| process.intervals.iter().copied()).collect(),
+            intervals: (0..lane.len()).flat_map(|at| gap(&lane, at).into_iter().chain(lane[at].intervals.iter().copied())).collect(),
         };
         (instance, lane)
     };

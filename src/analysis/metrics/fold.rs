@@ -40,6 +40,15 @@ impl Series {
     pub(super) fn is_counter(&self) -> bool {
         self.entry.shape != Shape::Gauge
     }
+
+    /// Whether its course in time is kept.
+    pub(super) fn is_timed(&self, with_latency: bool) -> bool {
+        match self.entry.metric {
+            Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
+            Metric::Duration | Metric::FlowExecution => with_latency && self.part == Part::Bucket,
+            _ => false,
+        }
+    }
 }
 
 /// The counters that tell processes apart; they never fall while a process lives.
@@ -47,7 +56,7 @@ const MARKS: [Metric; 4] = [Metric::ProcessCpu, Metric::Mallocs, Metric::Allocat
 
 /// Seconds by which a process's start may differ from page to page: it is reckoned from the machine's boot time, which
 /// moves when the clock is set.
-const START_SLACK: f64 = 2.0;
+pub(super) const START_SLACK: f64 = 2.0;
 
 /// One process behind a folder's pages.
 #[derive(Debug)]
@@ -65,8 +74,9 @@ pub(super) struct Process {
     pub(super) seen: Vec<u64>,
     /// By series.
     pub(super) increases: Vec<f64>,
-    /// The values on the first page, where it is not known whether they are to be counted.
-    pub(super) baseline: Vec<(u32, f64)>,
+    /// The counters on the first page of a process that is not known to have counted from 0 since the folder's first page: they count if
+    /// it turns out to take another's place.
+    pub(super) baseline: HashMap<u32, f64>,
     /// Times between which differences were taken.
     pub(super) intervals: Vec<(Micros, Micros)>,
     /// By series whose course in time is asked for: interval and difference.
@@ -101,8 +111,7 @@ impl Fold {
     }
 
     /// Begins a page.
-    pub fn begin(&mut self, at: Micros) {
-        self.at = at;
+    pub fn begin(&mut self) {
         self.page.clear();
     }
 
@@ -157,8 +166,9 @@ impl Fold {
         Some(Series { entry, part, labels, bound })
     }
 
-    /// Ends the page.
-    pub fn end(&mut self) {
+    /// Ends the page, which was taken `at`.
+    pub fn end(&mut self, at: Micros) {
+        self.at = at;
         let mut start = None;
         let mut marks = [f64::NAN; MARKS.len()];
         for &(series, value) in &self.page {
@@ -187,7 +197,24 @@ impl Fold {
             }
         };
         let (page, all, with_latency) = (&self.page, &self.series, self.with_latency);
+        if let Some(start) = start {
+            self.processes[at].adopt(start, first, all, with_latency);
+        }
         self.processes[at].take(self.at, page, all, start, marks, with_latency);
+    }
+
+    /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is another's. (A process
+    /// can begin single counters anew.)
+    fn undercuts(&self, process: &Process) -> bool {
+        let counters = self.page.iter().filter(|(series, _)| self.series[*series as usize].is_counter());
+        let before = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
+        let (mut fell, mut all) = (0, 0);
+        for &(series, value) in counters {
+            let before = before(series);
+            all += usize::from(!before.is_nan());
+            fell += usize::from(value < before);
+        }
+        fell * 10 > all
     }
 
     /// Whether pages of an apiserver were among those folded.
@@ -211,10 +238,15 @@ impl Fold {
                 }
                 sum += (now - before) / before.max(1.0);
             }
-            (away <= START_SLACK).then_some((away, sum))
+            let told = start.is_some() || marks.iter().any(|mark| !mark.is_nan());
+            (away <= START_SLACK && (told || !self.undercuts(process))).then_some((away, sum))
         };
         let candidates = self.processes.iter().enumerate().filter_map(|(at, process)| Some((at, advance(process)?)));
-        candidates.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(at, _)| at)
+        // Of those that fit equally, the one that was seen last: the others have ended.
+        let last = |at: usize| std::cmp::Reverse(self.processes[at].last);
+        candidates
+            .min_by(|(i, a), (j, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then_with(|| last(*i).cmp(&last(*j))))
+            .map(|(at, _)| at)
     }
 }
 
@@ -229,7 +261,7 @@ impl Process {
             values: Vec::new(),
             seen: Vec::new(),
             increases: Vec::new(),
-            baseline: Vec::new(),
+            baseline: HashMap::new(),
             intervals: Vec::new(),
             courses: HashMap::new(),
             marks,
@@ -241,15 +273,28 @@ impl Process {
         self.start.map_or(self.first, |start| (start * 1e6) as Micros)
     }
 
-    fn take(
-        &mut self,
-        at: Micros,
-        page: &[(u32, f64)],
-        all: &[Series],
-        start: Option<f64>,
-        marks: [f64; MARKS.len()],
-        with_latency: bool,
-    ) {
+    /// Takes a start that earlier pages, which broke off, did not tell.
+    fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], with_latency: bool) {
+        if self.start.is_some() || self.pages == 0 {
+            return;
+        }
+        self.start = Some(start);
+        let began = self.began();
+        if began > folder_first && began <= self.first {
+            // It counted from 0, as is known only now.
+            self.from_zero = true;
+            self.intervals.insert(0, (began, self.first));
+            self.courses.values_mut().flatten().for_each(|(interval, _)| *interval += 1);
+            for (number, value) in self.baseline.drain() {
+                self.increases[number as usize] += value;
+                if value > 0.0 && all[number as usize].is_timed(with_latency) {
+                    self.courses.entry(number).or_default().insert(0, (0, value));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, at: Micros, page: &[(u32, f64)], all: &[Series], start: Option<f64>, marks: [f64; MARKS.len()], with_latency: bool) {
         self.pages += 1;
         let is_first = self.pages == 1;
         self.start = self.start.or(start);
@@ -277,9 +322,7 @@ impl Process {
             let difference = match is_first {
                 true if self.from_zero => value,
                 true => {
-                    if self.start.is_none() {
-                        self.baseline.push((number, value));
-                    }
+                    self.baseline.insert(number, value);
                     continue;
                 }
                 // A series that is new was 0; one that fell began anew.
@@ -288,12 +331,7 @@ impl Process {
             };
             if difference > 0.0 {
                 self.increases[n] += difference;
-                let is_timed = match series.entry.metric {
-                    Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
-                    Metric::Duration | Metric::FlowExecution => with_latency && series.part == Part::Bucket,
-                    _ => false,
-                };
-                if is_timed {
+                if series.is_timed(with_latency) {
                     self.courses.entry(number).or_default().push((self.intervals.len() as u32 - 1, difference));
                 }
             }

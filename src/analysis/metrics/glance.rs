@@ -69,17 +69,20 @@ impl Glance {
         let code = |fact: &Fact| label(fact, 7).parse::<u16>().unwrap_or(200);
         let requests = |accept: &dyn Fn(&Fact) -> bool| facts.increase_of(Metric::Requests, Part::Whole, accept);
         let ms = |buckets: &Buckets| [0.5, 0.99].map(|q| buckets.quantile(q).map(|seconds| seconds * 1e3));
-        let latency = Class::ALL.map(|(class, _)| ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class))));
+        let latency = Class::ALL
+            .map(|(class, _)| ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class))));
         let is_list = |fact: &Fact| label(fact, 0) == "LIST";
         let sizes = facts.buckets_of(Metric::ResponseSizes, is_list);
-        let levels = levels(facts);
-        let wait = |level: &str| facts.buckets_of(Metric::FlowWait, |f| label(f, 0) == level && label(f, 2) == "true").quantile(0.99);
-        let waits = levels.iter().filter_map(|level| Some((level.clone(), wait(level)? * 1e3)));
-        // What is exempt is not held back by its limit.
-        let fullness = levels.iter().filter(|level| *level != "exempt").filter_map(|level| {
-            let used = facts.last_of(Metric::FlowSeats, |f| label(f, 0) == level)?;
-            Some((level.clone(), used, level_limit(facts, level)?))
+        let levels = facts.sliced(&[Metric::FlowWait, Metric::FlowSeats, limit_metric(facts)], |metric, fact| {
+            let counts = metric != Metric::FlowWait || label(fact, 2) == "true";
+            counts.then(|| label(fact, 0))
         });
+        let waits = levels.iter().filter_map(|(level, of)| Some(((*level).to_owned(), of.buckets(Metric::FlowWait).quantile(0.99)? * 1e3)));
+        // What is exempt is not held back by its limit.
+        let fullness = levels
+            .iter()
+            .filter(|(level, _)| **level != "exempt")
+            .filter_map(|(level, of)| Some(((*level).to_owned(), of.last(Metric::FlowSeats)?, of.last(limit_metric(facts))?)));
         let objects = objects(facts);
         let started = facts.instances_of(Component::Apiserver).filter_map(|instance| Some((instance.start?, instance.name.clone())));
         let largest = |metric| facts.of(metric).iter().filter_map(|fact| fact.last).max_by(f64::total_cmp);
@@ -103,7 +106,12 @@ impl Glance {
             list_bytes: facts.rate_of(Metric::ResponseSizes, Part::Sum, is_list),
             list_size: [0.5, 0.99].map(|q| sizes.quantile(q)),
             objects: (!objects.is_empty()).then(|| objects.iter().map(|(_, count)| count).sum()),
-            most_objects: objects.into_iter().filter(|(_, count)| *count > 0.0).map(|((group, resource), count)| (qualified(&group, &resource), count)).take(3).collect(),
+            most_objects: objects
+                .into_iter()
+                .filter(|(_, count)| *count > 0.0)
+                .map(|((group, resource), count)| (qualified(&group, &resource), count))
+                .take(3)
+                .collect(),
             cache: [
                 facts.last_of(Metric::CacheCapacity, |_| true),
                 facts.increase_of(Metric::CacheInitializations, Part::Whole, |_| true),
@@ -153,7 +161,11 @@ impl Glance {
             ),
             (
                 "storage",
-                group(vec![("bytes", count(self.storage[0])), ("in_use_bytes", count(self.storage[1])), ("quota_bytes", count(self.storage[2]))]),
+                group(vec![
+                    ("bytes", count(self.storage[0])),
+                    ("in_use_bytes", count(self.storage[1])),
+                    ("quota_bytes", count(self.storage[2])),
+                ]),
             ),
             ("oldest_start", start.map_or(Value::None, Value::Text)),
             ("restarts", Value::Count(self.restarts)),
@@ -210,10 +222,16 @@ impl Glance {
             "watch cache",
             vec![
                 format!("room for {} events", whole(capacity)),
-                format!("{} initializations, {} watchers cut off, {} reads fell back to etcd", whole(initializations), whole(terminated), whole(fallbacks)),
+                format!(
+                    "{} initializations, {} watchers cut off, {} reads fell back to etcd",
+                    whole(initializations),
+                    whole(terminated),
+                    whole(fallbacks)
+                ),
             ],
         );
-        let most: Vec<String> = self.most_objects.iter().map(|(resource, count)| format!("{resource} {}", grouped(*count as u64))).collect();
+        let most: Vec<String> =
+            self.most_objects.iter().map(|(resource, count)| format!("{resource} {}", grouped(*count as u64))).collect();
         let most = if most.is_empty() { String::new() } else { format!(" ({} …)", most.join(", ")) };
         line("objects", vec![format!("{}{most}", whole(self.objects))]);
         let [used, in_use, quota] = self.storage;
@@ -254,20 +272,6 @@ pub(super) fn qualified(group: &str, resource: &str) -> String {
 /// What limits the seats: the level's present limit, or where pages lack that its nominal one.
 pub(super) fn limit_metric(facts: &Facts) -> Metric {
     if facts.has(Metric::LevelLimit) { Metric::LevelLimit } else { Metric::LevelNominal }
-}
-
-pub(super) fn level_limit(facts: &Facts, level: &str) -> Option<f64> {
-    facts.last_of(limit_metric(facts), |fact| facts.text(fact.labels[0]) == level)
-}
-
-/// The priority levels, sorted.
-pub(super) fn levels(facts: &Facts) -> Vec<String> {
-    let metrics = [Metric::LevelNominal, Metric::LevelLimit, Metric::FlowSeats, Metric::FlowDispatched];
-    let names = metrics.iter().flat_map(|metric| facts.of(*metric)).map(|fact| facts.text(fact.labels[0]).to_owned());
-    let mut names: Vec<String> = names.collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// Objects by group and resource, the most first: of each resource the largest number that an instance tells.

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 pub(super) fn resource<'v>(label: &str, value: &'v str, group: Option<&'v str>) -> (Cow<'v, str>, Cow<'v, str>) {
     let known = group_of;
     if let Some(kind) = value.strip_prefix('*').and_then(|go| go.rsplit('.').next()) {
-        let resource = plural(kind);
+        // All custom resources share a type.
+        let resource = if kind == "Unstructured" { value.to_owned() } else { plural(kind) };
         return (Cow::Borrowed(known(&resource)), Cow::Owned(resource));
     }
     if let Some(prefix) = value.strip_prefix('/') {
@@ -25,14 +26,18 @@ pub(super) fn resource<'v>(label: &str, value: &'v str, group: Option<&'v str>) 
     }
 }
 
-/// The resource of a kind, by the rule that Kubernetes itself guesses by.
+/// The resource of a kind, by the rules of English, which built-in and most custom resources follow.
 fn plural(kind: &str) -> String {
     let kind = kind.to_ascii_lowercase();
-    match kind.as_bytes().last() {
-        _ if kind == "endpoints" => kind,
-        Some(b's') => kind + "es",
-        Some(b'y') => format!("{}ies", &kind[..kind.len() - 1]),
-        _ => kind + "s",
+    let ends = |endings: &[&str]| endings.iter().any(|ending| kind.ends_with(ending));
+    if kind == "endpoints" {
+        kind
+    } else if ends(&["s", "x", "ch", "sh"]) {
+        kind + "es"
+    } else if kind.ends_with('y') && !ends(&["ay", "ey", "iy", "oy", "uy"]) {
+        format!("{}ies", &kind[..kind.len() - 1])
+    } else {
+        kind + "s"
     }
 }
 

@@ -3,10 +3,9 @@
 
 use super::catalogue::{Metric, Part};
 use super::facts::{Fact, Facts};
-use super::glance::{Class, count, level_limit, levels, objects};
+use super::glance::{Class, count, limit_metric, objects};
 use super::traffic::is_watch;
 use crate::model::report::{Table, Value};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of requests that Kubernetes' objectives allow to be slow or to fail.
 const BUDGET: f64 = 0.01;
@@ -37,23 +36,34 @@ fn ms(seconds: Option<f64>) -> Value {
 }
 
 fn priority_levels(facts: &Facts) -> Table {
-    let rows = levels(facts).into_iter().map(|level| {
-        let here = |fact: &Fact| facts.text(fact.labels[0]) == level;
-        let wait = facts.buckets_of(Metric::FlowWait, |fact| here(fact) && facts.text(fact.labels[2]) == "true");
-        let seats = facts.last_of(Metric::FlowSeats, here);
-        let limit = level_limit(facts, &level);
-        // A level that never rejected has no series for it.
-        let rejected = facts.increase_of(Metric::FlowRejected, Part::Whole, here).or(facts.has(Metric::FlowDispatched).then_some(0.0));
+    const METRICS: [Metric; 8] = [
+        Metric::FlowSeats,
+        Metric::LevelNominal,
+        Metric::LevelLimit,
+        Metric::FlowExecuting,
+        Metric::FlowQueued,
+        Metric::FlowDispatched,
+        Metric::FlowRejected,
+        Metric::FlowWait,
+    ];
+    // Of queues, only the waits that ended in execution count.
+    let of = facts.sliced(&METRICS, |metric, fact| {
+        let counts = metric != Metric::FlowWait || facts.text(fact.labels[2]) == "true";
+        counts.then(|| facts.text(fact.labels[0]))
+    });
+    let rows = of.into_iter().map(|(level, of)| {
+        let wait = of.buckets(Metric::FlowWait);
+        let (seats, limit) = (of.last(Metric::FlowSeats), of.last(limit_metric(facts)));
         vec![
-            Value::from(level.as_str()),
+            Value::from(level),
             count(seats),
             count(limit),
-            count(facts.last_of(Metric::LevelNominal, here)),
+            count(of.last(Metric::LevelNominal)),
             seats.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(seats, limit)| seats / limit).into(),
-            count(facts.last_of(Metric::FlowExecuting, here)),
-            count(facts.last_of(Metric::FlowQueued, here)),
-            facts.rate_of(Metric::FlowDispatched, Part::Whole, here).into(),
-            count(rejected),
+            count(of.last(Metric::FlowExecuting)),
+            count(of.last(Metric::FlowQueued)),
+            of.rate(Metric::FlowDispatched, Part::Whole).into(),
+            count(of.increase(Metric::FlowRejected, Part::Whole)),
             ms(wait.quantile(0.5)),
             ms(wait.quantile(0.99)),
         ]
@@ -61,7 +71,19 @@ fn priority_levels(facts: &Facts) -> Table {
     table(
         "priority_levels",
         "Priority levels: seats in use and their limit, and how long requests wait in queues",
-        &["priority_level", "seats", "limit", "nominal", "utilization", "executing", "queued", "dispatched_per_s", "rejected", "wait_p50_ms", "wait_p99_ms"],
+        &[
+            "priority_level",
+            "seats",
+            "limit",
+            "nominal",
+            "utilization",
+            "executing",
+            "queued",
+            "dispatched_per_s",
+            "rejected",
+            "wait_p50_ms",
+            "wait_p99_ms",
+        ],
         by(rows.collect(), 7),
     )
 }
@@ -92,7 +114,8 @@ fn objectives(facts: &Facts) -> Table {
             None => Some(0.0),
             Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
         };
-        let failed = |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
+        let failed =
+            |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
         let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
         let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
         let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
@@ -115,77 +138,85 @@ fn objectives(facts: &Facts) -> Table {
     )
 }
 
-type Resource = (String, String);
-
-/// The resources of some metrics; `request` ones have them among the labels of requests.
-fn resources(facts: &Facts, metrics: &[Metric], accept: impl Fn(&Fact) -> bool) -> BTreeSet<Resource> {
-    let found = metrics.iter().flat_map(|metric| facts.of(*metric)).filter(|fact| accept(fact));
-    found.map(|fact| resource(facts, fact)).filter(|(_, resource)| !resource.is_empty()).collect()
-}
-
-/// Group and resource of a fact, whether of a request metric or another.
-fn resource(facts: &Facts, fact: &Fact) -> Resource {
+/// Group and resource of a fact, whether of a request metric or another; none where it is of no resource.
+fn resource<'f>(facts: &'f Facts, fact: &Fact) -> Option<(&'f str, &'f str)> {
     let (group, resource) = if fact.labels.len() > 2 { (1, 3) } else { (0, 1) };
-    (facts.text(fact.labels[group]).to_owned(), facts.text(fact.labels[resource]).to_owned())
+    let found = (facts.text(fact.labels[group]), facts.text(fact.labels[resource]));
+    (!found.1.is_empty()).then_some(found)
 }
 
 fn lists(facts: &Facts) -> Table {
-    let is_list = |fact: &Fact| fact.labels.len() > 2 && facts.text(fact.labels[0]) == "LIST";
-    let rows = resources(facts, &[Metric::Requests], is_list).into_iter().map(|of| {
-        let here = |fact: &Fact| resource(facts, fact) == of;
-        let listed = |fact: &Fact| is_list(fact) && here(fact);
-        let fetched = [Metric::CacheFetched, Metric::StorageFetched].map(|metric| facts.increase_of(metric, Part::Whole, here));
-        let asked = facts.increase_of(Metric::Requests, Part::Whole, listed);
+    const OF_REQUESTS: [Metric; 3] = [Metric::Requests, Metric::ResponseSizes, Metric::Duration];
+    const OF_STORE: [Metric; 3] = [Metric::CacheLists, Metric::CacheFetched, Metric::StorageFetched];
+    let of = facts.sliced(&[OF_REQUESTS, OF_STORE].concat(), |metric, fact| {
+        let counts = OF_STORE.contains(&metric) || facts.text(fact.labels[0]) == "LIST";
+        resource(facts, fact).filter(|_| counts)
+    });
+    let listed = of.into_iter().filter(|(_, of)| of.increase(Metric::Requests, Part::Whole).is_some_and(|lists| lists > 0.0));
+    let rows = listed.map(|((group, resource), of)| {
+        let fetched = [Metric::CacheFetched, Metric::StorageFetched].map(|metric| of.increase(metric, Part::Whole));
         let fetched = fetched.iter().any(Option::is_some).then(|| fetched.iter().flatten().sum::<f64>());
-        let per_list = fetched.zip(asked).filter(|(_, asked)| *asked > 0.0).map(|(fetched, asked)| fetched / asked);
+        let per_list = fetched.zip(of.increase(Metric::Requests, Part::Whole)).map(|(fetched, asked)| fetched / asked);
         vec![
-            of.0.as_str().into(),
-            of.1.as_str().into(),
-            facts.rate_of(Metric::Requests, Part::Whole, listed).into(),
-            facts.rate_of(Metric::ResponseSizes, Part::Sum, listed).into(),
-            facts.buckets_of(Metric::ResponseSizes, listed).quantile(0.99).into(),
-            ms(facts.buckets_of(Metric::Duration, listed).quantile(0.99)),
-            facts.rate_of(Metric::CacheLists, Part::Whole, here).into(),
-            facts.rate_of(Metric::StorageFetched, Part::Whole, here).into(),
+            group.into(),
+            resource.into(),
+            of.rate(Metric::Requests, Part::Whole).into(),
+            of.rate(Metric::ResponseSizes, Part::Sum).into(),
+            of.buckets(Metric::ResponseSizes).quantile(0.99).into(),
+            ms(of.buckets(Metric::Duration).quantile(0.99)),
+            of.rate(Metric::CacheLists, Part::Whole).into(),
+            of.rate(Metric::StorageFetched, Part::Whole).into(),
             per_list.into(),
         ]
     });
     table(
         "lists",
         "LISTs by resource: bytes on the wire (after gzip), and objects read to answer them",
-        &["group", "resource", "lists_per_s", "bytes_per_s", "p99_bytes", "p99_ms", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"],
-        by(rows.filter(|row| row[2] != Value::Number(0.0)).collect(), 3),
+        &[
+            "group",
+            "resource",
+            "lists_per_s",
+            "bytes_per_s",
+            "p99_bytes",
+            "p99_ms",
+            "cache_per_s",
+            "etcd_objects_per_s",
+            "fetched_per_list",
+        ],
+        by(rows.collect(), 3),
     )
 }
 
 fn watches(facts: &Facts) -> Table {
-    let is_watch = |fact: &Fact| is_watch(facts, fact);
-    let mut all = resources(facts, &[Metric::LongRunning], is_watch);
-    all.extend(resources(facts, &[Metric::WatchEvents], |_| true));
-    let rows = all.into_iter().map(|of| {
-        let here = |fact: &Fact| resource(facts, fact) == of;
-        let incoming = facts.rate_of(Metric::CacheEvents, Part::Whole, here);
-        let outgoing = facts.rate_of(Metric::WatchEvents, Part::Whole, here);
-        let capacity = facts.last_of(Metric::CacheCapacity, here);
+    const METRICS: [Metric; 5] =
+        [Metric::LongRunning, Metric::CacheEvents, Metric::WatchEvents, Metric::WatchEventSizes, Metric::CacheCapacity];
+    let of = facts.sliced(&METRICS, |metric, fact| {
+        let counts = metric != Metric::LongRunning || is_watch(facts, fact);
+        resource(facts, fact).filter(|_| counts)
+    });
+    let rows = of.into_iter().map(|((group, resource), of)| {
+        let incoming = of.rate(Metric::CacheEvents, Part::Whole);
+        let outgoing = of.rate(Metric::WatchEvents, Part::Whole);
         // Each instance has a cache and receives every event.
-        let history = facts.of(Metric::CacheCapacity).iter().filter(|fact| here(fact)).filter_map(|fact| {
-            let same = facts.of(Metric::CacheEvents).iter().filter(|other| other.instance == fact.instance && here(other));
+        let history = of.of(Metric::CacheCapacity).iter().filter_map(|fact| {
+            let same = of.of(Metric::CacheEvents).iter().filter(|other| other.instance == fact.instance);
             let rate: f64 = same.map(|fact| facts.rate(fact)).sum();
             Some(fact.last? / Some(rate).filter(|rate| *rate > 0.0)?)
         });
         vec![
-            of.0.as_str().into(),
-            of.1.as_str().into(),
-            count(facts.last_of(Metric::LongRunning, |fact| is_watch(fact) && here(fact))),
+            group.into(),
+            resource.into(),
+            count(of.last(Metric::LongRunning)),
             incoming.into(),
             outgoing.into(),
-            facts.rate_of(Metric::WatchEventSizes, Part::Sum, here).into(),
+            of.rate(Metric::WatchEventSizes, Part::Sum).into(),
             incoming.zip(outgoing).filter(|(incoming, _)| *incoming > 0.0).map(|(incoming, outgoing)| outgoing / incoming).into(),
-            count(capacity),
+            count(of.last(Metric::CacheCapacity)),
             history.min_by(f64::total_cmp).into(),
         ]
     });
-    let idle = |row: &[Value]| matches!(row[2], Value::None | Value::Count(0)) && matches!(row[4], Value::None | Value::Number(0.0));
+    let is_still = |value: &Value| matches!(value, Value::None | Value::Count(0)) || *value == Value::Number(0.0);
+    let idle = |row: &[Value]| [2, 3, 4].iter().all(|at| is_still(&row[*at]));
     table(
         "watches",
         "Watches by resource: events received once, sent to every watcher; seconds of history that the watch cache holds",
@@ -195,23 +226,21 @@ fn watches(facts: &Facts) -> Table {
 }
 
 fn webhooks(facts: &Facts) -> Table {
-    let mut all: BTreeMap<Vec<String>, ()> = BTreeMap::new();
-    let labels = |fact: &Fact| fact.labels.iter().map(|label| facts.text(*label).to_owned()).collect::<Vec<_>>();
-    for fact in facts.of(Metric::WebhookDuration).iter().chain(facts.of(Metric::WebhookRejections)) {
-        all.insert(labels(fact), ());
-    }
-    let rows = all.into_keys().map(|of| {
-        let here = |fact: &Fact| labels(fact) == of;
-        let duration = facts.buckets_of(Metric::WebhookDuration, here);
-        let open = |fact: &Fact| labels(fact)[..2] == of[..2];
-        let seen = facts.has(Metric::WebhookDuration).then_some(0.0);
-        let mut row: Vec<Value> = of.iter().map(|text| text.as_str().into()).collect();
+    let labels = |fact: &Fact| [0, 1, 2].map(|at| fact.labels.get(at).map_or("", |label| facts.text(*label)));
+    let of = facts.sliced(&[Metric::WebhookDuration, Metric::WebhookRejections], |_, fact| Some(labels(fact)));
+    // Calls that were let through are not told by operation.
+    let open = facts.sliced(&[Metric::WebhookFailOpen], |_, fact| Some([labels(fact)[0], labels(fact)[1]]));
+    let seen = facts.has(Metric::WebhookDuration).then_some(0.0);
+    let rows = of.into_iter().map(|(names, of)| {
+        let duration = of.buckets(Metric::WebhookDuration);
+        let failed_open = open.get(&[names[0], names[1]]).and_then(|open| open.increase(Metric::WebhookFailOpen, Part::Whole));
+        let mut row: Vec<Value> = names.iter().map(|text| (*text).into()).collect();
         row.extend([
-            facts.rate_of(Metric::WebhookDuration, Part::Count, here).into(),
+            of.rate(Metric::WebhookDuration, Part::Count).into(),
             ms(duration.quantile(0.5)),
             ms(duration.quantile(0.99)),
-            count(facts.increase_of(Metric::WebhookRejections, Part::Whole, here).or(seen)),
-            count(facts.increase_of(Metric::WebhookFailOpen, Part::Whole, open).or(seen)),
+            count(of.increase(Metric::WebhookRejections, Part::Whole).or(seen)),
+            count(failed_open.or(seen)),
         ]);
         row
     });
@@ -224,12 +253,11 @@ fn webhooks(facts: &Facts) -> Table {
 }
 
 fn stored(facts: &Facts) -> Table {
-    let rows = objects(facts).into_iter().map(|((group, resource), objects)| {
-        let here = |fact: &&Fact| facts.text(fact.labels[0]) == group && facts.text(fact.labels[1]) == resource;
-        let sizes = facts.of(Metric::StorageObjectBytes).iter().filter(here).filter_map(|fact| fact.last);
-        let bytes = sizes.filter(|bytes| *bytes >= 0.0).max_by(f64::total_cmp);
+    let of = facts.sliced(&[Metric::StorageObjectBytes], |_, fact| resource(facts, fact));
+    let rows = objects(facts).into_iter().filter(|(_, objects)| *objects > 0.0).map(|((group, resource), objects)| {
+        let sizes = of.get(&(group.as_str(), resource.as_str())).into_iter().flat_map(|of| of.of(Metric::StorageObjectBytes));
+        let bytes = sizes.filter_map(|fact| fact.last).filter(|bytes| *bytes >= 0.0).max_by(f64::total_cmp);
         vec![group.as_str().into(), resource.as_str().into(), count(Some(objects)), count(bytes)]
     });
-    let rows = rows.filter(|row: &Vec<Value>| row[2] != Value::Count(0)).collect();
-    table("objects", "Objects in the store, and the bytes that they take there", &["group", "resource", "objects", "bytes"], rows)
+    table("objects", "Objects in the store, and the bytes that they take there", &["group", "resource", "objects", "bytes"], rows.collect())
 }

@@ -6,7 +6,7 @@ use super::group::{self, Group};
 use crate::model::memory::{Sample, Version};
 use crate::model::time::Micros;
 use crate::sources::open::SourceError;
-use crate::sources::pages::time_of;
+use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceEr
     let text = String::from_utf8_lossy(&text);
     let parent = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let at = path.file_name().and_then(|name| time_of(&name.to_string_lossy()));
+    let at = path.file_name().and_then(|name| time_in(&name.to_string_lossy()));
     let name = if at.is_some() { parent } else { stem };
     Ok(read_text(&text, &name, at.unwrap_or(now)).map(|sample| (sample, text.len() as u64)))
 }
@@ -120,10 +120,10 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
         let sample = group.read(now).map_err(io)?;
         // `<group>/<time>/memory.stat` is a series as well.
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let key = if time_of(&name).is_some() { folder.parent().unwrap_or(folder) } else { folder };
+        let key = if time_in(&name).is_some() { folder.parent().unwrap_or(folder) } else { folder };
         let name = key.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let sample =
-            Sample { path: name.clone(), at: time_of(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now), ..sample };
+            Sample { path: name.clone(), at: time_in(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now), ..sample };
         let series = found.entry(key.to_owned()).or_insert_with(|| Series { name, place: key.display().to_string(), ..Series::default() });
         series.samples.push(sample);
         return Ok(());

@@ -32,7 +32,7 @@ pub enum Data {
 
 impl Data {
     /// How many bytes there are.
-    pub fn len(&self) -> io::Result<u64> {
+    fn bytes(&self) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len()),
             Self::Memory(bytes) => Ok(bytes.len() as u64),
@@ -131,7 +131,9 @@ pub enum BoltError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Neither meta page is valid.
-    #[error("not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save")]
+    #[error(
+        "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save"
+    )]
     NoMeta,
 }
 
@@ -210,7 +212,7 @@ pub struct Bolt {
 impl Bolt {
     /// Opens a database: reads its meta pages.
     pub fn open(data: Data) -> Result<Self, BoltError> {
-        let file_bytes = data.len()?;
+        let file_bytes = data.bytes()?;
         let read = |offset: u64| {
             let mut page = vec![0; HEADER + 64];
             data.read(offset, &mut page).ok().and_then(|()| Meta::parse(&page))

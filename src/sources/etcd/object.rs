@@ -20,13 +20,8 @@ pub enum Encoding {
 
 impl Encoding {
     /// All of them.
-    pub const ALL: [(Self, &'static str); 5] = [
-        (Self::Protobuf, "protobuf"),
-        (Self::Json, "json"),
-        (Self::Cbor, "cbor"),
-        (Self::Encrypted, "encrypted"),
-        (Self::Other, "other"),
-    ];
+    pub const ALL: [(Self, &'static str); 5] =
+        [(Self::Protobuf, "protobuf"), (Self::Json, "json"), (Self::Cbor, "cbor"), (Self::Encrypted, "encrypted"), (Self::Other, "other")];
 
     /// The encoding of a value.
     pub fn of(value: &[u8]) -> Self {

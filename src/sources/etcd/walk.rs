@@ -46,7 +46,9 @@ pub fn walk<W: KeyWorker>(bolt: &Bolt, threads: usize, make: impl Fn() -> W + Sy
     for bucket in &buckets {
         walk.hash = crc32c::crc32c_append(walk.hash, bucket.name.as_bytes());
         let tree = if bucket.root == 0 { Tree::default() } else { bolt.tree(bucket.root, &bucket.name, &mut used, &mut walk.damages) };
-        if bucket.name == "key" {
+        if bucket.name == "key" && bucket.root == 0 {
+            workers.push(inline_keys(bucket, make(), &mut walk));
+        } else if bucket.name == "key" {
             workers = keys(bolt, bucket, &tree, threads, &make, &mut walk);
         } else {
             small(bolt, bucket, &tree, &mut walk);
@@ -74,7 +76,8 @@ fn small(bolt: &Bolt, bucket: &Bucket, tree: &Tree, walk: &mut Walk) {
         }
     };
     let mut buffer = Vec::new();
-    if bucket.root == 0 && !bucket.inline.is_empty()
+    if bucket.root == 0
+        && !bucket.inline.is_empty()
         && let Err(what) = elements(&bucket.inline, &mut take)
     {
         walk.damages.add(0, &bucket.name, what);
@@ -90,8 +93,33 @@ fn small(bolt: &Bolt, bucket: &Bucket, tree: &Tree, walk: &mut Walk) {
     walk.meta.extend(meta);
 }
 
+/// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
+fn inline_keys<W: KeyWorker>(bucket: &Bucket, mut worker: W, walk: &mut Walk) -> W {
+    let mut page: Vec<Element<'_>> = Vec::new();
+    if !bucket.inline.is_empty()
+        && let Err(what) = elements(&bucket.inline, |element| page.push(element))
+    {
+        walk.damages.add(0, &bucket.name, what);
+    }
+    for element in &page {
+        walk.hash = crc32c::crc32c_append(crc32c::crc32c_append(walk.hash, element.key), element.value);
+    }
+    walk.entries_in_all += page.len() as u64;
+    for element in page.iter().rev() {
+        take(0, element, &mut worker, walk);
+    }
+    worker
+}
+
 /// The bucket `key`.
-fn keys<W: KeyWorker>(bolt: &Bolt, bucket: &Bucket, tree: &Tree, threads: usize, make: &(impl Fn() -> W + Sync), walk: &mut Walk) -> Vec<W> {
+fn keys<W: KeyWorker>(
+    bolt: &Bolt,
+    bucket: &Bucket,
+    tree: &Tree,
+    threads: usize,
+    make: &(impl Fn() -> W + Sync),
+    walk: &mut Walk,
+) -> Vec<W> {
     // The newest runs first, so that most keys are met first at the revision that lives.
     let runs = Mutex::new(tree.leaves.chunks(RUN).enumerate().rev());
     let done = Mutex::new(Vec::new());

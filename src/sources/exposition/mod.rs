@@ -32,11 +32,7 @@ impl Dialect {
     pub fn of(page: &[u8]) -> Self {
         let end = page.trim_ascii_end();
         let last = end.ends_with(b"# EOF") && matches!(end.len().checked_sub(6).map(|at| end[at]), None | Some(b'\n'));
-        if last || memchr::memmem::find(page, b"\n# EOF\n").is_some() {
-            Self::OpenMetrics
-        } else {
-            Self::Text
-        }
+        if last || memchr::memmem::find(page, b"\n# EOF\n").is_some() { Self::OpenMetrics } else { Self::Text }
     }
 }
 
@@ -95,6 +91,7 @@ impl<'p> Reader<'p> {
 
     /// What the next line holds; `None` behind the last.
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an item borrows the reader's labels, which no Iterator can give")]
     pub fn next(&mut self) -> Option<Item<'_, 'p>> {
         let rest = self.page.get(self.at..).filter(|rest| !rest.is_empty())?;
         let end = memchr::memchr(b'\n', rest);

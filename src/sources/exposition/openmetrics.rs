@@ -294,7 +294,8 @@ fn values(sample: &Sample<'_, '_>, kind: Type, suffix: &str) -> Result<(), &'sta
     if counts && suffix != "_gsum" && value < 0.0 {
         return Err("a counter that is negative");
     }
-    let whole = matches!(kind, Type::Histogram | Type::GaugeHistogram | Type::Summary) && ["_count", "_bucket", "_gcount"].contains(&suffix);
+    let whole =
+        matches!(kind, Type::Histogram | Type::GaugeHistogram | Type::Summary) && ["_count", "_bucket", "_gcount"].contains(&suffix);
     if whole && value.fract() != 0.0 {
         return Err("a count that is not a whole number");
     }

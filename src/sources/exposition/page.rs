@@ -81,7 +81,8 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
         let mut is_bad = false;
         match &item {
             Item::Sample(s) => {
-                if dialect == Dialect::Text && !seen.is_new(s) {
+                // In OpenMetrics, points at several times may follow one another, the times perhaps cut to fewer digits.
+                if (dialect == Dialect::Text || s.timestamp.is_none()) && !seen.is_new(s) {
                     found = Some((ProblemKind::Repeated, format!("{} again", String::from_utf8_lossy(s.series))));
                 } else {
                     summary.samples += 1;
