@@ -244,7 +244,8 @@ fn exit_codes() {
         let ran = plimsoll(&[&["traffic", log.as_str()], bad].concat());
         assert!(!ran.exits(2).stderr.is_empty() && ran.stdout.is_empty(), "{bad:?}: {} {}", ran.stdout, ran.stderr);
     }
-    plimsoll(&["traffic"]).exits(2);
+    // Without SOURCE it asks the kubeconfig's cluster, of which there is none here.
+    assert!(plimsoll(&["traffic"]).exits(3).stderr.contains("no kubeconfig"));
     plimsoll(&["traffic", &log]).exits(0);
     for severity in ["critical", "warning", "never"] {
         plimsoll(&["traffic", &log, "--fail-on", severity]).exits(0); // a breakdown finds nothing
