@@ -165,8 +165,10 @@ impl Comparison {
         }
         let spans = windows.by_stream.iter().flatten().flat_map(|(spans, _)| spans);
         let longest = spans.clone().map(|(_, end)| *end).max().zip(spans.map(|(start, _)| *start).min());
-        let kinds: Vec<Kind> =
-            kinds.into_iter().map(|((verb, resource), ([audit, nearly], metrics))| Kind { verb, resource, audit, nearly, metrics }).collect();
+        let kinds: Vec<Kind> = kinds
+            .into_iter()
+            .map(|((verb, resource), ([audit, nearly], metrics))| Kind { verb, resource, audit, nearly, metrics })
+            .collect();
         let mut missing: Vec<Kind> = kinds.iter().filter(|kind| kind.is_missing()).cloned().collect();
         missing.sort_by(|a, b| (b.metrics - b.audit as f64).total_cmp(&(a.metrics - a.audit as f64)));
         Self {

@@ -1,9 +1,9 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
-mod pages;
 #[cfg(feature = "live")]
 pub mod live;
+mod pages;
 pub mod rollup;
 mod shell;
 pub mod traffic;

@@ -57,7 +57,8 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     let (folds, read) = pages::read(folders, context.settings.threads, |_| Folding(Fold::new(with_latency)), &progress);
     progress.finish();
     tell(&read.losses, context)?;
-    let folded: Vec<Folded<'_>> = names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
+    let folded: Vec<Folded<'_>> =
+        names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
     Ok((Facts::new(&folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 

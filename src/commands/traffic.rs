@@ -17,8 +17,8 @@ use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::find::{self, Found, Wanted};
-use std::str::FromStr;
 use crate::views::text::plain;
+use std::str::FromStr;
 
 /// Arguments of `plimsoll traffic`.
 #[derive(Debug, clap::Args)]
@@ -95,7 +95,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return traffic_live::run(args, Asked { since, until, interval }, context);
     }
     if args.follow.is_timed() && !args.follow.wanted() {
-        return Err(Error::Usage("--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics".to_owned()));
+        return Err(Error::Usage(
+            "--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics".to_owned(),
+        ));
     }
     let wanted = match args.from {
         Some(From::Audit) => Wanted::Logs,

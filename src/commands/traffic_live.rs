@@ -30,7 +30,9 @@ pub(super) fn is_live(args: &Args) -> bool {
 /// Runs the command.
 pub(super) fn run(args: &Args, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
     if args.from == Some(super::traffic::From::Audit) || asked.since.is_some() || asked.until.is_some() {
-        return Err(Error::Usage("a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE".to_owned()));
+        return Err(Error::Usage(
+            "a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE".to_owned(),
+        ));
     }
     let mut query = query(args)?;
     let every = args.follow.every()?;
@@ -103,7 +105,9 @@ impl<'a> Live<'a> {
             From::Cluster(cluster) => {
                 for page in cluster.scrape() {
                     match page {
-                        Ok(page) => pages.push((page.instance.clone(), PageFile::read(format!("{}/metrics", page.instance), page.at, page.body))),
+                        Ok(page) => {
+                            pages.push((page.instance.clone(), PageFile::read(format!("{}/metrics", page.instance), page.at, page.body)))
+                        }
                         Err(error) => errors.push(error.to_string()),
                     }
                 }
@@ -111,7 +115,9 @@ impl<'a> Live<'a> {
             From::Urls(urls) => {
                 let found = find::find(urls, Wanted::Pages, jiff::Timestamp::now().as_microsecond());
                 errors.extend(found.errors.iter().map(ToString::to_string));
-                pages.extend(found.pages.into_iter().flat_map(|folder| folder.pages.into_iter().map(move |page| (folder.instance.clone(), page))));
+                pages.extend(
+                    found.pages.into_iter().flat_map(|folder| folder.pages.into_iter().map(move |page| (folder.instance.clone(), page))),
+                );
             }
         }
         let mut bytes = Vec::new();
@@ -120,7 +126,12 @@ impl<'a> Live<'a> {
             let mut read = PagesRead::default();
             read_page(page, &mut bytes, fold, &mut read, &());
             for input in read.inputs {
-                let known = self.inputs.entry(input.path.clone()).or_insert_with(|| InputReport { bytes: 0, records: 0, skipped: 0, ..input.clone() });
+                let known = self.inputs.entry(input.path.clone()).or_insert_with(|| InputReport {
+                    bytes: 0,
+                    records: 0,
+                    skipped: 0,
+                    ..input.clone()
+                });
                 known.bytes += input.bytes;
                 known.records += input.records;
                 known.skipped += input.skipped;

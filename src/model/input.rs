@@ -74,12 +74,15 @@ impl LossKind {
             ),
             Self::Shrunk => ("became shorter while it was read", "read a copy, or a log that is rotated by renaming"),
             Self::Io => ("could not be read", "check the file's permissions and the disk"),
-            Self::NotASample => ("is neither a sample nor a comment", "look at the line; the others were read. promtool check metrics says more"),
-            Self::SeriesTwice => (
-                "repeats a series of this page",
-                "the first one was used; were two pages put into one file, or does a proxy add pages up?",
-            ),
-            Self::DescribedTwice => ("describes a family of metrics again or too late", "the first description was used; were two pages put into one file?"),
+            Self::NotASample => {
+                ("is neither a sample nor a comment", "look at the line; the others were read. promtool check metrics says more")
+            }
+            Self::SeriesTwice => {
+                ("repeats a series of this page", "the first one was used; were two pages put into one file, or does a proxy add pages up?")
+            }
+            Self::DescribedTwice => {
+                ("describes a family of metrics again or too late", "the first description was used; were two pages put into one file?")
+            }
             Self::AgainstRule => ("is not as OpenMetrics demands", "the sample was used; tell whoever makes the page"),
             Self::PageCutOff => ("is where the page breaks off", "take the page again; what stands before this line was used"),
             Self::NoSamples => ("is all of a page that holds no sample", "take the page again"),

@@ -126,4 +126,3 @@ fn runs_together(line: &[u8]) -> bool {
     line.starts_with(b"{")
         && crate::model::walk::skip_value(line, 0).is_some_and(|(end, _)| line[end..].trim_ascii_start().starts_with(b"{"))
 }
-

@@ -62,9 +62,9 @@ fn hint(error: &io::Error) -> &'static str {
 
 fn not_wanted(looks: &str, wanted: Wanted) -> String {
     match wanted {
-        Wanted::Logs => format!(
-            "not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS"
-        ),
+        Wanted::Logs => {
+            format!("not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS")
+        }
         Wanted::Pages => format!("not a metrics page ({looks}); take one with kubectl get --raw /metrics"),
         Wanted::Both => format!(
             "neither an audit log nor a metrics page ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS, and what GET /metrics gives"
@@ -74,7 +74,9 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
 
 fn nothing_here(files: usize, wanted: Wanted) -> String {
     match wanted {
-        Wanted::Logs => format!("no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"),
+        Wanted::Logs => {
+            format!("no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?")
+        }
         Wanted::Pages => format!("no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"),
         Wanted::Both => format!(
             "no audit log and no metrics page in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
@@ -237,4 +239,3 @@ impl Source {
         })
     }
 }
-

@@ -34,7 +34,14 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     for finding in &report.findings {
-        writeln!(out, "\n- **{}** {}: {}. What to do: {}.", finding.severity.name(), escape(&finding.id), escape(&finding.summary), escape(&finding.remedy))?;
+        writeln!(
+            out,
+            "\n- **{}** {}: {}. What to do: {}.",
+            finding.severity.name(),
+            escape(&finding.id),
+            escape(&finding.summary),
+            escape(&finding.remedy)
+        )?;
     }
     for note in &report.notes {
         writeln!(out, "\n{}", escape(note))?;

@@ -56,7 +56,11 @@ impl Health<'_> {
 
     /// `None` if this instance's pages lack the metric.
     fn rise(&self, metric: Metric) -> Option<f64> {
-        self.facts.of(metric).iter().any(|fact| self.here(fact)).then(|| self.facts.increase_of(metric, Part::Whole, |fact| self.here(fact)))?
+        self.facts
+            .of(metric)
+            .iter()
+            .any(|fact| self.here(fact))
+            .then(|| self.facts.increase_of(metric, Part::Whole, |fact| self.here(fact)))?
     }
 
     /// The 99th percentile in ms, and of how many.
@@ -149,7 +153,11 @@ impl Health<'_> {
                 "etcd-slow-fsync",
                 severity,
                 confidence,
-                format!("{name}: one in a hundred of {} writes of the log took {} ms or more to reach the disk", significant(count), significant(ms)),
+                format!(
+                    "{name}: one in a hundred of {} writes of the log took {} ms or more to reach the disk",
+                    significant(count),
+                    significant(ms)
+                ),
                 json!({"wal_fsync_p99_ms": ms, "fsyncs": count, "recommended_ms": FSYNC_MS[0]}),
                 "give etcd a disk of its own with low write latency (local SSD), and keep other writers (logs, image pulls, backups) off it",
             );
@@ -191,7 +199,11 @@ impl Health<'_> {
                 "etcd-leader-changes",
                 if often { Severity::Warning } else { Severity::Info },
                 0.9,
-                format!("{name}: saw {} in {}", counted(changes as u64, "change of leader"), duration((self.instance.seconds * 1e6) as i64)),
+                format!(
+                    "{name}: saw {} in {}",
+                    counted(changes as u64, "change of leader"),
+                    duration((self.instance.seconds * 1e6) as i64)
+                ),
                 json!({"leader_changes": changes, "seconds": self.instance.seconds}),
                 "look for slow disks, starved CPUs or a lossy network between members at those times",
             );
@@ -238,13 +250,19 @@ impl Health<'_> {
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
                 Some(_) => "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages",
-                None => "find what fills it (plimsoll etcd usage), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB",
+                None => {
+                    "find what fills it (plimsoll etcd usage), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB"
+                }
             };
             add(
                 "etcd-near-quota",
                 if share >= AT_QUOTA { Severity::Critical } else { Severity::Warning },
                 1.0,
-                format!("{name}: the database takes {} of its quota ({}); at the quota etcd refuses all writes", percent(share), bytes(size)),
+                format!(
+                    "{name}: the database takes {} of its quota ({}); at the quota etcd refuses all writes",
+                    percent(share),
+                    bytes(size)
+                ),
                 json!({"db_bytes": size, "in_use_bytes": in_use, "quota_share": share}),
                 remedy,
             );
@@ -348,8 +366,16 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
             seconds: (to - from) as f64 / SECOND as f64,
         }),
         coverage,
-        totals: vec![("members".to_owned(), Value::Count(members as u64)), ("db_bytes".to_owned(), count(largest)), ("quota_share".to_owned(), share.into())],
-        table: Table { columns: FIELDS.iter().map(|f| (*f).to_owned()).collect(), rows: of.iter().map(Health::row).collect(), ..Table::default() },
+        totals: vec![
+            ("members".to_owned(), Value::Count(members as u64)),
+            ("db_bytes".to_owned(), count(largest)),
+            ("quota_share".to_owned(), share.into()),
+        ],
+        table: Table {
+            columns: FIELDS.iter().map(|f| (*f).to_owned()).collect(),
+            rows: of.iter().map(Health::row).collect(),
+            ..Table::default()
+        },
         people: for_people(&of).map(|table| vec![table]),
         lead: vec![lead],
         notes,

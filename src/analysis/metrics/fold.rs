@@ -223,15 +223,7 @@ impl Process {
         self.start.map_or(self.first, |start| (start * 1e6) as Micros)
     }
 
-    fn take(
-        &mut self,
-        at: Micros,
-        page: &[(u32, f64)],
-        all: &[Series],
-        start: Option<f64>,
-        marks: [f64; MARKS.len()],
-        with_latency: bool,
-    ) {
+    fn take(&mut self, at: Micros, page: &[(u32, f64)], all: &[Series], start: Option<f64>, marks: [f64; MARKS.len()], with_latency: bool) {
         self.pages += 1;
         let is_first = self.pages == 1;
         self.start = self.start.or(start);

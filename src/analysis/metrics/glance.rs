@@ -69,7 +69,8 @@ impl Glance {
         let code = |fact: &Fact| label(fact, 7).parse::<u16>().unwrap_or(200);
         let requests = |accept: &dyn Fn(&Fact) -> bool| facts.increase_of(Metric::Requests, Part::Whole, accept);
         let ms = |buckets: &Buckets| [0.5, 0.99].map(|q| buckets.quantile(q).map(|seconds| seconds * 1e3));
-        let latency = Class::ALL.map(|(class, _)| ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class))));
+        let latency = Class::ALL
+            .map(|(class, _)| ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class))));
         let is_list = |fact: &Fact| label(fact, 0) == "LIST";
         let sizes = facts.buckets_of(Metric::ResponseSizes, is_list);
         let levels = levels(facts);
@@ -153,7 +154,11 @@ impl Glance {
             ),
             (
                 "storage",
-                group(vec![("bytes", count(self.storage[0])), ("in_use_bytes", count(self.storage[1])), ("quota_bytes", count(self.storage[2]))]),
+                group(vec![
+                    ("bytes", count(self.storage[0])),
+                    ("in_use_bytes", count(self.storage[1])),
+                    ("quota_bytes", count(self.storage[2])),
+                ]),
             ),
             ("oldest_start", start.map_or(Value::None, Value::Text)),
             ("restarts", Value::Count(self.restarts)),
@@ -210,10 +215,16 @@ impl Glance {
             "watch cache",
             vec![
                 format!("room for {} events", whole(capacity)),
-                format!("{} initializations, {} watchers cut off, {} reads fell back to etcd", whole(initializations), whole(terminated), whole(fallbacks)),
+                format!(
+                    "{} initializations, {} watchers cut off, {} reads fell back to etcd",
+                    whole(initializations),
+                    whole(terminated),
+                    whole(fallbacks)
+                ),
             ],
         );
-        let most: Vec<String> = self.most_objects.iter().map(|(resource, count)| format!("{resource} {}", grouped(*count as u64))).collect();
+        let most: Vec<String> =
+            self.most_objects.iter().map(|(resource, count)| format!("{resource} {}", grouped(*count as u64))).collect();
         let most = if most.is_empty() { String::new() } else { format!(" ({} …)", most.join(", ")) };
         line("objects", vec![format!("{}{most}", whole(self.objects))]);
         let [used, in_use, quota] = self.storage;

@@ -61,7 +61,19 @@ fn priority_levels(facts: &Facts) -> Table {
     table(
         "priority_levels",
         "Priority levels: seats in use and their limit, and how long requests wait in queues",
-        &["priority_level", "seats", "limit", "nominal", "utilization", "executing", "queued", "dispatched_per_s", "rejected", "wait_p50_ms", "wait_p99_ms"],
+        &[
+            "priority_level",
+            "seats",
+            "limit",
+            "nominal",
+            "utilization",
+            "executing",
+            "queued",
+            "dispatched_per_s",
+            "rejected",
+            "wait_p50_ms",
+            "wait_p99_ms",
+        ],
         by(rows.collect(), 7),
     )
 }
@@ -82,31 +94,34 @@ fn objectives(facts: &Facts) -> Table {
             _ => None,
         }
     };
-    let rows = [("write", 1.0), ("read-object", 1.0), ("read-namespace", 30.0), ("read-cluster", 30.0)].into_iter().filter_map(|(name, bound)| {
-        if !facts.has(Metric::SliDuration) {
-            return None;
-        }
-        let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
-        // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
-        let slow = match buckets.count() {
-            None => Some(0.0),
-            Some(all) => buckets.up_to(bound).map(|in_time| all - in_time),
-        };
-        let failed = |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
-        let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
-        let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
-        let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
-        let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
-        Some(vec![
-            name.into(),
-            bound.into(),
-            count(requests),
-            count(slow),
-            count(errors),
-            bad.map(|bad| 1.0 - bad).into(),
-            bad.map(|bad| bad / BUDGET).into(),
-        ])
-    });
+    let rows =
+        [("write", 1.0), ("read-object", 1.0), ("read-namespace", 30.0), ("read-cluster", 30.0)].into_iter().filter_map(|(name, bound)| {
+            if !facts.has(Metric::SliDuration) {
+                return None;
+            }
+            let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
+            // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
+            let slow = match buckets.count() {
+                None => Some(0.0),
+                Some(all) => buckets.up_to(bound).map(|in_time| all - in_time),
+            };
+            let failed = |fact: &Fact| {
+                class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500)
+            };
+            let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
+            let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
+            let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
+            let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
+            Some(vec![
+                name.into(),
+                bound.into(),
+                count(requests),
+                count(slow),
+                count(errors),
+                bad.map(|bad| 1.0 - bad).into(),
+                bad.map(|bad| bad / BUDGET).into(),
+            ])
+        });
     table(
         "slo",
         "Objectives of Kubernetes: 99 % of requests in time and without error (burn rate above 1: the month's budget will not last)",
@@ -153,7 +168,17 @@ fn lists(facts: &Facts) -> Table {
     table(
         "lists",
         "LISTs by resource: bytes on the wire (after gzip), and objects read to answer them",
-        &["group", "resource", "lists_per_s", "bytes_per_s", "p99_bytes", "p99_ms", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"],
+        &[
+            "group",
+            "resource",
+            "lists_per_s",
+            "bytes_per_s",
+            "p99_bytes",
+            "p99_ms",
+            "cache_per_s",
+            "etcd_objects_per_s",
+            "fetched_per_list",
+        ],
         by(rows.filter(|row| row[2] != Value::Number(0.0)).collect(), 3),
     )
 }

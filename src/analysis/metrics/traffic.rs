@@ -162,11 +162,9 @@ impl Query {
         let flow = self.dims().find(|dim| dim.is_flow());
         let other = self.dims().find(|dim| !dim.is_flow() && !dim.is_of_both());
         match flow.zip(other) {
-            Some((flow, other)) => Err(format!(
-                "metrics count requests by '{}' and by '{}' apart: ask for one of them",
-                flow.name(),
-                other.name()
-            )),
+            Some((flow, other)) => {
+                Err(format!("metrics count requests by '{}' and by '{}' apart: ask for one of them", flow.name(), other.name()))
+            }
             None => Ok(()),
         }
     }

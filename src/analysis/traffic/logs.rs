@@ -48,7 +48,8 @@ pub fn measured(query: &Query, breakdown: Breakdown) -> Measured {
         for row in &breakdown.rows {
             by_time.entry(row.interval.unwrap_or_default()).or_default().merge(&row.stats);
         }
-        let line = |(at, stats): (Micros, Stats)| Line { interval: Some(at), dims: Vec::new(), measures: measures(&stats, None, row_seconds) };
+        let line =
+            |(at, stats): (Micros, Stats)| Line { interval: Some(at), dims: Vec::new(), measures: measures(&stats, None, row_seconds) };
         (interval, by_time.into_iter().map(line).collect())
     });
     let window = window(&breakdown);

@@ -10,7 +10,13 @@ fn all(page: &str) -> (Vec<String>, Vec<Problem>) {
         page.as_bytes(),
         |s| {
             let labels: Vec<String> = s.labels.iter().map(|l| format!("{}={}", show(l.name), show(l.value))).collect();
-            samples.push(format!("{}[{}] {}{}", show(s.name), labels.join("|"), s.value, s.timestamp.map_or(String::new(), |t| format!(" @{t}"))));
+            samples.push(format!(
+                "{}[{}] {}{}",
+                show(s.name),
+                labels.join("|"),
+                s.value,
+                s.timestamp.map_or(String::new(), |t| format!(" @{t}"))
+            ));
         },
         |p| problems.push(p),
     );
@@ -26,7 +32,8 @@ fn values_that_other_parsers_cut_are_whole() {
 
 #[test]
 fn names_may_be_quoted() {
-    let (samples, problems) = all("{\"http.requests\",code=\"200\"} 1\n{\"only\"} 2\na{\"x.y\"=\"z\"} 3\n# TYPE \"http.requests\" counter\n");
+    let (samples, problems) =
+        all("{\"http.requests\",code=\"200\"} 1\n{\"only\"} 2\na{\"x.y\"=\"z\"} 3\n# TYPE \"http.requests\" counter\n");
     assert_eq!(samples, ["http.requests[code=200] 1", "only[] 2", "a[x.y=z] 3"]);
     assert_eq!(problems.len(), 1, "the TYPE comes behind its samples");
 }
@@ -58,7 +65,9 @@ fn what_is_no_sample_is_named_with_its_place() {
 
 #[test]
 fn a_page_that_ends_too_early_is_noticed() {
-    for (page, line) in [("a 1\nb 2", 2), ("a 1\nb{c=\"", 2), ("# TYPE a counter\na_total 1\n", 2), ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2)] {
+    for (page, line) in
+        [("a 1\nb 2", 2), ("a 1\nb{c=\"", 2), ("# TYPE a counter\na_total 1\n", 2), ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2)]
+    {
         let (_, problems) = all(page);
         assert_eq!(problems.iter().map(|p| (p.kind, p.line)).collect::<Vec<_>>(), [(ProblemKind::CutOff, line)], "{page}");
     }
@@ -71,10 +80,7 @@ fn families_and_series_stand_once() {
     let (samples, problems) = all(page);
     assert_eq!(samples, ["a[b=1] 1", "a[b=2] 3", "c_bucket[le=+Inf] 1"]);
     let kinds: Vec<_> = problems.iter().map(|p| (p.kind, p.line)).collect();
-    assert_eq!(
-        kinds,
-        [(ProblemKind::Repeated, 4), (ProblemKind::Described, 5), (ProblemKind::Described, 6), (ProblemKind::Described, 9)]
-    );
+    assert_eq!(kinds, [(ProblemKind::Repeated, 4), (ProblemKind::Described, 5), (ProblemKind::Described, 6), (ProblemKind::Described, 9)]);
 }
 
 #[test]
