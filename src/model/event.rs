@@ -99,7 +99,7 @@ pub struct Caller {
     pub index: u32,
 }
 
-/// Verb and object in the memory of the thread that reads: valid while `generation` stays the same.
+/// Verb and kind of object in the memory of the thread that reads: valid while `generation` stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Goes up when all targets are forgotten.
@@ -131,7 +131,7 @@ pub struct Event<'a> {
     /// extra, impersonated user, source and agent are equal.
     pub caller: Option<Caller>,
     /// Which target of this thread's memory it has, where the reader knows: equal means that verb, resource,
-    /// namespace, group and subresource are equal.
+    /// group and subresource are equal.
     pub target: Option<Target>,
     /// `user.username`.
     pub user: JsonStr<'a>,

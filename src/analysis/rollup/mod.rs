@@ -9,6 +9,7 @@ mod keys;
 mod notable;
 mod objects;
 mod observe;
+mod routes;
 mod rows;
 mod sequences;
 mod tables;

@@ -336,12 +336,13 @@ impl Fold<'_> {
     /// The row of an event.
     #[inline]
     fn row_of(&mut self, event: &Timed<'_, '_>) -> u32 {
-        let known = self.quick.as_ref().and_then(|_| Quick::key(event));
-        if let (Some(quick), Some((key, generation))) = (&mut self.quick, known) {
-            if let Some(row) = quick.find(key, generation) {
+        if let Some(quick) = &mut self.quick
+            && let Some(key) = quick.key(&self.plan.query, event)
+        {
+            if let Some(row) = quick.find(key) {
                 return row;
             }
-            let row = self.row_by_text(event);
+            let row = self.new_row(None, event);
             if let Some(quick) = &mut self.quick {
                 quick.keep(key, row);
             }
@@ -376,28 +377,37 @@ impl Fold<'_> {
         let (keys, key) = (&self.keys, &self.key);
         match self.known.find(hash, |known| known.hash == hash && keys[known.from..known.to] == **key) {
             Some(known) => known.row,
-            None => self.new_row(hash, interval, event),
+            None => {
+                let row = self.new_row(interval, event);
+                self.remember(hash, row);
+                row
+            }
         }
     }
 
+    /// The row of an event that this thread has not met, or has forgotten.
     #[cold]
-    fn new_row(&mut self, hash: u64, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
+    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
+        let query = &self.plan.query;
+        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
+        let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
+        if self.counts.len() <= row as usize {
+            self.counts.resize(row as usize + 1, Counts::default());
+        }
+        row
+    }
+
+    /// Remembers the row whose key has just been made.
+    fn remember(&mut self, hash: u64, row: u32) {
         if self.keys.len() > MAX_KEYS {
             // Hostile input: forget the rows met so far, not their counts.
             self.known.clear();
             self.keys.clear();
         }
-        let query = &self.plan.query;
-        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
-        let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
         let from = self.keys.len();
         self.keys.extend_from_slice(&self.key);
         let known = Known { hash, from, to: self.keys.len(), row };
         self.known.insert_unique(hash, known, |known| known.hash);
-        if self.counts.len() <= row as usize {
-            self.counts.resize(row as usize + 1, Counts::default());
-        }
-        row
     }
 }
 

@@ -11,12 +11,13 @@ use crate::model::walk::quick_hash;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 /// Bytes that are hashed to find a user; the rest is compared.
 const PREFIX: usize = 64;
 
-/// Slots of the table; a power of two.
-const SLOTS: usize = 1 << 13;
+/// Slots of the table at first, when few lines may come, and at most; powers of two.
+const SLOTS: [usize; 2] = [1 << 6, 1 << 16];
 
 /// Callers remembered before all are forgotten: more than a fleet of 10,000 nodes has.
 const MAX_CALLERS: usize = 1 << 15;
@@ -33,8 +34,8 @@ const MAX_LENGTH: usize = 2048;
 /// Callers met by one thread.
 #[derive(Debug, Default)]
 pub struct Callers {
-    /// The latest user of each hash; empty before the first is met.
-    slots: Vec<u32>,
+    /// The latest user and caller of each hash; empty before the first is met.
+    slots: Vec<(u32, u32)>,
     users: Vec<User>,
     callers: Vec<Known>,
     /// Callers by user and the rest of their text.
@@ -50,7 +51,8 @@ struct User {
     /// Where its text stands in `Callers::text`.
     from: usize,
     length: usize,
-    /// The next with the same hash; `NONE` ends.
+    hash: usize,
+    /// The next in the same slot; `NONE` ends.
     next: u32,
     non_ascii: bool,
     user: Span,
@@ -62,12 +64,14 @@ struct User {
 /// A caller: a user with all that stands behind it, up to the end of the agent.
 #[derive(Debug)]
 struct Known {
-    /// Where the text behind the user stands in `Callers::text`.
+    /// Where its text stands in `Callers::text`, that of the user included.
     from: usize,
     length: usize,
     hash: u64,
-    user: u32,
+    number: u32,
     non_ascii: bool,
+    user: Span,
+    groups: Span,
     extra: Span,
     impersonated: Span,
     source: Span,
@@ -87,12 +91,12 @@ struct Span {
 }
 
 impl Span {
-    fn of(text: &[u8], start: usize, part: &[u8], escaped: bool) -> Self {
+    fn of(text: &[u8], part: &[u8], escaped: bool) -> Self {
         if part.is_empty() {
             return Self::default();
         }
         // `part` is borrowed from `text`.
-        let from = part.as_ptr() as usize - text.as_ptr() as usize - start;
+        let from = part.as_ptr() as usize - text.as_ptr() as usize;
         Self { from: from as u32, to: (from + part.len()) as u32, escaped }
     }
 
@@ -114,41 +118,72 @@ pub struct Found {
     pub end: usize,
     /// Whether that holds bytes that are not ASCII.
     pub non_ascii: bool,
-    /// The user's number.
+    /// The user's number and slot.
     user: u32,
+    slot: usize,
     /// Whether it is all of the caller, not only the user.
     pub whole: bool,
 }
 
 impl Callers {
     #[inline]
-    fn slot(text: &[u8]) -> Option<usize> {
-        Some(quick_hash(text.first_chunk::<PREFIX>()?, 0) as usize & (SLOTS - 1))
+    fn hash(text: &[u8]) -> Option<usize> {
+        Some(quick_hash(text.first_chunk::<PREFIX>()?, 0) as usize)
     }
 
-    /// Fills `event` with the user whose text starts at `start`, if it was met before, and with all of
-    /// the caller, if it is the same as in the user's last event.
+    /// Makes more slots; four for each user.
+    #[cold]
+    fn grow(&mut self) {
+        let count = (self.slots.len() * 8).clamp(SLOTS[0], SLOTS[1]);
+        self.slots = vec![(NONE, NONE); count];
+        for (number, user) in self.users.iter_mut().enumerate() {
+            let slot = &mut self.slots[user.hash & (count - 1)];
+            user.next = slot.0;
+            *slot = (number as u32, user.last);
+        }
+    }
+
+    /// Fills `event` with the caller whose text starts at `start`, if it is the last that was met with its hash
+    /// or the user's last one; else with the user, if it was met before.
     #[inline]
-    pub fn find<'a>(&self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<Found> {
+    pub fn find<'a>(&mut self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<Found> {
         let text = &text[start..];
-        let mut number = *self.slots.get(Self::slot(text)?)?;
+        let slot = Self::hash(text)? & self.slots.len().wrapping_sub(1);
+        let &(number, latest) = self.slots.get(slot)?;
+        match self.whole(latest, text, start, slot, event) {
+            Some(found) => Some(found),
+            None => self.find_user(number, text, start, slot, event),
+        }
+    }
+
+    #[inline]
+    fn whole<'a>(&self, index: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
+        let known = self.callers.get(index as usize)?;
+        if text.get(..known.length) != Some(&self.text[known.from..known.from + known.length]) {
+            return None;
+        }
+        event.caller = Some(Caller { generation: self.generation, index });
+        event.user = known.user.string(text);
+        event.groups = known.groups.bytes(text);
+        event.extra = known.extra.bytes(text);
+        event.impersonated = known.impersonated.bytes(text);
+        event.source = known.source.string(text);
+        event.agent = known.agent.string(text);
+        Some(Found { end: start + known.length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
+    }
+
+    #[inline(never)]
+    fn find_user<'a>(&mut self, mut number: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
         loop {
             let user = self.users.get(number as usize)?;
             if text.get(..user.length) == Some(&self.text[user.from..user.from + user.length]) {
-                event.user = user.user.string(text);
-                event.groups = user.groups.bytes(text);
-                let found = Found { end: start + user.length, non_ascii: user.non_ascii, user: number, whole: false };
-                let Some(known) = self.callers.get(user.last as usize) else { return Some(found) };
-                let rest = &text[user.length..];
-                if rest.get(..known.length) != Some(&self.text[known.from..known.from + known.length]) {
+                if let Some(found) = self.whole(user.last, text, start, slot, event) {
+                    self.slots[slot].1 = user.last;
                     return Some(found);
                 }
-                event.caller = Some(Caller { generation: self.generation, index: user.last });
-                event.extra = known.extra.bytes(rest);
-                event.impersonated = known.impersonated.bytes(rest);
-                event.source = known.source.string(rest);
-                event.agent = known.agent.string(rest);
-                return Some(Found { end: found.end + known.length, non_ascii: user.non_ascii | known.non_ascii, whole: true, ..found });
+                event.user = user.user.string(text);
+                event.groups = user.groups.bytes(text);
+                return Some(Found { end: start + user.length, non_ascii: user.non_ascii, user: number, slot, whole: false });
             }
             number = user.next;
         }
@@ -157,77 +192,81 @@ impl Callers {
     /// Remembers the user that `event` was just filled with from `text[start..end]`.
     #[cold]
     pub fn remember_user<'a>(&mut self, text: &'a [u8], start: usize, end: usize, non_ascii: bool, event: &Event<'a>) -> Option<Found> {
-        let slot = Self::slot(&text[start..end]).filter(|_| end - start <= MAX_LENGTH)?;
+        let hash = Self::hash(&text[start..end]).filter(|_| end - start <= MAX_LENGTH)?;
         if self.users.len() >= MAX_CALLERS {
             self.forget();
         }
-        if self.slots.is_empty() {
-            self.slots = vec![NONE; SLOTS];
+        if self.slots.len() < SLOTS[1] && self.users.len() * 4 >= self.slots.len() {
+            self.grow();
         }
+        let slot = hash & (self.slots.len() - 1);
         let mut chain = 0;
-        let mut last = self.slots[slot];
+        let mut last = self.slots[slot].0;
         while let Some(user) = self.users.get(last as usize) {
             chain += 1;
             last = user.next;
         }
         if chain >= MAX_CHAIN {
-            self.slots[slot] = NONE;
+            self.slots[slot].0 = NONE;
         }
         let number = self.users.len() as u32;
         self.users.push(User {
             from: self.text.len(),
             length: end - start,
-            next: self.slots[slot],
+            hash,
+            next: self.slots[slot].0,
             non_ascii,
-            user: Span::of(text, start, event.user.raw(), event.user.is_escaped()),
-            groups: Span::of(text, start, event.groups, false),
+            user: Span::of(&text[start..end], event.user.raw(), event.user.is_escaped()),
+            groups: Span::of(&text[start..end], event.groups, false),
             last: NONE,
         });
         self.text.extend_from_slice(&text[start..end]);
-        self.slots[slot] = number;
-        Some(Found { end, non_ascii, user: number, whole: false })
+        self.slots[slot].0 = number;
+        Some(Found { end, non_ascii, user: number, slot, whole: false })
     }
 
-    /// Remembers the caller of `event`: a known user, and what `event` was just filled with from
-    /// `text[found.end..end]`, which ends with its agent.
-    pub fn remember<'a>(&mut self, found: Found, text: &'a [u8], end: usize, non_ascii: bool, event: &mut Event<'a>) {
-        let start = found.end;
-        let rest = &text[start..end];
-        if rest.len() > MAX_LENGTH {
+    /// Remembers the caller of `event`: a known user and what `event` was just filled with from
+    /// `text[whole]`, which begins with the user and ends with the agent.
+    pub fn remember<'a>(&mut self, found: Found, text: &'a [u8], whole: Range<usize>, non_ascii: bool, event: &mut Event<'a>) {
+        let text = &text[whole];
+        if text.len() > MAX_LENGTH {
             return;
         }
-        let hash = self.hasher.hash_one((found.user, rest));
+        let hash = self.hasher.hash_one(text);
         let (callers, texts) = (&self.callers, &self.text);
         let same = |&index: &u32| {
             let known = &callers[index as usize];
-            known.hash == hash && known.user == found.user && &texts[known.from..known.from + known.length] == rest
+            known.hash == hash && &texts[known.from..known.from + known.length] == text
         };
         let index = match self.index.find(hash, same) {
             Some(&index) => index,
             None if self.callers.len() >= MAX_CALLERS || self.text.len() >= MAX_TEXT => return self.forget(),
             None => {
                 let index = self.callers.len() as u32;
-                let string = |part: JsonStr<'a>| Span::of(text, start, part.raw(), part.is_escaped());
-                let raw = |part: &'a [u8]| Span::of(text, start, part, false);
+                let string = |part: JsonStr<'a>| Span::of(text, part.raw(), part.is_escaped());
+                let raw = |part: &'a [u8]| Span::of(text, part, false);
                 self.callers.push(Known {
                     from: self.text.len(),
-                    length: rest.len(),
+                    length: text.len(),
                     hash,
-                    user: found.user,
-                    non_ascii,
+                    number: found.user,
+                    non_ascii: non_ascii | found.non_ascii,
+                    user: string(event.user),
+                    groups: raw(event.groups),
                     extra: raw(event.extra),
                     impersonated: raw(event.impersonated),
                     source: string(event.source),
                     agent: string(event.agent),
                     annotations: Vec::new(),
                 });
-                self.text.extend_from_slice(rest);
+                self.text.extend_from_slice(text);
                 let callers = &self.callers;
                 self.index.insert_unique(hash, index, |&index| callers[index as usize].hash);
                 index
             }
         };
         self.users[found.user as usize].last = index;
+        self.slots[found.slot].1 = index;
         event.caller = Some(Caller { generation: self.generation, index });
     }
 

@@ -107,13 +107,14 @@ fn caller<'a>(text: &'a [u8], at: &mut Cursor<'a>, callers: &mut Callers, event:
             return Some(());
         }
     }
-    new_caller(text, at, callers, event, found)
+    new_caller(text, start, at, callers, event, found)
 }
 
 /// The same where it is not what the user's last event had; `found` is the user, if known.
 #[inline(never)]
 fn new_caller<'a>(
     text: &'a [u8],
+    start: usize,
     at: &mut Cursor<'a>,
     callers: &mut Callers,
     event: &mut Event<'a>,
@@ -121,7 +122,6 @@ fn new_caller<'a>(
 ) -> Option<()> {
     let before = std::mem::take(&mut at.non_ascii);
     if found.is_none() {
-        let start = at.position();
         name_and_groups(at, event)?;
         // Only with groups does the text end where it must end, whatever follows.
         if !event.groups.is_empty() {
@@ -146,7 +146,7 @@ fn new_caller<'a>(
         event.agent = at.string()?;
         // Nor does the rest of it without an agent.
         if let Some(user) = found {
-            callers.remember(user, text, at.position(), at.non_ascii, event);
+            callers.remember(user, text, start..at.position(), at.non_ascii, event);
         }
     }
     at.non_ascii |= before;
