@@ -265,8 +265,9 @@ impl Observer {
         match (e.caller, e.target) {
             // The reader knows them by numbers.
             (Some(caller), Some(target)) => {
-                let numbers = [caller.generation, caller.index, target.generation, target.index];
-                key.extend_from_slice(numbers.map(u32::to_le_bytes).as_flattened());
+                let two = |a: u32, b: u32| u128::from(a) << 32 | u128::from(b);
+                let numbers = two(caller.generation, caller.index) << 64 | two(target.generation, target.index);
+                key.extend_from_slice(&numbers.to_le_bytes());
                 key.extend_from_slice(e.namespace.raw());
                 key.push(0xfe);
             }
