@@ -213,11 +213,17 @@ pub fn code_class(code: Option<u16>) -> &'static str {
 
 /// How wide the request reaches.
 pub fn scope(event: &Event<'_>) -> Scope {
+    // The encoder escapes `&` only, which stands in the query: the path can be read as it is.
+    scope_of(event, if event.resource.is_empty() { None } else { path_scope(event.uri.raw()) })
+}
+
+/// The same where it is known what the path tells.
+#[inline]
+pub fn scope_of(event: &Event<'_>, path: Option<Scope>) -> Scope {
     if event.resource.is_empty() {
         return Scope::NonResource;
     }
-    // The encoder escapes `&` only, which stands in the query: the path can be read as it is.
-    path_scope(event.uri.raw()).unwrap_or_else(|| {
+    path.unwrap_or_else(|| {
         let collective = ["create", "list", "watch", "deletecollection"].iter().any(|verb| event.verb.is(verb));
         match (event.name.is_empty() || collective, event.namespace.is_empty()) {
             (false, _) => Scope::Object,

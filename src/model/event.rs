@@ -99,6 +99,15 @@ pub struct Caller {
     pub index: u32,
 }
 
+/// Verb and kind of object in the memory of the thread that reads: valid while `generation` stays the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Goes up when all targets are forgotten.
+    pub generation: u32,
+    /// Its number within the generation, from 0.
+    pub index: u32,
+}
+
 /// One audit event, borrowed from the line it stands in.
 ///
 /// Strings are kept as they stand in the line; objects that are rarely needed are kept as raw JSON.
@@ -118,9 +127,12 @@ pub struct Event<'a> {
     pub uri: JsonStr<'a>,
     /// `verb`.
     pub verb: JsonStr<'a>,
-    /// Which caller of this thread's memory it is, where the reader knows: equal means that user and
-    /// groups are equal.
+    /// Which caller of this thread's memory it is, where the reader knows: equal means that user, groups,
+    /// extra, impersonated user, source and agent are equal.
     pub caller: Option<Caller>,
+    /// Which target of this thread's memory it has, where the reader knows: equal means that verb, resource,
+    /// group and subresource are equal.
+    pub target: Option<Target>,
     /// `user.username`.
     pub user: JsonStr<'a>,
     /// `user.groups`, the JSON array.

@@ -26,13 +26,18 @@ impl TimeParser {
     #[inline]
     pub fn parse(&mut self, text: &[u8]) -> Option<Micros> {
         // The encoder's own form (metav1.MicroTime), 27 bytes.
-        if text.len() == 27 && text[26] == b'Z' && text[19] == b'.' {
-            if text[..17] != self.minute {
+        if let Ok(text) = <&[u8; 27]>::try_from(text)
+            && text[26] == b'Z'
+            && text[19] == b'.'
+        {
+            if text.first_chunk() != Some(&self.minute) {
                 self.learn(text)?;
             }
-            // `SS.mmmmmm`, the dot left out: eight digits, read at once.
-            let digits = [text[17], text[18], text[20], text[21], text[22], text[23], text[24], text[25]];
-            let value = eight_digits(digits)?;
+            // `SS.mmmmmm`, the dot left out: eight digits, read at once. A word holds `S.mmmmmm`, and the
+            // seconds go in place of its first two bytes.
+            let seconds = u16::from_le_bytes([text[17], text[18]]);
+            let behind = u64::from_le_bytes(*text[18..].first_chunk()?);
+            let value = eight_digits(((behind & !0xffff) | u64::from(seconds)).to_le_bytes())?;
             if value < 60 * SECOND as u64 {
                 return Some(self.base + value as i64);
             }
@@ -55,7 +60,9 @@ impl TimeParser {
 fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     let word = u64::from_le_bytes(digits);
     let value = word.wrapping_sub(0x3030_3030_3030_3030);
-    if !digits.iter().all(u8::is_ascii_digit) {
+    // A digit is 0x30 to 0x39: its high half is 3, and still is when 6 is added.
+    let high = 0xf0f0_f0f0_f0f0_f0f0;
+    if (word & high) != 0x3030_3030_3030_3030 || (word.wrapping_add(0x0606_0606_0606_0606) & high) != 0x3030_3030_3030_3030 {
         return None;
     }
     let pairs = (value.wrapping_mul(10).wrapping_add(value >> 8)) & 0x00ff_00ff_00ff_00ff;

@@ -119,6 +119,19 @@ pub fn skip_value(text: &[u8], from: usize) -> Option<(usize, bool)> {
     }
 }
 
+/// A hash of some words, good enough to find a place in a small table. Each pair is multiplied on its own, so
+/// that none waits for the one before.
+#[inline(always)]
+pub fn quick_hash<const N: usize>(text: &[u8; N], seed: u64) -> u64 {
+    let mut hash = seed;
+    for pair in text.as_chunks::<16>().0 {
+        let pair = u128::from_le_bytes(*pair);
+        let product = u128::from(pair as u64 ^ 0x9e37_79b9_7f4a_7c15) * u128::from((pair >> 64) as u64 ^ 0xd6e8_feb8_6659_fd93);
+        hash = hash.rotate_left(11) ^ (product as u64) ^ ((product >> 64) as u64);
+    }
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
 /// A place in a text, moved on by what is expected there.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
@@ -219,6 +232,37 @@ impl<'a> Cursor<'a> {
         {
             let text = JsonStr::new(&self.text[self.at..self.at + 36], false);
             self.at += 37;
+            return Some(text);
+        }
+        self.string()
+    }
+
+    /// The same, and the string as a number, which is not 0 and tells it from all others, if it has 1 to 15
+    /// bytes and no escapes; else 0.
+    #[inline]
+    pub fn short_string(&mut self) -> Option<(JsonStr<'a>, u128)> {
+        if let Some(block) = self.text[self.at..].first_chunk::<16>() {
+            let length = remarkable(block).trailing_zeros() as usize;
+            if (1..16).contains(&length) && block[length] == b'"' {
+                let text = JsonStr::new(&self.text[self.at..self.at + length], false);
+                self.at += length + 1;
+                return Some((text, u128::from_le_bytes(*block) << (128 - 8 * length)));
+            }
+        }
+        Some((self.string()?, 0))
+    }
+
+    /// The same, quicker if the string is as long as a timestamp of the encoder. The place behind it is then
+    /// known before it is looked at, which lets the processor go on.
+    #[inline(always)]
+    pub fn timestamp(&mut self) -> Option<JsonStr<'a>> {
+        if let Some(block) = self.text[self.at..].first_chunk::<28>()
+            && block[27] == b'"'
+            && let (Some(a), Some(b)) = (block.first_chunk(), block[11..].first_chunk())
+            && remarkable(a) | remarkable(b) == 0
+        {
+            let text = JsonStr::new(&block[..27], false);
+            self.at += 28;
             return Some(text);
         }
         self.string()

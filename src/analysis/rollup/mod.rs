@@ -9,6 +9,7 @@ mod keys;
 mod notable;
 mod objects;
 mod observe;
+mod routes;
 mod rows;
 mod sequences;
 mod tables;
@@ -283,10 +284,10 @@ impl Part {
         if complete {
             self.ended(Open { at, received, key, late, error });
             self.ids.add(observation.id);
-            self.sources.at(at, late).row(u64::from(key_data.subject)).add(source, &self.keys);
+            self.sources.row(at, late, u64::from(key_data.subject), &self.keys).add(source, &self.keys);
         }
         if complete || (is_watch_start && elapsed.is_some()) {
-            let row = self.traffic.at(at, late).row(u64::from(key));
+            let row = self.traffic.row(at, late, u64::from(key), &self.keys);
             row.requests += u64::from(complete);
             if let Some(elapsed) = elapsed {
                 match (observation.identity.is_some(), complete) {
@@ -330,22 +331,22 @@ impl Part {
     fn facts_of(&mut self, waiting: &Waiting) {
         let request = request(&waiting.observation, &self.keys, waiting.key);
         let subject = self.keys.traffic.get(waiting.key).subject;
-        let facts = &mut self.facts;
-        self.sequences.take(&request, |fact, gap| facts.at(request.at, false).row(fact.key(subject)).0.add(gap));
+        let (facts, keys) = (&mut self.facts, &self.keys);
+        self.sequences.take(&request, |fact, gap| facts.row(request.at, false, fact.key(subject), keys).0.add(gap));
     }
 
     /// A request arrived.
     fn arrived(&mut self, open: Open) {
         let pulse = u64::from(self.keys.class(open.key).0);
         let late = open.late || open.at - open.received > PULSE_DELAY;
-        self.pulse.at(open.received, late).row(pulse).starts += 1;
+        self.pulse.row(open.received, late, pulse, &self.keys).starts += 1;
     }
 
     /// A request ended.
     fn ended(&mut self, open: Open) {
         let code = self.keys.traffic.get(open.key).code;
         let pulse = u64::from(self.keys.class(open.key).0);
-        let row = self.pulse.at(open.at, open.late).row(pulse);
+        let row = self.pulse.row(open.at, open.late, pulse, &self.keys);
         row.ends += 1;
         row.errors += u32::from(open.error);
         row.throttled += u32::from(code == Some(429));
@@ -355,7 +356,7 @@ impl Part {
     fn remains(&mut self, start: Start<Open>) {
         let open = start.what;
         for _ in 0..start.times {
-            let row = self.traffic.at(open.at, true).row(u64::from(open.key));
+            let row = self.traffic.row(open.at, true, u64::from(open.key), &self.keys);
             row.requests += 1;
             if start.failed {
                 self.ended(Open { late: true, ..open });

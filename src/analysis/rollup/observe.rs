@@ -3,17 +3,19 @@
 
 use super::keys::{Keys, Subject, TrafficKey};
 use super::notable::{Notable, notable};
-use crate::analysis::dims::{extra, scope, service_account};
+use super::routes::Routes;
+use crate::analysis::dims::{extra, scope_of, service_account};
 use crate::analysis::traffic::Outcome;
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::symbols::Symbols;
 use crate::model::time::Micros;
-use crate::model::uri::{ReadShape, Version};
+use crate::model::uri::{ReadShape, Scope, Version};
 use crate::model::walk::strings;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -108,6 +110,23 @@ pub struct Observer {
     callers: Memo,
     key: Vec<u8>,
     scratch: Vec<u8>,
+    /// What follows from a caller alone, by the reader's number.
+    people: Vec<Person>,
+    /// The reader's generation and the stream for which `people` holds.
+    people_of: (u32, u32),
+    /// The number of the block, from 1.
+    block: u32,
+    routes: Routes,
+}
+
+/// What follows from a caller alone, within a stream; its numbers, within a block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Person {
+    actor: u64,
+    /// The block of which the numbers are; 0 where the actor is not known either.
+    block: u32,
+    source: u32,
+    seen: u32,
 }
 
 /// Numbers by the bytes of what was met in this block.
@@ -145,18 +164,14 @@ impl Observer {
         let terminal = event.stage.is_terminal();
         let long_running = e.is_long_running();
         let has_resource = !e.resource.is_empty();
-        let verb = e.verb.decode();
-        let verb = verb.as_bytes();
-        let shape =
-            (has_resource && matches!(verb, b"get" | b"list" | b"watch" | b"deletecollection")).then(|| shape_of(e.uri, verb == b"watch"));
-        let key = self.row(&event, shape);
+        let decoded = if e.verb.is_escaped() { e.verb.decode() } else { Cow::Borrowed("") };
+        let verb = if e.verb.is_escaped() { decoded.as_bytes() } else { e.verb.raw() };
+        let route = self.routes.find(e, verb);
+        let shape = route.shape.filter(|_| has_resource);
+        let key = self.row(&event, scope_of(e, route.path), shape);
         let continued = shape.is_some_and(|shape| shape.continued);
-        self.scratch.clear();
-        for part in [event.cluster().as_bytes(), e.user.decode().as_bytes(), e.agent_product().as_bytes(), e.source.raw()] {
-            self.scratch.extend_from_slice(part);
-            self.scratch.push(0xff);
-        }
-        let actor = xxh3_64(&self.scratch);
+        let person = self.person(&event, key);
+        let actor = person.actor;
         let actor_resource = if matches!(verb, b"watch" | b"list") {
             self.scratch.clear();
             self.scratch.extend_from_slice(e.group.raw());
@@ -166,11 +181,7 @@ impl Observer {
         } else {
             0
         };
-        self.scratch.clear();
-        self.scratch.extend_from_slice(verb);
-        self.scratch.push(0xff);
-        self.scratch.extend_from_slice(e.uri.raw());
-        let request = xxh3_64_with_seed(&self.scratch, actor);
+        let request = xxh3_64_with_seed(e.uri.raw(), actor.wrapping_add(verb_hash(verb)));
         let mut tie = [0; 16];
         let id = e.audit_id.raw();
         tie[..id.len().min(16)].copy_from_slice(&id[..id.len().min(16)]);
@@ -190,34 +201,84 @@ impl Observer {
             rereads: terminal && !long_running && has_resource && !continued && matches!(verb, b"get" | b"list"),
             from_version: shape.is_some_and(|shape| shape.version == Version::At),
             name: if e.name.is_empty() { 0 } else { self.batch.names.intern_json(e.name).0 },
-            source: self.batch.keys.symbols.intern_json(e.source).0,
+            source: person.source,
             id: xxh3_64_with_seed(id, u64::from(event.stream.id)),
             more: more(&event, terminal),
         };
-        self.caller(&event, key, terminal || !long_running);
+        let seen = &mut self.batch.callers[person.seen as usize];
+        seen.requests += u64::from(terminal || !long_running);
+        seen.span = (seen.span.0.min(event.at), seen.span.1.max(event.at));
         self.batch.observations.push(observation);
+    }
+
+    /// What follows from the caller of an event.
+    #[inline]
+    fn person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
+        let e = event.event;
+        // Where a wrapper names a cluster, more than the caller decides.
+        let Some(caller) = e.caller.filter(|_| e.cluster.is_none() && e.instance.is_none()) else { return self.new_person(event, row) };
+        if self.people_of != (caller.generation, event.stream.id) {
+            self.people_of = (caller.generation, event.stream.id);
+            self.people.clear();
+        }
+        match self.people.get(caller.index as usize) {
+            Some(person) if person.block == self.block + 1 => *person,
+            _ => {
+                let person = self.new_person(event, row);
+                if self.people.len() <= caller.index as usize {
+                    self.people.resize(caller.index as usize + 1, Person::default());
+                }
+                self.people[caller.index as usize] = person;
+                person
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn new_person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
+        let e = event.event;
+        self.scratch.clear();
+        for part in [event.cluster().as_bytes(), e.user.decode().as_bytes(), e.agent_product().as_bytes(), e.source.raw()] {
+            self.scratch.extend_from_slice(part);
+            self.scratch.push(0xff);
+        }
+        let actor = xxh3_64(&self.scratch);
+        let source = self.batch.keys.symbols.intern_json(e.source).0;
+        Person { actor, block: self.block + 1, source, seen: self.caller(event, row) }
     }
 
     /// Ends a block.
     pub fn flush(&mut self) -> Batch {
         self.rows.clear();
         self.callers.clear();
+        self.block += 1;
         // The next block is about as long as this one.
         let next = Batch { observations: Vec::with_capacity(self.batch.observations.len() * 9 / 8), ..Batch::default() };
         std::mem::replace(&mut self.batch, next)
     }
 
     /// The number of the event's traffic key.
-    fn row(&mut self, event: &Timed<'_, '_>, shape: Option<ReadShape>) -> u32 {
+    fn row(&mut self, event: &Timed<'_, '_>, scope: Scope, shape: Option<ReadShape>) -> u32 {
         let e = event.event;
-        let scope = scope(e);
         let key = &mut self.key;
         key.clear();
-        who(e, key);
-        key.extend_from_slice(e.agent_product().as_bytes());
-        for part in [e.verb, e.group, e.resource, e.subresource, e.namespace] {
-            key.push(0xff);
-            key.extend_from_slice(part.raw());
+        match (e.caller, e.target) {
+            // The reader knows them by numbers.
+            (Some(caller), Some(target)) => {
+                let two = |a: u32, b: u32| u128::from(a) << 32 | u128::from(b);
+                let numbers = two(caller.generation, caller.index) << 64 | two(target.generation, target.index);
+                key.extend_from_slice(&numbers.to_le_bytes());
+                key.extend_from_slice(e.namespace.raw());
+                key.push(0xfe);
+            }
+            _ => {
+                who(e, key);
+                key.extend_from_slice(e.agent_product().as_bytes());
+                for part in [e.verb, e.group, e.resource, e.subresource, e.namespace] {
+                    key.push(0xff);
+                    key.extend_from_slice(part.raw());
+                }
+            }
         }
         if e.cluster.is_some() || e.instance.is_some() {
             key.extend_from_slice(event.cluster().as_bytes());
@@ -237,8 +298,8 @@ impl Observer {
         }
     }
 
-    /// Counts the caller, with what the event tells of it.
-    fn caller(&mut self, event: &Timed<'_, '_>, row: u32, counts: bool) {
+    /// The caller's number in this block, with what the event tells of it.
+    fn caller(&mut self, event: &Timed<'_, '_>, row: u32) -> u32 {
         let e = event.event;
         let key = &mut self.key;
         key.clear();
@@ -247,7 +308,7 @@ impl Observer {
             key.extend_from_slice(part);
             key.push(0xff);
         }
-        let number = match self.callers.find(key) {
+        match self.callers.find(key) {
             Ok(number) => number,
             Err(hash) => {
                 let number = self.batch.callers.len() as u32;
@@ -264,10 +325,7 @@ impl Observer {
                 });
                 number
             }
-        };
-        let seen = &mut self.batch.callers[number as usize];
-        seen.requests += u64::from(counts);
-        seen.span = (seen.span.0.min(event.at), seen.span.1.max(event.at));
+        }
     }
 }
 
@@ -285,17 +343,14 @@ fn who(event: &Event<'_>, key: &mut Vec<u8>) {
     }
 }
 
-/// How a read asks to be served; only a URI with a query has to be looked at.
+/// A number for each verb; verbs that differ in length or in their ends have different ones.
 #[inline]
-fn shape_of(uri: JsonStr<'_>, watch: bool) -> ReadShape {
-    if memchr::memchr(b'?', uri.raw()).is_none() {
-        return ReadShape::of("", watch);
-    }
-    ReadShape::of(&uri.decode(), watch)
+fn verb_hash(verb: &[u8]) -> u64 {
+    xxh3_64(verb)
 }
 
 /// Interns the parts of a traffic key.
-fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: crate::model::uri::Scope, shape: Option<ReadShape>) -> u32 {
+fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: Scope, shape: Option<ReadShape>) -> u32 {
     let e = event.event;
     let mut text = |text: JsonStr<'_>| keys.intern(&cut(&text.decode()));
     let (verb, group, resource) = (text(e.verb), text(e.group), text(e.resource));

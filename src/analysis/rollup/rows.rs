@@ -157,6 +157,11 @@ impl Row for Gaps {
         self.0.count()
     }
 
+    fn dense(key: u64) -> usize {
+        let (subject, fact) = Fact::of(key);
+        if key == 0 { 0 } else { subject as usize * Fact::ALL.len() + fact as usize }
+    }
+
     fn order(keys: &Keys, a: u64, b: u64) -> Ordering {
         let text = |key: u64| {
             let (subject, fact) = Fact::of(key);

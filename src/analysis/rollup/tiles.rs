@@ -7,8 +7,6 @@
 
 use super::keys::{Keys, Renumbering};
 use crate::model::time::{Micros, SECOND};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -53,6 +51,10 @@ pub trait Row: Default {
     fn merge(&mut self, other: Self, keys: &Keys);
     /// By what rows are ranked when a tile is folded.
     fn count(&self) -> u64;
+    /// A number for each key, small enough for the index of a list.
+    fn dense(key: u64) -> usize {
+        key as usize
+    }
     /// The order of two keys by their text, for ties.
     fn order(keys: &Keys, a: u64, b: u64) -> Ordering;
     /// Makes it as small as it gets: its tile is closed.
@@ -65,68 +67,97 @@ pub trait Row: Default {
 pub const OTHER_KEY: u64 = 0;
 
 /// The rows of one tile.
+///
+/// While it is open a key may have several rows, which are put together when it is closed: that spares a
+/// table of keys for each tile.
 #[derive(Debug)]
 pub struct Rows<V> {
     rows: Vec<(u64, V)>,
-    /// Where each key stands in `rows`; not kept up in tiles that are closed.
-    index: HashMap<u64, u32, FixedState>,
+    /// Goes up from one tile to the next that is opened.
+    stamp: u32,
+    /// Whether a key may have several rows.
+    several: bool,
+    /// The number of rows beyond which several of one key are put together.
+    limit: usize,
 }
+
+/// Rows beyond which several of one key are put together.
+const MANY: usize = 1024;
 
 impl<V> Default for Rows<V> {
     fn default() -> Self {
-        Self { rows: Vec::new(), index: HashMap::default() }
+        Self { rows: Vec::new(), stamp: 0, several: false, limit: MANY }
     }
 }
 
 impl<V: Row> Rows<V> {
-    /// The row of a key.
-    #[inline]
-    pub fn row(&mut self, key: u64) -> &mut V {
-        if self.index.len() != self.rows.len() {
-            self.index = self.rows.iter().enumerate().map(|(at, (key, _))| (*key, at as u32)).collect();
+    /// A new row, whether or not its key has one.
+    fn another(&mut self, key: u64, keys: &Keys) -> &mut V {
+        self.several = true;
+        if self.rows.len() >= self.limit {
+            self.settle(keys);
+            self.several = true;
+            self.limit = MANY.max(self.rows.len() * 2);
         }
-        let at = match self.index.entry(key) {
-            hashbrown::hash_map::Entry::Occupied(found) => *found.get(),
-            hashbrown::hash_map::Entry::Vacant(free) => {
-                let at = self.rows.len() as u32;
-                free.insert(at);
-                self.rows.push((key, V::default()));
-                at
-            }
-        };
-        &mut self.rows[at as usize].1
+        self.push(key)
     }
 
-    fn merge(&mut self, other: Self, keys: &Keys) {
-        for (key, row) in other.rows {
-            self.row(key).merge(row, keys);
+    #[inline]
+    fn push(&mut self, key: u64) -> &mut V {
+        let at = self.rows.len();
+        self.rows.push((key, V::default()));
+        &mut self.rows[at].1
+    }
+
+    /// Adds the rows of another tile; they are put together when all are there.
+    fn append(&mut self, mut other: Self) {
+        self.several |= other.several || !self.rows.is_empty();
+        self.rows.append(&mut other.rows);
+    }
+
+    /// Makes one row of all of one key, in the order in which they were added.
+    fn settle(&mut self, keys: &Keys) {
+        if !std::mem::take(&mut self.several) {
+            return;
         }
+        self.rows.sort_by_key(|(key, _)| *key);
+        let mut settled: Vec<(u64, V)> = Vec::with_capacity(self.rows.len());
+        for (key, row) in self.rows.drain(..) {
+            match settled.last_mut() {
+                Some(last) if last.0 == key => last.1.merge(row, keys),
+                _ => settled.push((key, row)),
+            }
+        }
+        self.rows = settled;
     }
 
     /// Keeps the `limit` rows with the largest counts, ties by the text of their keys; the rest go to `(other)`.
     fn fold(&mut self, limit: usize, keys: &Keys) {
+        self.settle(keys);
         let others = self.rows.iter().filter(|(key, _)| *key == OTHER_KEY).count();
         if self.rows.len() - others > limit {
             let rank = |row: &(u64, V)| (row.0 != OTHER_KEY, std::cmp::Reverse(row.1.count()));
             self.rows.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| V::order(keys, a.0, b.0)));
             let rest = self.rows.split_off(limit + others);
-            self.index = HashMap::default();
-            let other = self.row(OTHER_KEY);
+            // It sorts first, if there is one.
+            if others == 0 {
+                self.rows.insert(0, (OTHER_KEY, V::default()));
+            }
+            let other = &mut self.rows[0].1;
             rest.into_iter().for_each(|(_, row)| other.merge(row, keys));
         }
         self.rows.iter_mut().for_each(|(_, row)| row.close(keys));
         self.rows.shrink_to_fit();
-        self.index = HashMap::default();
     }
 
     /// Gives every key another number; keys that become equal are merged.
-    fn renumber(self, change: &impl Fn(u64) -> u64, to: &Renumbering, keys: &Keys) -> Self {
-        let mut rows = Self::default();
-        for (key, mut row) in self.rows {
+    fn renumber(mut self, change: &impl Fn(u64) -> u64, to: &Renumbering) -> Self {
+        for (key, row) in &mut self.rows {
+            *key = change(*key);
             row.renumber(to);
-            rows.row(change(key)).merge(row, keys);
         }
-        rows
+        self.several = true;
+        self
     }
 
     /// The rows, in no order.
@@ -139,8 +170,11 @@ impl<V: Row> Rows<V> {
 #[derive(Debug)]
 pub struct Tiles<V> {
     scale: Scale,
-    /// Finest tiles that may still change, or that touch a split.
-    open: BTreeMap<i64, Rows<V>>,
+    /// Finest tiles that may still change, or that touch a split; ascending.
+    open: Vec<(i64, Rows<V>)>,
+    /// For each key, by its dense number, the latest tile with a row of it, by its stamp, and the row's place.
+    last: Vec<(u32, u32)>,
+    stamps: u32,
     /// Closed and folded tiles, by level.
     closed: [BTreeMap<i64, Rows<V>>; 4],
     /// Rows of late events: they came after their tile may have been folded.
@@ -165,16 +199,63 @@ pub struct Progress {
 impl<V: Row> Tiles<V> {
     /// No rows yet.
     pub fn new(scale: Scale) -> Self {
-        Self { scale, open: BTreeMap::new(), closed: Default::default(), late: BTreeMap::new(), level: 0, refolded: false }
+        Self {
+            scale,
+            open: Vec::new(),
+            last: Vec::new(),
+            stamps: 0,
+            closed: Default::default(),
+            late: BTreeMap::new(),
+            level: 0,
+            refolded: false,
+        }
     }
 
-    /// The rows of the tile of `at`; those of late events apart.
+    /// A row of a key in the tile of `at`, for something to be added to it; those of late events apart.
     #[inline]
-    pub fn at(&mut self, at: Micros, late: bool) -> &mut Rows<V> {
+    pub fn row(&mut self, at: Micros, late: bool, key: u64, keys: &Keys) -> &mut V {
         let length = self.scale.levels[0].0;
         let tile = at.div_euclid(length * SECOND) * length;
-        let tiles = if late { &mut self.late } else { &mut self.open };
-        tiles.entry(tile).or_default()
+        if late {
+            return self.late.entry(tile).or_default().another(key, keys);
+        }
+        let place = self.place(tile);
+        let index = V::dense(key);
+        if index >= self.last.len() {
+            self.last.resize(index + 1, (0, 0));
+        }
+        let last = &mut self.last[index];
+        let rows = &mut self.open[place].1;
+        if last.0 == rows.stamp {
+            return &mut rows.rows[last.1 as usize].1;
+        }
+        if last.0 < rows.stamp {
+            // No tile since has a row of it, nor has this.
+            *last = (rows.stamp, rows.rows.len() as u32);
+            return rows.push(key);
+        }
+        if rows.rows.len() >= rows.limit {
+            // The places change, so no key must be taken to be where it was.
+            self.stamps += 1;
+            rows.stamp = self.stamps;
+        }
+        rows.another(key, keys)
+    }
+
+    /// Where an open tile stands; it is opened if need be.
+    #[inline]
+    fn place(&mut self, tile: i64) -> usize {
+        // Events come in the order of time: it is the last but for a few.
+        match self.open.last() {
+            Some(last) if last.0 == tile => self.open.len() - 1,
+            _ => self.open.binary_search_by_key(&tile, |open| open.0).unwrap_or_else(|place| {
+                self.stamps += 1;
+                let usual = self.open.last().map_or(0, |(_, rows)| rows.rows.len());
+                let rows = Rows { rows: Vec::with_capacity(usual), stamp: self.stamps, ..Rows::default() };
+                self.open.insert(place, (tile, rows));
+                place
+            }),
+        }
     }
 
     /// Closes the tiles whose time is over, and makes coarser ones as the span demands.
@@ -187,26 +268,14 @@ impl<V: Row> Tiles<V> {
             self.refolded = true;
             self.closed[0].values_mut().for_each(|rows| rows.fold(limit, keys));
         }
-        while let Some(entry) = self.open.first_entry() {
-            let tile = *entry.key();
-            // Tiles that touch the split come first in time: they stay, and with them nothing later is closed out of turn.
-            if (tile + length) * SECOND > released {
-                break;
+        // Tiles that touch the split stay.
+        let from = self.open.partition_point(|(tile, _)| tile * SECOND <= split);
+        let to = self.open.partition_point(|(tile, _)| (tile + length) * SECOND <= released);
+        if from < to {
+            for (tile, mut rows) in self.open.drain(from..to) {
+                rows.fold(limit, keys);
+                self.closed[0].insert(tile, rows);
             }
-            if tile * SECOND <= split {
-                let done: Vec<i64> =
-                    self.open.range(..).map(|(t, _)| *t).filter(|t| t * SECOND > split && (t + length) * SECOND <= released).collect();
-                for tile in done {
-                    if let Some(mut rows) = self.open.remove(&tile) {
-                        rows.fold(limit, keys);
-                        self.closed[0].insert(tile, rows);
-                    }
-                }
-                break;
-            }
-            let mut rows = entry.remove();
-            rows.fold(limit, keys);
-            self.closed[0].insert(tile, rows);
         }
         self.level = self.level.max(self.scale.level(span));
         for level in 0..self.level {
@@ -226,7 +295,7 @@ impl<V: Row> Tiles<V> {
         let mut parents: BTreeMap<i64, Rows<V>> = BTreeMap::new();
         for tile in done {
             if let Some(rows) = self.closed[level].remove(&tile) {
-                parents.entry(parent(tile)).or_default().merge(rows, keys);
+                parents.entry(parent(tile)).or_default().append(rows);
             }
         }
         let limit = self.scale.limits[level + 1];
@@ -238,16 +307,26 @@ impl<V: Row> Tiles<V> {
 
     /// Takes in the tiles of a part of the same input, its keys renumbered.
     pub fn merge(&mut self, other: Self, change: &impl Fn(u64) -> u64, to: &Renumbering, keys: &Keys) {
-        let add = |mine: &mut BTreeMap<i64, Rows<V>>, theirs: BTreeMap<i64, Rows<V>>| {
+        let add = |mine: &mut Rows<V>, theirs: Rows<V>| {
+            mine.append(theirs.renumber(change, to));
+            mine.settle(keys);
+        };
+        for (tile, rows) in other.open {
+            let place = self.place(tile);
+            add(&mut self.open[place].1, rows);
+        }
+        // All places have changed.
+        self.last.clear();
+        self.open.iter_mut().for_each(|(_, rows)| rows.several = true);
+        let add_all = |mine: &mut BTreeMap<i64, Rows<V>>, theirs: BTreeMap<i64, Rows<V>>| {
             for (tile, rows) in theirs {
-                mine.entry(tile).or_default().merge(rows.renumber(change, to, keys), keys);
+                add(mine.entry(tile).or_default(), rows);
             }
         };
-        add(&mut self.open, other.open);
         for (mine, theirs) in self.closed.iter_mut().zip(other.closed) {
-            add(mine, theirs);
+            add_all(mine, theirs);
         }
-        add(&mut self.late, other.late);
+        add_all(&mut self.late, other.late);
         self.level = self.level.max(other.level);
         self.refolded &= other.refolded;
     }
@@ -259,8 +338,9 @@ impl<V: Row> Tiles<V> {
         let length = self.scale.levels[level].0;
         let mut tiles = std::mem::take(&mut self.closed[level]);
         for (tile, rows) in self.late {
-            tiles.entry(tile.div_euclid(length) * length).or_default().merge(rows, keys);
+            tiles.entry(tile.div_euclid(length) * length).or_default().append(rows);
         }
+        tiles.values_mut().for_each(|rows| rows.settle(keys));
         tiles.into_iter().collect()
     }
 }

@@ -5,6 +5,7 @@
 //! the log. The rules of counting are those of docs/rollup.md.
 
 pub mod logs;
+mod quick;
 pub mod report;
 
 use crate::analysis::dims::Dim;
@@ -19,6 +20,7 @@ use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
+use quick::Quick;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
@@ -201,7 +203,9 @@ impl Plan {
             plan: self,
             known: HashTable::new(),
             keys: Vec::new(),
-            stats: vec![Stats::default(); 2],
+            quick: Quick::of(&self.query),
+            counts: vec![Counts::default(); 2],
+            arrivals: Vec::new(),
             ids: IdSample::default(),
             hasher: FixedState::with_seed(1),
             key: Vec::new(),
@@ -216,8 +220,8 @@ impl Plan {
 /// What a block gave that is needed in the order of the log.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Row and second of arrival of each request that is not long-running, sorted.
-    starts: Vec<(u32, Second)>,
+    /// Row, second of arrival and number of the requests that are not long-running, sorted.
+    starts: Vec<(u32, Second, u32)>,
     long: Vec<Long>,
 }
 
@@ -242,8 +246,12 @@ pub struct Fold<'p> {
     /// The rows this thread has met: where their keys stand in `keys`, and their numbers.
     known: HashTable<Known>,
     keys: Vec<u8>,
+    /// Rows by what the reader knows of events by number, each at the place of its hash.
+    quick: Option<Quick>,
     /// By row.
-    stats: Vec<Stats>,
+    counts: Vec<Counts>,
+    /// Rows that have met an arrival in this block.
+    arrivals: Vec<u32>,
     ids: IdSample,
     hasher: FixedState,
     key: Vec<u8>,
@@ -273,7 +281,8 @@ impl Fold<'_> {
             return;
         }
         let row = self.row_of(&event);
-        let stats = &mut self.stats[row as usize];
+        let counts = &mut self.counts[row as usize];
+        let stats = &mut counts.stats;
         let outcome = Outcome::of(event.event, event.stage);
         let second = event.received_or_at().div_euclid(SECOND);
         if terminal {
@@ -299,19 +308,51 @@ impl Fold<'_> {
             if let Some(latency) = event.elapsed() {
                 stats.latency.add(latency);
             }
-            self.batch.starts.push((row, Second::try_from(second).unwrap_or_default()));
+            let second = Second::try_from(second).unwrap_or_default();
+            if counts.second == second && counts.arrived > 0 {
+                counts.arrived += 1;
+                return;
+            }
+            // Neighbours in a log mostly arrived in the same second: what is handed on is counted first.
+            if counts.arrived > 0 {
+                self.batch.starts.push((row, counts.second, counts.arrived));
+            } else {
+                self.arrivals.push(row);
+            }
+            (counts.second, counts.arrived) = (second, 1);
         }
     }
 
     /// Ends a block.
     pub fn flush(&mut self) -> Batch {
+        for row in self.arrivals.drain(..) {
+            let counts = &mut self.counts[row as usize];
+            self.batch.starts.push((row, counts.second, std::mem::take(&mut counts.arrived)));
+        }
         self.batch.starts.sort_unstable();
         std::mem::take(&mut self.batch)
     }
 
-    /// The row of an event. One look-up by the text of all dimensions together.
+    /// The row of an event.
     #[inline]
     fn row_of(&mut self, event: &Timed<'_, '_>) -> u32 {
+        if let Some(quick) = &mut self.quick
+            && let Some(key) = quick.key(&self.plan.query, event)
+        {
+            if let Some(row) = quick.find(key) {
+                return row;
+            }
+            let row = self.new_row(None, event);
+            if let Some(quick) = &mut self.quick {
+                quick.keep(key, row);
+            }
+            return row;
+        }
+        self.row_by_text(event)
+    }
+
+    /// One look-up by the text of all dimensions together.
+    fn row_by_text(&mut self, event: &Timed<'_, '_>) -> u32 {
         let query = &self.plan.query;
         self.key.clear();
         for dim in &query.by {
@@ -336,29 +377,47 @@ impl Fold<'_> {
         let (keys, key) = (&self.keys, &self.key);
         match self.known.find(hash, |known| known.hash == hash && keys[known.from..known.to] == **key) {
             Some(known) => known.row,
-            None => self.new_row(hash, interval, event),
+            None => {
+                let row = self.new_row(interval, event);
+                self.remember(hash, row);
+                row
+            }
         }
     }
 
+    /// The row of an event that this thread has not met, or has forgotten.
     #[cold]
-    fn new_row(&mut self, hash: u64, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
+    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
+        let query = &self.plan.query;
+        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
+        let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
+        if self.counts.len() <= row as usize {
+            self.counts.resize(row as usize + 1, Counts::default());
+        }
+        row
+    }
+
+    /// Remembers the row whose key has just been made.
+    fn remember(&mut self, hash: u64, row: u32) {
         if self.keys.len() > MAX_KEYS {
             // Hostile input: forget the rows met so far, not their counts.
             self.known.clear();
             self.keys.clear();
         }
-        let query = &self.plan.query;
-        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
-        let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
         let from = self.keys.len();
         self.keys.extend_from_slice(&self.key);
         let known = Known { hash, from, to: self.keys.len(), row };
         self.known.insert_unique(hash, known, |known| known.hash);
-        if self.stats.len() <= row as usize {
-            self.stats.resize(row as usize + 1, Stats::default());
-        }
-        row
     }
+}
+
+/// What a thread has counted of a row.
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    stats: Stats,
+    /// The second in which its latest request arrived, and how many did then that are yet to be handed on.
+    second: Second,
+    arrived: u32,
 }
 
 /// A row that a thread has met.
@@ -403,8 +462,8 @@ pub struct Traffic {
 impl Traffic {
     /// Takes a block, in the order of its stream.
     pub fn take(&mut self, batch: Batch) {
-        for same in batch.starts.chunk_by(|a, b| a == b) {
-            self.arrived(same[0].0, i64::from(same[0].1), same.len() as u32);
+        for same in batch.starts.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            self.arrived(same[0].0, i64::from(same[0].1), same.iter().map(|start| start.2).sum());
         }
         for long in batch.long {
             match (long.started, long.row) {
@@ -467,7 +526,7 @@ impl Traffic {
         let shared = plan.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stats = vec![Stats::default(); shared.keys.len()];
         for fold in folds {
-            stats.iter_mut().zip(&fold.stats).for_each(|(all, one)| all.merge(one));
+            stats.iter_mut().zip(&fold.counts).for_each(|(all, one)| all.merge(&one.stats));
         }
         for (row, more) in &self.extra {
             stats[*row as usize].merge(more);

@@ -1,49 +1,81 @@
 //! Who called, recognised at a glance.
 //!
-//! One caller's events repeat user name, uid and groups byte for byte, and mostly the agent and the
-//! rule that let the request in. These texts are parsed once, kept, and afterwards compared: a
-//! `memcmp` in place of some fifteen strings to walk over. What is equal byte for byte parses equally,
+//! One caller's events repeat user name, uid, groups, extra, address and agent byte for byte, and mostly
+//! the rule that let the request in. These texts are parsed once, kept, and afterwards compared: a
+//! `memcmp` in place of some twenty strings to walk over. What is equal byte for byte parses equally,
 //! so this changes nothing but the time a pass takes.
 
 use crate::model::event::{Caller, Event};
 use crate::model::json::JsonStr;
+use crate::model::walk::quick_hash;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+use std::ops::Range;
 
-/// Bytes that are hashed to find a caller; the rest is compared.
+/// Bytes that are hashed to find a user; the rest is compared.
 const PREFIX: usize = 64;
 
-/// Slots of the table; a power of two.
-const SLOTS: usize = 1 << 13;
+/// Slots of the table at first, when few lines may come, and at most; powers of two.
+const SLOTS: [usize; 2] = [1 << 6, 1 << 16];
 
 /// Callers remembered before all are forgotten: more than a fleet of 10,000 nodes has.
 const MAX_CALLERS: usize = 1 << 15;
 
-/// Callers with one hash that are compared at most.
+/// Bytes of text remembered before all is forgotten.
+const MAX_TEXT: usize = 32 << 20;
+
+/// Users with one hash that are compared at most.
 const MAX_CHAIN: usize = 24;
 
 /// Longest text that is remembered.
 const MAX_LENGTH: usize = 2048;
 
 /// Callers met by one thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Callers {
-    slots: Vec<u32>,
-    entries: Vec<Entry>,
+    /// The latest user and caller of each hash; empty before the first is met.
+    slots: Vec<(u32, u32)>,
+    users: Vec<User>,
+    callers: Vec<Known>,
+    /// Callers by user and the rest of their text.
+    index: HashTable<u32>,
     text: Vec<u8>,
     generation: u32,
+    hasher: FixedState,
 }
 
+/// A user: name, uid, groups.
 #[derive(Debug)]
-struct Entry {
+struct User {
     /// Where its text stands in `Callers::text`.
     from: usize,
     length: usize,
-    /// The next with the same hash; `NONE` ends.
+    hash: usize,
+    /// The next in the same slot; `NONE` ends.
     next: u32,
     non_ascii: bool,
     user: Span,
     groups: Span,
-    /// The agent of its last event, with its closing quote.
-    agent: Vec<u8>,
+    /// The caller of its last event; `NONE` before one is known.
+    last: u32,
+}
+
+/// A caller: a user with all that stands behind it, up to the end of the agent.
+#[derive(Debug)]
+struct Known {
+    /// Where its text stands in `Callers::text`, that of the user included.
+    from: usize,
+    length: usize,
+    hash: u64,
+    number: u32,
+    non_ascii: bool,
+    user: Span,
+    groups: Span,
+    extra: Span,
+    impersonated: Span,
+    source: Span,
+    agent: Span,
     /// The annotations of its last event: mostly the rule by which it was let in.
     annotations: Vec<u8>,
 }
@@ -59,12 +91,12 @@ struct Span {
 }
 
 impl Span {
-    fn of(text: &[u8], start: usize, part: &[u8], escaped: bool) -> Self {
+    fn of(text: &[u8], part: &[u8], escaped: bool) -> Self {
         if part.is_empty() {
             return Self::default();
         }
         // `part` is borrowed from `text`.
-        let from = part.as_ptr() as usize - text.as_ptr() as usize - start;
+        let from = part.as_ptr() as usize - text.as_ptr() as usize;
         Self { from: from as u32, to: (from + part.len()) as u32, escaped }
     }
 
@@ -79,112 +111,187 @@ impl Span {
     }
 }
 
-impl Default for Callers {
-    fn default() -> Self {
-        Self { slots: vec![NONE; SLOTS], entries: Vec::new(), text: Vec::new(), generation: 0 }
-    }
+/// How much of a caller was recognised.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Where what was recognised ends.
+    pub end: usize,
+    /// Whether that holds bytes that are not ASCII.
+    pub non_ascii: bool,
+    /// The user's number and slot.
+    user: u32,
+    slot: usize,
+    /// Whether it is all of the caller, not only the user.
+    pub whole: bool,
 }
 
 impl Callers {
     #[inline]
-    fn slot(text: &[u8]) -> Option<usize> {
-        let prefix = text.first_chunk::<PREFIX>()?;
-        let mut hash = 0u64;
-        for word in prefix.as_chunks::<8>().0 {
-            hash = (hash.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-        Some((hash >> 40) as usize & (SLOTS - 1))
+    fn hash(text: &[u8]) -> Option<usize> {
+        Some(quick_hash(text.first_chunk::<PREFIX>()?, 0) as usize)
     }
 
-    /// Fills `event` with the caller whose text starts at `start`, if it was met before; returns where
-    /// the text ends and whether it holds bytes that are not ASCII.
-    #[inline]
-    pub fn find<'a>(&self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<(usize, bool)> {
-        let text = &text[start..];
-        let mut index = self.slots[Self::slot(text)?];
-        loop {
-            let entry = self.entries.get(index as usize)?;
-            if text.get(..entry.length) == Some(&self.text[entry.from..entry.from + entry.length]) {
-                event.caller = Some(Caller { generation: self.generation, index });
-                event.user = entry.user.string(text);
-                event.groups = entry.groups.bytes(text);
-                return Some((start + entry.length, entry.non_ascii));
-            }
-            index = entry.next;
-        }
-    }
-
-    /// Remembers the caller that `event` was just filled with from `text[start..end]`.
+    /// Makes more slots; four for each user.
     #[cold]
-    pub fn remember<'a>(&mut self, text: &'a [u8], start: usize, end: usize, non_ascii: bool, event: &mut Event<'a>) {
-        let Some(slot) = Self::slot(&text[start..end]).filter(|_| end - start <= MAX_LENGTH) else { return };
-        if self.entries.len() >= MAX_CALLERS {
-            self.slots.fill(NONE);
-            self.entries.clear();
-            self.text.clear();
-            self.generation += 1;
+    fn grow(&mut self) {
+        let count = (self.slots.len() * 8).clamp(SLOTS[0], SLOTS[1]);
+        self.slots = vec![(NONE, NONE); count];
+        for (number, user) in self.users.iter_mut().enumerate() {
+            let slot = &mut self.slots[user.hash & (count - 1)];
+            user.next = slot.0;
+            *slot = (number as u32, user.last);
         }
+    }
+
+    /// Fills `event` with the caller whose text starts at `start`, if it is the last that was met with its hash
+    /// or the user's last one; else with the user, if it was met before.
+    #[inline]
+    pub fn find<'a>(&mut self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<Found> {
+        let text = &text[start..];
+        let slot = Self::hash(text)? & self.slots.len().wrapping_sub(1);
+        let &(number, latest) = self.slots.get(slot)?;
+        match self.whole(latest, text, start, slot, event) {
+            Some(found) => Some(found),
+            None => self.find_user(number, text, start, slot, event),
+        }
+    }
+
+    #[inline]
+    fn whole<'a>(&self, index: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
+        let known = self.callers.get(index as usize)?;
+        if text.get(..known.length) != Some(&self.text[known.from..known.from + known.length]) {
+            return None;
+        }
+        event.caller = Some(Caller { generation: self.generation, index });
+        event.user = known.user.string(text);
+        event.groups = known.groups.bytes(text);
+        event.extra = known.extra.bytes(text);
+        event.impersonated = known.impersonated.bytes(text);
+        event.source = known.source.string(text);
+        event.agent = known.agent.string(text);
+        Some(Found { end: start + known.length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
+    }
+
+    #[inline(never)]
+    fn find_user<'a>(&mut self, mut number: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
+        loop {
+            let user = self.users.get(number as usize)?;
+            if text.get(..user.length) == Some(&self.text[user.from..user.from + user.length]) {
+                if let Some(found) = self.whole(user.last, text, start, slot, event) {
+                    self.slots[slot].1 = user.last;
+                    return Some(found);
+                }
+                event.user = user.user.string(text);
+                event.groups = user.groups.bytes(text);
+                return Some(Found { end: start + user.length, non_ascii: user.non_ascii, user: number, slot, whole: false });
+            }
+            number = user.next;
+        }
+    }
+
+    /// Remembers the user that `event` was just filled with from `text[start..end]`.
+    #[cold]
+    pub fn remember_user<'a>(&mut self, text: &'a [u8], start: usize, end: usize, non_ascii: bool, event: &Event<'a>) -> Option<Found> {
+        let hash = Self::hash(&text[start..end]).filter(|_| end - start <= MAX_LENGTH)?;
+        if self.users.len() >= MAX_CALLERS {
+            self.forget();
+        }
+        if self.slots.len() < SLOTS[1] && self.users.len() * 4 >= self.slots.len() {
+            self.grow();
+        }
+        let slot = hash & (self.slots.len() - 1);
         let mut chain = 0;
-        let mut last = self.slots[slot];
-        while let Some(entry) = self.entries.get(last as usize) {
+        let mut last = self.slots[slot].0;
+        while let Some(user) = self.users.get(last as usize) {
             chain += 1;
-            last = entry.next;
+            last = user.next;
         }
         if chain >= MAX_CHAIN {
-            self.slots[slot] = NONE;
+            self.slots[slot].0 = NONE;
         }
-        let index = self.entries.len() as u32;
-        let string = |part: JsonStr<'a>| Span::of(text, start, part.raw(), part.is_escaped());
-        let raw = |part: &'a [u8]| Span::of(text, start, part, false);
-        self.entries.push(Entry {
+        let number = self.users.len() as u32;
+        self.users.push(User {
             from: self.text.len(),
             length: end - start,
-            next: self.slots[slot],
+            hash,
+            next: self.slots[slot].0,
             non_ascii,
-            user: string(event.user),
-            groups: raw(event.groups),
-            agent: Vec::new(),
-            annotations: Vec::new(),
+            user: Span::of(&text[start..end], event.user.raw(), event.user.is_escaped()),
+            groups: Span::of(&text[start..end], event.groups, false),
+            last: NONE,
         });
         self.text.extend_from_slice(&text[start..end]);
-        self.slots[slot] = index;
+        self.slots[slot].0 = number;
+        Some(Found { end, non_ascii, user: number, slot, whole: false })
+    }
+
+    /// Remembers the caller of `event`: a known user and what `event` was just filled with from
+    /// `text[whole]`, which begins with the user and ends with the agent.
+    pub fn remember<'a>(&mut self, found: Found, text: &'a [u8], whole: Range<usize>, non_ascii: bool, event: &mut Event<'a>) {
+        let text = &text[whole];
+        if text.len() > MAX_LENGTH {
+            return;
+        }
+        let hash = self.hasher.hash_one(text);
+        let (callers, texts) = (&self.callers, &self.text);
+        let same = |&index: &u32| {
+            let known = &callers[index as usize];
+            known.hash == hash && &texts[known.from..known.from + known.length] == text
+        };
+        let index = match self.index.find(hash, same) {
+            Some(&index) => index,
+            None if self.callers.len() >= MAX_CALLERS || self.text.len() >= MAX_TEXT => return self.forget(),
+            None => {
+                let index = self.callers.len() as u32;
+                let string = |part: JsonStr<'a>| Span::of(text, part.raw(), part.is_escaped());
+                let raw = |part: &'a [u8]| Span::of(text, part, false);
+                self.callers.push(Known {
+                    from: self.text.len(),
+                    length: text.len(),
+                    hash,
+                    number: found.user,
+                    non_ascii: non_ascii | found.non_ascii,
+                    user: string(event.user),
+                    groups: raw(event.groups),
+                    extra: raw(event.extra),
+                    impersonated: raw(event.impersonated),
+                    source: string(event.source),
+                    agent: string(event.agent),
+                    annotations: Vec::new(),
+                });
+                self.text.extend_from_slice(text);
+                let callers = &self.callers;
+                self.index.insert_unique(hash, index, |&index| callers[index as usize].hash);
+                index
+            }
+        };
+        self.users[found.user as usize].last = index;
+        self.slots[found.slot].1 = index;
         event.caller = Some(Caller { generation: self.generation, index });
     }
 
-    /// The length of the text at the start of `text` that the caller's last event had there too.
+    #[cold]
+    fn forget(&mut self) {
+        *self = Self { generation: self.generation + 1, ..Self::default() };
+    }
+
+    /// The length of the annotations at the start of `text`, if the caller's last event had the same.
     #[inline]
-    pub fn same(&self, caller: Option<Caller>, what: Repeated, text: &[u8]) -> Option<usize> {
-        let entry = self.entries.get(caller?.index as usize)?;
-        let last = match what {
-            Repeated::Agent => &entry.agent,
-            Repeated::Annotations => &entry.annotations,
-        };
+    pub fn same_annotations(&self, caller: Option<Caller>, text: &[u8]) -> Option<usize> {
+        let last = &self.callers.get(caller?.index as usize)?.annotations;
         (!last.is_empty() && text.starts_with(last)).then_some(last.len())
     }
 
-    /// Keeps what the caller's last event had.
+    /// Keeps the annotations of the caller's last event.
     #[inline]
-    pub fn keep(&mut self, caller: Option<Caller>, what: Repeated, text: &[u8]) {
+    pub fn keep_annotations(&mut self, caller: Option<Caller>, text: &[u8]) {
         if let Some(caller) = caller
             && text.len() <= MAX_LENGTH
             && text.is_ascii()
-            && let Some(entry) = self.entries.get_mut(caller.index as usize)
+            && let Some(known) = self.callers.get_mut(caller.index as usize)
         {
-            let last = match what {
-                Repeated::Agent => &mut entry.agent,
-                Repeated::Annotations => &mut entry.annotations,
-            };
-            last.clear();
-            last.extend_from_slice(text);
+            known.annotations.clear();
+            known.annotations.extend_from_slice(text);
         }
     }
-}
-
-/// What a caller's events mostly repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeated {
-    /// `userAgent`, from behind its opening quote, its closing quote included.
-    Agent,
-    /// The object of annotations.
-    Annotations,
 }

@@ -1,10 +1,9 @@
 //! The forms in which a line may carry audit events: bare, behind a prefix, in an `EventList`, in
 //! the wrappers of log services. Whatever it is, out come events.
 
-use super::callers::Callers;
 use super::general::{self, Members, elements, string_of};
 use super::gke;
-use super::scan::scan;
+use super::scan::{Memory, scan};
 use crate::model::event::Event;
 use crate::model::input::LossKind;
 use std::borrow::Cow;
@@ -45,7 +44,7 @@ pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Optio
         lost = lost.or(Some(LossKind::NotUtf8));
         part = Cow::Owned(String::from_utf8_lossy(&part).into_owned().into_bytes());
     }
-    let mut reader = Reader { each, callers: Callers::default() };
+    let mut reader = Reader { each, memory: Memory::default() };
     match reader.text(&part, &Origin::default(), 0) {
         Ok(()) => lost,
         Err(kind) => {
@@ -62,7 +61,7 @@ pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Optio
 
 struct Reader<'f, F> {
     each: &'f mut F,
-    callers: Callers,
+    memory: Memory,
 }
 
 impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
@@ -92,8 +91,9 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
 
     fn object(&mut self, text: &[u8], origin: &Origin, depth: u8) -> Result<(), LossKind> {
         let mut event = Event::default();
-        if scan(text, 0, &mut self.callers, &mut event) == Some(text.len()) {
-            event.caller = None; // known to this reader only
+        if scan(text, 0, &mut self.memory, &mut event) == Some(text.len()) {
+            // Known to this reader only.
+            (event.caller, event.target) = (None, None);
             self.give(event, origin);
             return Ok(());
         }

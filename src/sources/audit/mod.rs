@@ -9,6 +9,7 @@ mod general;
 mod gke;
 pub mod pass;
 mod scan;
+mod targets;
 
 pub use forms::read_line;
 

@@ -6,9 +6,8 @@
 //! next block reads and unpacks it, while others parse the ones before. No event is kept.
 
 use super::blocks::{Chunk, Cut, Feed};
-use super::callers::Callers;
 use super::forms::read_line;
-use super::scan::scan;
+use super::scan::{Memory, scan};
 use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
 use crate::model::time::{Micros, TimeParser};
@@ -236,7 +235,7 @@ impl Schedule {
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     times: TimeParser,
-    callers: Callers,
+    memory: Memory,
     buffer: Vec<u8>,
 }
 
@@ -251,7 +250,7 @@ impl Parser {
         let mut event = Event::default();
         let mut lines = 0;
         while start < bytes.len() {
-            if let Some(end) = scan(bytes, start, &mut self.callers, &mut event) {
+            if let Some(end) = scan(bytes, start, &mut self.memory, &mut event) {
                 events.take(&event);
                 if !events.no_time {
                     events.coverage.lines += 1;

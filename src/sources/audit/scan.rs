@@ -7,7 +7,8 @@
 //! `verb` or `stageTimestamp` at any depth), so where a line holds bodies, the timestamps and
 //! annotations behind them are found backwards from the line's end.
 
-use super::callers::{Callers, Repeated};
+use super::callers::{Callers, Found};
+use super::targets::{self, Targets, Variable};
 use crate::model::event::{Event, Level, Stage};
 use crate::model::json::JsonStr;
 use crate::model::walk::{Cursor, skip_value};
@@ -16,10 +17,17 @@ const HEAD: &[u8; 56] = br#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","leve
 /// How an element of an `EventList` starts: the list's encoder leaves out kind and apiVersion.
 const ITEM_HEAD: &[u8; 10] = br#"{"level":""#;
 
+/// What a thread remembers of lines that it has read.
+#[derive(Debug, Default)]
+pub struct Memory {
+    callers: Callers,
+    targets: Targets,
+}
+
 /// Reads the event that starts at `start` into `event`; returns where its line ends (at the newline,
 /// or at the end of the text). `None` where an assumption fails; `event` is then of no meaning.
 #[inline]
-pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut Event<'a>) -> Option<usize> {
+pub fn scan<'a>(text: &'a [u8], start: usize, memory: &mut Memory, event: &mut Event<'a>) -> Option<usize> {
     *event = Event::default();
     let mut at = Cursor::at(text, start);
     if !at.eat(HEAD) {
@@ -42,25 +50,25 @@ pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut
     }
     event.uri = at.string()?;
     at.need(br#","verb":""#)?;
-    event.verb = at.string()?;
+    let verb;
+    (event.verb, verb) = at.short_string()?;
     at.need(br#","user":{"#)?;
+    let callers = &mut memory.callers;
     caller(text, &mut at, callers, event)?;
-    if at.eat(br#","objectRef":{"#) {
-        object_ref(&mut at, event)?;
-    }
+    target(text, &mut at, verb, &mut memory.targets, event)?;
     if at.eat(br#","responseStatus":{"#) {
         response_status(&mut at, event)?;
     }
     let end = if at.eat(br#","requestReceivedTimestamp":""#) {
-        event.received = at.string()?;
+        event.received = at.timestamp()?;
         at.need(br#","stageTimestamp":""#)?;
-        event.at = at.string()?;
+        event.at = at.timestamp()?;
         if at.eat(br#","annotations":"#) {
-            match callers.same(event.caller, Repeated::Annotations, &text[at.position()..]) {
+            match callers.same_annotations(event.caller, &text[at.position()..]) {
                 Some(length) => event.annotations = at.pass(length),
                 None => {
                     event.annotations = at.value()?;
-                    callers.keep(event.caller, Repeated::Annotations, event.annotations);
+                    callers.keep_annotations(event.caller, event.annotations);
                 }
             }
         }
@@ -91,21 +99,36 @@ pub fn scan<'a>(text: &'a [u8], start: usize, callers: &mut Callers, event: &mut
 #[inline]
 fn caller<'a>(text: &'a [u8], at: &mut Cursor<'a>, callers: &mut Callers, event: &mut Event<'a>) -> Option<()> {
     let start = at.position();
-    match callers.find(text, start, event) {
-        Some((end, non_ascii)) => {
-            at.pass(end - start);
-            at.non_ascii |= non_ascii;
-        }
-        None => {
-            let before = std::mem::take(&mut at.non_ascii);
-            name_and_groups(at, event)?;
-            // Only with groups does the text end where it must end, whatever follows.
-            if !event.groups.is_empty() {
-                callers.remember(text, start, at.position(), at.non_ascii, event);
-            }
-            at.non_ascii |= before;
+    let found = callers.find(text, start, event);
+    if let Some(found) = found {
+        at.pass(found.end - start);
+        at.non_ascii |= found.non_ascii;
+        if found.whole {
+            return Some(());
         }
     }
+    new_caller(text, start, at, callers, event, found)
+}
+
+/// The same where it is not what the user's last event had; `found` is the user, if known.
+#[inline(never)]
+fn new_caller<'a>(
+    text: &'a [u8],
+    start: usize,
+    at: &mut Cursor<'a>,
+    callers: &mut Callers,
+    event: &mut Event<'a>,
+    mut found: Option<Found>,
+) -> Option<()> {
+    let before = std::mem::take(&mut at.non_ascii);
+    if found.is_none() {
+        name_and_groups(at, event)?;
+        // Only with groups does the text end where it must end, whatever follows.
+        if !event.groups.is_empty() {
+            found = callers.remember_user(text, start, at.position(), at.non_ascii, event);
+        }
+    }
+    let before = before | std::mem::take(&mut at.non_ascii);
     if at.eat(br#","extra":"#) {
         event.extra = at.value()?;
     }
@@ -120,17 +143,13 @@ fn caller<'a>(text: &'a [u8], at: &mut Cursor<'a>, callers: &mut Callers, event:
         sources(at, event)?;
     }
     if at.eat(br#","userAgent":""#) {
-        match callers.same(event.caller, Repeated::Agent, &text[at.position()..]) {
-            Some(length) => event.agent = JsonStr::new(&at.pass(length)[..length - 1], false),
-            None => {
-                let from = at.position();
-                event.agent = at.string()?;
-                if !event.agent.is_escaped() {
-                    callers.keep(event.caller, Repeated::Agent, &text[from..at.position()]);
-                }
-            }
+        event.agent = at.string()?;
+        // Nor does the rest of it without an agent.
+        if let Some(user) = found {
+            callers.remember(user, text, start..at.position(), at.non_ascii, event);
         }
     }
+    at.non_ascii |= before;
     Some(())
 }
 
@@ -168,9 +187,37 @@ fn sources<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
     at.need(b"]")
 }
 
+/// The object reference, where there is one.
+#[inline]
+fn target<'a>(text: &'a [u8], at: &mut Cursor<'a>, verb: u128, targets: &mut Targets, event: &mut Event<'a>) -> Option<()> {
+    let start = at.position();
+    if verb != 0
+        && let Some((end, non_ascii)) = targets.find(text, start, verb, event)
+    {
+        at.pass(end - start);
+        at.non_ascii |= non_ascii;
+        return Some(());
+    }
+    new_target(text, at, verb, targets, event)
+}
+
+/// The same where it is not what was met before.
+#[inline(never)]
+fn new_target<'a>(text: &'a [u8], at: &mut Cursor<'a>, verb: u128, targets: &mut Targets, event: &mut Event<'a>) -> Option<()> {
+    let start = at.position();
+    if at.eat(br#","objectRef":{"#) {
+        let variable = object_ref(at, event)?;
+        if verb != 0 && text[start..].starts_with(targets::HEAD) {
+            targets.remember(text, start..at.position(), verb, variable, event);
+        }
+    }
+    Some(())
+}
+
 /// In the encoder's order, each optional: resource namespace name uid apiGroup apiVersion resourceVersion subresource.
 #[inline]
-fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<Variable<'a>> {
+    let mut variable = Variable::default();
     if at.eat(br#""resource":""#) {
         event.resource = at.string()?;
         at.comma();
@@ -184,7 +231,7 @@ fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
         at.comma();
     }
     if at.eat(br#""uid":""#) {
-        at.string()?;
+        variable.uid = Some(at.string()?);
         at.comma();
     }
     if at.eat(br#""apiGroup":""#) {
@@ -196,13 +243,14 @@ fn object_ref<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
         at.comma();
     }
     if at.eat(br#""resourceVersion":""#) {
-        at.string()?;
+        variable.version = Some(at.string()?);
         at.comma();
     }
     if at.eat(br#""subresource":""#) {
         event.subresource = at.string()?;
     }
-    at.need(b"}")
+    at.need(b"}")?;
+    Some(variable)
 }
 
 #[inline]
@@ -214,6 +262,13 @@ fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()>
     if at.eat(b"}") {
         return Some(());
     }
+    // An error as most are written; if it is not, it is read again.
+    let before = at.clone();
+    if failure(at, event).is_some() {
+        return Some(());
+    }
+    *at = before;
+    (event.code, event.reason) = (None, JsonStr::default());
     loop {
         at.need(b"\"")?;
         match at.plain_string()? {
@@ -234,6 +289,32 @@ fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()>
             return at.need(b"}");
         }
     }
+}
+
+/// `"metadata":{},"status":"Failure","message":"…"[,"reason":"…"][,"details":{…}],"code":…}`
+#[inline]
+fn failure<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
+    at.need(br#""metadata":{},"status":"Failure","message":""#)?;
+    at.string()?;
+    if at.eat(br#","reason":""#) {
+        event.reason = at.string()?;
+    }
+    if at.eat(br#","details":{"#) {
+        if at.eat(br#""name":""#) {
+            at.string()?;
+            at.comma();
+        }
+        if at.eat(br#""group":""#) {
+            at.string()?;
+            at.comma();
+        }
+        at.need(br#""kind":""#)?;
+        at.string()?;
+        at.need(b"}")?;
+    }
+    at.need(br#","code":"#)?;
+    event.code = Some(at.code()?);
+    at.need(b"}")
 }
 
 /// Reads the rest of a line that goes on with bodies at `start`: the tail backwards, then the bodies.

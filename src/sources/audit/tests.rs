@@ -1,9 +1,8 @@
 //! The fast scanner against the general reader: on samples, on mutations of them, on bodies made to
 //! deceive. Where the scanner gives an answer, it must be the parser's.
 
-use super::callers::Callers;
 use super::general::{self, Members};
-use super::scan::scan;
+use super::scan::{Memory, scan};
 use crate::model::event::Event;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -20,12 +19,12 @@ static SAMPLE: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 
 /// Compares what the two readers make of `line`; whether the scanner gave an answer.
 #[track_caller]
-fn compare(line: &[u8], callers: &mut Callers) -> bool {
+fn compare(line: &[u8], memory: &mut Memory) -> bool {
     let mut fast = Event::default();
-    let Some(end) = scan(line, 0, callers, &mut fast) else { return false };
+    let Some(end) = scan(line, 0, memory, &mut fast) else { return false };
     let text = String::from_utf8_lossy(line);
     assert_eq!(end, line.iter().position(|&b| b == b'\n').unwrap_or(line.len()), "{text}");
-    fast.caller = None;
+    (fast.caller, fast.target) = (None, None);
     let members = match Members::parse(&line[..end]) {
         Ok(members) => members,
         // The scanner does not look into strings and bodies that it passes over; everything it reports is read all the same.
@@ -35,18 +34,17 @@ fn compare(line: &[u8], callers: &mut Callers) -> bool {
     if members.has_duplicates() {
         return true;
     }
-    let mut slow = general::event(&members).unwrap();
-    slow.caller = None;
+    let slow = general::event(&members).unwrap();
     assert_eq!(fast, slow, "{text}");
     true
 }
 
 #[test]
 fn samples_are_read_alike_and_all_by_the_scanner() {
-    let mut callers = Callers::default();
+    let mut memory = Memory::default();
     for line in SAMPLE.iter() {
-        assert!(compare(line, &mut callers), "{}", String::from_utf8_lossy(line));
-        assert!(compare(line, &mut Callers::default()), "whether or not the caller is known");
+        assert!(compare(line, &mut memory), "{}", String::from_utf8_lossy(line));
+        assert!(compare(line, &mut Memory::default()), "whether or not the caller is known");
     }
 }
 
@@ -93,11 +91,11 @@ proptest! {
     ) {
         let line = mutate(&SAMPLE[which.index(SAMPLE.len())], at, kind, byte, other);
         // With callers remembered from the line before it was changed.
-        let mut callers = Callers::default();
+        let mut memory = Memory::default();
         let mut event = Event::default();
-        scan(&SAMPLE[which.index(SAMPLE.len())], 0, &mut callers, &mut event);
-        compare(&line, &mut callers);
-        compare(&line, &mut Callers::default());
+        scan(&SAMPLE[which.index(SAMPLE.len())], 0, &mut memory, &mut event);
+        compare(&line, &mut memory);
+        compare(&line, &mut Memory::default());
     }
 
     #[test]
@@ -111,13 +109,13 @@ proptest! {
         prop_assert!(is_json(line.as_bytes()));
         let mut event = Event::default();
         // The scanner may give up on a body (one that holds an audit id), but must not be deceived.
-        if scan(line.as_bytes(), 0, &mut Callers::default(), &mut event).is_some() {
+        if scan(line.as_bytes(), 0, &mut Memory::default(), &mut event).is_some() {
             prop_assert_eq!(event.verb.raw(), b"create");
             prop_assert_eq!(event.at.raw(), b"2026-11-20T09:17:29.000002Z");
             prop_assert_eq!(event.source.raw(), b"2.2.2.2");
             prop_assert_eq!(event.request_body, if body == "null" { b"" } else { body.as_bytes() });
         }
-        compare(line.as_bytes(), &mut Callers::default());
+        compare(line.as_bytes(), &mut Memory::default());
     }
 }
 

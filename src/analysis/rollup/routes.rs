@@ -1,0 +1,92 @@
+//! What a URI tells, remembered: the same ones are asked for again and again.
+
+use crate::model::event::Event;
+use crate::model::uri::{ReadShape, Scope, path_scope};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Places; a power of two. Of two URIs with one place, the later is remembered.
+const PLACES: usize = 1 << 11;
+
+/// Longest URI that is remembered.
+const MAX_LENGTH: usize = 512;
+
+/// Bytes of URIs held before all are forgotten.
+const MAX_TEXT: usize = 1 << 20;
+
+/// What a URI tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Route {
+    /// How wide its path reaches, if it is one of an API resource.
+    pub path: Option<Scope>,
+    /// Of reads: how they ask to be served.
+    pub shape: Option<ReadShape>,
+}
+
+/// URIs met by one thread.
+#[derive(Debug, Default)]
+pub struct Routes {
+    places: Vec<Known>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    hash: u64,
+    from: u32,
+    length: u32,
+    route: Route,
+}
+
+impl Routes {
+    /// What the event's URI tells of a request with `verb`.
+    #[inline]
+    pub fn find(&mut self, event: &Event<'_>, verb: &[u8]) -> Route {
+        let reads = match verb {
+            b"watch" => 2,
+            b"get" | b"list" | b"deletecollection" => 1,
+            _ => 0,
+        };
+        let uri = event.uri.raw();
+        if uri.len() > MAX_LENGTH {
+            return route(event, reads);
+        }
+        // Escapes follow from the text; what kind of request it is, does not.
+        let hash = xxh3_64_with_seed(uri, reads);
+        let place = hash as usize & (PLACES - 1);
+        if let Some(known) = self.places.get(place)
+            && known.hash == hash
+            && &self.text[known.from as usize..(known.from + known.length) as usize] == uri
+            && (known.route.shape.map_or(0, |shape| 1 + u64::from(shape.timeout.is_some()))) == reads
+        {
+            return known.route;
+        }
+        self.learn(event, reads, hash)
+    }
+
+    #[inline(never)]
+    fn learn(&mut self, event: &Event<'_>, reads: u64, hash: u64) -> Route {
+        let route = route(event, reads);
+        if self.places.is_empty() || self.text.len() > MAX_TEXT {
+            self.places = vec![Known::default(); PLACES];
+            self.text.clear();
+        }
+        let uri = event.uri.raw();
+        let known = Known { hash, from: self.text.len() as u32, length: uri.len() as u32, route };
+        self.text.extend_from_slice(uri);
+        self.places[hash as usize & (PLACES - 1)] = known;
+        route
+    }
+}
+
+fn route(event: &Event<'_>, reads: u64) -> Route {
+    let shape = (reads > 0).then(|| shape(event, reads == 2));
+    Route { path: path_scope(event.uri.raw()), shape }
+}
+
+/// How a read asks to be served; only a URI with a query has to be looked at.
+fn shape(event: &Event<'_>, watch: bool) -> ReadShape {
+    if memchr::memchr(b'?', event.uri.raw()).is_none() {
+        return ReadShape::of("", watch);
+    }
+    ReadShape::of(&event.uri.decode(), watch)
+}
