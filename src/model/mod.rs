@@ -5,6 +5,7 @@
 
 pub mod bundle;
 pub mod event;
+pub mod flame;
 pub mod histogram;
 pub mod input;
 pub mod json;
@@ -12,6 +13,7 @@ pub mod registry;
 pub mod report;
 pub mod rollup;
 pub mod sample;
+pub mod stacks;
 pub mod symbols;
 pub mod time;
 pub mod units;
