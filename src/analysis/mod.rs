@@ -3,6 +3,7 @@
 
 pub mod dims;
 pub mod filter;
+pub mod heap;
 pub mod keyspace;
 pub mod list_route;
 pub mod memory;

@@ -2,6 +2,7 @@
 
 pub mod etcd;
 mod etcd_usage;
+pub mod heap;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod memory;
@@ -25,6 +26,8 @@ pub enum Command {
     Etcd(etcd::Args),
     /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
     Memory(memory::Args),
+    /// What the Go heap of an apiserver, or of any Go program, holds.
+    Heap(heap::Args),
     /// Print a completion script for a shell.
     Completions(shell::CompletionArgs),
     /// Print the manual page.
@@ -34,10 +37,14 @@ pub enum Command {
 impl Command {
     /// Runs the command.
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
+        if context.settings.format.is_of_stacks() && !matches!(self, Self::Heap(args) if args.draws()) {
+            return Err(Error::Usage("-o svg and -o folded are for plimsoll heap flame".to_owned()));
+        }
         match self {
             Self::Traffic(args) => traffic::run(args, context),
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
+            Self::Heap(args) => heap::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),
         }

@@ -5,6 +5,7 @@
 
 pub mod bundle;
 pub mod event;
+pub mod flame;
 pub mod histogram;
 pub mod input;
 pub mod json;
@@ -13,6 +14,7 @@ pub mod registry;
 pub mod report;
 pub mod rollup;
 pub mod sample;
+pub mod stacks;
 pub mod symbols;
 pub mod time;
 pub mod units;

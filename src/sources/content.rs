@@ -3,6 +3,7 @@
 use crate::model::time::{Micros, TimeParser};
 use crate::sources::audit;
 use crate::sources::exposition::{Dialect, Item, Reader};
+use crate::sources::pprof;
 
 /// What a file holds, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Content {
     Metrics,
     /// etcd's database.
     Database,
+    /// A Go profile, as protobuf or as text.
+    Profile,
     /// Nothing at all.
     Empty,
     /// Something else, in words.
@@ -22,6 +25,9 @@ pub enum Content {
 }
 
 impl Content {
+    /// Nothing that is known, and no text.
+    pub const BINARY: Self = Self::Other("it is binary data");
+
     /// Whether it is an audit log.
     pub fn is_log(self) -> bool {
         matches!(self, Self::AuditLines | Self::AuditDocument)
@@ -33,6 +39,7 @@ impl Content {
             Self::AuditLines | Self::AuditDocument => "it is an audit log",
             Self::Metrics => "it looks like Prometheus metrics",
             Self::Database => "it looks like an etcd snapshot",
+            Self::Profile => "it is a Go profile",
             Self::Empty => "it is empty",
             Self::Other(looks) => looks,
         }
@@ -43,6 +50,9 @@ impl Content {
 pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if head.iter().all(|b| b.is_ascii_whitespace() || *b == 0) {
         return (if head.is_empty() { Content::Empty } else { Content::AuditLines }, None);
+    }
+    if pprof::begins_like_one(head) {
+        return (Content::Profile, None);
     }
     let text = head.trim_ascii_start();
     let line_end = memchr::memchr(b'\n', text).unwrap_or(text.len());
@@ -86,12 +96,14 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
         } else {
             "it is JSON without audit events"
         }
+    } else if pprof::is_other_text(text) {
+        "it is a Go profile as text, but not of the heap"
     } else if is_html(text) {
         "it is an HTML page, as a proxy or a log-in sends it"
     } else if std::str::from_utf8(&head[..head.len().min(512)]).is_ok_and(|t| !t.contains('\0')) {
         "it is text without audit events"
     } else {
-        "it is binary data"
+        return (Content::BINARY, None);
     };
     (Content::Other(looks), None)
 }

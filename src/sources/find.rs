@@ -16,8 +16,23 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Folder names that say what lies in them, not which apiserver wrote it.
-const PLAIN_FOLDERS: [&str; 11] =
-    ["audit", "audits", "log", "logs", "metrics", "scrapes", "apiserver", "kube-apiserver", "kubernetes", "forms", "damage"];
+const PLAIN_FOLDERS: [&str; 15] = [
+    "heap",
+    "heaps",
+    "pprof",
+    "profiles",
+    "audit",
+    "audits",
+    "log",
+    "logs",
+    "metrics",
+    "scrapes",
+    "apiserver",
+    "kube-apiserver",
+    "kubernetes",
+    "forms",
+    "damage",
+];
 
 /// Files that make up one log, in order.
 #[derive(Debug)]
@@ -39,6 +54,8 @@ pub enum Wanted {
     Both,
     /// etcd's database.
     Databases,
+    /// Go profiles; `sources::pprof` finds them.
+    Profiles,
 }
 
 impl Wanted {
@@ -49,7 +66,7 @@ impl Wanted {
             Content::Database => self == Self::Databases,
             // An empty log is a log without events; a page is never empty.
             Content::Empty => matches!(self, Self::Logs | Self::Both),
-            Content::Other(_) => false,
+            Content::Profile | Content::Other(_) => false,
         }
     }
 }

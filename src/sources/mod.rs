@@ -10,6 +10,7 @@ pub mod find;
 pub mod live;
 pub mod open;
 pub mod pages;
+pub mod pprof;
 mod split;
 
 pub use open::SourceError;

@@ -66,6 +66,7 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
             format!("not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS")
         }
         Wanted::Databases => format!("not an etcd database ({looks}); take one with etcdctl snapshot save, or copy member/snap/db"),
+        Wanted::Profiles => format!("not a Go profile ({looks}); take one with kubectl get --raw /debug/pprof/heap"),
         Wanted::Pages => format!("not a metrics page ({looks}); take one with kubectl get --raw /metrics"),
         Wanted::Both => format!(
             "neither an audit log nor a metrics page ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS, and what GET /metrics gives"
@@ -79,6 +80,9 @@ fn nothing_here(files: usize, wanted: Wanted) -> String {
             format!("no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?")
         }
         Wanted::Databases => format!("no etcd database in this folder (looked at {files} files); take one with etcdctl snapshot save"),
+        Wanted::Profiles => {
+            format!("no Go profile in this folder (looked at {files} files); take one with kubectl get --raw /debug/pprof/heap")
+        }
         Wanted::Pages => format!("no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"),
         Wanted::Both => format!(
             "no audit log and no metrics page in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
@@ -215,7 +219,7 @@ pub fn unpack<'r>(packing: Packing, reader: impl Read + Send + 'r) -> io::Result
 
 impl Source {
     /// What was read already, under the name that messages give it.
-    pub(super) fn of_bytes(path: String, bytes: Vec<u8>) -> Self {
+    pub fn of_bytes(path: String, bytes: Vec<u8>) -> Self {
         let packing = packing_of(&bytes);
         let (place, content, rest) = (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
         Self { path, place, size: 0, packing, content, first: None, head: bytes, rest }

@@ -22,6 +22,10 @@ pub enum Kind {
     Millis,
     /// Bytes.
     Bytes,
+    /// Bytes more or fewer than before.
+    MoreBytes,
+    /// More or fewer than before.
+    More,
     /// Counts in time, as a line of bars.
     Spark,
 }
@@ -47,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 100] = [
+const COLUMNS: [Column; 117] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -148,6 +152,23 @@ const COLUMNS: [Column; 100] = [
     column("course", "COURSE", Kind::Text),
     column("asked_bytes", "ASKED", Kind::Bytes),
     column("freed_bytes", "FREED", Kind::Bytes),
+    column("flat", "FLAT", Kind::Count),
+    column("cum", "CUM", Kind::Count),
+    column("flat_bytes", "FLAT", Kind::Bytes),
+    column("flat_count", "FLAT", Kind::Count),
+    column("flat_share", "FLAT%", Kind::Share),
+    column("cum_bytes", "CUM", Kind::Bytes),
+    column("cum_count", "CUM", Kind::Count),
+    column("cum_share", "CUM%", Kind::Share),
+    column("flat_change_bytes", "FLAT +/-", Kind::MoreBytes),
+    column("flat_change_count", "FLAT +/-", Kind::More),
+    column("cum_change_bytes", "CUM +/-", Kind::MoreBytes),
+    column("cum_change_count", "CUM +/-", Kind::More),
+    column("held_bytes", "HELD", Kind::Bytes),
+    column("held_count", "HELD", Kind::Count),
+    column("held_share", "SHARE", Kind::Share),
+    column("held_change_bytes", "CHANGE", Kind::MoreBytes),
+    column("held_change_count", "CHANGE", Kind::More),
 ];
 
 /// The column of a JSON field; a field that is not listed is a dimension, whose heading is its name.
@@ -173,6 +194,8 @@ pub fn show(kind: Kind, value: &Value) -> String {
         (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
         (Kind::Bytes, Value::Number(number)) => bytes(*number),
         (_, Value::Count(count)) => grouped(*count),
+        (Kind::MoreBytes, Value::Number(number)) => format!("{}{}", plus(*number), bytes(*number)),
+        (Kind::More, Value::Number(number)) => format!("{}{}", plus(*number), significant(*number)),
         (Kind::Share, Value::Number(share)) => percent(*share),
         (Kind::Change, Value::Number(change)) => signed_percent(*change),
         (_, Value::Number(number)) => significant(*number),
@@ -182,6 +205,11 @@ pub fn show(kind: Kind, value: &Value) -> String {
             values.join(", ")
         }
     }
+}
+
+/// The sign that a number lacks where it is more.
+fn plus(number: f64) -> &'static str {
+    if number > 0.0 { "+" } else { "" }
 }
 
 /// Counts as a line of bars, the highest full.

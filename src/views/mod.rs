@@ -3,6 +3,7 @@
 
 pub mod columns;
 mod csv;
+pub mod flame;
 mod json;
 mod markdown;
 mod table;
@@ -30,6 +31,19 @@ pub enum Format {
     Csv,
     /// A Markdown table.
     Markdown,
+    /// A flame graph, for `heap flame` only.
+    #[value(hide = true)]
+    Svg,
+    /// Stacks, a line each, for `heap flame` only.
+    #[value(hide = true)]
+    Folded,
+}
+
+impl Format {
+    /// Whether it is a flame graph's, which a report can't take.
+    pub fn is_of_stacks(self) -> bool {
+        matches!(self, Self::Svg | Self::Folded)
+    }
 }
 
 /// How to write for a person.
@@ -54,5 +68,6 @@ pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Writ
         Format::Yaml => yaml::write(report, out),
         Format::Csv => csv::write(report, style.headers, out),
         Format::Markdown => markdown::write(report, out),
+        Format::Svg | Format::Folded => Err(io::Error::other("a report is no flame graph")),
     }
 }

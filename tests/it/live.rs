@@ -2,7 +2,7 @@
 //! faults that a control plane under load shows.
 
 use crate::lab::Lab;
-use crate::support::{sample, sample_bytes};
+use crate::support::{plimsoll, sample, sample_bytes};
 use plimsoll::commands;
 use plimsoll::model::time::Micros;
 use plimsoll::sources::live::{Cluster, Found, LiveError, Target};
@@ -351,4 +351,22 @@ fn an_apiserver_is_asked_one_thing_at_a_time() {
         starts.sort_by(f64::total_cmp);
         assert!(starts.len() == 3 && starts.windows(2).all(|pair| pair[1] - pair[0] >= 0.29), "{starts:?}");
     }
+}
+
+#[test]
+fn heaps_of_all_apiservers_are_read() {
+    let lab = lab();
+    let kubeconfig = lab.folder.join("kubeconfig");
+    let heap = |more: &[&str]| {
+        let args = ["heap", "top", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full", "-o", "json"];
+        plimsoll(&[&args[..], more].concat()).json(0)
+    };
+    let total = |report: &Value| report["totals"]["total"].as_u64().unwrap();
+    let of_file = |name: &str| total(&plimsoll(&["heap", "top", &sample(name), "-o", "json"]).json(0));
+    let (first, last) = (of_file("quiet/heap/heap-1795167757-base.pb.gz"), of_file("quiet/heap/heap-1795167937-after.pb.gz"));
+    let all = heap(&[]);
+    assert_eq!((total(&all), all["inputs"].as_array().unwrap().len()), (first + last, 2));
+    let one = heap(&["--instance", &lab.name("b")]);
+    assert_eq!((total(&one), one["coverage"]["profiles"][0]["instance"].as_str().unwrap()), (last, lab.name("b").as_str()));
+    assert_eq!(lab.requests("/debug/pprof/heap").len(), 3);
 }

@@ -18,6 +18,7 @@ mod etcd_usage;
 mod exactness;
 mod follow;
 mod forms;
+mod heap;
 #[cfg(feature = "live")]
 mod lab;
 #[cfg(feature = "live")]

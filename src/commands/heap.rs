@@ -1,0 +1,402 @@
+//! `plimsoll heap`: what the Go heap holds.
+
+use crate::analysis::heap::flame::Growing;
+use crate::analysis::heap::measure::{Counted, Measuring};
+use crate::analysis::heap::report::{Shape, report};
+use crate::analysis::heap::select::{Filters, Selection};
+use crate::analysis::heap::top::By;
+use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::model::input::InputReport;
+use crate::model::stacks::Stacks;
+use crate::model::time;
+use crate::sources::open::Source;
+use crate::sources::pprof::{Found, Group, Profile, find};
+use crate::views::text::plain;
+use crate::views::{Format, flame};
+use regex::Regex;
+
+/// Arguments of `plimsoll heap`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Args {
+    /// Whether it takes `-o svg` and `-o folded`.
+    pub fn draws(&self) -> bool {
+        matches!(self.command, Command::Flame(_))
+    }
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What functions, files, packages or lines hold, themselves (flat) and with all that they call (cum).
+    Top(Box<TopArgs>),
+    /// A flame graph: SVG that can be searched and zoomed, or folded text for other tools.
+    Flame(Box<FlameArgs>),
+    /// What has changed between two profiles.
+    Diff(Box<DiffArgs>),
+}
+
+/// What is counted, and what is left out.
+#[derive(Debug, clap::Args)]
+struct WhatArgs {
+    /// What to count: inuse_space, inuse_objects, alloc_space, alloc_objects, or another that the profile has (default: inuse_space).
+    #[arg(long, value_name = "TYPE")]
+    sample_type: Option<String>,
+    /// Count only stacks with a function, file or program that matches.
+    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    focus: Option<Regex>,
+    /// Leave out stacks with a function, file or program that matches.
+    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    ignore: Option<Regex>,
+    /// Show only what the outermost match calls, and itself.
+    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    show_from: Option<Regex>,
+    /// Of several processes take this one: the name of its folder, or an apiserver's host:port.
+    #[arg(long, value_name = "NAME")]
+    instance: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll heap top heap.pb.gz
+  plimsoll heap top bundle/ --by package --top 10
+  plimsoll heap top heap.pb.gz --focus 'handlers.ListResource' --sample-type alloc_space
+  kubectl get --raw /debug/pprof/heap | plimsoll heap top -
+  plimsoll heap top --context prod                # live: all apiservers of the cluster, added up")]
+struct TopArgs {
+    /// Profiles: files, globs, URLs, - for stdin, all added up; of a folder or bundle the latest. None: a live cluster.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// What a row is about.
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    #[command(flatten)]
+    what: WhatArgs,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll heap flame heap.pb.gz > heap.svg
+  plimsoll heap flame bundle/ --focus storage/cacher > cache.svg
+  plimsoll heap flame now.pb.gz --diff before.pb.gz > change.svg
+  plimsoll heap flame heap.pb.gz -o folded | inferno-flamegraph > own.svg
+
+FORMS
+  -o svg      (default) widths are what stacks hold; with --diff red has grown and blue has shrunk
+  -o folded   a line for each stack; with --diff both weights")]
+struct FlameArgs {
+    /// Profiles, as for top.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Colour by the change against this profile; of a folder the latest.
+    #[arg(long, value_name = "OLD")]
+    diff: Option<String>,
+    #[command(flatten)]
+    what: WhatArgs,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll heap diff before.pb.gz after.pb.gz
+  plimsoll heap diff bundle/                      # its first profile and its last
+  plimsoll heap diff before/ after/ --by package --sort-by cum_change")]
+struct DiffArgs {
+    /// Two profiles, the older first; of a folder each the latest. Or one folder or bundle: its first and its last.
+    #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
+    sources: Vec<String>,
+    /// What a row is about.
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    #[command(flatten)]
+    what: WhatArgs,
+}
+
+/// A regular expression.
+fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| error.to_string())
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    match &args.command {
+        Command::Top(args) => {
+            let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
+            table(&args.what, args.by, &[], &now, context)
+        }
+        Command::Diff(args) => {
+            let (before, now) = match args.sources.as_slice() {
+                [old, new] => {
+                    let old = profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?;
+                    (old, profiles(std::slice::from_ref(new), &args.what, None, Which::Last, context)?)
+                }
+                one => both(one, &args.what, context)?,
+            };
+            table(&args.what, args.by, &before, &now, context)
+        }
+        Command::Flame(args) => draw(args, context),
+    }
+}
+
+/// A profile, and the process that it is of.
+struct Taken {
+    instance: String,
+    profile: Profile,
+}
+
+/// Which profile of a folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    First,
+    Last,
+}
+
+/// The profiles behind `sources`; without one, those of a live cluster.
+fn profiles(
+    sources: &[String],
+    what: &WhatArgs,
+    kube: Option<&KubeFlags>,
+    which: Which,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    match kube.filter(|_| sources.is_empty()) {
+        Some(kube) => live(kube, what, context),
+        None => read(chosen(sources, what, context)?, which, context),
+    }
+}
+
+/// The first and the last profile of a folder.
+fn both(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<(Vec<Taken>, Vec<Taken>), Error> {
+    let groups = chosen(sources, what, context)?;
+    if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
+        let one = group.files.first().map_or("", |file| file.path.as_str());
+        return Err(Error::Input(format!("{one}: there is only this profile to compare; name two, or a folder with several")));
+    }
+    let mut last = Vec::new();
+    let mut first = Vec::new();
+    for mut group in groups {
+        let Group { cluster, instance, .. } = &group;
+        let (cluster, instance) = (cluster.clone(), instance.clone());
+        last.push(Group { cluster, instance, files: group.files.pop().into_iter().collect() });
+        first.push(group);
+    }
+    Ok((read(first, Which::First, context)?, read(last, Which::Last, context)?))
+}
+
+/// The profiles behind `sources` that `--instance` leaves.
+fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+    let Found { mut groups, errors } = find(sources);
+    if groups.is_empty() {
+        let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &errors {
+        context.lost(error)?;
+    }
+    if let Some(wanted) = &what.instance {
+        let mut names: Vec<String> = groups.iter().map(|group| group.instance.clone()).collect();
+        groups.retain(|group| group.instance == *wanted);
+        if groups.is_empty() {
+            names.sort();
+            names.dedup();
+            return Err(no_instance(wanted, &names));
+        }
+    }
+    Ok(groups)
+}
+
+fn no_instance(wanted: &str, names: &[String]) -> Error {
+    let names: Vec<&str> = names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect();
+    let there =
+        if names.is_empty() { "no profile here says of which process it is".to_owned() } else { format!("there are {}", names.join(", ")) };
+    Error::Usage(plain(&format!("--instance {wanted}: {there}")).into_owned())
+}
+
+/// Reads a profile of each group.
+fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    let mut taken = Vec::new();
+    let mut errors = Vec::new();
+    for Group { instance, files, .. } in groups {
+        // A profile that is broken does not stand in the way of the one before it.
+        let mut files: Vec<Source> = files;
+        if which == Which::Last {
+            files.reverse();
+        }
+        for file in files {
+            match Profile::read(file) {
+                Ok(profile) => {
+                    taken.push(Taken { instance, profile });
+                    break;
+                }
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+    }
+    if taken.is_empty() {
+        let errors: Vec<String> = errors.iter().map(|error| plain(error).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in errors {
+        context.lost(error)?;
+    }
+    Ok(taken)
+}
+
+/// The heaps of a live cluster's apiservers.
+#[cfg(feature = "live")]
+fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    use crate::sources::live::Cluster;
+    let cluster = Cluster::connect(&super::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+    for note in cluster.notes() {
+        context.say(note)?;
+    }
+    let wanted = |name: &String| what.instance.as_ref().is_none_or(|instance| instance == name);
+    let names: Vec<String> = cluster.apiservers().iter().map(|server| server.name.clone()).collect();
+    if !names.iter().any(wanted) {
+        return Err(no_instance(what.instance.as_deref().unwrap_or_default(), &names));
+    }
+    let mut taken = Vec::new();
+    let mut errors = Vec::new();
+    for (number, name) in names.iter().enumerate().filter(|(_, name)| wanted(name)) {
+        let page = cluster.get(number, "/debug/pprof/heap").map_err(|error| error.to_string());
+        let path = format!("{name}/debug/pprof/heap");
+        let profile = page.and_then(|page| {
+            let mut profile = Profile::read(Source::of_bytes(path, page.body)).map_err(|error| error.to_string())?;
+            profile.stacks.at = profile.stacks.at.or(Some(page.at));
+            Ok(profile)
+        });
+        match profile {
+            Ok(profile) => taken.push(Taken { instance: name.clone(), profile }),
+            Err(error) => errors.push(error),
+        }
+    }
+    if taken.is_empty() {
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in errors {
+        context.lost(error)?;
+    }
+    Ok(taken)
+}
+
+#[cfg(not(feature = "live"))]
+fn live(_: &KubeFlags, _: &WhatArgs, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+}
+
+/// The sample type to count, in one profile.
+fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
+    let Stacks { types, preferred, .. } = &taken.profile.stacks;
+    let names = || types.iter().map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", ");
+    let path = &taken.profile.path;
+    let found = match wanted {
+        Some(name) => taken.profile.stacks.type_named(name),
+        // A legacy profile of a program that freed nothing has only these.
+        None => ["inuse_space", "space"].iter().find_map(|name| taken.profile.stacks.type_named(name)),
+    };
+    found.ok_or_else(|| {
+        let hint = if preferred.is_some() { "the profile's own choice is among them" } else { "name one with --sample-type" };
+        let message = match wanted {
+            Some(name) => format!("{path}: there is no sample type {name}; there are {}", names()),
+            None => format!("{path}: this is no heap profile: its sample types are {}; {hint}", names()),
+        };
+        let message = plain(&message).into_owned();
+        if wanted.is_some() { Error::Usage(message) } else { Error::Input(message) }
+    })
+}
+
+/// What is counted of each profile, and by which type.
+fn selections<'t>(what: &WhatArgs, taken: &'t [Taken]) -> Result<Vec<(&'t Taken, Selection<'t>, usize)>, Error> {
+    let filters = Filters { focus: what.focus.clone(), ignore: what.ignore.clone(), show_from: what.show_from.clone() };
+    let select = |taken: &'t Taken| {
+        let number = kind(taken, what.sample_type.as_deref())?;
+        let selection = Selection::new(&taken.profile.stacks, &filters);
+        let selection = selection.map_err(|error| Error::Input(plain(&format!("{}: {error}", taken.profile.path)).into_owned()))?;
+        Ok((taken, selection, number))
+    };
+    taken.iter().map(select).collect()
+}
+
+/// Prints a table of what is held now, compared with before if there is a before.
+fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut Context<'_>) -> Result<(), Error> {
+    let sides = [selections(what, before)?, selections(what, now)?];
+    let mut measuring = Measuring::new(by);
+    let mut inputs = Vec::new();
+    for (when, side) in sides.iter().enumerate() {
+        for (taken, selection, kind) in side {
+            let Taken { instance, profile: Profile { path, bytes, stacks } } = taken;
+            let (path, samples) = (path.clone(), stacks.samples());
+            measuring.add(Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when }, selection, *kind);
+            inputs.push(InputReport { path, kind: "heap", bytes: *bytes, records: samples as u64, skipped: 0, first_error: None });
+        }
+    }
+    let measured = measuring.finish();
+    let shape = Shape {
+        by,
+        compares: !before.is_empty(),
+        sort_by: context.settings.sort_by.clone(),
+        top: context.settings.top,
+        full_names: context.settings.format != Format::Table,
+    };
+    let report = report(&measured, inputs, &shape).map_err(Error::Usage)?;
+    context.print(&report, FailOn::Never)
+}
+
+/// Draws a flame graph.
+fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
+    let form = match context.settings.format {
+        Format::Table | Format::Wide | Format::Svg => Format::Svg,
+        Format::Folded => Format::Folded,
+        _ => return Err(Error::Usage("a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned())),
+    };
+    let before = match &args.diff {
+        Some(old) => profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?,
+        None => Vec::new(),
+    };
+    let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
+    let sides = [selections(&args.what, &before)?, selections(&args.what, &now)?];
+    let mut growing = Growing::default();
+    for (when, side) in sides.iter().enumerate() {
+        for (_, selection, kind) in side {
+            growing.add(selection, *kind, when);
+        }
+    }
+    let mut tree = growing.finish();
+    if let Some((taken, selection, kind)) = sides[1].last() {
+        let stacks = selection.stacks;
+        let of = if taken.instance.is_empty() { &taken.profile.path } else { &taken.instance };
+        tree.title = stacks.types[*kind].name.clone();
+        tree.unit = stacks.types[*kind].unit.clone();
+        let mut parts =
+            vec![if now.len() > 1 { format!("{} profiles", now.len()) } else { of.rsplit('/').next().unwrap_or(of).to_owned() }];
+        parts.extend(stacks.at.map(time::format));
+        if let Some(old) = before.first() {
+            parts.push(format!("compared with {}", old.profile.stacks.at.map_or_else(|| old.profile.path.clone(), time::format)));
+        }
+        for (flag, what) in [("--focus", &args.what.focus), ("--ignore", &args.what.ignore), ("--show-from", &args.what.show_from)] {
+            parts.extend(what.as_ref().map(|what| format!("{flag} {}", what.as_str())));
+        }
+        tree.subtitle = parts.join(", ");
+        for idle in &selection.idle {
+            context.say(format!("{idle} matches nothing in this profile"))?;
+        }
+    }
+    tree.compares = !before.is_empty();
+    if tree.total()[1] == 0 {
+        return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
+    }
+    match form {
+        Format::Folded => flame::folded(&tree, &mut context.io.out)?,
+        _ => flame::svg(&tree, &mut context.io.out)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! From arguments to profiles: those that are named, and of each folder all that there are, by time.
+
+use super::Profile;
+use crate::model::time::Micros;
+use crate::sources::content::Content;
+use crate::sources::find::{Wanted, belongs, expand};
+use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
+use crate::sources::pages::time_in;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Profiles of one process: those of one folder, or one that was named.
+#[derive(Debug)]
+pub struct Group {
+    /// The cluster, if a bundle names it.
+    pub cluster: String,
+    /// What the folder calls the instance.
+    pub instance: String,
+    /// Oldest first.
+    pub files: Vec<Source>,
+}
+
+/// What was found behind the arguments.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The profiles.
+    pub groups: Vec<Group>,
+    /// What could not be used.
+    pub errors: Vec<SourceError>,
+}
+
+/// Finds the profiles behind `arguments`.
+pub fn find(arguments: &[String]) -> Found {
+    let mut found = Found::default();
+    for argument in arguments {
+        let (places, from_folder) = match expand(argument) {
+            Ok(found) => found,
+            Err(error) => {
+                found.errors.push(error);
+                continue;
+            }
+        };
+        let files = places.len();
+        let mut folders: BTreeMap<PathBuf, Group> = BTreeMap::new();
+        for place in places {
+            let source = match recognise(&place) {
+                Ok(source) => source,
+                Err(error) => {
+                    found.errors.push(error);
+                    continue;
+                }
+            };
+            // Of a file that was named and is no text, the reader can say better what is wrong with it.
+            let cut_off = source.content == Content::Empty && source.packing != Packing::None;
+            let is_one = source.content == Content::Profile || !from_folder && (source.content == Content::BINARY || cut_off);
+            if !is_one {
+                if !from_folder {
+                    let looks = source.content.in_words();
+                    found.errors.push(SourceError::NotWanted { path: source.path, looks, wanted: Wanted::Profiles });
+                }
+                continue;
+            }
+            let (bundle, folder, _, instance) = belongs(&place, argument, from_folder);
+            let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
+            if from_folder {
+                let new = || Group { cluster, instance, files: Vec::new() };
+                folders.entry(folder).or_insert_with(new).files.push(source);
+            } else {
+                found.groups.push(Group { cluster, instance, files: vec![source] });
+            }
+        }
+        if from_folder && folders.is_empty() {
+            found.errors.push(SourceError::NothingHere { folder: argument.clone(), files, wanted: Wanted::Profiles });
+        }
+        for mut group in folders.into_values() {
+            in_order(&mut group.files);
+            found.groups.push(group);
+        }
+    }
+    found
+}
+
+/// Sorts by time: by that in the names if all have one, else by that in the profiles.
+fn in_order(files: &mut [Source]) {
+    let all_named = files.len() < 2 || files.iter().all(|file| named_time(file).is_some());
+    files.sort_by_cached_key(|file| {
+        let at = if all_named { named_time(file) } else { inner_time(&file.place).or_else(|| named_time(file)) };
+        (at, file.path.clone())
+    });
+}
+
+/// The time in a file's name: `heap-1795166606-incident.pb.gz`.
+pub(super) fn named_time(file: &Source) -> Option<Micros> {
+    let Place::File(path) = &file.place else { return None };
+    let name = path.file_name()?.to_string_lossy();
+    time_in(&name).or_else(|| name.split(['-', '_', '.']).find_map(time_in))
+}
+
+/// The time that a profile says it was taken.
+fn inner_time(place: &Place) -> Option<Micros> {
+    Profile::read(recognise(place).ok()?).ok()?.stacks.at
+}

@@ -1,0 +1,136 @@
+//! Protobuf as it lies in the file: fields one after the other, each with its number. No more of it than profiles need.
+
+use super::Fault;
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Field<'b> {
+    /// A number.
+    Number(u64),
+    /// Bytes: text, a message, or packed numbers.
+    Bytes(Message<'b>),
+    /// A number of fixed length; no field of a profile is one.
+    Fixed,
+}
+
+/// The bytes of a message, and where in the file they begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'b> {
+    pub(super) bytes: &'b [u8],
+    pub(super) offset: usize,
+}
+
+/// Goes through a message.
+#[derive(Debug)]
+pub(super) struct Walk<'b> {
+    message: Message<'b>,
+    at: usize,
+}
+
+impl<'b> Walk<'b> {
+    pub(super) fn new(message: Message<'b>) -> Self {
+        Self { message, at: 0 }
+    }
+
+    /// Where in the file the next field begins.
+    pub(super) fn offset(&self) -> usize {
+        self.message.offset + self.at
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.at >= self.message.bytes.len()
+    }
+
+    fn fault(&self, what: impl Into<String>) -> Fault {
+        Fault::at_byte(self.offset(), what)
+    }
+
+    /// The next number.
+    #[inline]
+    pub(super) fn number(&mut self) -> Result<u64, Fault> {
+        let bytes = &self.message.bytes[self.at..];
+        if let Some(&byte) = bytes.first().filter(|byte| **byte < 0x80) {
+            self.at += 1;
+            return Ok(u64::from(byte));
+        }
+        let mut value = 0u64;
+        for (index, byte) in bytes.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if *byte < 0x80 {
+                if index == 9 && *byte > 1 {
+                    return Err(self.fault("holds a number of more than 64 bits"));
+                }
+                self.at += index + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.fault(if bytes.len() < 10 { "ends within a number" } else { "holds a number of more than 64 bits" }))
+    }
+
+    fn bytes(&mut self, length: u64) -> Result<Message<'b>, Fault> {
+        let rest = self.message.bytes.len() - self.at;
+        let length = usize::try_from(length).ok().filter(|length| *length <= rest);
+        let Some(length) = length else { return Err(self.fault("ends within a field")) };
+        let found = Message { bytes: &self.message.bytes[self.at..self.at + length], offset: self.offset() };
+        self.at += length;
+        Ok(found)
+    }
+
+    /// The next field with its number; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Field<'b>)>, Fault> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        let start = self.offset();
+        let tag = self.number()?;
+        let field = match tag & 7 {
+            0 => Field::Number(self.number()?),
+            2 => {
+                let length = self.number()?;
+                Field::Bytes(self.bytes(length)?)
+            }
+            1 => self.bytes(8).map(|_| Field::Fixed)?,
+            5 => self.bytes(4).map(|_| Field::Fixed)?,
+            kind => return Err(Fault::at_byte(start, format!("is no field of a profile (wire type {kind})"))),
+        };
+        if tag >> 3 == 0 {
+            return Err(Fault::at_byte(start, "is no field of a profile (number 0)"));
+        }
+        Ok(Some((tag >> 3, field)))
+    }
+}
+
+impl<'b> Field<'b> {
+    /// The message, which this field must be.
+    pub(super) fn message(self, offset: usize, what: &str) -> Result<Message<'b>, Fault> {
+        match self {
+            Self::Bytes(message) => Ok(message),
+            _ => Err(Fault::at_byte(offset, format!("should be {what} but is a number"))),
+        }
+    }
+
+    /// The number, which this field must be.
+    pub(super) fn number(self, offset: usize, what: &str) -> Result<u64, Fault> {
+        match self {
+            Self::Number(number) => Ok(number),
+            _ => Err(Fault::at_byte(offset, format!("should be {what}, a number"))),
+        }
+    }
+
+    /// Numbers, one or packed.
+    #[inline]
+    pub(super) fn numbers(self, offset: usize, what: &str, mut each: impl FnMut(u64) -> Result<(), Fault>) -> Result<(), Fault> {
+        match self {
+            Self::Number(number) => each(number),
+            Self::Bytes(message) => {
+                let mut walk = Walk::new(message);
+                while !walk.is_over() {
+                    each(walk.number()?)?;
+                }
+                Ok(())
+            }
+            Self::Fixed => Err(Fault::at_byte(offset, format!("should be {what}"))),
+        }
+    }
+}
