@@ -251,7 +251,7 @@ fn of_function(name: &str) -> u32 {
         let last = start.len().checked_sub(1);
         last.is_none_or(|last| name.as_bytes().get(last) == start.as_bytes().get(last)) && name.starts_with(*start)
     };
-    let is_of = |group: &Group| group.of.iter().any(|start| begins(start)) && !group.not.iter().any(|start| begins(start));
+    let is_of = |group: &Group| group.of.iter().any(&begins) && !group.not.iter().any(&begins);
     GROUPS.iter().enumerate().fold(0u32, |set, (number, group)| set | (u32::from(is_of(group)) << number))
 }
 
