@@ -270,7 +270,7 @@ const KNOWN: [&str; 82] = [
     "pgpgout",
 ];
 
-/// Fields of `memory.stat` that are not [`KNOWN`]: kept and shown, whatever they mean.
+/// Fields of `memory.stat` that are not among those that are known: kept and shown, whatever they mean.
 pub fn unknown(sample: &Sample) -> Vec<(String, u64)> {
     let known = |name: &str| {
         let name = name.strip_prefix("total_").unwrap_or(name);
