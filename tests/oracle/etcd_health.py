@@ -417,14 +417,16 @@ def member(folder):
 
 def quota(folder, limit):
     etcd = alone(folder, "--quota-backend-bytes", limit)
-    steps, refused = [], None
-    for number in range(200):
-        answer = etcd.put(f"/registry/secrets/{number}", os.urandom(600_000))
+    steps, refused, written = [], None, 0
+    for number in range(400):
+        # Small steps near the quota: a busy machine commits several at once.
+        size = 600_000 if written < 0.6 * float(limit) else 100_000
+        answer = etcd.put(f"/registry/secrets/{number}", os.urandom(size))
         if "header" not in answer:
             refused = answer
             break
-        if number == 3 or number * 600_000 > 0.65 * float(limit):
-            written = (number + 1) * 600_000
+        written += size
+        if number == 3 or size < 600_000:
             for _ in range(100):  # until it is committed
                 if etcd.status()["dbSize"] >= written:
                     break
