@@ -90,7 +90,7 @@ fn read_range(file: &File, start: u64, end: u64, size: u64, buffer: Vec<u8>) -> 
     chunk.offset = from + first as u64;
     // Read on to the end of the last line.
     let mut read_to = from + length as u64;
-    while read_to < size && chunk.bytes[length - 1] != b'\n' && chunk.losses.is_empty() {
+    while read_to < size && chunk.losses.is_empty() && chunk.bytes[length - 1] != b'\n' {
         let last_line = memchr::memrchr(b'\n', &chunk.bytes[first..length]).map_or(first, |n| first + n + 1);
         if length - last_line > MAX_LINE {
             chunk.losses.push((LossKind::TooLong, from + last_line as u64, String::new()));
