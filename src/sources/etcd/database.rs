@@ -106,8 +106,11 @@ struct Part {
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     sum: (u32, usize),
-    ends: Option<((Revision, u64), (Revision, u64))>,
+    ends: Ends,
 }
+
+/// The first and the last revision, each with its page.
+type Ends = Option<((Revision, u64), (Revision, u64))>;
 
 impl Database {
     /// Reads the trees and all small buckets.
@@ -278,8 +281,7 @@ impl Database {
             Ok(leaf) => {
                 pages.sum = leaf.sum(0);
                 pages.entries = leaf.len() as u64;
-                ends(0, &leaf, None, &mut part.damages);
-                leaf.iter().rev().for_each(|element| take(0, &element, worker, &mut part));
+                take_leaf(0, &leaf, None, worker, &mut part);
             }
             Err(what) => part.damages.add(0, KEY, what),
         }
@@ -324,8 +326,8 @@ impl Database {
                         let (sum, bytes) = leaf.sum(run.sum.0);
                         run.sum = (sum, run.sum.1 + bytes);
                     }
-                    run.join(id, ends(id, &leaf, Some(lower), &mut mine.damages), &mut mine.damages);
-                    leaf.iter().rev().for_each(|element| take(id, &element, &mut worker, &mut mine));
+                    let ends = take_leaf(id, &leaf, Some(lower), &mut worker, &mut mine);
+                    run.join(id, ends, &mut mine.damages);
                 }
                 runs.lock().unwrap_or_else(PoisonError::into_inner)[number] = run;
             }
@@ -362,7 +364,7 @@ impl Database {
 
 impl Run {
     /// Adds what comes next, which must be behind all that is here; `id` is the page that it begins with.
-    fn join(&mut self, id: u64, next: Option<((Revision, u64), (Revision, u64))>, damages: &mut Damages) {
+    fn join(&mut self, id: u64, next: Ends, damages: &mut Damages) {
         let Some((first, last)) = next else { return };
         self.ends = match self.ends {
             None => Some((first, last)),
@@ -376,31 +378,35 @@ impl Run {
     }
 }
 
-/// The first and the last revision of a leaf, each with its page, after a look at the order of keys.
-fn ends(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, damages: &mut Damages) -> Option<((Revision, u64), (Revision, u64))> {
-    let last = leaf.len().checked_sub(1)?;
-    let mut before: &[u8] = &[];
-    for element in leaf.iter() {
-        if element.key <= before {
-            damages.add_fault(Fault::Order, id, KEY, "has keys that do not ascend");
-            break;
-        }
-        before = element.key;
+/// Gives the revisions of a leaf to the worker, the newest first, after a look at their order. Returns the first and the last of
+/// them, each with its page.
+fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, worker: &mut impl KeyWorker, part: &mut Part) -> Ends {
+    let mut ends: Ends = None;
+    for element in leaf.iter().rev() {
+        let Some((at, is_tombstone)) = revision(element.key) else {
+            part.damages.add_fault(Fault::Entry, id, KEY, "has a key that is no revision");
+            continue;
+        };
+        ends = match ends {
+            None => Some(((at, id), (at, id))),
+            Some(((next, _), last)) => {
+                if at >= next {
+                    part.damages.add_fault(Fault::Order, id, KEY, "has keys that do not ascend");
+                }
+                Some(((at, id), last))
+            }
+        };
+        let Some(kv) = key_value(element.value) else {
+            part.damages.add_fault(Fault::Entry, id, KEY, format!("has a value that can't be read, of revision {}", at.main));
+            continue;
+        };
+        part.revision = part.revision.max(at.main);
+        worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
     }
-    let first = leaf.get(0).key;
-    if lower.is_some_and(|lower| first.get(..17).is_some_and(|first| first < &lower[..])) {
-        damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
+    if let (Some(((first, _), _)), Some((lower, _))) = (ends, lower.and_then(|lower| revision(lower)))
+        && first < lower
+    {
+        part.damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
     }
-    Some(((revision(first)?.0, id), (revision(leaf.get(last).key)?.0, id)))
-}
-
-fn take(leaf: u64, element: &Element<'_>, worker: &mut impl KeyWorker, part: &mut Part) {
-    let Some((at, is_tombstone)) = revision(element.key) else {
-        return part.damages.add_fault(Fault::Entry, leaf, KEY, "has a key that is no revision");
-    };
-    let Some(kv) = key_value(element.value) else {
-        return part.damages.add_fault(Fault::Entry, leaf, KEY, format!("has a value that can't be read, of revision {}", at.main));
-    };
-    part.revision = part.revision.max(at.main);
-    worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
+    ends
 }
