@@ -182,7 +182,7 @@ impl Database {
             true
         };
         if bucket.root == 0 {
-            Leaf::new(&bucket.inline).into_iter().for_each(|leaf| drop(take(leaf)));
+            Leaf::new(&bucket.inline).into_iter().for_each(|leaf| _ = take(leaf));
             return;
         }
         let start = tree.lower.partition_point(|lower| *lower <= first).saturating_sub(1);
@@ -307,7 +307,7 @@ impl Database {
             }
         };
         std::thread::scope(|scope| {
-            (1..threads.max(1)).for_each(|_| drop(scope.spawn(work)));
+            (1..threads.max(1)).for_each(|_| _ = scope.spawn(work));
             work();
         });
         sums.into_iter().fold(start, |whole, sum| {
