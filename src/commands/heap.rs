@@ -390,7 +390,7 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
             context.say(format!("{idle} matches nothing in this profile"))?;
         }
     }
-    tree.compares = !before.is_empty();
+    (tree.is_code, tree.compares) = (true, !before.is_empty());
     if tree.total()[1] == 0 {
         return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
     }

@@ -1,7 +1,6 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
-mod etcd_usage;
 pub mod heap;
 #[cfg(feature = "live")]
 pub mod live;
@@ -37,8 +36,9 @@ pub enum Command {
 impl Command {
     /// Runs the command.
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
-        if context.settings.format.is_of_stacks() && !matches!(self, Self::Heap(args) if args.draws()) {
-            return Err(Error::Usage("-o svg and -o folded are for plimsoll heap flame".to_owned()));
+        let draws = matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
+        if context.settings.format.is_of_stacks() && !draws {
+            return Err(Error::Usage("-o svg and -o folded are for plimsoll heap flame and plimsoll etcd flame".to_owned()));
         }
         match self {
             Self::Traffic(args) => traffic::run(args, context),

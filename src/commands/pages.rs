@@ -62,6 +62,15 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     Ok((Facts::new(&folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 
+/// The facts of pages of which nothing need be told.
+pub fn quiet_facts(folders: Vec<PageFolder>, threads: usize) -> Facts {
+    let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
+    let (folds, _) = pages::read(folders, threads, |_| Folding(Fold::new(false)), &Progress::bytes(0, false));
+    let folded: Vec<Folded<'_>> =
+        names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
+    Facts::new(&folded)
+}
+
 /// Says what was lost. What is wrong with one page is mostly wrong with all of them.
 fn tell(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
     let mut told: BTreeMap<LossKind, usize> = BTreeMap::new();

@@ -20,6 +20,8 @@ pub struct Tree {
     pub names: Vec<String>,
     /// The calls, callers first; the first is the root, which is no function.
     pub calls: Vec<Call>,
+    /// Whether names are those of functions, which may be shortened.
+    pub is_code: bool,
     /// Whether two profiles are compared.
     pub compares: bool,
     /// What is counted.

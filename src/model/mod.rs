@@ -9,6 +9,7 @@ pub mod flame;
 pub mod histogram;
 pub mod input;
 pub mod json;
+pub mod keyspace;
 pub mod memory;
 pub mod registry;
 pub mod report;

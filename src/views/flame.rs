@@ -82,7 +82,7 @@ fn visible(tree: &Tree) -> Vec<String> {
         }
     }
     let name = |name: &String| {
-        let name = neutral(&short_name(name, ELEMENTS));
+        let name = if tree.is_code { neutral(&short_name(name, ELEMENTS)) } else { neutral(name) };
         if name.chars().count() > LONGEST { name.chars().take(LONGEST).chain(['…']).collect() } else { name }
     };
     let names: Vec<String> = tree.names.iter().map(name).collect();
@@ -103,7 +103,7 @@ pub fn svg(tree: &Tree, out: &mut dyn Write) -> io::Result<()> {
     options.title = format!("{}: {amount}", plain(&tree.title));
     options.subtitle = (!tree.subtitle.is_empty()).then(|| plain(&tree.subtitle).into_owned());
     options.count_name = plain(&tree.unit).into_owned();
-    options.name_type = "Function:".to_owned();
+    options.name_type = if tree.is_code { "Function:" } else { "Keys of:" }.to_owned();
     options.colors = Palette::Basic(BasicPalette::Mem);
     // The same profile gives the same picture.
     options.deterministic = true;

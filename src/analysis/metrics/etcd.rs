@@ -337,6 +337,12 @@ const FSYNC_MS: [f64; 3] = [10.0, 100.0, 500.0];
 const COMMIT_MS: [f64; 3] = [25.0, 250.0, 1000.0];
 /// Round trips between members: half of, about, and well above the heartbeat interval.
 const PEER_MS: [f64; 3] = [50.0, 150.0, 500.0];
+/// The largest quota that any page tells.
+pub fn quota(facts: &Facts) -> Option<u64> {
+    let quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last).filter(|quota| *quota > 0.0);
+    quotas.max_by(f64::total_cmp).map(|quota| quota as u64)
+}
+
 /// Share of the quota.
 const NEAR_QUOTA: f64 = 0.8;
 const AT_QUOTA: f64 = 0.95;

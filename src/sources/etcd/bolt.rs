@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a page's header.
 const HEADER: usize = 16;
@@ -16,6 +17,9 @@ const MAGIC: u32 = 0xED0C_DAED;
 const BRANCH: u16 = 1;
 const LEAF: u16 = 2;
 const META: u16 = 4;
+const FREE: u16 = 0x10;
+/// The flags that tell what a page is.
+const KINDS: u16 = BRANCH | LEAF | META | FREE;
 /// Trees are not deeper: with two children a page, that would be more pages than any file has.
 const DEEPEST: usize = 64;
 /// Damage that is described; more is counted.
@@ -65,9 +69,22 @@ impl Data {
     }
 }
 
+/// What sort of thing is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A page that can't be read, or belongs to more than one place.
+    Page,
+    /// Keys that do not ascend.
+    Order,
+    /// An entry that is none of etcd's.
+    Entry,
+}
+
 /// What is wrong with a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
+    /// What sort of thing.
+    pub fault: Fault,
     /// The page's number.
     pub page: u64,
     /// The bucket whose tree it belongs to; empty for the root.
@@ -88,22 +105,32 @@ impl fmt::Display for Damage {
 pub struct Damages {
     /// The first of them.
     pub told: Vec<Damage>,
-    /// How many there are.
-    pub count: u64,
+    /// How many there are, by [`Fault`].
+    pub counts: [u64; 3],
 }
 
 impl Damages {
-    /// Adds one.
+    /// Adds a page that can't be read, or belongs to more than one place.
     pub fn add(&mut self, page: u64, bucket: &str, what: impl Into<String>) {
-        self.count += 1;
+        self.add_fault(Fault::Page, page, bucket, what);
+    }
+
+    /// Adds one of any sort.
+    pub fn add_fault(&mut self, fault: Fault, page: u64, bucket: &str, what: impl Into<String>) {
+        self.counts[fault as usize] += 1;
         if self.told.len() < TOLD {
-            self.told.push(Damage { page, bucket: bucket.to_owned(), what: what.into() });
+            self.told.push(Damage { fault, page, bucket: bucket.to_owned(), what: what.into() });
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     /// Adds another's.
     pub fn merge(&mut self, other: Self) {
-        self.count += other.count;
+        self.counts.iter_mut().zip(other.counts).for_each(|(mine, theirs)| *mine += theirs);
         let room = TOLD.saturating_sub(self.told.len());
         self.told.extend(other.told.into_iter().take(room));
     }
@@ -174,7 +201,7 @@ impl Meta {
 /// A bucket of the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its name.
+    /// Its name; the root's own is empty.
     pub name: String,
     /// Its root page; 0 where it is inline.
     pub root: u64,
@@ -182,17 +209,22 @@ pub struct Bucket {
     pub inline: Vec<u8>,
 }
 
-/// The pages of a bucket's tree.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The pages of a bucket's tree, as its branch pages name them. The leaves are yet to be read.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     /// Leaf pages in the order of their keys.
     pub leaves: Vec<u64>,
+    /// For each leaf, the first 17 bytes of the key under which its branch names it, which none of the leaf's keys is below; zeros
+    /// where there is none.
+    pub lower: Vec<[u8; 17]>,
     /// Branch pages.
     pub branches: u64,
+    /// Pages that branches overflow into.
+    pub overflow: u64,
     /// Pages from the root to a leaf.
     pub depth: usize,
-    /// Pages of all these, with those that overflow into more.
-    pub pages: u64,
+    /// How full the branch pages are.
+    pub fills: Vec<f32>,
 }
 
 /// An open database.
@@ -261,75 +293,153 @@ impl Bolt {
         Ok(overflow + 1)
     }
 
-    /// The buckets of the root, in the order of their names.
-    pub fn buckets(&self, used: &mut Used, damages: &mut Damages) -> Vec<Bucket> {
-        let tree = self.tree(self.meta.root, "", used, damages);
-        let mut buckets = Vec::new();
-        let mut buffer = Vec::new();
-        for leaf in tree.leaves {
-            let read = self.leaf(leaf, &mut buffer, |element| {
-                if element.is_bucket && element.value.len() >= 16 {
-                    let root = u64_at(element.value, 0);
-                    let inline = if root == 0 { element.value[16..].to_vec() } else { Vec::new() };
-                    buckets.push(Bucket { name: String::from_utf8_lossy(element.key).into_owned(), root, inline });
-                }
-            });
-            if let Err(what) = read {
-                damages.add(leaf, "", what);
-            }
-        }
-        buckets
+    /// The kind of a page by its header alone; `None` where it can't be read.
+    fn flags(&self, id: u64) -> Option<u16> {
+        let mut header = [0; HEADER];
+        let offset = id.checked_mul(u64::from(self.meta.page_size))?;
+        (id >= 2 && id < self.meta.pages).then_some(())?;
+        self.data.read(offset, &mut header).ok()?;
+        Some(u16_at(&header, 8) & KINDS)
     }
 
-    /// The tree of a bucket: its pages, each once.
-    pub fn tree(&self, root: u64, bucket: &str, used: &mut Used, damages: &mut Damages) -> Tree {
+    /// The tree of a bucket: the pages of its branches, and which its leaves are, each once. All leaves are equally deep, as bbolt
+    /// wants it.
+    pub fn tree(&self, root: u64, bucket: &str, used: &Used, damages: &mut Damages) -> Tree {
         let mut tree = Tree::default();
-        // Pages to visit, the next last, with their depth.
-        let mut open = vec![(root, 1)];
+        // Branches to visit, the next last, with their depth.
+        let mut open = Vec::new();
+        match self.flags(root) {
+            Some(BRANCH) => open.push((root, 1)),
+            // What it is, or why it can't be read, is found when it is read as a leaf.
+            _ if used.take(root) => {
+                (tree.depth, tree.leaves, tree.lower) = (1, vec![root], vec![[0; 17]]);
+            }
+            _ => damages.add(root, bucket, "belongs to more than one place"),
+        }
         let mut buffer = Vec::new();
         while let Some((id, depth)) = open.pop() {
             if !used.take(id) {
                 damages.add(id, bucket, "belongs to more than one place");
                 continue;
             }
-            let pages = match self.page(id, &mut buffer) {
-                Ok(pages) => pages,
+            let children = self.page(id, &mut buffer).and_then(|pages| {
+                tree.overflow += pages - 1;
+                used.take_overflow(id, pages, bucket, damages);
+                branch(&buffer)
+            });
+            let (children, fill) = match children {
+                Ok(children) => children,
                 Err(what) => {
                     damages.add(id, bucket, what);
                     continue;
                 }
             };
-            for more in 1..pages {
-                if !used.take(id + more) {
-                    damages.add(id + more, bucket, "belongs to more than one place");
-                }
+            tree.branches += 1;
+            tree.fills.push(fill.share());
+            if children.windows(2).any(|two| two[0].1 >= two[1].1) {
+                damages.add_fault(Fault::Order, id, bucket, "has keys that do not ascend");
             }
-            tree.pages += pages;
-            tree.depth = tree.depth.max(depth);
-            match u16_at(&buffer, 8) & 0x17 {
-                LEAF => tree.leaves.push(id),
-                BRANCH if depth < DEEPEST => {
-                    tree.branches += 1;
-                    let count = usize::from(u16_at(&buffer, 10));
-                    if count == 0 || HEADER + count * ELEMENT > buffer.len() {
-                        damages.add(id, bucket, format!("is a branch that claims {count} children"));
-                        continue;
+            let kind = children.iter().find_map(|(child, _)| self.flags(*child));
+            if depth >= DEEPEST {
+                damages.add(id, bucket, "lies too deep in the tree");
+            } else if kind == Some(BRANCH) {
+                // The last is pushed first, so that leaves come in order.
+                open.extend(children.iter().rev().map(|(child, _)| (*child, depth + 1)));
+            } else {
+                tree.depth = tree.depth.max(depth + 1);
+                for (child, lower) in children {
+                    if used.take(child) {
+                        tree.leaves.push(child);
+                        tree.lower.push(lower);
+                    } else {
+                        damages.add(child, bucket, "belongs to more than one place");
                     }
-                    // The last is pushed first, so that leaves come in order.
-                    open.extend((0..count).rev().map(|n| (u64_at(&buffer, HEADER + n * ELEMENT + 8), depth + 1)));
                 }
-                BRANCH => damages.add(id, bucket, "lies too deep in the tree"),
-                flags => damages.add(id, bucket, format!("is neither branch nor leaf (flags {flags:#x})")),
             }
         }
         tree
     }
 
-    /// Gives the elements of a leaf page to `each`; says how many of its bytes are used.
-    pub fn leaf<'b>(&self, id: u64, buffer: &'b mut Vec<u8>, each: impl FnMut(Element<'b>)) -> Result<Fill, String> {
-        self.page(id, buffer)?;
-        elements(buffer, each)
+    /// Reads a leaf page; its pages are those that it overflows into, and itself.
+    pub fn leaf<'b>(&self, id: u64, buffer: &'b mut Vec<u8>) -> Result<(Leaf<'b>, u64), String> {
+        let pages = self.page(id, buffer)?;
+        match u16_at(buffer, 8) & KINDS {
+            LEAF => Ok((Leaf::new(buffer)?, pages)),
+            BRANCH => Err("is a branch where a leaf must be".to_owned()),
+            flags => Err(format!("is neither branch nor leaf (flags {flags:#x})")),
+        }
     }
+
+    /// The pages of the stored free-list, and the pages that it lists; `None` where it is not stored, as etcd wants it.
+    pub fn free_list(&self) -> Option<Result<(u64, Vec<u64>), String>> {
+        if self.meta.freelist == u64::MAX {
+            return None;
+        }
+        let mut buffer = Vec::new();
+        Some(self.page(self.meta.freelist, &mut buffer).and_then(|pages| {
+            if u16_at(&buffer, 8) & KINDS != FREE {
+                return Err("is no free-list".to_owned());
+            }
+            // A longer list has its count in front.
+            let (count, at) = match u16_at(&buffer, 10) {
+                u16::MAX => (u64_at(&buffer, HEADER), HEADER + 8),
+                count => (u64::from(count), HEADER),
+            };
+            let ids = buffer.get(at..).unwrap_or_default().chunks_exact(8);
+            if count > ids.len() as u64 {
+                return Err(format!("is a free-list that claims {count} pages"));
+            }
+            Ok((pages, ids.take(count as usize).map(|id| u64_at(id, 0)).collect()))
+        }))
+    }
+
+    /// SHA-256 of all that stands before a snapshot's trailer, and the trailer; `None` where there is none.
+    pub fn trailer(&self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        use sha2::Digest;
+        if !self.is_snapshot {
+            return None;
+        }
+        let sum = || {
+            let mut sum = sha2::Sha256::new();
+            let end = self.file_bytes - 32;
+            let mut buffer = vec![0; 1 << 18];
+            let mut at = 0;
+            while at < end {
+                let length = (end - at).min(buffer.len() as u64) as usize;
+                self.data.read(at, &mut buffer[..length])?;
+                sum.update(&buffer[..length]);
+                at += length as u64;
+            }
+            let mut trailer = vec![0; 32];
+            self.data.read(end, &mut trailer)?;
+            Ok((sum.finalize().to_vec(), trailer))
+        };
+        Some(sum())
+    }
+}
+
+/// The children of a branch page, each with the first 17 bytes of its key, and how full the page is.
+fn branch(bytes: &[u8]) -> Result<(Vec<(u64, [u8; 17])>, Fill), String> {
+    let count = usize::from(u16_at(bytes, 10));
+    if u16_at(bytes, 8) & KINDS != BRANCH {
+        return Err("is no branch".to_owned());
+    }
+    if count == 0 || HEADER + count * ELEMENT > bytes.len() {
+        return Err(format!("is a branch that claims {count} children"));
+    }
+    let mut used = HEADER + count * ELEMENT;
+    let mut children = Vec::with_capacity(count);
+    for n in 0..count {
+        let at = HEADER + n * ELEMENT;
+        let (pos, ksize) = (u32_at(bytes, at) as usize, u32_at(bytes, at + 4) as usize);
+        let key = bytes.get(at + pos..(at + pos).saturating_add(ksize));
+        let key = key.ok_or_else(|| format!("has an element ({n}) that reaches beyond it"))?;
+        let mut first = [0; 17];
+        first[..ksize.min(17)].copy_from_slice(&key[..ksize.min(17)]);
+        used += ksize;
+        children.push((u64_at(bytes, at + 8), first));
+    }
+    Ok((children, Fill { used, of: bytes.len() }))
 }
 
 /// How full a page is.
@@ -339,6 +449,13 @@ pub struct Fill {
     pub used: usize,
     /// Bytes of the page, with those it overflows into.
     pub of: usize,
+}
+
+impl Fill {
+    /// The part that is used.
+    pub fn share(self) -> f32 {
+        if self.of == 0 { 0.0 } else { (self.used as f64 / self.of as f64) as f32 }
+    }
 }
 
 /// An element of a leaf page.
@@ -352,60 +469,134 @@ pub struct Element<'p> {
     pub value: &'p [u8],
 }
 
-/// The elements of a leaf page in `bytes`.
-pub fn elements<'p>(bytes: &'p [u8], mut each: impl FnMut(Element<'p>)) -> Result<Fill, String> {
-    let count = usize::from(u16_at(bytes, 10));
-    // 0xFFFF would mean that the count stands elsewhere; only free-lists do that.
-    if HEADER + count * ELEMENT > bytes.len() {
-        return Err(format!("is a leaf that claims {count} elements"));
+/// A leaf page, every element of which lies within it.
+#[derive(Debug, Clone, Copy)]
+pub struct Leaf<'p> {
+    bytes: &'p [u8],
+    count: usize,
+    /// How full it is.
+    pub fill: Fill,
+    /// All keys and values, one after the other, where they stand so.
+    dense: Option<(usize, usize)>,
+}
+
+impl<'p> Leaf<'p> {
+    /// Checks a page's elements.
+    pub fn new(bytes: &'p [u8]) -> Result<Self, String> {
+        let count = usize::from(u16_at(bytes, 10));
+        // 0xFFFF would mean that the count stands elsewhere; only free-lists do that.
+        if HEADER + count * ELEMENT > bytes.len() {
+            return Err(format!("is a leaf that claims {count} elements"));
+        }
+        let mut used = HEADER + count * ELEMENT;
+        let mut dense = Some((used, used));
+        for n in 0..count {
+            let (_, start, ksize, vsize) = place(bytes, n);
+            let end = start.saturating_add(ksize).saturating_add(vsize);
+            if end > bytes.len() {
+                return Err(format!("has an element ({n}) that reaches beyond it"));
+            }
+            dense = match dense {
+                Some((_, _)) if n == 0 => Some((start, end)),
+                Some((first, last)) if last == start => Some((first, end)),
+                _ => None,
+            };
+            used += ksize + vsize;
+        }
+        Ok(Self { bytes, count, fill: Fill { used, of: bytes.len() }, dense })
     }
-    let mut used = HEADER + count * ELEMENT;
-    for n in 0..count {
-        let at = HEADER + n * ELEMENT;
-        let [flags, pos, ksize, vsize] = [0, 4, 8, 12].map(|field| u32_at(bytes, at + field) as usize);
-        let start = at + pos;
-        let key = start.checked_add(ksize).and_then(|end| bytes.get(start..end));
-        let value = start.checked_add(ksize).and_then(|begin| bytes.get(begin..begin.checked_add(vsize)?));
-        let (Some(key), Some(value)) = (key, value) else {
-            return Err(format!("has an element ({n}) that reaches beyond it"));
-        };
-        used += ksize + vsize;
-        each(Element { is_bucket: flags & 1 != 0, key, value });
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.count
     }
-    Ok(Fill { used, of: bytes.len() })
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The `n`th element, which must be below [`Leaf::len`].
+    #[inline]
+    pub fn get(&self, n: usize) -> Element<'p> {
+        let (flags, start, ksize, vsize) = place(self.bytes, n);
+        let slice = |from: usize, length: usize| self.bytes.get(from..from + length).unwrap_or_default();
+        Element { is_bucket: flags & 1 != 0, key: slice(start, ksize), value: slice(start + ksize, vsize) }
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Element<'p>> + use<'p> {
+        let leaf = *self;
+        (0..leaf.count).map(move |n| leaf.get(n))
+    }
+
+    /// CRC-32C over all keys and values, going on from `sum`, and of how many bytes it is.
+    pub fn sum(&self, sum: u32) -> (u32, usize) {
+        match self.dense {
+            Some((first, last)) => (crc32c::crc32c_append(sum, &self.bytes[first..last]), last - first),
+            None => self.iter().fold((sum, 0), |(sum, bytes), element| {
+                let sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, element.key), element.value);
+                (sum, bytes + element.key.len() + element.value.len())
+            }),
+        }
+    }
+}
+
+/// Flags of the `n`th element of a leaf, where its key starts, and the bytes of its key and its value.
+#[inline]
+fn place(bytes: &[u8], n: usize) -> (usize, usize, usize, usize) {
+    let at = HEADER + n * ELEMENT;
+    let Some(element) = bytes.get(at..at + ELEMENT) else { return (0, 0, 0, 0) };
+    let [flags, pos, ksize, vsize] = [0, 4, 8, 12].map(|field| u32_at(element, field) as usize);
+    (flags, at + pos, ksize, vsize)
 }
 
 /// Which pages belong to something.
 #[derive(Debug)]
 pub struct Used {
-    bits: Vec<u64>,
-    /// How many.
-    pub count: u64,
+    bits: Vec<AtomicU64>,
+}
+
+impl Clone for Used {
+    fn clone(&self) -> Self {
+        Self { bits: self.bits.iter().map(|word| AtomicU64::new(word.load(Relaxed))).collect() }
+    }
 }
 
 impl Used {
     /// Nothing but the two meta pages. Pages behind the file's end can't be used, whatever the meta page claims.
     pub fn new(bolt: &Bolt) -> Self {
         let pages = bolt.meta.pages.min(bolt.file_bytes / u64::from(bolt.meta.page_size) + 1);
-        let mut used = Self { bits: vec![0; (pages / 64 + 1) as usize], count: 0 };
+        let used = Self { bits: std::iter::repeat_with(AtomicU64::default).take((pages / 64 + 1) as usize).collect() };
         used.take(0);
         used.take(1);
         used
     }
 
     /// Marks a page; false if it was marked.
-    pub fn take(&mut self, page: u64) -> bool {
+    pub fn take(&self, page: u64) -> bool {
         // What lies beyond is told as damage when it is read.
-        let Some(word) = self.bits.get_mut((page / 64) as usize) else { return true };
+        let Some(word) = self.bits.get((page / 64) as usize) else { return true };
         let bit = 1 << (page % 64);
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        self.count += u64::from(is_new);
-        is_new
+        word.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Marks the pages that page `id`, of `pages` in all, overflows into.
+    pub fn take_overflow(&self, id: u64, pages: u64, bucket: &str, damages: &mut Damages) {
+        for page in id + 1..id + pages {
+            if !self.take(page) {
+                damages.add(page, bucket, "belongs to more than one place");
+            }
+        }
     }
 
     /// Whether a page is marked.
     pub fn contains(&self, page: u64) -> bool {
-        self.bits.get((page / 64) as usize).is_some_and(|word| word & 1 << (page % 64) != 0)
+        self.bits.get((page / 64) as usize).is_some_and(|word| word.load(Relaxed) & 1 << (page % 64) != 0)
+    }
+
+    /// How many pages are marked.
+    pub fn count(&self) -> u64 {
+        self.bits.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
     }
 }

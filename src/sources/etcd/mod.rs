@@ -1,8 +1,11 @@
 //! etcd's database: a snapshot, or a copy of `member/snap/db`, read in parallel and never trusted.
 
 pub mod bolt;
+pub mod cbor;
+mod database;
 pub mod mvcc;
 pub mod object;
-mod walk;
+mod store;
 
-pub use walk::{KeyWorker, Walk, walk};
+pub use database::{BucketPages, Database, KeyWorker, Walk};
+pub use store::{Member, Store};

@@ -1,101 +1,238 @@
-//! Kubernetes' values in etcd: how they are encoded, and what can be told of them cheaply.
-//! (Source: apimachinery runtime/serializer/protobuf, apiserver storage/value; api meta/v1/generated.proto.)
+//! Kubernetes' values in etcd: what can be told of an object cheaply.
+//! (Source: apimachinery runtime/serializer/protobuf, apiserver storage/value; meta/v1 and coordination/v1 generated.proto.)
 
+use super::cbor;
 use super::mvcc::{Field, Fields};
+use crate::model::keyspace::{Encoding, Object, OwnerRef, Want};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 
-/// How a value is encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Encoding {
-    /// `k8s\0` and an envelope: built-in resources.
-    Protobuf,
-    /// JSON: custom resources.
-    Json,
-    /// CBOR, where that is turned on.
-    Cbor,
-    /// Encrypted at rest: counted, never opened.
-    Encrypted,
-    /// Something else.
-    Other,
-}
-
-impl Encoding {
-    /// All of them.
-    pub const ALL: [(Self, &'static str); 5] =
-        [(Self::Protobuf, "protobuf"), (Self::Json, "json"), (Self::Cbor, "cbor"), (Self::Encrypted, "encrypted"), (Self::Other, "other")];
-
-    /// The encoding of a value.
-    pub fn of(value: &[u8]) -> Self {
-        match value {
-            [b'k', b'8', b's', 0, ..] => Self::Protobuf,
-            [b'{', ..] => Self::Json,
-            [0xd9, 0xd9, 0xf7, ..] => Self::Cbor,
-            _ if value.starts_with(b"k8s:enc:") => Self::Encrypted,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// What a value tells of its object.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Object {
-    /// Bytes of `metadata.managedFields` as encoded; 0 where it has none, or the encoding does not tell.
-    pub managed_fields: u64,
-    /// Whether the value could not be read as what it claims to be.
-    pub undecodable: bool,
-}
+/// The annotation in which `kubectl apply` leaves what was applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Looks at a value.
-pub fn look(value: &[u8], encoding: Encoding) -> Object {
-    match encoding {
-        Encoding::Protobuf => protobuf(&value[4..]).unwrap_or(Object { undecodable: true, ..Object::default() }),
-        Encoding::Json => json(value),
-        _ => Object::default(),
-    }
+pub fn look<'v>(value: &'v [u8], want: &Want) -> Object<'v> {
+    let object = match Encoding::of(value) {
+        Encoding::Protobuf => protobuf(&value[4..], want),
+        Encoding::Json => json(value, want),
+        Encoding::Cbor => cbor::look(value, want),
+        Encoding::Encrypted | Encoding::Other => Some(Object::default()),
+    };
+    object.unwrap_or(Object { undecodable: true, ..Object::default() })
 }
 
-/// `runtime.Unknown`: the object's own message is its field 2, whose field 1 is the metadata.
-fn protobuf(envelope: &[u8]) -> Option<Object> {
-    let raw = bytes_of(envelope, 2)??;
-    let Some(metadata) = bytes_of(raw, 1)? else { return Some(Object::default()) };
-    let mut managed_fields = 0;
-    let mut fields = Fields::new(metadata);
-    for field in fields.by_ref() {
-        if let (17, Field::Bytes(entry)) = field {
-            // Two bytes of tag, and the length, belong to the entry.
-            let length_bytes = (64 - (entry.len() as u64 | 1).leading_zeros()).div_ceil(7);
-            managed_fields += 2 + u64::from(length_bytes) + entry.len() as u64;
+/// `runtime.Unknown`: field 1 is the type, field 2 the object's own message, whose field 1 is the metadata.
+fn protobuf<'v>(envelope: &'v [u8], want: &Want) -> Option<Object<'v>> {
+    let mut object = Object::default();
+    let mut raw = None;
+    each(envelope, |field| match field {
+        (1, Field::Bytes(kind)) => {
+            each(kind, |field| match field {
+                (1, Field::Bytes(text)) => object.api_version = String::from_utf8_lossy(text),
+                (2, Field::Bytes(text)) => object.kind = String::from_utf8_lossy(text),
+                _ => {}
+            });
         }
-    }
-    // Not every kind begins with metadata (a RangeAllocation does, a Lease does): what does not parse has none.
-    Some(Object { managed_fields: if fields.damaged { 0 } else { managed_fields }, undecodable: false })
+        (2, Field::Bytes(bytes)) => raw = Some(bytes),
+        _ => {}
+    })?;
+    let is_lease = want.time && object.kind == "Lease";
+    let mut is_whole = true;
+    each(raw?, |field| match field {
+        (1, Field::Bytes(bytes)) => is_whole &= metadata(bytes, want, &mut object).is_some(),
+        // LeaseSpec, whose field 4 is the renewal.
+        (2, Field::Bytes(spec)) if is_lease => {
+            each(spec, |field| {
+                if let (4, Field::Bytes(time)) = field {
+                    later(&mut object.written, seconds(time));
+                }
+            });
+        }
+        _ => {}
+    })?;
+    is_whole.then_some(object)
 }
 
-/// The first field of this number that holds bytes; `None` outside where the message is damaged before it.
-fn bytes_of(message: &[u8], number: u64) -> Option<Option<&[u8]>> {
+fn metadata<'v>(message: &'v [u8], want: &Want, object: &mut Object<'v>) -> Option<()> {
+    each(message, |field| match field {
+        (5, Field::Bytes(uid)) => object.uid = String::from_utf8_lossy(uid),
+        (8, Field::Bytes(time)) if want.time => later(&mut object.written, seconds(time)),
+        (11, Field::Bytes(entry)) => {
+            if let Some(label) = &want.label
+                && let (key, value) = pair(entry)
+                && key == label.as_bytes()
+            {
+                object.label = Some(String::from_utf8_lossy(value));
+            }
+        }
+        (12, Field::Bytes(entry)) => {
+            object.annotations += encoded(entry, 1);
+            let (key, value) = pair(entry);
+            if key == LAST_APPLIED.as_bytes() {
+                object.last_applied = value.len() as u64;
+            }
+        }
+        (13, Field::Bytes(owner)) if want.owners => object.owners.push(owner_ref(owner)),
+        (17, Field::Bytes(entry)) => {
+            let bytes = encoded(entry, 2);
+            object.managed_fields += bytes;
+            if want.managers || want.time {
+                let mut manager = Cow::Borrowed("");
+                each(entry, |field| match field {
+                    (1, Field::Bytes(name)) => manager = String::from_utf8_lossy(name),
+                    (4, Field::Bytes(time)) if want.time => later(&mut object.written, seconds(time)),
+                    _ => {}
+                });
+                if want.managers {
+                    object.managers.push((manager, bytes));
+                }
+            }
+        }
+        _ => {}
+    })
+}
+
+/// The fields of a message; `None` where it is damaged.
+fn each<'v>(message: &'v [u8], take: impl FnMut((u64, Field<'v>))) -> Option<()> {
     let mut fields = Fields::new(message);
-    let found = fields.by_ref().find_map(|(n, field)| match field {
-        Field::Bytes(bytes) if n == number => Some(bytes),
-        _ => None,
-    });
-    (found.is_some() || !fields.damaged).then_some(found)
+    fields.by_ref().for_each(take);
+    (!fields.damaged).then_some(())
 }
 
-fn json(value: &[u8]) -> Object {
-    #[derive(serde::Deserialize)]
-    struct Outer<'v> {
-        #[serde(borrow)]
-        metadata: Option<Metadata<'v>>,
+/// Bytes of a field that holds `entry`: those of its tag, its length, and itself.
+fn encoded(entry: &[u8], tag: u64) -> u64 {
+    let length_bytes = (64 - (entry.len() as u64 | 1).leading_zeros()).div_ceil(7);
+    tag + u64::from(length_bytes) + entry.len() as u64
+}
+
+/// An entry of a map of strings.
+fn pair(entry: &[u8]) -> (&[u8], &[u8]) {
+    let mut pair: (&[u8], &[u8]) = (b"", b"");
+    each(entry, |field| match field {
+        (1, Field::Bytes(key)) => pair.0 = key,
+        (2, Field::Bytes(value)) => pair.1 = value,
+        _ => {}
+    });
+    pair
+}
+
+fn owner_ref(message: &[u8]) -> OwnerRef<'_> {
+    let mut owner = OwnerRef::default();
+    each(message, |field| match field {
+        (1, Field::Bytes(kind)) => owner.kind = String::from_utf8_lossy(kind),
+        (3, Field::Bytes(name)) => owner.name = String::from_utf8_lossy(name),
+        (4, Field::Bytes(uid)) => owner.uid = String::from_utf8_lossy(uid),
+        (6, Field::Number(controller)) => owner.controller = controller != 0,
+        _ => {}
+    });
+    owner
+}
+
+/// Whole seconds of a `Time` or `MicroTime`.
+fn seconds(time: &[u8]) -> Option<i64> {
+    Fields::new(time).find_map(|field| match field {
+        // A time before 1970 is no time of writing: Go's zero time is one.
+        (1, Field::Number(seconds)) => i64::try_from(seconds).ok().filter(|seconds| *seconds > 0),
+        _ => None,
+    })
+}
+
+pub(super) fn later(latest: &mut Option<i64>, time: Option<i64>) {
+    *latest = (*latest).max(time);
+}
+
+/// Seconds of an RFC 3339 time.
+pub(super) fn parse_time(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+}
+
+/// A string, borrowed where it has no escapes.
+type Text<'v> = Cow<'v, str>;
+
+#[derive(serde::Deserialize)]
+struct Outer<'v> {
+    #[serde(borrow, default, rename = "apiVersion")]
+    api_version: Text<'v>,
+    #[serde(borrow, default)]
+    kind: Text<'v>,
+    #[serde(borrow)]
+    metadata: Option<Metadata<'v>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Metadata<'v> {
+    #[serde(borrow, default)]
+    uid: Text<'v>,
+    #[serde(borrow, default, rename = "creationTimestamp")]
+    created: Option<Text<'v>>,
+    #[serde(borrow)]
+    labels: Option<&'v RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'v RawValue>,
+    #[serde(borrow, rename = "ownerReferences")]
+    owners: Option<&'v RawValue>,
+    #[serde(borrow, rename = "managedFields")]
+    managed_fields: Option<&'v RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Owner<'v> {
+    #[serde(borrow, default)]
+    kind: Text<'v>,
+    #[serde(borrow, default)]
+    name: Text<'v>,
+    #[serde(borrow, default)]
+    uid: Text<'v>,
+    #[serde(default)]
+    controller: bool,
+}
+
+#[derive(serde::Deserialize)]
+struct Manager<'v> {
+    #[serde(borrow, default)]
+    manager: Text<'v>,
+    #[serde(borrow, default)]
+    time: Option<Text<'v>>,
+}
+
+fn json<'v>(value: &'v [u8], want: &Want) -> Option<Object<'v>> {
+    let outer: Outer<'v> = serde_json::from_slice(value).ok()?;
+    let mut object = Object { api_version: outer.api_version, kind: outer.kind, ..Object::default() };
+    let Some(metadata) = outer.metadata else { return Some(object) };
+    object.uid = metadata.uid;
+    if want.time {
+        object.written = metadata.created.as_deref().and_then(parse_time);
     }
-    #[derive(serde::Deserialize)]
-    struct Metadata<'v> {
-        #[serde(borrow, rename = "managedFields")]
-        managed_fields: Option<&'v serde_json::value::RawValue>,
+    if let (Some(label), Some(raw)) = (&want.label, metadata.labels) {
+        let labels: std::collections::HashMap<Text<'v>, Text<'v>> = serde_json::from_str(raw.get()).ok()?;
+        object.label = labels.into_iter().find(|(key, _)| key == label).map(|(_, value)| value);
     }
-    match serde_json::from_slice::<Outer<'_>>(value) {
-        Ok(outer) => {
-            let raw = outer.metadata.and_then(|metadata| metadata.managed_fields);
-            Object { managed_fields: raw.map_or(0, |raw| raw.get().len() as u64), undecodable: false }
+    if let Some(raw) = metadata.annotations.filter(|raw| raw.get() != "null") {
+        object.annotations = raw.get().len() as u64;
+        if memchr::memmem::find(raw.get().as_bytes(), LAST_APPLIED.as_bytes()).is_some() {
+            let annotations: std::collections::HashMap<Text<'v>, Text<'v>> = serde_json::from_str(raw.get()).ok()?;
+            object.last_applied = annotations.get(LAST_APPLIED).map_or(0, |text| text.len() as u64);
         }
-        Err(_) => Object { managed_fields: 0, undecodable: true },
     }
+    if let (true, Some(raw)) = (want.owners, metadata.owners) {
+        let owners: Option<Vec<Owner<'v>>> = serde_json::from_str(raw.get()).ok()?;
+        let owners = owners.unwrap_or_default().into_iter();
+        object.owners = owners.map(|o| OwnerRef { kind: o.kind, name: o.name, uid: o.uid, controller: o.controller }).collect();
+    }
+    if let Some(raw) = metadata.managed_fields.filter(|raw| raw.get() != "null") {
+        object.managed_fields = raw.get().len() as u64;
+        if want.managers || want.time {
+            let entries: Vec<&'v RawValue> = serde_json::from_str(raw.get()).ok()?;
+            for entry in entries {
+                let manager: Manager<'v> = serde_json::from_str(entry.get()).ok()?;
+                if want.time {
+                    later(&mut object.written, manager.time.as_deref().and_then(parse_time));
+                }
+                if want.managers {
+                    object.managers.push((manager.manager, entry.get().len() as u64));
+                }
+            }
+        }
+    }
+    Some(object)
 }

@@ -1,32 +1,18 @@
-//! `plimsoll etcd`: what fills the key space, and how etcd does.
+//! `plimsoll etcd health`: how etcd does by its metrics.
 
-use super::pages;
 use crate::analysis::metrics::{etcd, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::commands::pages;
 use crate::sources::find::{self, Wanted};
 use crate::views::text::plain;
 
-/// Arguments of `plimsoll etcd`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Command {
-    /// What fills the key space: keys, revisions and bytes by resource and namespace.
-    Usage(super::etcd_usage::Args),
-    /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
-    Health(HealthArgs),
-}
-
+/// Arguments of `plimsoll etcd health`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES
   curl -s --cacert ca.crt --cert etcd.crt --key etcd.key https://10.0.0.11:2379/metrics | plimsoll etcd health -
   plimsoll etcd health bundle/ --fail-on warning")]
-struct HealthArgs {
+pub(super) struct Args {
     /// Metrics pages of etcd members, and of apiservers: files, folders, globs, bundles, URLs, - for stdin.
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
@@ -35,14 +21,7 @@ struct HealthArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    match &args.command {
-        Command::Usage(args) => super::etcd_usage::run(args, context),
-        Command::Health(args) => health(args, context),
-    }
-}
-
-fn health(args: &HealthArgs, context: &mut Context<'_>) -> Result<(), Error> {
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let mut found = find::find(&args.sources, Wanted::Pages, context.io.now);
     if found.pages.is_empty() {

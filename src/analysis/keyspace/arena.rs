@@ -1,0 +1,370 @@
+//! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory grows with the
+//! number of keys alone: about 100 bytes each.
+
+use super::by::By;
+use super::stem::name_prefix;
+use crate::model::keyspace::{Encoding, Object, Seen, Want};
+use crate::model::registry::{self, ROOTS};
+use crate::model::symbols::{Symbol, Symbols};
+use hashbrown::HashMap;
+use hashbrown::hash_table::{Entry, HashTable};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Parts of the key space that are locked apart.
+const SHARDS: usize = 64;
+/// Keys that get room at once: a vector that doubled would take twice the memory while it grows.
+const CHUNK: usize = 512;
+
+/// What is known of a key. Two keys of one hash would be taken for one: among ten million keys, once in 400,000 databases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Key {
+    /// xxh3 of its text.
+    pub hash: u64,
+    /// Its latest revision.
+    pub latest: u64,
+    /// The revision of its newest value; 0 if there is none.
+    pub valued: u64,
+    /// Bytes in the file of all its revisions.
+    stored: u64,
+    /// Of those since the last compaction.
+    pub written: u64,
+    /// [`Keyspace::name`] of its prefix.
+    pub place: u32,
+    /// [`Keyspace::name`] of what else its row is made by.
+    pub label: u32,
+    /// Its revisions in the file.
+    pub revisions: u32,
+    /// Those that delete it.
+    pub tombstones: u32,
+    /// Revisions since the last compaction.
+    pub writes: u32,
+    /// Those of them that delete it.
+    pub deletes: u32,
+    /// Bytes of its newest value.
+    value_bytes: u32,
+    /// Bytes in the file of its latest revision.
+    latest_stored: u32,
+    /// Bytes of `managedFields` in its newest value.
+    pub managed_fields: u32,
+    /// Bytes of annotations in it.
+    pub annotations: u32,
+    /// Bytes of the annotation of `kubectl apply` in it.
+    pub last_applied: u32,
+    /// Bytes of its text.
+    pub key_bytes: u16,
+    /// How its newest value is encoded.
+    pub encoding: u8,
+    /// Whether its latest revision deletes it.
+    is_tombstone: bool,
+    /// Whether Helm keeps a revision of a release in it.
+    pub is_helm_release: bool,
+    /// Whether its newest value could not be read as what it claims to be.
+    pub undecodable: bool,
+}
+
+impl Key {
+    /// Whether it lives.
+    pub fn lives(&self) -> bool {
+        !self.is_tombstone
+    }
+
+    /// Bytes of its value, if it lives.
+    pub fn live_bytes(&self) -> u64 {
+        if self.is_tombstone { 0 } else { u64::from(self.value_bytes) }
+    }
+
+    /// Bytes in the file of what compaction would free.
+    pub fn history_bytes(&self) -> u64 {
+        if self.is_tombstone { self.stored } else { self.stored - u64::from(self.latest_stored) }
+    }
+
+    fn count(&mut self, seen: &Seen<'_>, compacted: u64) {
+        self.revisions += 1;
+        self.tombstones += u32::from(seen.is_tombstone);
+        self.stored += seen.stored;
+        if seen.revision > compacted {
+            self.writes += 1;
+            self.deletes += u32::from(seen.is_tombstone);
+            self.written += seen.stored;
+        }
+        if seen.revision >= self.latest {
+            self.latest = seen.revision;
+            self.latest_stored = short(seen.stored);
+            self.is_tombstone = seen.is_tombstone;
+        }
+    }
+
+    fn value(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
+        self.valued = seen.revision;
+        self.value_bytes = short(seen.value.len() as u64);
+        self.encoding = Encoding::of(seen.value) as u8;
+        self.managed_fields = short(object.managed_fields);
+        self.annotations = short(object.annotations);
+        self.last_applied = short(object.last_applied);
+        self.undecodable = object.undecodable;
+    }
+}
+
+/// The hash by which a key is known.
+pub fn hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// etcd takes no value of 4 GiB.
+fn short(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// What of a key's newest value refers to other objects, by hashes; 0 for none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Links {
+    /// Nothing is kept.
+    #[default]
+    None,
+    /// Its uid, its owner's uid, and [`Keyspace::name`] of the owner's kind and name with a NUL between.
+    Owner(u64, u64, u32),
+    /// Managers, each with the bytes of its entries.
+    Managers(Box<[(u32, u64)]>),
+    /// Its uid, its lease, and the uids of all its owners.
+    All(u64, u64, Box<[u64]>),
+    /// The hash of the value.
+    Value(u64),
+}
+
+/// What is kept beside what all rows need.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// What rows by this need.
+    By(By),
+    /// Leases and owners, to be checked.
+    Links,
+    /// Hashes of values, to be compared.
+    Values,
+    /// Nothing.
+    #[default]
+    Plain,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    index: HashTable<u32>,
+    keys: Vec<Vec<Key>>,
+    links: Vec<Vec<Links>>,
+}
+
+impl Shard {
+    fn key(&mut self, number: u32) -> Option<&mut Key> {
+        self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)
+    }
+
+    fn find(&self, hash: u64) -> Option<u32> {
+        self.index.find(hash, |number| hash_of(&self.keys, *number) == hash).copied()
+    }
+
+    fn insert(&mut self, key: Key, keeps_links: bool) -> u32 {
+        let Self { index, keys, links } = self;
+        let count = index.len();
+        let Entry::Vacant(free) = index.entry(key.hash, |_| false, |number| hash_of(keys, *number)) else { return 0 };
+        free.insert(count as u32);
+        if count.is_multiple_of(CHUNK) {
+            keys.push(Vec::with_capacity(CHUNK));
+            if keeps_links {
+                links.push(Vec::with_capacity(CHUNK));
+            }
+        }
+        keys.last_mut().into_iter().for_each(|chunk| chunk.push(key));
+        links.last_mut().into_iter().for_each(|chunk| chunk.push(Links::None));
+        count as u32
+    }
+
+    fn link(&mut self, number: u32, links: Links) {
+        if let Some(place) = self.links.get_mut(number as usize / CHUNK).and_then(|chunk| chunk.get_mut(number as usize % CHUNK)) {
+            *place = links;
+        }
+    }
+}
+
+fn hash_of(keys: &[Vec<Key>], number: u32) -> u64 {
+    keys.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).map_or(0, |key| key.hash)
+}
+
+/// The keys.
+#[derive(Debug)]
+pub struct Keyspace {
+    roots: Vec<String>,
+    mode: Mode,
+    /// The revision up to which history is gone.
+    compacted: u64,
+    names: Mutex<Symbols>,
+    shards: Vec<Mutex<Shard>>,
+}
+
+impl Keyspace {
+    /// An empty one. `root` is where the apiserver keeps its objects, if that is neither `/registry` nor OpenShift's place;
+    /// `compacted` is the revision up to which history is gone.
+    pub fn new(root: Option<&str>, mode: Mode, compacted: u64) -> Self {
+        let roots = match root {
+            Some(root) => vec![format!("{}/", root.trim_end_matches('/'))],
+            None => ROOTS.map(str::to_owned).to_vec(),
+        };
+        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
+        Self { roots, mode, compacted, names: Mutex::default(), shards }
+    }
+
+    /// What is wanted of the objects.
+    pub fn want(&self) -> Want {
+        let by = if let Mode::By(by) = &self.mode { by } else { &By::Prefix };
+        Want {
+            owners: self.mode == Mode::Links || *by == By::Owner,
+            managers: *by == By::Manager,
+            label: if let By::Label(label) = by { Some(label.clone()) } else { None },
+            time: false,
+        }
+    }
+
+    /// What a thread works with.
+    pub fn hand(&self) -> Hand<'_> {
+        Hand { space: self, known: HashMap::new() }
+    }
+
+    /// The text of a [`Key::place`] or [`Key::label`].
+    pub fn name(&self, number: u32) -> String {
+        lock(&self.names).get(Symbol(number)).to_owned()
+    }
+
+    /// Where the apiserver keeps its objects, each with a `/` at its end.
+    pub fn roots(&self) -> &[String] {
+        &self.roots
+    }
+
+    /// What a key's text names.
+    pub fn parse<'k>(&self, key: &'k str) -> registry::ObjectKey<'k> {
+        let roots: Vec<&str> = self.roots.iter().map(String::as_str).collect();
+        registry::parse(key, &roots)
+    }
+
+    /// Gives every key to `take`, in no order that means anything.
+    pub fn each(&self, mut take: impl FnMut(&Key, &Links)) {
+        for shard in &self.shards {
+            let shard = lock(shard);
+            for (number, chunk) in shard.keys.iter().enumerate() {
+                for (at, key) in chunk.iter().enumerate() {
+                    let links = shard.links.get(number).and_then(|links| links.get(at)).unwrap_or(&Links::None);
+                    take(key, links);
+                }
+            }
+        }
+    }
+
+    /// The key of this hash.
+    pub fn get(&self, hash: u64) -> Option<(Key, Links)> {
+        let shard = lock(self.shard(hash));
+        let number = shard.find(hash)? as usize;
+        let links = shard.links.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).cloned();
+        Some((*shard.keys.get(number / CHUNK)?.get(number % CHUNK)?, links.unwrap_or_default()))
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // Neither the bits by which the table finds a place, nor those by which it tells entries apart.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    fn keeps_links(&self) -> bool {
+        matches!(self.mode, Mode::Links | Mode::Values | Mode::By(By::Owner | By::Manager))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One thread's access to a [`Keyspace`].
+#[derive(Debug)]
+pub struct Hand<'s> {
+    space: &'s Keyspace,
+    /// Numbers of names that this thread has met, by hash.
+    known: HashMap<u64, u32>,
+}
+
+impl Hand<'_> {
+    /// Takes a revision; `look` is asked for the object only if the value is the newest so far.
+    pub fn take<'v>(&mut self, seen: &Seen<'v>, look: impl FnOnce(&'v [u8]) -> Object<'v>) {
+        let hash = hash(seen.key);
+        let space = self.space;
+        let shard = space.shard(hash);
+        {
+            let mut shard = lock(shard);
+            if let Some(number) = shard.find(hash)
+                && let Some(key) = shard.key(number)
+                && (seen.is_tombstone || seen.revision <= key.valued)
+            {
+                return key.count(seen, space.compacted);
+            }
+        }
+        // Names are found, and values read, while nothing is locked.
+        let text = String::from_utf8_lossy(seen.key);
+        let parsed = space.parse(&text);
+        let place = self.name(parsed.prefix);
+        let mut key = Key {
+            hash,
+            place,
+            key_bytes: u16::try_from(seen.key.len()).unwrap_or(u16::MAX),
+            is_helm_release: parsed.name.starts_with("sh.helm.release.v1.") && matches!(parsed.resource, "secrets" | "configmaps"),
+            ..Key::default()
+        };
+        if space.mode == Mode::By(By::NamePrefix) {
+            key.label = if parsed.resource.is_empty() { place } else { self.name(&name_prefix(parsed.name)) };
+        }
+        let (mut label, mut links) = (key.label, Links::None);
+        let object = if seen.is_tombstone { Object::default() } else { look(seen.value) };
+        if !seen.is_tombstone {
+            (label, links) = self.links(seen, &object, label);
+        }
+        let mut shard = lock(shard);
+        let number = shard.find(hash).unwrap_or_else(|| shard.insert(key, space.keeps_links()));
+        let Some(known) = shard.key(number) else { return };
+        known.count(seen, space.compacted);
+        // Another thread may have met a newer value meanwhile.
+        if !seen.is_tombstone && seen.revision > known.valued {
+            known.value(seen, &object);
+            known.label = label;
+            shard.link(number, links);
+        }
+    }
+
+    fn links(&mut self, seen: &Seen<'_>, object: &Object<'_>, label: u32) -> (u32, Links) {
+        let hash = |uid: &str| if uid.is_empty() { 0 } else { xxh3_64(uid.as_bytes()) };
+        match &self.space.mode {
+            Mode::By(By::Kind) if !object.kind.is_empty() => (self.name(&format!("{}\0{}", object.api_version, object.kind)), Links::None),
+            Mode::By(By::Label(_)) => (self.name(object.label.as_deref().unwrap_or_default()), Links::None),
+            Mode::By(By::Owner) => {
+                let owner = object.owner();
+                let name = owner.map_or(0, |owner| self.name(&format!("{}\0{}", owner.kind, owner.name)));
+                (label, Links::Owner(hash(&object.uid), owner.map_or(0, |owner| hash(&owner.uid)), name))
+            }
+            Mode::By(By::Manager) => {
+                let mut managers: Vec<(u32, u64)> = Vec::new();
+                for (manager, bytes) in &object.managers {
+                    let name = self.name(manager);
+                    match managers.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, sum)) => *sum += bytes,
+                        None => managers.push((name, *bytes)),
+                    }
+                }
+                (label, Links::Managers(managers.into()))
+            }
+            Mode::Links => {
+                let owners = object.owners.iter().map(|owner| hash(&owner.uid)).collect();
+                (label, Links::All(hash(&object.uid), seen.lease, owners))
+            }
+            Mode::Values => (label, Links::Value(xxh3_64(seen.value))),
+            _ => (label, Links::None),
+        }
+    }
+
+    fn name(&mut self, text: &str) -> u32 {
+        let hash = xxh3_64(text.as_bytes());
+        *self.known.entry(hash).or_insert_with(|| lock(&self.space.names).intern(text).0)
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows of the key space.
+
+use super::arena::{Keyspace, Links};
+use super::{Usage, owners};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
+/// What rows are made by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum By {
+    /// Resource and namespace.
+    #[default]
+    Prefix,
+    /// Resource.
+    Resource,
+    /// Namespace.
+    Namespace,
+    /// Resource, namespace, and what names have in common.
+    NamePrefix,
+    /// API version and kind.
+    Kind,
+    /// What stands on top of the owner references.
+    Owner,
+    /// Who wrote fields. A key counts with each of its managers.
+    Manager,
+    /// The value of this label.
+    Label(String),
+}
+
+impl By {
+    /// The columns that name a row.
+    pub fn columns(&self) -> &'static [&'static str] {
+        match self {
+            Self::Prefix => &["prefix", "group", "resource", "namespace"],
+            Self::Resource => &["group", "resource"],
+            Self::Namespace => &["namespace"],
+            Self::NamePrefix => &["group", "resource", "namespace", "name_prefix"],
+            Self::Kind => &["api_version", "kind"],
+            Self::Owner => &["namespace", "owner_kind", "owner"],
+            Self::Manager => &["manager"],
+            Self::Label(_) => &["label"],
+        }
+    }
+}
+
+/// A row: what names it, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// A value for each of [`By::columns`].
+    pub names: Vec<String>,
+    /// What it holds.
+    pub usage: Usage,
+}
+
+/// The rows, in the order of their names, and the sum over all keys.
+pub fn rows(space: &Keyspace, by: &By) -> (Vec<Row>, Usage) {
+    let mut total = Usage::default();
+    // By place and label.
+    let mut sums: HashMap<(u32, u32), Usage> = HashMap::new();
+    let tops = if *by == By::Owner { owners::tops(space) } else { HashMap::new() };
+    space.each(|key, links| {
+        total.add(key);
+        match (by, links) {
+            (By::Owner, Links::Owner(uid, owner, _)) => {
+                let top = owners::top(&tops, *uid, *owner, key.place);
+                sums.entry(top).or_default().add(key);
+            }
+            (By::Manager, Links::Managers(managers)) if !managers.is_empty() => {
+                for (manager, bytes) in managers {
+                    let mut usage = Usage::default();
+                    usage.add(key);
+                    usage.managed_fields_bytes = if key.lives() { *bytes } else { 0 };
+                    sums.entry((0, *manager)).or_default().merge(&usage);
+                }
+            }
+            (By::Manager, _) => sums.entry((0, 0)).or_default().add(key),
+            (By::Kind | By::Label(_), _) => sums.entry((0, key.label)).or_default().add(key),
+            _ => sums.entry((key.place, key.label)).or_default().add(key),
+        }
+    });
+    let mut rows: BTreeMap<Vec<String>, Usage> = BTreeMap::new();
+    for ((place, label), usage) in sums {
+        rows.entry(names(space, by, place, label)).or_default().merge(&usage);
+    }
+    (rows.into_iter().map(|(names, usage)| Row { names, usage }).collect(), total)
+}
+
+fn names(space: &Keyspace, by: &By, place: u32, label: u32) -> Vec<String> {
+    let place = space.name(place);
+    let parsed = space.parse(&place);
+    let label = space.name(label);
+    let pair = || label.split_once('\0').unwrap_or_default();
+    let names: &[&str] = match by {
+        By::Prefix => &[parsed.prefix, parsed.group, parsed.resource, parsed.namespace],
+        By::Resource => &[parsed.group, parsed.resource],
+        By::Namespace => &[parsed.namespace],
+        By::NamePrefix => &[parsed.group, parsed.resource, parsed.namespace, &label],
+        By::Kind => &[pair().0, pair().1],
+        By::Owner => &[parsed.namespace, pair().0, pair().1],
+        By::Manager | By::Label(_) => &[&label],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

@@ -1,0 +1,348 @@
+//! Whether a database is whole: what its values say of themselves and of each other.
+
+use super::report::File;
+use super::{Keyspace, Links, findings, hash};
+use crate::model::keyspace::{Object, Seen};
+use crate::model::report::{Report, Severity, Table, Value};
+use crate::model::units::counted;
+use hashbrown::{HashMap, HashSet};
+use serde_json::json;
+
+/// What is told of one check; more is counted.
+const TOLD: usize = 20;
+
+/// How a check went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// How much was looked at; `None` where it could not be done.
+    pub checked: Option<u64>,
+    /// How much of that is not as it must be.
+    pub failed: u64,
+    /// What, in words; the first of it.
+    pub what: Vec<String>,
+}
+
+impl Check {
+    /// A check with this name that has looked at nothing yet.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, checked: Some(0), ..Self::default() }
+    }
+
+    /// A check that could not be done, and why.
+    pub fn unknown(name: &'static str, why: &str) -> Self {
+        Self { name, checked: None, failed: 0, what: vec![why.to_owned()] }
+    }
+
+    /// Counts one that was looked at.
+    pub fn count(&mut self) {
+        *self.checked.get_or_insert(0) += 1;
+    }
+
+    /// Counts one that is not as it must be.
+    pub fn fail(&mut self, what: impl FnOnce() -> String) {
+        self.failed += 1;
+        if self.what.len() < TOLD {
+            self.what.push(what());
+        }
+    }
+
+    /// Takes in what another thread found.
+    pub fn merge(&mut self, other: Self) {
+        *self.checked.get_or_insert(0) += other.checked.unwrap_or(0);
+        self.failed += other.failed;
+        self.what.extend(other.what);
+        self.what.sort_unstable();
+        self.what.truncate(TOLD);
+    }
+
+    fn status(&self) -> &'static str {
+        match (self.checked, self.failed) {
+            (None, _) => "unknown",
+            (_, 0) => "ok",
+            _ => "failed",
+        }
+    }
+}
+
+/// What single revisions are looked at for, on one thread.
+#[derive(Debug, Clone)]
+pub struct Revisions {
+    /// Values that can be read.
+    pub values: Check,
+    /// What entries say of their revision.
+    pub revisions: Check,
+}
+
+impl Default for Revisions {
+    fn default() -> Self {
+        Self { values: Check::new("values"), revisions: Check::new("revisions") }
+    }
+}
+
+impl Revisions {
+    /// Takes a revision and what its value tells.
+    pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
+        let name = || format!("{} at revision {}", String::from_utf8_lossy(seen.key), seen.revision);
+        self.revisions.count();
+        if seen.is_tombstone {
+            if !seen.value.is_empty() || seen.created != 0 || seen.modified != 0 {
+                self.revisions.fail(|| format!("{}: a tombstone that holds more than its key", name()));
+            }
+            return;
+        }
+        self.values.count();
+        if object.undecodable {
+            self.values.fail(|| format!("{}: its value is not what it claims to be", name()));
+        }
+        if seen.modified != seen.revision {
+            self.revisions.fail(|| format!("{}: says that it was written at {}", name(), seen.modified));
+        } else if seen.created > seen.modified || seen.created == 0 {
+            self.revisions.fail(|| format!("{}: says that it was made at {}", name(), seen.created));
+        } else if seen.version == 0 || seen.version > seen.modified - seen.created + 1 {
+            self.revisions.fail(|| format!("{}: says that it was written {} times since {}", name(), seen.version, seen.created));
+        }
+    }
+
+    /// Takes in what another thread found.
+    pub fn merge(&mut self, other: Self) {
+        self.values.merge(other.values);
+        self.revisions.merge(other.revisions);
+    }
+}
+
+/// What keys refer to that is not there; keys by their hashes.
+#[derive(Debug, Clone, Default)]
+pub struct Dangling {
+    /// Keys on a lease, how many there are, and those whose lease is gone.
+    leases: (u64, Vec<u64>),
+    /// Leases, and how many of them no key hangs on.
+    idle: (u64, u64),
+    /// Objects in namespaces, and those whose namespace is gone; `None` without any namespace.
+    namespaces: Option<(u64, Vec<u64>)>,
+    /// Owner references, and the objects of those whose owner is gone.
+    owners: (u64, Vec<u64>),
+}
+
+/// Looks for references to what is gone. `leases` are the ids of those that there are.
+pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
+    let mut found = Dangling::default();
+    let mut uids: HashSet<u64> = HashSet::new();
+    let mut used: HashSet<u64> = HashSet::new();
+    space.each(|key, links| {
+        if let (true, Links::All(uid, lease, _)) = (key.lives(), links) {
+            uids.insert(*uid);
+            used.insert(*lease);
+        }
+    });
+    found.idle = (leases.len() as u64, leases.difference(&used).count() as u64);
+    // By place: whether it is in a namespace, and whether that lives.
+    let mut places: HashMap<u32, Option<bool>> = HashMap::new();
+    let mut list: Vec<u32> = Vec::new();
+    space.each(|key, _| {
+        if key.lives() && places.insert(key.place, None).is_none() {
+            list.push(key.place);
+        }
+    });
+    let mut any = false;
+    for place in list {
+        let text = space.name(place);
+        let parsed = space.parse(&text);
+        any |= parsed.group.is_empty() && parsed.resource == "namespaces";
+        let lives = |namespace: &str| {
+            let name = |root: &str| hash(format!("{root}namespaces/{namespace}").as_bytes());
+            space.roots().iter().any(|root| space.get(name(root)).is_some_and(|(key, _)| key.lives()))
+        };
+        let is_in = !parsed.namespace.is_empty() && !parsed.resource.is_empty();
+        places.insert(place, is_in.then(|| lives(parsed.namespace)));
+    }
+    let mut namespaces = (0, Vec::new());
+    space.each(|key, links| {
+        if !key.lives() {
+            return;
+        }
+        if let Some(lives) = places.get(&key.place).copied().flatten() {
+            namespaces.0 += 1;
+            if !lives {
+                namespaces.1.push(key.hash);
+            }
+        }
+        if let Links::All(_, lease, owners) = links {
+            if *lease != 0 {
+                found.leases.0 += 1;
+                if !leases.contains(lease) {
+                    found.leases.1.push(key.hash);
+                }
+            }
+            for owner in owners {
+                found.owners.0 += 1;
+                if !uids.contains(owner) {
+                    found.owners.1.push(key.hash);
+                }
+            }
+        }
+    });
+    found.namespaces = any.then_some(namespaces);
+    found
+}
+
+impl Dangling {
+    /// The keys that will be told by name.
+    pub fn wanted(&self) -> Vec<u64> {
+        let namespaces = self.namespaces.iter().flat_map(|(_, keys)| keys.iter().take(TOLD));
+        self.leases.1.iter().take(TOLD).chain(namespaces).chain(self.owners.1.iter().take(TOLD)).copied().collect()
+    }
+
+    /// The checks; `names` are the texts of the keys that were wanted.
+    pub fn checks(&self, names: &std::collections::HashMap<u64, String>) -> Vec<Check> {
+        let check = |name, checked: u64, keys: &[u64], what: &str| {
+            let told = keys.iter().take(TOLD).filter_map(|key| names.get(key)).map(|key| format!("{key}: {what}"));
+            let mut what: Vec<String> = told.collect();
+            what.sort_unstable();
+            Check { name, checked: Some(checked), failed: keys.len() as u64, what }
+        };
+        let mut leases = check("leases", self.leases.0, &self.leases.1, "hangs on a lease that is gone, and will never expire");
+        if leases.failed == 0 {
+            leases.what.push(format!("{}, of them {} without a key", counted(self.idle.0, "lease"), self.idle.1));
+        }
+        vec![
+            leases,
+            match &self.namespaces {
+                Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace is gone"),
+                None => Check::unknown("namespaces", "there is no namespace at all: not a Kubernetes store, or not the whole of it"),
+            },
+            check("owners", self.owners.0, &self.owners.1, "an owner of it is gone"),
+        ]
+    }
+
+    /// Leases without a key.
+    pub fn idle_leases(&self) -> u64 {
+        self.idle.1
+    }
+}
+
+/// The report of `etcd check`. `kv_hash` is as `etcdutl hashkv` gives it.
+pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: File) -> Report {
+    let columns = ["check", "status", "checked", "failed", "what"].map(str::to_owned).into();
+    let row = |check: &Check| {
+        let mut what = check.what.first().cloned().unwrap_or_default();
+        if check.failed > 1 {
+            what += &format!(" (and {} more)", check.failed - 1);
+        }
+        vec![check.name.into(), check.status().into(), check.checked.into(), check.failed.into(), what.as_str().into()]
+    };
+    let rows: Vec<Vec<Value>> = checks.iter().map(row).collect();
+    let details = Table {
+        name: "failures".to_owned(),
+        title: "What failed".to_owned(),
+        columns: ["check", "what"].map(str::to_owned).into(),
+        rows: checks.iter().filter(|c| c.failed > 0).flat_map(|c| c.what.iter().map(|what| vec![c.name.into(), what.as_str().into()])).collect(),
+    };
+    let failed: Vec<&str> = checks.iter().filter(|check| check.failed > 0).map(|check| check.name).collect();
+    let is_damaged = checks.iter().any(|check| check.failed > 0 && is_damage(check.name));
+    let lead = match (failed.is_empty(), is_damaged) {
+        (true, _) => "The database is whole.".to_owned(),
+        (false, true) => format!("The database is damaged: {}.", failed.join(", ")),
+        (false, false) => format!("The file is whole, but what it holds is not: {}.", failed.join(", ")),
+    };
+    let mut totals = file.totals();
+    totals.extend([
+        ("kv_hash".to_owned(), kv_hash.filter(|_| file.damages.1 == 0).map(u64::from).into()),
+        ("failed".to_owned(), (failed.len() as u64).into()),
+        ("idle_leases".to_owned(), idle_leases.into()),
+    ]);
+    let hashes = match (file.hash, kv_hash.filter(|_| file.damages.1 == 0)) {
+        (Some(hash), Some(kv)) => format!("Hash {hash:x} (etcdctl snapshot status), of the keys alone {kv} (etcdctl endpoint hashkv)."),
+        (Some(hash), None) => format!("Hash {hash:x} (etcdctl snapshot status)."),
+        _ => "No hash: not all could be read.".to_owned(),
+    };
+    let mut notes = file.notes();
+    notes.retain(|note| !note.contains("damaged"));
+    let findings = of_checks(&checks, idle_leases, &file);
+    let table = Table { columns, rows, name: "checks".to_owned(), ..Table::default() };
+    let mut people = vec![table.clone()];
+    if !details.rows.is_empty() {
+        people.push(details.clone());
+    }
+    Report {
+        schema: "plimsoll.etcd-check/v1".to_owned(),
+        coverage: file.coverage(),
+        lead: vec![lead, hashes],
+        totals,
+        table,
+        people: Some(people),
+        tables: vec![details],
+        notes,
+        findings,
+        inputs: file.inputs,
+        ..Report::default()
+    }
+}
+
+/// Whether a failure means that bytes are not what etcd wrote.
+fn is_damage(check: &str) -> bool {
+    ["meta", "trailer", "pages", "key-order", "entries", "free-list", "revisions"].contains(&check)
+}
+
+fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::model::report::Finding> {
+    let mut found = findings::Found::new(file);
+    for check in checks.iter().filter(|check| check.failed > 0) {
+        let what = check.what.first().map_or("", String::as_str);
+        let evidence = json!({"checked": check.checked, "failed": check.failed});
+        let about = [("check", check.name)];
+        match check.name {
+            "values" => found.add(
+                "etcd-undecodable",
+                Severity::Warning,
+                &[],
+                format!("{} can't be read: {what}", counted(check.failed, "value")),
+                &evidence,
+                "an apiserver can't serve such objects, nor lists of their resource: compare with another member's snapshot, then delete them by key",
+            ),
+            "leases" => found.add(
+                "etcd-orphan-lease",
+                Severity::Warning,
+                &[],
+                format!("{} on leases that are gone: {what}", counted(check.failed, "key")),
+                &evidence,
+                "such keys never expire: delete them by hand (Events, masterleases)",
+            ),
+            "namespaces" => found.add(
+                "etcd-dangling-namespace",
+                Severity::Warning,
+                &[],
+                format!("{} in namespaces that are gone: {what}", counted(check.failed, "object")),
+                &evidence,
+                "nothing will delete them any more: make the namespace again and delete it, or delete the keys",
+            ),
+            "owners" => found.add(
+                "etcd-dangling-owner",
+                if check.failed >= 100 { Severity::Warning } else { Severity::Info },
+                &[],
+                format!("{} to owners that are gone: {what}", counted(check.failed, "reference")),
+                &evidence,
+                "the garbage collector deletes these within minutes; if it does not, see its log in kube-controller-manager (a broken APIService stops it)",
+            ),
+            _ => found.add(
+                "etcd-damaged",
+                Severity::Critical,
+                &about,
+                format!("{}: {} failed: {what}", check.name, check.failed),
+                &evidence,
+                "do not restore from this file; take a snapshot of each member and check them, and let a damaged member be filled again from the others",
+            ),
+        }
+    }
+    if idle_leases >= 1000 {
+        found.add(
+            "etcd-lease-leak",
+            Severity::Warning,
+            &[],
+            format!("{} that no key hangs on", counted(idle_leases, "lease")),
+            &json!({"idle_leases": idle_leases}),
+            "find the client that grants leases and neither uses nor revokes them; each costs memory and a place in every checkpoint",
+        );
+    }
+    found.list
+}

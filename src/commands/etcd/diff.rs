@@ -1,0 +1,49 @@
+//! `plimsoll etcd diff`: what changed between two databases.
+
+use super::open::{self, Pass};
+use crate::analysis::keyspace::diff::{self, Shape};
+use crate::analysis::keyspace::{Keyspace, Mode};
+use crate::cli::{Context, Error, FailOn};
+
+/// Arguments of `plimsoll etcd diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll etcd diff yesterday.db today.db
+  plimsoll etcd diff yesterday.db today.db --objects -o csv > objects.csv
+  plimsoll etcd diff yesterday.db today.db --fail-on critical    # a namespace or a CRD is gone")]
+pub(super) struct Args {
+    /// The older database, as for usage.
+    #[arg(value_name = "BEFORE")]
+    before: String,
+    /// The newer one.
+    #[arg(value_name = "AFTER")]
+    after: String,
+    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// A row for each object that was added, removed or changed.
+    #[arg(long)]
+    objects: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let pass = Pass { decode: false, hashes: false };
+    let mut sides = Vec::new();
+    for path in [&args.before, &args.after] {
+        let opened = open::open(path, context)?;
+        let space = Keyspace::new(args.prefix.as_deref(), Mode::Values, opened.database.store.compacted());
+        let (file, _) = opened.fold(&space, pass, context)?;
+        sides.push((opened, space, file));
+    }
+    let [(before, old, file_before), (after, new, file_after)] = <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
+    let compared = diff::compare(&old, &new);
+    let wanted = compared.wanted(args.objects);
+    let mut names = before.names(&wanted, context.settings.threads);
+    let rest: Vec<u64> = wanted.into_iter().filter(|hash| !names.contains_key(hash)).collect();
+    names.extend(after.names(&rest, context.settings.threads));
+    let shape = Shape { objects: args.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
+    let report = compared.report(&names, &new, [file_before, file_after], &shape);
+    context.print(&report, FailOn::Never)
+}

@@ -1,0 +1,82 @@
+//! `plimsoll etcd`: what fills the key space, and how etcd does.
+
+mod check;
+mod diff;
+mod flame;
+mod health;
+mod history;
+mod open;
+mod pages;
+mod split;
+mod top;
+mod usage;
+
+use crate::cli::{Context, Error};
+use crate::model::units::parse_bytes;
+use crate::sources::find::{self, Wanted};
+
+/// Arguments of `plimsoll etcd`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What fills the key space: keys, revisions and bytes by resource, namespace, owner, manager, label.
+    Usage(usage::Args),
+    /// The key space as a flame graph: resource, namespace, name.
+    Flame(flame::Args),
+    /// The largest objects.
+    Top(top::Args),
+    /// What is written again and again: hot keys, dead bytes, what compaction and defragmentation would return.
+    History(history::Args),
+    /// How full the file's pages are, and how its free pages lie.
+    Pages(pages::Args),
+    /// Whether the file is whole: checksums, trees, order, values, leases, owners; and its hashes.
+    Check(check::Args),
+    /// What was added, removed and changed between two files.
+    Diff(diff::Args),
+    /// Which resources to move to an etcd of their own (--etcd-servers-overrides).
+    Split(split::Args),
+    /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
+    Health(health::Args),
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    match &args.command {
+        Command::Usage(args) => usage::run(args, context),
+        Command::Flame(args) => flame::run(args, context),
+        Command::Top(args) => top::run(args, context),
+        Command::History(args) => history::run(args, context),
+        Command::Pages(args) => pages::run(args, context),
+        Command::Check(args) => check::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
+        Command::Split(args) => split::run(args, context),
+        Command::Health(args) => health::run(args, context),
+    }
+}
+
+impl Args {
+    /// Whether the command draws, so that `-o svg` and `-o folded` make sense.
+    pub fn draws(&self) -> bool {
+        matches!(self.command, Command::Flame(_))
+    }
+}
+
+/// Reads a size: 8589934592, 8GiB.
+fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "a size: 8589934592, 512MiB, 8GiB".to_owned())
+}
+
+/// The quota that was given, else that of the metrics beside the database, if the argument is a folder.
+fn quota(given: Option<u64>, argument: &str, context: &mut Context<'_>) -> Option<u64> {
+    if given.is_some() || !std::path::Path::new(argument).is_dir() {
+        return given;
+    }
+    let found = find::find(&[argument.to_owned()], Wanted::Pages, context.io.now);
+    // What can't be read of the metrics is no loss here: they were not asked for.
+    crate::analysis::metrics::etcd::quota(&super::pages::quiet_facts(found.pages, context.settings.threads))
+}

@@ -1,0 +1,176 @@
+//! The database that a command is about, and one pass over it.
+
+use crate::analysis::keyspace::report::File;
+use crate::analysis::keyspace::{self, Keyspace};
+use crate::cli::{Context, Error};
+use crate::model::input::InputReport;
+use crate::model::keyspace::{Object, Seen, Want};
+use crate::sources::etcd::bolt::{Bolt, BoltError, Data};
+use crate::sources::etcd::mvcc::{KeyValue, Revision};
+use crate::sources::etcd::object;
+use crate::sources::etcd::{Database, KeyWorker, Walk};
+use crate::sources::find::{self, Wanted};
+use crate::sources::open::{Packing, Place, Source};
+use crate::views::text::plain;
+use std::collections::HashMap;
+use std::io::Read;
+
+/// Flags that all commands share that read a database.
+#[derive(Debug, clap::Args)]
+pub(super) struct SourceArgs {
+    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that holds one.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+}
+
+/// An open database, and where it was found.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Its path, for people.
+    pub path: String,
+    /// Bytes that were read, packed or not.
+    pub size: u64,
+    /// The database.
+    pub database: Database,
+}
+
+/// Opens the one database that the argument names.
+pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, Error> {
+    let mut found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
+    for error in &found.errors {
+        context.lost(error)?;
+    }
+    let mut source = match found.databases.len() {
+        1 => found.databases.swap_remove(0),
+        0 => return Err(Error::Input(format!("{}: no etcd database to read", plain(argument)))),
+        _ => {
+            let names: Vec<&str> = found.databases.iter().map(|source| source.path.as_str()).collect();
+            return Err(Error::Usage(format!("{argument} holds several etcd databases, name one: {}", names.join(" "))));
+        }
+    };
+    let bolt = bolt(&mut source)?;
+    let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+    Ok(Opened { path: source.path, size, database: Database::read(bolt) })
+}
+
+fn bolt(source: &mut Source) -> Result<Bolt, Error> {
+    let input = |what: String| Error::Input(what);
+    let data = match (&source.place, source.packing) {
+        (Place::File(path), Packing::None) => {
+            Data::File(std::fs::File::open(path).map_err(|error| input(format!("{}: {error}", source.path)))?)
+        }
+        _ => {
+            let mut bytes = Vec::new();
+            let reader = source.reader().map_err(|error| input(error.to_string()))?;
+            reader.take(64 << 30).read_to_end(&mut bytes).map_err(|error| input(format!("{}: {error}", source.path)))?;
+            Data::Memory(bytes)
+        }
+    };
+    Bolt::open(data).map_err(|error: BoltError| input(format!("{}: {error}", source.path)))
+}
+
+/// How a pass is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    /// Whether values are looked at.
+    pub decode: bool,
+    /// Whether the hashes are computed.
+    pub hashes: bool,
+}
+
+impl Opened {
+    /// Fills `space` with every key, and says what is damaged.
+    pub(super) fn fold(&self, space: &Keyspace, pass: Pass, context: &mut Context<'_>) -> Result<(File, Walk), Error> {
+        let want = space.want();
+        let make = || Folding { hand: space.hand(), want: &want, decode: pass.decode };
+        let (_, walk) = self.database.walk(context.settings.threads, pass.hashes, make);
+        let mut file = self.file(&walk, context)?;
+        file.decoded = pass.decode;
+        Ok((file, walk))
+    }
+
+    /// What is known of the file after a pass; says what is damaged.
+    pub(super) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
+        for damage in &walk.damages.told {
+            context.lost(format!("{}: {damage}; what it held is not counted. Take another snapshot, or one of another member", self.path))?;
+        }
+        let Database { bolt, store, .. } = &self.database;
+        let records = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty()).map(|bucket| bucket.entries).sum();
+        let entries = walk.buckets.iter().filter(|bucket| !["", "key"].contains(&bucket.name.as_str()));
+        Ok(File {
+            inputs: vec![InputReport {
+                path: self.path.clone(),
+                kind: "etcd",
+                bytes: self.size,
+                records,
+                skipped: walk.damages.count(),
+                first_error: walk.damages.told.first().map(ToString::to_string),
+            }],
+            db_bytes: bolt.db_bytes(),
+            in_use_bytes: walk.used.count() * u64::from(bolt.meta.page_size),
+            page_size: u64::from(bolt.meta.page_size),
+            revision: walk.revision,
+            compacted: store.compacted(),
+            compacting: store.compaction_is_under_way(),
+            hash: walk.hash.filter(|_| walk.damages.count() == 0),
+            entries: entries.map(|bucket| (bucket.name.clone(), bucket.entries)).collect(),
+            damages: (walk.damages.told.iter().map(ToString::to_string).collect(), walk.damages.count()),
+            quota: None,
+            decoded: true,
+            consistent_index: store.consistent_index,
+            term: store.term,
+            storage_version: store.storage_version.clone(),
+            members: store.members.iter().map(|m| (m.name.clone(), m.peer_urls.first().cloned().unwrap_or_default())).collect(),
+            alarms: store.alarms.iter().map(|(member, alarm)| (format!("{member:x}"), (*alarm).to_owned())).collect(),
+            leases: store.leases.len() as u64,
+        })
+    }
+
+    /// The texts of keys of which only the hashes are known, by a second pass.
+    pub(super) fn names(&self, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
+        if hashes.is_empty() {
+            return HashMap::new();
+        }
+        let wanted: std::collections::HashSet<u64> = hashes.iter().copied().collect();
+        let (workers, _) = self.database.walk(threads, false, || Naming { wanted: &wanted, found: HashMap::new() });
+        workers.into_iter().flat_map(|worker| worker.found).collect()
+    }
+}
+
+/// The keyspace of analysis as a worker of the source's walk.
+struct Folding<'s> {
+    hand: keyspace::Hand<'s>,
+    want: &'s Want,
+    decode: bool,
+}
+
+/// A revision as analysis takes it.
+pub(super) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
+    Seen { key: kv.key, revision: at.main, is_tombstone, value: kv.value, created: kv.created, modified: kv.modified, version: kv.version, lease: kv.lease, stored: stored as u64 }
+}
+
+impl KeyWorker for Folding<'_> {
+    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
+        let (decode, want) = (self.decode, self.want);
+        let look = |value| if decode { object::look(value, want) } else { Object::default() };
+        self.hand.take(&seen(at, is_tombstone, kv, stored), look);
+    }
+}
+
+/// Finds the texts of keys.
+struct Naming<'s> {
+    wanted: &'s std::collections::HashSet<u64>,
+    found: HashMap<u64, String>,
+}
+
+impl KeyWorker for Naming<'_> {
+    fn revision(&mut self, _: Revision, _: bool, kv: &KeyValue<'_>, _: usize) {
+        let hash = keyspace::hash(kv.key);
+        if self.wanted.contains(&hash) && !self.found.contains_key(&hash) {
+            self.found.insert(hash, String::from_utf8_lossy(kv.key).into_owned());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `plimsoll etcd top`: the largest objects.
+
+use super::open::{self, Pass, SourceArgs};
+use crate::analysis::keyspace::{Keyspace, Mode, top};
+use crate::cli::{Context, Error, FailOn};
+
+/// Arguments of `plimsoll etcd top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll etcd top snapshot.db
+  plimsoll etcd top snapshot.db --sort-by managed_fields_bytes --top 10
+
+--sort-by takes live_bytes (default), history_bytes, revisions, managed_fields_bytes, annotation_bytes, last_applied_bytes.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let opened = open::open(&args.source.source, context)?;
+    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
+    let (file, _) = opened.fold(&space, Pass { decode: true, hashes: false }, context)?;
+    let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);
+    let keys = top::keys(&space, sort_by.as_deref(), count);
+    let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
+    let names = opened.names(&hashes, context.settings.threads);
+    context.print(&top::report(&space, &keys, &names, file, sort_by.as_deref(), count), FailOn::Never)
+}

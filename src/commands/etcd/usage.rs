@@ -1,0 +1,71 @@
+//! `plimsoll etcd usage`: what fills the key space.
+
+use super::open::{self, Pass, SourceArgs};
+use crate::analysis::keyspace::report::{self, Shape};
+use crate::analysis::keyspace::{By, Keyspace, Mode, by};
+use crate::cli::{Context, Error, FailOn};
+
+/// Arguments of `plimsoll etcd usage`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll etcd usage snapshot.db
+  plimsoll etcd usage snapshot.db --by resource --sort-by history_bytes
+  plimsoll etcd usage snapshot.db --by owner              # ReplicaSets and Pods count with their Deployment
+  plimsoll etcd usage snapshot.db --by label:app.kubernetes.io/part-of
+  plimsoll etcd usage snapshot.db --quota-bytes 8GiB --fail-on warning
+
+ROWS (--by)
+  prefix       resource and namespace (default)
+  resource     group and resource
+  namespace    namespace
+  name-prefix  resource, namespace, and what names have in common: web-7d4b9c6f5-x2x9z is one of web-*
+  kind         API version and kind, as the value has them
+  owner        what stands on top of the owner references: Deployment, CronJob, custom resource
+  manager      who wrote fields (managedFields); an object counts with each of its managers
+  label:KEY    the value of a label")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// What rows are made by: prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY.
+    #[arg(long, default_value = "prefix", value_name = "WHAT", value_parser = parse_by)]
+    by: By,
+    /// Do not look into values: faster, but what they hold is not known, nor the hash.
+    #[arg(long)]
+    keys_only: bool,
+    /// The quota of the member (--quota-backend-bytes), to compare the size with: 8GiB (default: that of the bundle's metrics).
+    #[arg(long, value_name = "BYTES", value_parser = super::parse_size)]
+    quota_bytes: Option<u64>,
+}
+
+fn parse_by(text: &str) -> Result<By, String> {
+    Ok(match text {
+        "prefix" => By::Prefix,
+        "resource" => By::Resource,
+        "namespace" => By::Namespace,
+        "name-prefix" => By::NamePrefix,
+        "kind" => By::Kind,
+        "owner" => By::Owner,
+        "manager" => By::Manager,
+        _ => match text.strip_prefix("label:") {
+            Some(key) if !key.is_empty() => By::Label(key.to_owned()),
+            _ => return Err("one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY".to_owned()),
+        },
+    })
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.keys_only && matches!(args.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
+        return Err(Error::Usage("--by kind, owner, manager and label look into values: leave out --keys-only".to_owned()));
+    }
+    let opened = open::open(&args.source.source, context)?;
+    let compacted = opened.database.store.compacted();
+    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(args.by.clone()), compacted);
+    let pass = Pass { decode: !args.keys_only, hashes: !args.keys_only };
+    let (mut file, _) = opened.fold(&space, pass, context)?;
+    file.quota = super::quota(args.quota_bytes, &args.source.source, context);
+    let (rows, total) = by::rows(&space, &args.by);
+    let shape = Shape { by: args.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
+    context.print(&report::report(rows, &total, file, &shape), FailOn::Never)
+}

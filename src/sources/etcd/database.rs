@@ -1,0 +1,367 @@
+//! A database of etcd: its buckets, what stands in the small ones, and a pass over every revision of every key.
+
+use super::bolt::{Bolt, Bucket, Damages, Element, Fault, Leaf, Tree, Used};
+use super::mvcc::{KeyValue, Revision, key_value, revision};
+use super::store::Store;
+use std::sync::{Mutex, PoisonError};
+
+/// Leaf pages that a thread takes at once: enough that little is locked, few enough that threads end together.
+const RUN: usize = 256;
+
+/// The bucket that holds the keys.
+const KEY: &str = "key";
+
+/// What is made of revisions, on one thread.
+pub trait KeyWorker: Send {
+    /// Takes a revision: a value, or a tombstone, with the bytes of its key and value in the file. Those of one run of pages come
+    /// newest first; runs come in any order.
+    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize);
+}
+
+/// A bucket's pages and entries.
+#[derive(Debug, Clone, Default)]
+pub struct BucketPages {
+    /// Its name; empty for the root.
+    pub name: String,
+    /// Entries of its leaves.
+    pub entries: u64,
+    /// Pages from the root to a leaf; 0 where it is inline.
+    pub depth: usize,
+    /// Branch pages.
+    pub branches: u64,
+    /// Leaf pages.
+    pub leaves: u64,
+    /// Pages that branches and leaves overflow into.
+    pub overflow: u64,
+    /// How full the branch pages are.
+    pub branch_fills: Vec<f32>,
+    /// How full the leaf pages are.
+    pub leaf_fills: Vec<f32>,
+    /// CRC-32C over keys and values, and of how many bytes it is.
+    sum: (u32, usize),
+}
+
+impl BucketPages {
+    fn new(name: &str, tree: &Tree) -> Self {
+        Self {
+            name: name.to_owned(),
+            depth: tree.depth,
+            branches: tree.branches,
+            leaves: tree.leaves.len() as u64,
+            overflow: tree.overflow,
+            branch_fills: tree.fills.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// CRC-32C over name, keys and values, going on from `sum`.
+    fn hash(&self, sum: u32) -> u32 {
+        crc32c::crc32c_combine(crc32c::crc32c_append(sum, self.name.as_bytes()), self.sum.0, self.sum.1)
+    }
+}
+
+/// An open database whose small buckets are read.
+#[derive(Debug)]
+pub struct Database {
+    /// The file.
+    pub bolt: Bolt,
+    /// What stands in the small buckets.
+    pub store: Store,
+    /// What is wrong with these, with the root, and with the branches of the keys' tree.
+    pub damages: Damages,
+    /// The root's pages, and those of all buckets but `key`, in the order of names.
+    small: Vec<BucketPages>,
+    keys: Option<(Bucket, Tree)>,
+    used: Used,
+}
+
+/// What a pass over the keys gave beside what the workers made of it.
+#[derive(Debug)]
+pub struct Walk {
+    /// The root and every bucket, in the order of names.
+    pub buckets: Vec<BucketPages>,
+    /// CRC-32C over the names of all buckets, their keys and values, as `etcdctl snapshot status` gives it; `None` if not asked for.
+    pub hash: Option<u32>,
+    /// The same over the keys alone, as `etcdutl hashkv` gives it, if no compaction is under way.
+    pub kv_hash: Option<u32>,
+    /// The largest revision.
+    pub revision: u64,
+    /// Pages that belong to something.
+    pub used: Used,
+    /// What is wrong, in the whole file.
+    pub damages: Damages,
+}
+
+/// What one thread adds up.
+#[derive(Debug, Default)]
+struct Part {
+    entries: u64,
+    overflow: u64,
+    fills: Vec<f32>,
+    revision: u64,
+    damages: Damages,
+}
+
+/// A run of leaves: its CRC, of how many bytes, and its first and last key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    sum: (u32, usize),
+    ends: Option<((Revision, u64), (Revision, u64))>,
+}
+
+impl Database {
+    /// Reads the trees and all small buckets.
+    pub fn read(bolt: Bolt) -> Self {
+        let used = Used::new(&bolt);
+        let mut damages = Damages::default();
+        let mut database = Self { store: Store::default(), small: Vec::new(), keys: None, used, damages: Damages::default(), bolt };
+        let mut found = Vec::new();
+        let root = Bucket { name: String::new(), root: database.bolt.meta.root, inline: Vec::new() };
+        database.small_bucket(&root, &mut damages, |element| {
+            if element.is_bucket && element.value.len() >= 16 {
+                let root = element.value.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+                let inline = if root == 0 { element.value[16..].to_vec() } else { Vec::new() };
+                found.push(Bucket { name: String::from_utf8_lossy(element.key).into_owned(), root, inline });
+            }
+        });
+        let mut store = Store::default();
+        for bucket in found {
+            if bucket.name == KEY {
+                let tree = if bucket.root == 0 {
+                    Tree::default()
+                } else {
+                    database.bolt.tree(bucket.root, KEY, &database.used, &mut damages)
+                };
+                database.keys = Some((bucket, tree));
+            } else {
+                database.small_bucket(&bucket, &mut damages, |element| store.take(&bucket.name, &element));
+            }
+        }
+        match database.bolt.free_list() {
+            Some(Ok((pages, listed))) => {
+                let id = database.bolt.meta.freelist;
+                if !database.used.take(id) {
+                    damages.add(id, "", "is the free-list and belongs to another place too");
+                }
+                database.used.take_overflow(id, pages, "", &mut damages);
+                store.free_list = Some(listed);
+            }
+            Some(Err(what)) => damages.add(database.bolt.meta.freelist, "", what),
+            None => {}
+        }
+        (database.store, database.damages) = (store, damages);
+        database
+    }
+
+    fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
+        let is_inline = bucket.root == 0;
+        let tree = if is_inline { Tree::default() } else { self.bolt.tree(bucket.root, &bucket.name, &self.used, damages) };
+        let mut pages = BucketPages::new(&bucket.name, &tree);
+        let mut before: Vec<u8> = Vec::new();
+        let mut take = |id: u64, leaf: Leaf<'_>, damages: &mut Damages| {
+            let (sum, bytes) = leaf.sum(pages.sum.0);
+            pages.sum = (sum, pages.sum.1 + bytes);
+            for element in leaf.iter() {
+                if pages.entries > 0 && element.key <= before.as_slice() {
+                    damages.add_fault(Fault::Order, id, &bucket.name, "has keys that do not ascend");
+                }
+                before.clear();
+                before.extend_from_slice(element.key);
+                pages.entries += 1;
+                each(element);
+            }
+        };
+        if is_inline && !bucket.inline.is_empty() {
+            match Leaf::new(&bucket.inline) {
+                Ok(leaf) => take(0, leaf, damages),
+                Err(what) => damages.add(0, &bucket.name, what),
+            }
+        }
+        let mut buffer = Vec::new();
+        let mut fills = Vec::new();
+        let mut overflow = 0;
+        for &id in &tree.leaves {
+            match self.bolt.leaf(id, &mut buffer) {
+                Ok((leaf, count)) => {
+                    overflow += count - 1;
+                    self.used.take_overflow(id, count, &bucket.name, damages);
+                    fills.push(leaf.fill.share());
+                    take(id, leaf, damages);
+                }
+                Err(what) => damages.add(id, &bucket.name, what),
+            }
+        }
+        pages.overflow += overflow;
+        pages.leaf_fills = fills;
+        self.small.push(pages);
+    }
+
+    /// Goes over every revision on `threads` threads, each with a worker that `make` makes; sums up all bytes if `hashes`.
+    pub fn walk<W: KeyWorker>(&self, threads: usize, hashes: bool, make: impl Fn() -> W + Sync) -> (Vec<W>, Walk) {
+        let mut walk = Walk {
+            buckets: self.small.clone(),
+            hash: None,
+            kv_hash: None,
+            revision: 0,
+            used: self.used.clone(),
+            damages: self.damages.clone(),
+        };
+        let workers = match &self.keys {
+            None => Vec::new(),
+            Some((bucket, tree)) => {
+                let (workers, pages) = if bucket.root == 0 {
+                    let mut worker = make();
+                    let pages = self.inline_keys(bucket, &mut worker, &mut walk);
+                    (vec![worker], pages)
+                } else {
+                    self.keys(tree, threads, hashes, &make, &mut walk)
+                };
+                walk.kv_hash = (hashes && !self.store.compaction_is_under_way()).then(|| pages.hash(0));
+                walk.buckets.push(pages);
+                walk.buckets.sort_by(|a, b| a.name.cmp(&b.name));
+                workers
+            }
+        };
+        // The root is no bucket of its own: its entries are the others.
+        let buckets = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty());
+        walk.hash = hashes.then(|| buckets.fold(0, |sum, bucket| bucket.hash(sum)));
+        (workers, walk)
+    }
+
+    /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
+    fn inline_keys<W: KeyWorker>(&self, bucket: &Bucket, worker: &mut W, walk: &mut Walk) -> BucketPages {
+        let mut pages = BucketPages::new(KEY, &Tree::default());
+        if bucket.inline.is_empty() {
+            return pages;
+        }
+        let mut part = Part::default();
+        match Leaf::new(&bucket.inline) {
+            Ok(leaf) => {
+                pages.sum = leaf.sum(0);
+                pages.entries = leaf.len() as u64;
+                ends(0, &leaf, None, &mut part.damages);
+                leaf.iter().rev().for_each(|element| take(0, &element, worker, &mut part));
+            }
+            Err(what) => part.damages.add(0, KEY, what),
+        }
+        walk.revision = part.revision;
+        walk.damages.merge(part.damages);
+        pages
+    }
+
+    fn keys<W: KeyWorker>(
+        &self,
+        tree: &Tree,
+        threads: usize,
+        hashes: bool,
+        make: &(impl Fn() -> W + Sync),
+        walk: &mut Walk,
+    ) -> (Vec<W>, BucketPages) {
+        // The newest runs first, so that most keys are met first at the revision that lives.
+        let open = Mutex::new(tree.leaves.chunks(RUN).zip(tree.lower.chunks(RUN)).enumerate().rev());
+        let done = Mutex::new(Vec::new());
+        let runs = Mutex::new(vec![Run::default(); tree.leaves.len().div_ceil(RUN)]);
+        let used = &walk.used;
+        let work = || {
+            let mut worker = make();
+            let mut mine = Part::default();
+            let mut buffer = Vec::new();
+            loop {
+                let next = open.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((number, (leaves, lower))) = next else { break };
+                let mut run = Run::default();
+                for (&id, lower) in leaves.iter().zip(lower) {
+                    let (leaf, pages) = match self.bolt.leaf(id, &mut buffer) {
+                        Ok(read) => read,
+                        Err(what) => {
+                            mine.damages.add(id, KEY, what);
+                            continue;
+                        }
+                    };
+                    used.take_overflow(id, pages, KEY, &mut mine.damages);
+                    mine.overflow += pages - 1;
+                    mine.fills.push(leaf.fill.share());
+                    mine.entries += leaf.len() as u64;
+                    if hashes {
+                        let (sum, bytes) = leaf.sum(run.sum.0);
+                        run.sum = (sum, run.sum.1 + bytes);
+                    }
+                    run.join(id, ends(id, &leaf, Some(lower), &mut mine.damages), &mut mine.damages);
+                    leaf.iter().rev().for_each(|element| take(id, &element, &mut worker, &mut mine));
+                }
+                runs.lock().unwrap_or_else(PoisonError::into_inner)[number] = run;
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((worker, mine));
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.clamp(1, tree.leaves.len().div_ceil(RUN).max(1)) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut pages = BucketPages::new(KEY, tree);
+        let mut workers = Vec::new();
+        for (worker, mine) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            workers.push(worker);
+            pages.entries += mine.entries;
+            pages.overflow += mine.overflow;
+            pages.leaf_fills.extend(mine.fills);
+            walk.revision = walk.revision.max(mine.revision);
+            walk.damages.merge(mine.damages);
+        }
+        let mut whole = Run::default();
+        for run in runs.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            whole.sum = (crc32c::crc32c_combine(whole.sum.0, run.sum.0, run.sum.1), whole.sum.1 + run.sum.1);
+            if let Some(((_, id), _)) = run.ends {
+                whole.join(id, run.ends, &mut walk.damages);
+            }
+        }
+        pages.sum = whole.sum;
+        (workers, pages)
+    }
+}
+
+impl Run {
+    /// Adds what comes next, which must be behind all that is here; `id` is the page that it begins with.
+    fn join(&mut self, id: u64, next: Option<((Revision, u64), (Revision, u64))>, damages: &mut Damages) {
+        let Some((first, last)) = next else { return };
+        self.ends = match self.ends {
+            None => Some((first, last)),
+            Some((begin, (end, page))) => {
+                if end >= first.0 {
+                    damages.add_fault(Fault::Order, id, KEY, format!("begins with a key that is not behind those of page {page}"));
+                }
+                Some((begin, last))
+            }
+        };
+    }
+}
+
+/// The first and the last revision of a leaf, each with its page, after a look at the order of keys.
+fn ends(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, damages: &mut Damages) -> Option<((Revision, u64), (Revision, u64))> {
+    let last = leaf.len().checked_sub(1)?;
+    let mut before: &[u8] = &[];
+    for element in leaf.iter() {
+        if element.key <= before {
+            damages.add_fault(Fault::Order, id, KEY, "has keys that do not ascend");
+            break;
+        }
+        before = element.key;
+    }
+    let first = leaf.get(0).key;
+    if lower.is_some_and(|lower| first.get(..17).is_some_and(|first| first < &lower[..])) {
+        damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
+    }
+    Some(((revision(first)?.0, id), (revision(leaf.get(last).key)?.0, id)))
+}
+
+fn take(leaf: u64, element: &Element<'_>, worker: &mut impl KeyWorker, part: &mut Part) {
+    let Some((at, is_tombstone)) = revision(element.key) else {
+        return part.damages.add_fault(Fault::Entry, leaf, KEY, "has a key that is no revision");
+    };
+    let Some(kv) = key_value(element.value) else {
+        return part.damages.add_fault(Fault::Entry, leaf, KEY, format!("has a value that can't be read, of revision {}", at.main));
+    };
+    part.revision = part.revision.max(at.main);
+    worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
+}
