@@ -231,14 +231,19 @@ fn oracle_is_right(member: &Member, folder: &Path, database: &str) {
     assert_eq!(rows(&answered), rows(&file));
 }
 
+/// Puts what is odd into a member.
+fn fill(port: &str) {
+    let filled = Command::new(python()).arg(root().join("tests/oracle/etcd_fill.py")).arg(port).output().unwrap();
+    assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+}
+
 #[test]
 fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
     let folder = folder();
     let data = folder.path().join("data");
     let member = Member::start(&data);
     let port = member.url.rsplit(':').next().unwrap();
-    let filled = Command::new(python()).arg(root().join("tests/oracle/etcd_fill.py")).arg(port).output().unwrap();
-    assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+    fill(port);
 
     let full = snapshot(&member, folder.path(), "full.db");
     same_in_every_way(&full);
@@ -260,4 +265,27 @@ fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
     // The file as it lies on the member's disk: longer than its pages, and no trailer.
     let live = data.join("member/snap/db");
     same_in_every_way(live.to_str().unwrap());
+}
+
+/// Cut, flipped, in circles, with wrong counts: each of a sample of the ways that `etcd_damage.py` has. By hand it runs all of them.
+#[test]
+fn damage_ends_soon_without_a_panic_and_costs_only_what_it_hits() {
+    let folder = folder();
+    let member = Member::start(&folder.path().join("data"));
+    let port = member.url.rsplit(':').next().unwrap();
+    fill(port);
+    let path = folder.path().join("whole.db");
+    member.run(&["snapshot", "save", path.to_str().unwrap()]);
+    drop(member);
+    let script = root().join("tests/oracle/etcd_damage.py");
+    let out = Command::new(python())
+        .arg(script)
+        .args([env!("CARGO_BIN_EXE_plimsoll"), path.to_str().unwrap(), "--cases", "250"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{told}{}", String::from_utf8_lossy(&out.stderr));
+    let counts: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert_eq!(counts["cases"], 250);
+    assert!(counts["leaves"].as_u64().unwrap() > 3 && counts["codes"]["3"].as_u64().unwrap() > 100, "{counts}");
 }
