@@ -86,8 +86,8 @@ pub fn group_of(resource: &str) -> &'static str {
 pub const ROOTS: [&str; 3] = ["/registry/", "/kubernetes.io/", "/openshift.io/"];
 
 /// What `key` names, below one of `roots`; a key below none of them has only a prefix, its first two parts.
-pub fn parse<'k>(key: &'k str, roots: &[&str]) -> ObjectKey<'k> {
-    let Some(rest) = roots.iter().find_map(|root| key.strip_prefix(root)) else {
+pub fn parse<'k>(key: &'k str, roots: &[impl AsRef<str>]) -> ObjectKey<'k> {
+    let Some(rest) = roots.iter().find_map(|root| key.strip_prefix(root.as_ref())) else {
         let second = key.match_indices('/').nth(2).map_or(key.len(), |(at, _)| at + 1);
         return ObjectKey { prefix: &key[..second], ..ObjectKey::default() };
     };

@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 149] = [
+const COLUMNS: [Column; 150] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -117,6 +117,7 @@ const COLUMNS: [Column; 149] = [
     column("managed_fields_bytes", "MANAGED FIELDS", Kind::Bytes),
     wide("annotation_bytes", "ANNOTATIONS", Kind::Bytes),
     wide("last_applied_bytes", "LAST APPLIED", Kind::Bytes),
+    wide("key", "KEY", Kind::Text),
     column("writes", "WRITES", Kind::Count),
     column("deletes", "DELETES", Kind::Count),
     column("written_bytes", "WRITTEN", Kind::Bytes),

@@ -6,8 +6,7 @@ use super::stem::name_prefix;
 use crate::model::keyspace::{Encoding, Object, Seen, Want};
 use crate::model::registry::{self, ROOTS};
 use crate::model::symbols::{Symbol, Symbols};
-use hashbrown::HashMap;
-use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::{HashMap, HashTable};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -146,9 +145,23 @@ pub enum Mode {
     Plain,
 }
 
+/// Where a key is in its shard, with half of its hash: enough to pass over most others, and to grow the table, without a look at them.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    part: u32,
+    number: u32,
+}
+
+impl At {
+    /// What the table takes for the hash.
+    fn spread(part: u32) -> u64 {
+        u64::from(part) << 32 | u64::from(part)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shard {
-    index: HashTable<u32>,
+    index: HashTable<At>,
     keys: Vec<Vec<Key>>,
     links: Vec<Vec<Links>>,
 }
@@ -159,14 +172,16 @@ impl Shard {
     }
 
     fn find(&self, hash: u64) -> Option<u32> {
-        self.index.find(hash, |number| hash_of(&self.keys, *number) == hash).copied()
+        let part = hash as u32;
+        let is_it = |at: &At| at.part == part && hash_of(&self.keys, at.number) == hash;
+        self.index.find(At::spread(part), is_it).map(|at| at.number)
     }
 
     fn insert(&mut self, key: Key, keeps_links: bool) -> u32 {
         let Self { index, keys, links } = self;
         let count = index.len();
-        let Entry::Vacant(free) = index.entry(key.hash, |_| false, |number| hash_of(keys, *number)) else { return 0 };
-        free.insert(count as u32);
+        let part = key.hash as u32;
+        index.insert_unique(At::spread(part), At { part, number: count as u32 }, |at| At::spread(at.part));
         if count.is_multiple_of(CHUNK) {
             keys.push(Vec::with_capacity(CHUNK));
             if keeps_links {
@@ -196,6 +211,8 @@ pub struct Keyspace {
     mode: Mode,
     /// The revision up to which history is gone.
     compacted: u64,
+    /// Revisions up to this one that are superseded are noted; 0 for none.
+    noted: u64,
     names: Mutex<Symbols>,
     shards: Vec<Mutex<Shard>>,
 }
@@ -209,7 +226,13 @@ impl Keyspace {
             None => ROOTS.map(str::to_owned).to_vec(),
         };
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Self { roots, mode, compacted, names: Mutex::default(), shards }
+        Self { roots, mode, compacted, noted: 0, names: Mutex::default(), shards }
+    }
+
+    /// Lets hands note the revisions that are superseded, or delete a key, up to `revision`.
+    pub fn noting(mut self, revision: u64) -> Self {
+        self.noted = revision;
+        self
     }
 
     /// What is wanted of the objects.
@@ -223,9 +246,16 @@ impl Keyspace {
         }
     }
 
+    /// Makes room for about so many keys.
+    pub fn expect(&self, keys: usize) {
+        for shard in &self.shards {
+            lock(shard).index.reserve(keys / SHARDS, |at| At::spread(at.part));
+        }
+    }
+
     /// What a thread works with.
     pub fn hand(&self) -> Hand<'_> {
-        Hand { space: self, known: HashMap::new() }
+        Hand { space: self, known: HashMap::new(), dropped: Vec::new() }
     }
 
     /// The text of a [`Key::place`] or [`Key::label`].
@@ -240,8 +270,7 @@ impl Keyspace {
 
     /// What a key's text names.
     pub fn parse<'k>(&self, key: &'k str) -> registry::ObjectKey<'k> {
-        let roots: Vec<&str> = self.roots.iter().map(String::as_str).collect();
-        registry::parse(key, &roots)
+        registry::parse(key, &self.roots)
     }
 
     /// Gives every key to `take`, in no order that means anything.
@@ -266,12 +295,26 @@ impl Keyspace {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        // Neither the bits by which the table finds a place, nor those by which it tells entries apart.
+        // Other bits than those by which the table finds a place.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
     fn keeps_links(&self) -> bool {
         matches!(self.mode, Mode::Links | Mode::Values | Mode::By(By::Owner | By::Manager))
+    }
+}
+
+/// Notes which revision of `key` is superseded once `seen` is counted.
+fn note(dropped: &mut Vec<(u64, u64)>, until: u64, key: &Key, seen: &Seen<'_>) {
+    if until == 0 {
+        return;
+    }
+    let older = if key.revisions > 0 { key.latest.min(seen.revision) } else { u64::MAX };
+    if older <= until {
+        dropped.push((key.hash, older));
+    }
+    if seen.is_tombstone && seen.revision <= until {
+        dropped.push((key.hash, seen.revision));
     }
 }
 
@@ -285,6 +328,8 @@ pub struct Hand<'s> {
     space: &'s Keyspace,
     /// Numbers of names that this thread has met, by hash.
     known: HashMap<u64, u32>,
+    /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be noted.
+    pub dropped: Vec<(u64, u64)>,
 }
 
 impl Hand<'_> {
@@ -299,6 +344,7 @@ impl Hand<'_> {
                 && let Some(key) = shard.key(number)
                 && (seen.is_tombstone || seen.revision <= key.valued)
             {
+                note(&mut self.dropped, space.noted, key, seen);
                 return key.count(seen, space.compacted);
             }
         }
@@ -324,6 +370,7 @@ impl Hand<'_> {
         let mut shard = lock(shard);
         let number = shard.find(hash).unwrap_or_else(|| shard.insert(key, space.keeps_links()));
         let Some(known) = shard.key(number) else { return };
+        note(&mut self.dropped, space.noted, known, seen);
         known.count(seen, space.compacted);
         // Another thread may have met a newer value meanwhile.
         if !seen.is_tombstone && seen.revision > known.valued {

@@ -35,13 +35,16 @@ pub struct Changed {
     after: u64,
 }
 
+/// Prefix, group, resource and namespace.
+type Place = [String; 4];
+
 /// Two databases beside each other.
 #[derive(Debug)]
 pub struct Compared {
     /// All keys that are not as they were.
     pub changes: Vec<Changed>,
-    places: Vec<(String, String, String)>,
-    rows: BTreeMap<(String, String, String), Sum>,
+    places: Vec<Place>,
+    rows: BTreeMap<Place, Sum>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,15 +57,13 @@ struct Sum {
 /// Compares what lives.
 pub fn compare(before: &Keyspace, after: &Keyspace) -> Compared {
     let mut compared = Compared { changes: Vec::new(), places: Vec::new(), rows: BTreeMap::new() };
-    let mut known: HashMap<(bool, u32), (u32, (String, String, String))> = HashMap::new();
+    let mut known: HashMap<(bool, u32), (u32, Place)> = HashMap::new();
     let mut take = |space: &Keyspace, is_after: bool, key: &Key, change: Option<Change>, sizes: (u64, u64)| {
         let places = &mut compared.places;
         let (place, names) = known.entry((is_after, key.place)).or_insert_with(|| {
             let text = space.name(key.place);
             let parsed = space.parse(&text);
-            // A key that is not Kubernetes' is named by its prefix.
-            let resource = if parsed.resource.is_empty() { parsed.prefix } else { parsed.resource };
-            let names = (parsed.group.to_owned(), resource.to_owned(), parsed.namespace.to_owned());
+            let names = [parsed.prefix, parsed.group, parsed.resource, parsed.namespace].map(str::to_owned);
             places.push(names.clone());
             ((places.len() - 1) as u32, names)
         });
@@ -104,7 +105,7 @@ impl Compared {
     /// The keys whose names the report needs: all that changed if `objects` are listed, else those whose removal is a finding.
     pub fn wanted(&self, objects: bool) -> Vec<u64> {
         let is_wanted = |change: &&Changed| {
-            let (group, resource, _) = &self.places[change.place as usize];
+            let [_, group, resource, _] = &self.places[change.place as usize];
             let is_grave = is_crd(group, resource) || group.is_empty() && resource == "namespaces";
             objects && change.change != Change::Rewritten || change.change == Change::Removed && is_grave
         };
@@ -116,19 +117,19 @@ impl Compared {
         let [before, after] = files;
         let mut total = Sum::default();
         let mut rows = Vec::new();
-        for ((group, resource, namespace), sum) in &self.rows {
+        for (place, sum) in &self.rows {
             total.counts.iter_mut().zip(sum.counts).for_each(|(all, own)| *all += own);
             (total.before, total.after) = (total.before + sum.before, total.after + sum.after);
             if sum.counts != [0; 4] {
-                let mut row: Vec<Value> = [group, resource, namespace].map(|name| Value::from(name.as_str())).into();
+                let mut row: Vec<Value> = place.iter().map(|name| Value::from(name.as_str())).collect();
                 row.extend(sum.values());
                 rows.push(row);
             }
         }
-        let columns: Vec<String> = ["group", "resource", "namespace"].into_iter().chain(FIELDS).map(str::to_owned).collect();
+        let columns: Vec<String> = ["prefix", "group", "resource", "namespace"].into_iter().chain(FIELDS).map(str::to_owned).collect();
         rows.sort_by_key(|row| {
             let count = |at: usize| if let Value::Count(n) = row[at] { n } else { 0 };
-            std::cmp::Reverse((count(4), count(3) + count(5)))
+            std::cmp::Reverse((count(5), count(4) + count(6)))
         });
         let mut table = Table { columns, rows, ..Table::default() };
         if shape.objects {
@@ -202,7 +203,7 @@ impl Compared {
         let mut found = findings::Found::new(file);
         let removed = |is: &dyn Fn(&str, &str) -> bool| -> Vec<&Changed> {
             let is_it = |change: &&Changed| {
-                let (group, resource, _) = &self.places[change.place as usize];
+                let [_, group, resource, _] = &self.places[change.place as usize];
                 change.change == Change::Removed && is(group, resource)
             };
             self.changes.iter().filter(is_it).collect()

@@ -78,8 +78,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(old) = &old {
         tree.subtitle += &format!(", compared with {}", name(&old.path));
     }
-    if tree.total()[1] == 0 {
-        return Err(Error::Input(format!("{}: there is nothing to draw: nothing that is counted is in it", opened.path)));
+    if tree.total()[1] == 0 && form == Format::Svg {
+        return Err(Error::Usage(format!("{}: there is nothing to draw by this --weight", opened.path)));
     }
     match form {
         Format::Folded => draw::folded(&tree, &mut context.io.out)?,

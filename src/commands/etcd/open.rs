@@ -5,7 +5,8 @@ use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
 use crate::model::keyspace::{Object, Seen, Want};
-use crate::sources::etcd::bolt::{Bolt, BoltError, Data};
+use crate::sources::etcd::bolt::Bolt;
+use crate::sources::etcd::map::Data;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::object;
 use crate::sources::etcd::{Database, KeyWorker, Walk};
@@ -37,30 +38,35 @@ pub(super) struct Opened {
     pub database: Database,
 }
 
-/// Opens the one database that the argument names.
+/// Opens the database that the argument names; of several in a folder the one that was written last.
 pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, Error> {
-    let mut found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
+    let found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
     for error in &found.errors {
         context.lost(error)?;
     }
-    let mut source = match found.databases.len() {
-        1 => found.databases.swap_remove(0),
-        0 => return Err(Error::Input(format!("{}: no etcd database to read", plain(argument)))),
-        _ => {
-            let names: Vec<&str> = found.databases.iter().map(|source| source.path.as_str()).collect();
-            return Err(Error::Usage(format!("{argument} holds several etcd databases, name one: {}", names.join(" "))));
+    let names: Vec<String> = found.databases.iter().map(|source| source.path.clone()).collect();
+    let mut opened: Option<Opened> = None;
+    for mut source in found.databases {
+        let bolt = bolt(&mut source)?;
+        if opened.as_ref().is_none_or(|other| bolt.meta.transaction > other.database.bolt.meta.transaction) {
+            let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+            opened = Some(Opened { path: source.path, size, database: Database::read(bolt) });
         }
+    }
+    let Some(opened) = opened else {
+        return Err(Error::Input(format!("{}: no etcd database to read", plain(argument))));
     };
-    let bolt = bolt(&mut source)?;
-    let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-    Ok(Opened { path: source.path, size, database: Database::read(bolt) })
+    if names.len() > 1 {
+        context.say(format!("{argument} holds {} etcd databases; this is about the latest, {}", names.len(), opened.path))?;
+    }
+    Ok(opened)
 }
 
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {
     let input = |what: String| Error::Input(what);
     let data = match (&source.place, source.packing) {
         (Place::File(path), Packing::None) => {
-            Data::File(std::fs::File::open(path).map_err(|error| input(format!("{}: {error}", source.path)))?)
+            Data::map(path).map_err(|error| input(format!("{}: {error}", source.path)))?
         }
         _ => {
             let mut bytes = Vec::new();
@@ -69,7 +75,7 @@ fn bolt(source: &mut Source) -> Result<Bolt, Error> {
             Data::Memory(bytes)
         }
     };
-    Bolt::open(data).map_err(|error: BoltError| input(format!("{}: {error}", source.path)))
+    Bolt::open(data).map_err(|error| input(format!("{}: {error}", source.path)))
 }
 
 /// How a pass is made.
@@ -85,6 +91,7 @@ impl Opened {
     /// Fills `space` with every key, and says what is damaged.
     pub(super) fn fold(&self, space: &Keyspace, pass: Pass, context: &mut Context<'_>) -> Result<(File, Walk), Error> {
         let want = space.want();
+        space.expect(self.database.key_pages());
         let make = || Folding { hand: space.hand(), want: &want, decode: pass.decode };
         let (_, walk) = self.database.walk(context.settings.threads, pass.hashes, make);
         let mut file = self.file(&walk, context)?;

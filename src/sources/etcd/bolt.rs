@@ -4,9 +4,8 @@
 //! Nothing of the file is trusted: every place is checked before it is read, a page is visited once, and what is
 //! wrong is told with its page and left out.
 
+use super::map::Data;
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a page's header.
@@ -24,50 +23,6 @@ const KINDS: u16 = BRANCH | LEAF | META | FREE;
 const DEEPEST: usize = 64;
 /// Damage that is described; more is counted.
 const TOLD: usize = 100;
-
-/// Where the file's bytes are.
-#[derive(Debug)]
-pub enum Data {
-    /// On the disk. It is not mapped into memory: a file that becomes shorter while it is read gives an error, not a crash.
-    File(File),
-    /// In memory, as unpacked or read from a pipe.
-    Memory(Vec<u8>),
-}
-
-impl Data {
-    /// How many bytes there are.
-    fn bytes(&self) -> io::Result<u64> {
-        match self {
-            Self::File(file) => Ok(file.metadata()?.len()),
-            Self::Memory(bytes) => Ok(bytes.len() as u64),
-        }
-    }
-
-    /// Fills `buffer` from `offset` on.
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        match self {
-            #[cfg(unix)]
-            Self::File(file) => std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset),
-            #[cfg(windows)]
-            Self::File(file) => {
-                let mut at = 0;
-                while at < buffer.len() {
-                    match std::os::windows::fs::FileExt::seek_read(file, &mut buffer[at..], offset + at as u64)? {
-                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                        more => at += more,
-                    }
-                }
-                Ok(())
-            }
-            Self::Memory(bytes) => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let part = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
-                buffer.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
-                Ok(())
-            }
-        }
-    }
-}
 
 /// What sort of thing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,18 +106,12 @@ pub struct Meta {
     pub transaction: u64,
 }
 
-/// Why a file is not read at all.
+/// Neither meta page is valid.
 #[derive(Debug, thiserror::Error)]
-pub enum BoltError {
-    /// The system would not read it.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// Neither meta page is valid.
-    #[error(
-        "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save"
-    )]
-    NoMeta,
-}
+#[error(
+    "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save"
+)]
+pub struct NoMeta;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
@@ -243,19 +192,17 @@ pub struct Bolt {
 
 impl Bolt {
     /// Opens a database: reads its meta pages.
-    pub fn open(data: Data) -> Result<Self, BoltError> {
-        let file_bytes = data.bytes()?;
-        let read = |offset: u64| {
-            let mut page = vec![0; HEADER + 64];
-            data.read(offset, &mut page).ok().and_then(|()| Meta::parse(&page))
-        };
+    pub fn open(data: Data) -> Result<Self, NoMeta> {
+        let bytes = data.bytes();
+        let file_bytes = bytes.len() as u64;
+        let read = |offset: usize| Meta::parse(bytes.get(offset..offset + HEADER + 64)?);
         let first = read(0);
         // Without the first, the size of a page is not known.
         let second = match first {
-            Some(meta) => read(u64::from(meta.page_size)),
+            Some(meta) => read(meta.page_size as usize),
             None => (10..17).find_map(|bits| read(1 << bits).filter(|meta| meta.page_size == 1 << bits)),
         };
-        let meta = [first, second].into_iter().flatten().max_by_key(|meta| meta.transaction).ok_or(BoltError::NoMeta)?;
+        let meta = [first, second].into_iter().flatten().max_by_key(|meta| meta.transaction).ok_or(NoMeta)?;
         let is_snapshot = file_bytes % 512 == 32;
         Ok(Self { data, meta, metas_valid: [first.is_some(), second.is_some()], file_bytes, is_snapshot })
     }
@@ -265,41 +212,32 @@ impl Bolt {
         self.meta.pages.saturating_mul(u64::from(self.meta.page_size))
     }
 
-    /// Reads a page with what it overflows into. `Err` says what is wrong.
-    fn page(&self, id: u64, buffer: &mut Vec<u8>) -> Result<u64, String> {
-        let size = self.meta.page_size as usize;
+    /// A page with what it overflows into, and of how many pages that is. `Err` says what is wrong.
+    fn page(&self, id: u64) -> Result<(&[u8], u64), String> {
         if id < 2 || id >= self.meta.pages {
             return Err(format!("is not among the database's {} pages", self.meta.pages));
         }
-        let offset = id * size as u64;
-        if offset + size as u64 > self.file_bytes {
-            return Err("lies behind the end of the file".to_owned());
+        let size = u64::from(self.meta.page_size);
+        let slice = |pages: u64| {
+            let start = usize::try_from(id.checked_mul(size)?).ok()?;
+            self.data.bytes().get(start..start.checked_add(usize::try_from(pages.checked_mul(size)?).ok()?)?)
+        };
+        let page = slice(1).ok_or("lies behind the end of the file")?;
+        if u64_at(page, 0) != id {
+            return Err(format!("calls itself page {}", u64_at(page, 0)));
         }
-        let gone = |error: io::Error| format!("can't be read ({error}); was the file cut while it was read? take a snapshot");
-        buffer.resize(size, 0);
-        self.data.read(offset, buffer).map_err(gone)?;
-        if u64_at(buffer, 0) != id {
-            return Err(format!("calls itself page {}", u64_at(buffer, 0)));
+        let pages = u64::from(u32_at(page, 12)) + 1;
+        match slice(pages).filter(|_| pages == 1 || id + pages <= self.meta.pages) {
+            Some(bytes) => Ok((bytes, pages)),
+            None => Err(format!("overflows into {} pages, more than there are", pages - 1)),
         }
-        let overflow = u64::from(u32_at(buffer, 12));
-        if overflow > 0 {
-            let end = offset + (overflow + 1) * size as u64;
-            if id + overflow >= self.meta.pages || end > self.file_bytes {
-                return Err(format!("overflows into {overflow} pages, more than there are"));
-            }
-            buffer.resize((overflow as usize + 1) * size, 0);
-            self.data.read(offset, buffer).map_err(gone)?;
-        }
-        Ok(overflow + 1)
     }
 
-    /// The kind of a page by its header alone; `None` where it can't be read.
+    /// The kind of a page by its header alone; `None` where there is none.
     fn flags(&self, id: u64) -> Option<u16> {
-        let mut header = [0; HEADER];
-        let offset = id.checked_mul(u64::from(self.meta.page_size))?;
+        let start = usize::try_from(id.checked_mul(u64::from(self.meta.page_size))?).ok()?;
         (id >= 2 && id < self.meta.pages).then_some(())?;
-        self.data.read(offset, &mut header).ok()?;
-        Some(u16_at(&header, 8) & KINDS)
+        Some(u16_at(self.data.bytes().get(start..start.checked_add(HEADER)?)?, 8) & KINDS)
     }
 
     /// The tree of a bucket: the pages of its branches, and which its leaves are, each once. All leaves are equally deep, as bbolt
@@ -316,16 +254,15 @@ impl Bolt {
             }
             _ => damages.add(root, bucket, "belongs to more than one place"),
         }
-        let mut buffer = Vec::new();
         while let Some((id, depth)) = open.pop() {
             if !used.take(id) {
                 damages.add(id, bucket, "belongs to more than one place");
                 continue;
             }
-            let children = self.page(id, &mut buffer).and_then(|pages| {
+            let children = self.page(id).and_then(|(bytes, pages)| {
                 tree.overflow += pages - 1;
                 used.take_overflow(id, pages, bucket, damages);
-                branch(&buffer)
+                branch(bytes)
             });
             let (children, fill) = match children {
                 Ok(children) => children,
@@ -360,11 +297,11 @@ impl Bolt {
         tree
     }
 
-    /// Reads a leaf page; its pages are those that it overflows into, and itself.
-    pub fn leaf<'b>(&self, id: u64, buffer: &'b mut Vec<u8>) -> Result<(Leaf<'b>, u64), String> {
-        let pages = self.page(id, buffer)?;
-        match u16_at(buffer, 8) & KINDS {
-            LEAF => Ok((Leaf::new(buffer)?, pages)),
+    /// A leaf page, and of how many pages it is with those that it overflows into.
+    pub fn leaf(&self, id: u64) -> Result<(Leaf<'_>, u64), String> {
+        let (bytes, pages) = self.page(id)?;
+        match u16_at(bytes, 8) & KINDS {
+            LEAF => Ok((Leaf::new(bytes)?, pages)),
             BRANCH => Err("is a branch where a leaf must be".to_owned()),
             flags => Err(format!("is neither branch nor leaf (flags {flags:#x})")),
         }
@@ -375,17 +312,16 @@ impl Bolt {
         if self.meta.freelist == u64::MAX {
             return None;
         }
-        let mut buffer = Vec::new();
-        Some(self.page(self.meta.freelist, &mut buffer).and_then(|pages| {
-            if u16_at(&buffer, 8) & KINDS != FREE {
+        Some(self.page(self.meta.freelist).and_then(|(bytes, pages)| {
+            if u16_at(bytes, 8) & KINDS != FREE {
                 return Err("is no free-list".to_owned());
             }
             // A longer list has its count in front.
-            let (count, at) = match u16_at(&buffer, 10) {
-                u16::MAX => (u64_at(&buffer, HEADER), HEADER + 8),
+            let (count, at) = match u16_at(bytes, 10) {
+                u16::MAX => (u64_at(bytes, HEADER), HEADER + 8),
                 count => (u64::from(count), HEADER),
             };
-            let ids = buffer.get(at..).unwrap_or_default().chunks_exact(8);
+            let ids = bytes.get(at..).unwrap_or_default().chunks_exact(8);
             if count > ids.len() as u64 {
                 return Err(format!("is a free-list that claims {count} pages"));
             }
@@ -394,27 +330,10 @@ impl Bolt {
     }
 
     /// SHA-256 of all that stands before a snapshot's trailer, and the trailer; `None` where there is none.
-    pub fn trailer(&self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+    pub fn trailer(&self) -> Option<(Vec<u8>, &[u8])> {
         use sha2::Digest;
-        if !self.is_snapshot {
-            return None;
-        }
-        let sum = || {
-            let mut sum = sha2::Sha256::new();
-            let end = self.file_bytes - 32;
-            let mut buffer = vec![0; 1 << 18];
-            let mut at = 0;
-            while at < end {
-                let length = (end - at).min(buffer.len() as u64) as usize;
-                self.data.read(at, &mut buffer[..length])?;
-                sum.update(&buffer[..length]);
-                at += length as u64;
-            }
-            let mut trailer = vec![0; 32];
-            self.data.read(end, &mut trailer)?;
-            Ok((sum.finalize().to_vec(), trailer))
-        };
-        Some(sum())
+        let (content, trailer) = self.data.bytes().split_at_checked(self.data.bytes().len().checked_sub(32)?)?;
+        self.is_snapshot.then(|| (sha2::Sha256::digest(content).to_vec(), trailer))
     }
 }
 

@@ -6,7 +6,7 @@ use super::store::Store;
 use std::sync::{Mutex, PoisonError};
 
 /// Leaf pages that a thread takes at once: enough that little is locked, few enough that threads end together.
-const RUN: usize = 256;
+const RUN: usize = 512;
 
 /// The bucket that holds the keys.
 const KEY: &str = "key";
@@ -82,8 +82,8 @@ pub struct Walk {
     pub buckets: Vec<BucketPages>,
     /// CRC-32C over the names of all buckets, their keys and values, as `etcdctl snapshot status` gives it; `None` if not asked for.
     pub hash: Option<u32>,
-    /// The same over the keys alone, as `etcdutl hashkv` gives it, if no compaction is under way.
-    pub kv_hash: Option<u32>,
+    /// The runs of leaf pages of the keys, if hashes were asked for.
+    runs: Vec<Run>,
     /// The largest revision.
     pub revision: u64,
     /// Pages that belong to something.
@@ -153,6 +153,11 @@ impl Database {
         database
     }
 
+    /// Leaf pages of the keys: about as many as there are keys, for values of the usual size.
+    pub fn key_pages(&self) -> usize {
+        self.keys.as_ref().map_or(0, |(_, tree)| tree.leaves.len())
+    }
+
     fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
         let is_inline = bucket.root == 0;
         let tree = if is_inline { Tree::default() } else { self.bolt.tree(bucket.root, &bucket.name, &self.used, damages) };
@@ -177,11 +182,10 @@ impl Database {
                 Err(what) => damages.add(0, &bucket.name, what),
             }
         }
-        let mut buffer = Vec::new();
         let mut fills = Vec::new();
         let mut overflow = 0;
         for &id in &tree.leaves {
-            match self.bolt.leaf(id, &mut buffer) {
+            match self.bolt.leaf(id) {
                 Ok((leaf, count)) => {
                     overflow += count - 1;
                     self.used.take_overflow(id, count, &bucket.name, damages);
@@ -201,7 +205,7 @@ impl Database {
         let mut walk = Walk {
             buckets: self.small.clone(),
             hash: None,
-            kv_hash: None,
+            runs: Vec::new(),
             revision: 0,
             used: self.used.clone(),
             damages: self.damages.clone(),
@@ -216,7 +220,6 @@ impl Database {
                 } else {
                     self.keys(tree, threads, hashes, &make, &mut walk)
                 };
-                walk.kv_hash = (hashes && !self.store.compaction_is_under_way()).then(|| pages.hash(0));
                 walk.buckets.push(pages);
                 walk.buckets.sort_by(|a, b| a.name.cmp(&b.name));
                 workers
@@ -226,6 +229,42 @@ impl Database {
         let buckets = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty());
         walk.hash = hashes.then(|| buckets.fold(0, |sum, bucket| bucket.hash(sum)));
         (workers, walk)
+    }
+
+    /// CRC-32C over the keys alone, without what the last compaction that was asked for has dropped or will drop: as `etcdctl
+    /// endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions
+    /// of which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
+    /// (Source: etcd server/storage/mvcc/hash.go.)
+    pub fn kv_hash(&self, walk: &Walk, dropped: &[u64], is_dropped: impl Fn(&[u8], u64) -> bool) -> u32 {
+        let start = crc32c::crc32c(KEY.as_bytes());
+        let sum_of = |leaf: &Leaf<'_>, sum: (u32, usize)| {
+            leaf.iter().fold(sum, |(sum, bytes), element| {
+                let is_out = revision(element.key).is_some_and(|(at, _)| {
+                    dropped.binary_search(&at.main).is_ok() && key_value(element.value).is_some_and(|kv| is_dropped(kv.key, at.main))
+                });
+                if is_out {
+                    return (sum, bytes);
+                }
+                let sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, element.key), element.value);
+                (sum, bytes + element.key.len() + element.value.len())
+            })
+        };
+        match &self.keys {
+            None => start,
+            Some((bucket, _)) if bucket.root == 0 => Leaf::new(&bucket.inline).map_or(start, |leaf| sum_of(&leaf, (start, 0)).0),
+            Some((_, tree)) => walk.runs.iter().zip(tree.leaves.chunks(RUN)).fold(start, |sum, (run, leaves)| {
+                let touched = run.ends.is_some_and(|((first, _), (last, _))| {
+                    dropped.partition_point(|main| *main < first.main) < dropped.partition_point(|main| *main <= last.main)
+                });
+                let (part, bytes) = if touched {
+                    let leaves = leaves.iter().filter_map(|id| self.bolt.leaf(*id).ok());
+                    leaves.fold((0, 0), |sum, (leaf, _)| sum_of(&leaf, sum))
+                } else {
+                    run.sum
+                };
+                crc32c::crc32c_combine(sum, part, bytes)
+            }),
+        }
     }
 
     /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
@@ -265,13 +304,12 @@ impl Database {
         let work = || {
             let mut worker = make();
             let mut mine = Part::default();
-            let mut buffer = Vec::new();
             loop {
                 let next = open.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some((number, (leaves, lower))) = next else { break };
                 let mut run = Run::default();
                 for (&id, lower) in leaves.iter().zip(lower) {
-                    let (leaf, pages) = match self.bolt.leaf(id, &mut buffer) {
+                    let (leaf, pages) = match self.bolt.leaf(id) {
                         Ok(read) => read,
                         Err(what) => {
                             mine.damages.add(id, KEY, what);
@@ -310,7 +348,8 @@ impl Database {
             walk.damages.merge(mine.damages);
         }
         let mut whole = Run::default();
-        for run in runs.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        walk.runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for run in &walk.runs {
             whole.sum = (crc32c::crc32c_combine(whole.sum.0, run.sum.0, run.sum.1), whole.sum.1 + run.sum.1);
             if let Some(((_, id), _)) = run.ends {
                 whole.join(id, run.ends, &mut walk.damages);

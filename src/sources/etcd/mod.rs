@@ -3,6 +3,7 @@
 pub mod bolt;
 pub mod cbor;
 mod database;
+pub mod map;
 pub mod mvcc;
 pub mod object;
 mod store;

@@ -6,6 +6,7 @@ use super::mvcc::{Field, Fields};
 use crate::model::keyspace::{Encoding, Object, OwnerRef, Want};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// The annotation in which `kubectl apply` leaves what was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -151,19 +152,19 @@ type Text<'v> = Cow<'v, str>;
 
 #[derive(serde::Deserialize)]
 struct Outer<'v> {
-    #[serde(borrow, default, rename = "apiVersion")]
-    api_version: Text<'v>,
-    #[serde(borrow, default)]
-    kind: Text<'v>,
+    #[serde(borrow, rename = "apiVersion")]
+    api_version: Option<Text<'v>>,
+    #[serde(borrow)]
+    kind: Option<Text<'v>>,
     #[serde(borrow)]
     metadata: Option<Metadata<'v>>,
 }
 
 #[derive(serde::Deserialize)]
 struct Metadata<'v> {
-    #[serde(borrow, default)]
-    uid: Text<'v>,
-    #[serde(borrow, default, rename = "creationTimestamp")]
+    #[serde(borrow)]
+    uid: Option<Text<'v>>,
+    #[serde(borrow, rename = "creationTimestamp")]
     created: Option<Text<'v>>,
     #[serde(borrow)]
     labels: Option<&'v RawValue>,
@@ -177,47 +178,58 @@ struct Metadata<'v> {
 
 #[derive(serde::Deserialize)]
 struct Owner<'v> {
-    #[serde(borrow, default)]
-    kind: Text<'v>,
-    #[serde(borrow, default)]
-    name: Text<'v>,
-    #[serde(borrow, default)]
-    uid: Text<'v>,
-    #[serde(default)]
-    controller: bool,
+    #[serde(borrow)]
+    kind: Option<Text<'v>>,
+    #[serde(borrow)]
+    name: Option<Text<'v>>,
+    #[serde(borrow)]
+    uid: Option<Text<'v>>,
+    controller: Option<bool>,
 }
 
 #[derive(serde::Deserialize)]
 struct Manager<'v> {
-    #[serde(borrow, default)]
-    manager: Text<'v>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    manager: Option<Text<'v>>,
+    #[serde(borrow)]
     time: Option<Text<'v>>,
+}
+
+/// A map of strings.
+fn strings<'v>(raw: &'v RawValue) -> Option<HashMap<Text<'v>, Text<'v>>> {
+    let map: Option<HashMap<Text<'v>, Option<Text<'v>>>> = serde_json::from_str(raw.get()).ok()?;
+    Some(map.unwrap_or_default().into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
 fn json<'v>(value: &'v [u8], want: &Want) -> Option<Object<'v>> {
     let outer: Outer<'v> = serde_json::from_slice(value).ok()?;
-    let mut object = Object { api_version: outer.api_version, kind: outer.kind, ..Object::default() };
+    // null is absent, as it is for the apiserver.
+    let (api_version, kind) = (outer.api_version.unwrap_or_default(), outer.kind.unwrap_or_default());
+    let mut object = Object { api_version, kind, ..Object::default() };
     let Some(metadata) = outer.metadata else { return Some(object) };
-    object.uid = metadata.uid;
+    object.uid = metadata.uid.unwrap_or_default();
     if want.time {
         object.written = metadata.created.as_deref().and_then(parse_time);
     }
     if let (Some(label), Some(raw)) = (&want.label, metadata.labels) {
-        let labels: std::collections::HashMap<Text<'v>, Text<'v>> = serde_json::from_str(raw.get()).ok()?;
-        object.label = labels.into_iter().find(|(key, _)| key == label).map(|(_, value)| value);
+        object.label = strings(raw)?.remove(label.as_str());
     }
     if let Some(raw) = metadata.annotations.filter(|raw| raw.get() != "null") {
         object.annotations = raw.get().len() as u64;
         if memchr::memmem::find(raw.get().as_bytes(), LAST_APPLIED.as_bytes()).is_some() {
-            let annotations: std::collections::HashMap<Text<'v>, Text<'v>> = serde_json::from_str(raw.get()).ok()?;
-            object.last_applied = annotations.get(LAST_APPLIED).map_or(0, |text| text.len() as u64);
+            object.last_applied = strings(raw)?.get(LAST_APPLIED).map_or(0, |text| text.len() as u64);
         }
     }
     if let (true, Some(raw)) = (want.owners, metadata.owners) {
         let owners: Option<Vec<Owner<'v>>> = serde_json::from_str(raw.get()).ok()?;
         let owners = owners.unwrap_or_default().into_iter();
-        object.owners = owners.map(|o| OwnerRef { kind: o.kind, name: o.name, uid: o.uid, controller: o.controller }).collect();
+        let owner = |o: Owner<'v>| OwnerRef {
+            kind: o.kind.unwrap_or_default(),
+            name: o.name.unwrap_or_default(),
+            uid: o.uid.unwrap_or_default(),
+            controller: o.controller.unwrap_or_default(),
+        };
+        object.owners = owners.map(owner).collect();
     }
     if let Some(raw) = metadata.managed_fields.filter(|raw| raw.get() != "null") {
         object.managed_fields = raw.get().len() as u64;
@@ -229,7 +241,7 @@ fn json<'v>(value: &'v [u8], want: &Want) -> Option<Object<'v>> {
                     later(&mut object.written, manager.time.as_deref().and_then(parse_time));
                 }
                 if want.managers {
-                    object.managers.push((manager.manager, entry.get().len() as u64));
+                    object.managers.push((manager.manager.unwrap_or_default(), entry.get().len() as u64));
                 }
             }
         }

@@ -45,6 +45,11 @@ impl Store {
         self.scheduled_compact.unwrap_or(0) > self.finished_compact.unwrap_or(0)
     }
 
+    /// The revision of the last compaction that was asked for; 0 for none.
+    pub fn compacting_to(&self) -> u64 {
+        self.scheduled_compact.max(self.finished_compact).unwrap_or(0)
+    }
+
     /// The revision up to which history is gone; 0 if all is there.
     pub fn compacted(&self) -> u64 {
         self.finished_compact.unwrap_or(0)
