@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 const SNAPSHOTS: [&str; 3] = ["list-storm/etcd/after.db.zst", "overload-restart/etcd/before.db.zst", "quiet/etcd/after.db.zst"];
 
-fn etcdctl(args: &[&str]) -> String {
+pub(crate) fn etcdctl(args: &[&str]) -> String {
     let done = Command::new("etcdctl").args(args).env("ETCDCTL_API", "3").output().expect("etcdctl is missing: run .ci/setup");
     assert!(done.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
 
 /// A member with the data of a snapshot.
-struct Member {
+pub(crate) struct Member {
     etcd: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Drop for Member {
@@ -30,7 +30,7 @@ impl Drop for Member {
 }
 
 impl Member {
-    fn start(data: &Path) -> Self {
+    pub(crate) fn start(data: &Path) -> Self {
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
         let [url, peer] = ports.map(|port| format!("http://127.0.0.1:{port}"));
         let etcd = Command::new("etcd")
@@ -65,7 +65,7 @@ impl Member {
         member
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         etcdctl(&[&["--endpoints", &self.url], args].concat())
     }
 }

@@ -14,6 +14,7 @@ mod changing;
 mod coverage;
 mod damage;
 mod etcd_health;
+mod etcd_oracles;
 mod etcd_usage;
 mod exactness;
 mod follow;
