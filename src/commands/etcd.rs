@@ -17,6 +17,11 @@ pub struct Args {
 enum Command {
     /// What fills the key space: keys, revisions and bytes by resource and namespace.
     Usage(super::etcd_usage::Args),
+    /// Objects of a snapshot as YAML that can be applied: those that are gone since, or those that are named.
+    Extract(Box<super::etcd_extract::Args>),
+    /// A snapshot of a member that runs, checked.
+    #[cfg(feature = "live")]
+    Pull(Box<super::etcd_pull::Args>),
     /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
     Health(HealthArgs),
 }
@@ -38,6 +43,9 @@ struct HealthArgs {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
         Command::Usage(args) => super::etcd_usage::run(args, context),
+        Command::Extract(args) => super::etcd_extract::run(args, context),
+        #[cfg(feature = "live")]
+        Command::Pull(args) => super::etcd_pull::run(args, context),
         Command::Health(args) => health(args, context),
     }
 }

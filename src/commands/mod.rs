@@ -1,6 +1,9 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod etcd;
+mod etcd_extract;
+#[cfg(feature = "live")]
+mod etcd_pull;
 mod etcd_usage;
 pub mod heap;
 #[cfg(feature = "live")]

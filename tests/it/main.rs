@@ -13,7 +13,10 @@ mod architecture;
 mod changing;
 mod coverage;
 mod damage;
+mod etcd_extract;
 mod etcd_health;
+#[cfg(feature = "live")]
+mod etcd_pull;
 mod etcd_usage;
 mod exactness;
 mod follow;

@@ -67,6 +67,35 @@ pub fn decode(value: &[u8]) -> Result<Decoded, Undecodable> {
     }
 }
 
+/// The `metadata.uid` of a value, without decoding the rest of it where that can be.
+pub fn uid(value: &[u8]) -> Option<String> {
+    let bytes_of = |message, number| {
+        Fields::new(message).find_map(|(n, field)| match field {
+            mvcc::Field::Bytes(bytes) if n == number => Some(bytes),
+            _ => None,
+        })
+    };
+    match Encoding::of(value) {
+        Encoding::Protobuf => {
+            let uid = bytes_of(bytes_of(bytes_of(&value[4..], 2)?, 1)?, 5)?;
+            Some(String::from_utf8_lossy(uid).into_owned())
+        }
+        Encoding::Json => {
+            #[derive(serde::Deserialize)]
+            struct Outer {
+                metadata: Metadata,
+            }
+            #[derive(serde::Deserialize)]
+            struct Metadata {
+                uid: String,
+            }
+            serde_json::from_slice::<Outer>(value).ok().map(|outer| outer.metadata.uid)
+        }
+        Encoding::Cbor => Some(cbor::json(value)?.get("metadata")?.get("uid")?.as_str()?.to_owned()),
+        Encoding::Encrypted | Encoding::Other => None,
+    }
+}
+
 fn damaged(what: impl Into<String>) -> Undecodable {
     Undecodable::Damaged(what.into())
 }
@@ -243,7 +272,8 @@ impl Decoder {
         let schema = || values.iter_mut().find(|value| matches!(value, Some(Value::Object(_)))).and_then(Option::take);
         let either = list.or_else(schema);
         let is_or_bool = message.fields.iter().any(|field| field.kind == Type::Bool);
-        let or_else = || if is_or_bool { Value::from(values.iter().flatten().any(|value| *value == Value::Bool(true))) } else { Value::Null };
+        let or_else =
+            || if is_or_bool { Value::from(values.iter().flatten().any(|value| *value == Value::Bool(true))) } else { Value::Null };
         Ok(match either {
             Some(value) => value,
             None => or_else(),

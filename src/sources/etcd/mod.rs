@@ -5,6 +5,8 @@ mod cbor;
 pub mod decode;
 pub mod mvcc;
 pub mod object;
+#[cfg(feature = "live")]
+pub mod pull;
 pub mod schema;
 mod special;
 mod walk;

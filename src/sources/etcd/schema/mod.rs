@@ -130,8 +130,7 @@ impl Schema {
     /// Reads a table. What can't be read is left out: a test sees to it that nothing is.
     fn parse(table: &'static str) -> Self {
         let lines = || table.lines().filter(|line| !line.starts_with(['#', '=']) && !line.is_empty());
-        let places: HashMap<&str, usize> =
-            lines().enumerate().map(|(at, line)| (line.split(' ').next().unwrap_or_default(), at)).collect();
+        let places: HashMap<&str, usize> = lines().enumerate().map(|(at, line)| (line.split(' ').next().unwrap_or_default(), at)).collect();
         let message = |line: &'static str| {
             let mut words = line.split(' ');
             let name = words.next().unwrap_or_default();
