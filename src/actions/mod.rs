@@ -1,4 +1,5 @@
 //! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups.
 
+pub mod fresh;
 pub mod reclaim;
 pub mod replace;

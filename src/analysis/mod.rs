@@ -2,6 +2,7 @@
 //! no chance.
 
 pub mod dims;
+pub mod extract;
 pub mod filter;
 pub mod heap;
 pub mod keyspace;

@@ -106,6 +106,12 @@ pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
+/// Writes any JSON, with active characters as escapes.
+pub(super) fn any(json: &Json, out: &mut dyn Write) -> io::Result<()> {
+    json.serialize(&mut Serializer::with_formatter(&mut *out, Harmless(PrettyFormatter::new())))?;
+    writeln!(out)
+}
+
 /// Writes active characters as `\u` escapes: JSON allows them raw, a terminal should not see them.
 struct Harmless<F>(F);
 

@@ -79,7 +79,7 @@ fn word_of(scalar: &Json) -> String {
 }
 
 /// `text` unquoted if it can only be read as itself.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
@@ -87,7 +87,7 @@ fn word(text: &str) -> String {
 }
 
 /// `text` in double quotes, with every active character as an escape that YAML knows.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match (c, u32::from(c)) {

@@ -13,8 +13,11 @@ mod architecture;
 mod changing;
 mod coverage;
 mod damage;
+mod etcd_extract;
 mod etcd_health;
 mod etcd_oracles;
+#[cfg(feature = "live")]
+mod etcd_pull;
 mod etcd_usage;
 mod exactness;
 mod follow;

@@ -2,11 +2,14 @@
 
 mod check;
 mod diff;
+mod extract;
 mod flame;
 mod health;
 mod history;
 mod open;
 mod pages;
+#[cfg(feature = "live")]
+mod pull;
 mod split;
 mod top;
 mod usage;
@@ -40,6 +43,11 @@ enum Command {
     Diff(diff::Args),
     /// Which resources to move to an etcd of their own (--etcd-servers-overrides).
     Split(split::Args),
+    /// Objects of a snapshot as YAML that can be applied: those that are gone since, or those that are named.
+    Extract(Box<extract::Args>),
+    /// A snapshot of a member that runs, checked.
+    #[cfg(feature = "live")]
+    Pull(Box<pull::Args>),
     /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
     Health(health::Args),
 }
@@ -55,6 +63,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         Command::Check(args) => check::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Split(args) => split::run(args, context),
+        Command::Extract(args) => extract::run(args, context),
+        #[cfg(feature = "live")]
+        Command::Pull(args) => pull::run(args, context),
         Command::Health(args) => health::run(args, context),
     }
 }

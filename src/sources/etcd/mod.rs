@@ -2,10 +2,16 @@
 
 pub mod bolt;
 pub mod cbor;
+mod cbor_json;
 mod database;
+pub mod decode;
 pub mod map;
 pub mod mvcc;
 pub mod object;
+#[cfg(feature = "live")]
+pub mod pull;
+pub mod schema;
+mod special;
 mod store;
 
 pub use database::{BucketPages, Database, KeyWorker, Walk};

@@ -1,0 +1,70 @@
+//! A file that is written bit by bit under another name, readable by its owner alone, and gets its name when it is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is being written. Dropped before [`Self::finish`], it is removed.
+#[derive(Debug)]
+pub struct Fresh {
+    file: File,
+    temporary: PathBuf,
+    target: PathBuf,
+    is_done: bool,
+}
+
+impl Fresh {
+    /// Begins a file that will be `target`, in its folder. Nobody else may read it: it may hold Secrets.
+    pub fn create(target: &Path) -> io::Result<Self> {
+        let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is no file's name"))?;
+        let temporary = target.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+        // What a killed run of the same number left behind.
+        let _ = fs::remove_file(&temporary);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&temporary)?;
+        Ok(Self { file, temporary, target: target.to_owned(), is_done: false })
+    }
+
+    /// Throws away what was written.
+    pub fn restart(&mut self) -> io::Result<()> {
+        io::Seek::rewind(&mut self.file)?;
+        self.file.set_len(0)
+    }
+
+    /// Where it is until it is whole.
+    pub fn path(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// It is whole: flushed to the disk, and renamed.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, &self.target)?;
+        self.is_done = true;
+        // So that the new name outlives a crash as well; not every file system can.
+        if let Some(folder) = self.target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        }
+        Ok(())
+    }
+}
+
+impl Write for Fresh {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! `plimsoll etcd extract`: objects of a snapshot, fit to be applied.
+
+use super::open;
+use crate::actions::fresh::Fresh;
+use crate::analysis::extract::{Candidate, Extracted, Living, Options, Reason, select};
+use crate::cli::{Context, Error};
+use crate::model::registry::{self, ROOTS};
+use crate::model::units::counted;
+use crate::sources::etcd::KeyWorker;
+use crate::sources::etcd::decode::{self, Undecodable};
+use crate::sources::etcd::mvcc::{KeyValue, Revision};
+use crate::views::text::plain;
+use crate::views::{Format, objects};
+use hashbrown::HashMap;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// Names that are told where many objects are left out.
+const TOLD: usize = 10;
+
+/// Arguments of `plimsoll etcd extract`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll etcd extract monday.db --deleted-since tuesday.db > gone.yaml
+  plimsoll etcd extract monday.db --deleted-since tuesday.db -n web --include-secrets --output-file gone.yaml
+  plimsoll etcd extract snapshot.db --resource deployments.apps -n web --name app-0 | kubectl diff -f -
+
+FORMS
+  -o yaml     (default) a document for each object, in the order in which they can be applied, with comments on what to look at
+  -o json     one List
+
+What is removed, changed and left out, and why: docs/etcd-extract.md. Read the comments before you apply anything.")]
+pub(super) struct Args {
+    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that holds one.
+    #[arg(value_name = "SNAPSHOT")]
+    source: String,
+    /// Take what lives in SNAPSHOT and no longer lives in this newer one.
+    #[arg(long, value_name = "NEWER")]
+    deleted_since: Option<String>,
+    /// Take only keys that begin so: /registry/configmaps/web/
+    #[arg(long, value_name = "PREFIX")]
+    key_prefix: Option<String>,
+    /// Take only this resource, in the plural, with its group or without: pods, deployments.apps
+    #[arg(long, value_name = "RESOURCE")]
+    resource: Option<String>,
+    /// Take only objects in this namespace, and the Namespace itself.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Take only objects of this name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Take Secrets as well: whoever can read the output can read them.
+    #[arg(long)]
+    include_secrets: bool,
+    /// Take also what controllers and the control plane make anew.
+    #[arg(long)]
+    all: bool,
+    /// Take objects of a newer Kubernetes as well, without the fields that are not known.
+    #[arg(long)]
+    lossy: bool,
+    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Write to this file, which only its owner can read, instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let has_selector = [&args.key_prefix, &args.resource, &args.namespace, &args.name].iter().any(|selector| selector.is_some());
+    if args.deleted_since.is_none() && !has_selector {
+        let flags = "--deleted-since NEWER, or one of --key-prefix, --resource, --namespace and --name";
+        return Err(Error::Usage(format!("say which objects to extract: {flags}")));
+    }
+    // Without -o it is YAML: a table of objects can't be applied.
+    let as_json = match context.settings.format {
+        Format::Json => true,
+        Format::Yaml | Format::Table => false,
+        _ => return Err(Error::Usage("etcd extract writes -o yaml or -o json".to_owned())),
+    };
+    let roots: Vec<String> = match &args.prefix {
+        Some(prefix) => vec![format!("{}/", prefix.trim_end_matches('/'))],
+        None => ROOTS.map(str::to_owned).to_vec(),
+    };
+    let newer = args.deleted_since.as_ref().map(|newer| living(newer, context)).transpose()?;
+    let found = objects(args, &roots, newer.as_ref(), context)?;
+    let candidates = decoded(found, &roots, args, context)?;
+    let matched = candidates.len();
+    let options = Options { all: args.all || args.name.is_some(), secrets: args.include_secrets };
+    let extracted = select(candidates, options, newer.as_ref());
+    if matched == 0 && args.deleted_since.is_none() {
+        return Err(Error::Input(format!(
+            "{}: no object that lives matches; see which there are: plimsoll etcd usage",
+            plain(&args.source)
+        )));
+    }
+    tell(&extracted, context)?;
+    write(extracted, as_json, args, context)
+}
+
+/// What lives in a database.
+fn living(argument: &str, context: &mut Context<'_>) -> Result<Living, Error> {
+    struct Worker(Living);
+    impl KeyWorker for Worker {
+        fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, _stored: usize) {
+            let at = (at.main, at.sub);
+            if self.0.is_latest(kv.key, at) {
+                let uid = if is_tombstone { None } else { decode::uid(kv.value) };
+                self.0.take(kv.key, at, !is_tombstone, uid.as_deref());
+            }
+        }
+    }
+    let workers = pass(argument, context, || Worker(Living::default()))?;
+    let mut all = Living::default();
+    workers.into_iter().for_each(|worker| all.merge(worker.0));
+    all.finish();
+    Ok(all)
+}
+
+/// The newest revision of a key, and its value if it lives.
+type Newest = (Revision, Option<Vec<u8>>);
+
+/// The objects that are asked for, by key.
+fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut Context<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    struct Worker<'a> {
+        args: &'a Args,
+        roots: Vec<&'a str>,
+        newer: Option<&'a Living>,
+        found: HashMap<String, Newest>,
+    }
+    impl KeyWorker for Worker<'_> {
+        fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, _stored: usize) {
+            let Ok(key) = std::str::from_utf8(kv.key) else { return };
+            if !self.args.wants(key, &self.roots) || self.newer.is_some_and(|newer| newer.has_key(key)) {
+                return;
+            }
+            let value = || (!is_tombstone).then(|| kv.value.to_vec());
+            match self.found.get_mut(key) {
+                Some(newest) if at > newest.0 => *newest = (at, value()),
+                Some(_) => {}
+                None => {
+                    self.found.insert(key.to_owned(), (at, value()));
+                }
+            }
+        }
+    }
+    let make = || Worker { args, roots: roots.iter().map(String::as_str).collect(), newer, found: HashMap::new() };
+    let mut all: HashMap<String, Newest> = HashMap::new();
+    for worker in pass(&args.source, context, make)? {
+        for (key, newest) in worker.found {
+            let entry = all.entry(key).or_insert((Revision::default(), None));
+            if newest.0 > entry.0 {
+                *entry = newest;
+            }
+        }
+    }
+    let mut living: Vec<(String, Vec<u8>)> = all.into_iter().filter_map(|(key, (_, value))| Some((key, value?))).collect();
+    living.sort();
+    Ok(living)
+}
+
+impl Args {
+    fn wants(&self, key: &str, roots: &[&str]) -> bool {
+        let of = registry::parse(key, roots);
+        let is = |wanted: &Option<String>, what: &str| wanted.as_deref().is_none_or(|wanted| wanted == what);
+        let resource = self.resource.as_deref().is_none_or(|wanted| {
+            wanted == of.resource || wanted.split_once('.').is_some_and(|(resource, group)| resource == of.resource && group == of.group)
+        });
+        let is_namespace = of.resource == "namespaces" && of.group.is_empty();
+        let namespace = is(&self.namespace, of.namespace) || is_namespace && is(&self.namespace, of.name);
+        self.key_prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix))
+            && !of.resource.is_empty()
+            && resource
+            && namespace
+            && is(&self.name, of.name)
+    }
+}
+
+/// Decodes what was found; says what can't be.
+fn decoded(found: Vec<(String, Vec<u8>)>, roots: &[String], args: &Args, context: &mut Context<'_>) -> Result<Vec<Candidate>, Error> {
+    let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
+    let mut candidates = Vec::new();
+    let mut encrypted = Vec::new();
+    for (key, value) in found {
+        match decode::decode(&value) {
+            Ok(decoded) => {
+                if !decoded.unknown.is_empty() {
+                    let unknown: Vec<String> = decoded.unknown.into_iter().collect();
+                    let what = format!("{key} has fields of a newer Kubernetes: {}", unknown.join(", "));
+                    if !args.lossy {
+                        context.lost(format!("{what}; it is left out. Use a newer plimsoll, or --lossy to take it without them"))?;
+                        continue;
+                    }
+                    context.lost(format!("{what}; it is extracted without them"))?;
+                }
+                let of = registry::parse(&key, &roots);
+                let root = roots.iter().find(|root| key.starts_with(**root)).map_or(0, |root| root.len());
+                let (group, resource) = (of.group.to_owned(), of.resource.to_owned());
+                candidates.push(Candidate { key, root, group, resource, object: decoded.object });
+            }
+            Err(Undecodable::Encrypted) => encrypted.push(key),
+            Err(why) => context.lost(format!("{key} {why}; it is left out"))?,
+        }
+    }
+    if !encrypted.is_empty() {
+        let advice = "restore the snapshot to an etcd behind an apiserver that has the key, and read them there";
+        let count = counted(encrypted.len() as u64, "object");
+        context.lost(format!("{count} encrypted at rest, left out: {}; {advice}", names(&encrypted)))?;
+    }
+    Ok(candidates)
+}
+
+fn names(all: &[String]) -> String {
+    let mut text = all.iter().take(TOLD).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if all.len() > TOLD {
+        text += &format!(" and {} more", all.len() - TOLD);
+    }
+    text
+}
+
+/// Says what is extracted, and what is not.
+fn tell(extracted: &Extracted, context: &mut Context<'_>) -> Result<(), Error> {
+    context.say(format!("{} extracted", counted(extracted.documents.len() as u64, "object")))?;
+    for (reason, left_out) in &extracted.left_out {
+        // Few are named, except for Secrets: what is missing there is needed by others.
+        let told = match reason {
+            Reason::Secret => format!(": {}", names(left_out)),
+            _ if context.settings.verbose => format!(": {}", left_out.join(", ")),
+            _ => String::new(),
+        };
+        context.say(format!("left out: {} {}{told}", left_out.len(), reason.explain()))?;
+    }
+    for needed in &extracted.needed {
+        context.say(format!("{needed} is neither in the output nor in the newer snapshot: make it first"))?;
+    }
+    Ok(())
+}
+
+fn write(extracted: Extracted, as_json: bool, args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let print = |out: &mut dyn Write| {
+        if as_json {
+            return objects::list(extracted.documents.into_iter().map(|one| one.object).collect(), out);
+        }
+        extracted.documents.iter().try_for_each(|one| objects::yaml(&one.comments, &one.object, out))
+    };
+    let Some(path) = &args.output_file else { return Ok(print(&mut context.io.out)?) };
+    let failed = |error: std::io::Error| Error::Input(format!("{}: can't write it: {error}", plain(&path.display().to_string())));
+    let mut file = BufWriter::new(Fresh::create(path).map_err(failed)?);
+    print(&mut file).map_err(failed)?;
+    file.into_inner().map_err(|error| failed(error.into_error()))?.finish().map_err(failed)
+}
+
+/// One pass over the database that the argument names.
+fn pass<W: KeyWorker>(argument: &str, context: &mut Context<'_>, make: impl Fn() -> W + Sync) -> Result<Vec<W>, Error> {
+    let opened = open::open(argument, context)?;
+    let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
+    for damage in &walk.damages.told {
+        context.lost(format!("{}: {damage}; objects in it are missing, or older than they should be", opened.path))?;
+    }
+    Ok(workers)
+}

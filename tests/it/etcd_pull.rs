@@ -1,0 +1,292 @@
+//! `etcd pull` from real members: plain, with TLS, with authentication, and through a proxy that breaks off.
+
+use crate::support::{Ran, folder, plimsoll, run};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A member, and how etcdctl reaches it.
+struct Member {
+    etcd: Child,
+    url: String,
+    access: Vec<String>,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.etcd.kill();
+        let _ = self.etcd.wait();
+    }
+}
+
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Member {
+    fn start(data: &Path, scheme: &str, flags: &[&str], access: &[&str]) -> Self {
+        let (url, peer) = (format!("{scheme}://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port()));
+        let mut command = Command::new("etcd");
+        command.args(["--data-dir", data.to_str().unwrap(), "--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-peer-urls", &peer, "--log-level", "error"]).args(flags).stdout(Stdio::null()).stderr(Stdio::null());
+        let etcd = command.spawn().expect("etcd is missing: run .ci/setup");
+        let member = Self { etcd, url, access: access.iter().map(|flag| (*flag).to_owned()).collect() };
+        let until = Instant::now() + Duration::from_secs(30);
+        while member.etcdctl(&["endpoint", "health"]).is_none() {
+            assert!(Instant::now() < until, "etcd does not answer within 30 s");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        member
+    }
+
+    fn etcdctl(&self, args: &[&str]) -> Option<String> {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url]).args(&self.access).args(args);
+        let done = command.output().expect("etcdctl is missing: run .ci/setup");
+        done.status.success().then(|| String::from_utf8(done.stdout).unwrap())
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) {
+        assert!(self.etcdctl(args).is_some(), "etcdctl {args:?}");
+    }
+
+    /// Two megabytes, so that a snapshot is many messages.
+    fn fill(&self) {
+        for n in 0..20 {
+            self.run(&["put", &format!("/registry/configmaps/web/{n}"), &"y".repeat(100_000)]);
+        }
+    }
+}
+
+fn pull(endpoints: &str, file: &Path, more: &[&str]) -> Ran {
+    plimsoll(&[&["etcd", "pull", "--endpoints", endpoints, "-f", file.to_str().unwrap()], more].concat())
+}
+
+/// The totals of a pull that went well, which must be what etcdctl says of the file.
+#[track_caller]
+fn checked(ran: &Ran, file: &Path) -> Value {
+    let totals = ran.json(0)["totals"].clone();
+    let out = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args(["snapshot", "status", file.to_str().unwrap(), "-w", "json"])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let status: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&totals["revision"], &totals["hash"]), (&status["revision"], &status["hash"]));
+    assert_eq!(totals["bytes"], std::fs::metadata(file).unwrap().len());
+    assert_eq!(totals["bytes"].as_u64().unwrap(), status["totalSize"].as_u64().unwrap() + 32, "and the SHA-256");
+    assert!(ran.stderr.contains("Secrets"), "{}", ran.stderr);
+    totals
+}
+
+/// What a proxy does to what comes from the member.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// It closes the connection after so many bytes.
+    CutAfter(usize),
+    /// It changes one byte within a value.
+    Flip,
+}
+
+/// A proxy before a member, for as long as the test runs.
+fn proxy(member: &Member, fault: Fault) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let to = member.url.trim_start_matches("http://").to_owned();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&to).unwrap());
+            let (mut from, mut into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut into);
+                let _ = into.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                let (mut buffer, mut passed, mut flipped) = (vec![0; 16 << 10], 0, false);
+                while let Ok(length @ 1..) = server.read(&mut buffer) {
+                    let part = &mut buffer[..length];
+                    passed += length;
+                    match fault {
+                        Fault::CutAfter(bytes) if passed > bytes => break,
+                        Fault::Flip
+                            if !flipped && let Some(at) = part.windows(500).position(|some| some.iter().all(|byte| *byte == b'y')) =>
+                        {
+                            part[at + 250] ^= 1;
+                            flipped = true;
+                        }
+                        _ => {}
+                    }
+                    if client.write_all(part).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = server.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_snapshot_comes_whole_or_from_the_next_member() {
+    let folder = folder();
+    let member = Member::start(&folder.path().join("data"), "http", &[], &[]);
+    member.fill();
+    let out = folder.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let file = out.join("snapshot.db");
+    let nobody = format!("http://127.0.0.1:{}", port());
+    let ran = pull(&format!("{nobody},{}", member.url), &file, &["-o", "json"]);
+    let totals = checked(&ran, &file);
+    assert_eq!((&totals["endpoint"], totals["revision"].as_u64()), (&Value::from(member.url.as_str()), Some(21)));
+    assert!(ran.stderr.contains(&format!("{nobody}: ")) && ran.stderr.contains("nothing listens there"), "{}", ran.stderr);
+    #[cfg(unix)]
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions()) & 0o777, 0o600);
+    // For people: one sentence.
+    let said = pull(&member.url, &file, &[]).exits(0).stdout.clone();
+    assert!(said.contains("revision 21") && said.contains("SHA-256 right"), "{said}");
+
+    let before = std::fs::read(&file).unwrap();
+    for (fault, says) in [(Fault::CutAfter(1_000_000), "broke off"), (Fault::Flip, "SHA-256")] {
+        let bad = proxy(&member, fault);
+        let alone = pull(&bad, &file, &[]);
+        assert!(alone.exits(3).stderr.contains(&bad) && alone.stderr.contains(says), "{}", alone.stderr);
+        assert!(std::fs::read(&file).unwrap() == before, "the file is as it was");
+        let ran = pull(&format!("{bad},{}", member.url), &file, &["-o", "json"]);
+        assert_eq!(checked(&ran, &file)["endpoint"], member.url.as_str());
+        assert!(ran.stderr.contains(says) && ran.stderr.contains("nothing of it is kept"), "{}", ran.stderr);
+        assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1, "nothing else is left behind");
+    }
+    assert!(pull(&nobody, &file, &[]).exits(3).stderr.contains("no endpoint is left"));
+    assert!(pull(&member.url, Path::new("none/such.db"), &[]).exits(3).stderr.contains("can't write it"));
+    assert!(pull("ftp://x", &file, &[]).exits(2).stderr.contains("no endpoint"));
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = pull(&format!("http://{}", silent.local_addr().unwrap()), &file, &["--timeout", "1"]);
+    assert!(silent.exits(3).stderr.contains("says nothing for 1 s"), "{}", silent.stderr);
+}
+
+#[test]
+fn users_and_passwords() {
+    let folder = folder();
+    let file = folder.path().join("snapshot.db");
+    let mut member = Member::start(&folder.path().join("data"), "http", &[], &[]);
+    for args in [["user", "add", "root:hunter2"].as_slice(), &["user", "add", "guest:guest"], &["user", "grant-role", "root", "root"]] {
+        member.run(args);
+    }
+    let off = run_as(&member, &file, "root", "hunter2");
+    assert!(off.exits(3).stderr.contains("authentication is off"), "{}", off.stderr);
+    member.run(&["auth", "enable"]);
+    member.access = vec!["--user".to_owned(), "root:hunter2".to_owned()];
+    checked(&run_as(&member, &file, "root", "hunter2"), &file);
+    for (ran, says) in [
+        (run_as(&member, &file, "root", "hunter3"), "check --user and the password"),
+        (run_as(&member, &file, "guest", "guest"), "role root"),
+        (pull(&member.url, &file, &[]), "authentication is on"),
+    ] {
+        assert!(ran.exits(3).stderr.contains(says) && ran.stderr.contains(&member.url), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("hunter"), "{}", ran.stderr);
+    }
+    let secret = folder.path().join("password");
+    std::fs::write(&secret, "hunter2\n").unwrap();
+    let ran = pull(&member.url, &file, &["--user", "root", "--password-file", secret.to_str().unwrap(), "-o", "json"]);
+    checked(&ran, &file);
+    assert!(pull(&member.url, &file, &["--user", "root"]).exits(2).stderr.contains("PLIMSOLL_ETCD_PASSWORD"));
+}
+
+fn run_as(member: &Member, file: &Path, user: &str, password: &str) -> Ran {
+    let args = ["etcd", "pull", "--endpoints", &member.url, "-f", file.to_str().unwrap(), "--user", user, "-o", "json"];
+    run(&args, &[("PLIMSOLL_ETCD_PASSWORD", password)], b"")
+}
+
+/// An authority in `folder`, and certificates that it signs.
+fn authority(folder: &Path, name: &str, signs: &[(&str, &str)]) {
+    let openssl = |args: &[&str]| {
+        let out = Command::new("openssl").args(args).current_dir(folder).output().expect("openssl is missing: run .ci/setup");
+        assert!(out.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let (key, certificate, subject) = (format!("{name}.key"), format!("{name}.crt"), format!("/CN={name}"));
+    let new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    openssl(&[&["req", "-x509", "-days", "2", "-subj", &subject, "-keyout", &key, "-out", &certificate], &new[..]].concat());
+    for (name, extension) in signs {
+        std::fs::write(folder.join("extension"), format!("{extension}\n")).unwrap();
+        let (own, request, signed) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.crt"));
+        openssl(&[&["req", "-subj", &format!("/CN={name}"), "-keyout", &own, "-out", &request], &new[..]].concat());
+        openssl(&[
+            "x509",
+            "-req",
+            "-days",
+            "2",
+            "-in",
+            &request,
+            "-CA",
+            &certificate,
+            "-CAkey",
+            &key,
+            "-CAcreateserial",
+            "-extfile",
+            "extension",
+            "-out",
+            &signed,
+        ]);
+    }
+}
+
+#[test]
+fn certificates_of_both_sides() {
+    let folder = folder();
+    let file = folder.path().join("snapshot.db");
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    authority(
+        folder.path(),
+        "ca",
+        &[("server", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth"), ("client", "extendedKeyUsage=clientAuth")],
+    );
+    authority(folder.path(), "other", &[("stranger", "extendedKeyUsage=clientAuth")]);
+    let flags =
+        ["--cert-file", &at("server.crt"), "--key-file", &at("server.key"), "--trusted-ca-file", &at("ca.crt"), "--client-cert-auth"];
+    let access = ["--cacert", &at("ca.crt"), "--cert", &at("client.crt"), "--key", &at("client.key")];
+    let member = Member::start(&folder.path().join("data"), "https", &flags, &access);
+    member.fill();
+    checked(&pull(&member.url, &file, &[&access[..], &["-o", "json"]].concat()), &file);
+    for (flags, says) in [
+        (vec!["--cacert".to_owned(), at("other.crt")], "check --cacert"),
+        (vec!["--cacert".to_owned(), at("ca.crt")], "give --cert and --key"),
+        (
+            ["--cacert", "ca.crt", "--cert", "stranger.crt", "--key", "stranger.key"]
+                .map(|flag| if flag.starts_with("--") { flag.to_owned() } else { at(flag) })
+                .to_vec(),
+            "--cert",
+        ),
+        (vec![], "give --cacert FILE"),
+        (vec!["--cacert".to_owned(), at("ca.key")], "no certificates in PEM"),
+        (
+            ["--cacert", "ca.crt", "--cert", "client.crt", "--key", "client.crt"]
+                .map(|flag| if flag.starts_with("--") { flag.to_owned() } else { at(flag) })
+                .to_vec(),
+            "no private key",
+        ),
+        (
+            ["--cacert", "ca.crt", "--cert", "client.crt", "--key", "server.key"]
+                .map(|flag| if flag.starts_with("--") { flag.to_owned() } else { at(flag) })
+                .to_vec(),
+            "not the key of the certificate",
+        ),
+    ] {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let ran = pull(&member.url, &file, &flags);
+        assert!(ran.exits(3).stderr.contains(says), "{flags:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("PRIVATE KEY"));
+    }
+    // The name in the certificate is an address; and plain HTTP is not what is spoken there.
+    let by_name = member.url.replace("127.0.0.1", "localhost");
+    let ran = pull(&by_name, &file, &access);
+    assert!(ran.exits(3).stderr.contains("another name"), "{}", ran.stderr);
+    let plain = pull(&member.url.replace("https", "http"), &file, &[]);
+    plain.exits(3);
+}
