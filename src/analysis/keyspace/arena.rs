@@ -1,5 +1,5 @@
 //! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory grows with the
-//! number of keys alone: about 100 bytes each.
+//! number of keys alone: about 70 bytes each.
 
 use super::by::By;
 use super::stem::name_prefix;
@@ -22,8 +22,6 @@ pub struct Key {
     pub hash: u64,
     /// Its latest revision.
     pub latest: u64,
-    /// The revision of its newest value; 0 if there is none.
-    pub valued: u64,
     /// Bytes in the file of all its revisions.
     stored: u64,
     /// Of those since the last compaction.
@@ -77,31 +75,137 @@ impl Key {
     pub fn history_bytes(&self) -> u64 {
         if self.is_tombstone { self.stored } else { self.stored - u64::from(self.latest_stored) }
     }
+}
 
-    fn count(&mut self, seen: &Seen<'_>, compacted: u64) {
+/// A key as it is kept: most have one revision, and need no sums.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    hash: u64,
+    latest: u64,
+    /// How far behind its latest revision its newest value is; all ones if it has none.
+    valued_behind: u32,
+    /// Its [`Sums`], if it has more than one revision; else all ones.
+    sums: u32,
+    place: u32,
+    label: u32,
+    value_bytes: u32,
+    latest_stored: u32,
+    managed_fields: u32,
+    annotations: u32,
+    last_applied: u32,
+    key_bytes: u16,
+    encoding: u8,
+    flags: u8,
+}
+
+const NONE: u32 = u32::MAX;
+const TOMBSTONE: u8 = 1;
+const HELM: u8 = 2;
+const UNDECODABLE: u8 = 4;
+
+/// What adds up over the revisions of a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    stored: u64,
+    written: u64,
+    revisions: u32,
+    tombstones: u32,
+    writes: u32,
+    deletes: u32,
+}
+
+impl Sums {
+    fn add(&mut self, revision: u64, is_tombstone: bool, stored: u64, compacted: u64) {
         self.revisions += 1;
-        self.tombstones += u32::from(seen.is_tombstone);
-        self.stored += seen.stored;
-        if seen.revision > compacted {
+        self.tombstones += u32::from(is_tombstone);
+        self.stored += stored;
+        if revision > compacted {
             self.writes += 1;
-            self.deletes += u32::from(seen.is_tombstone);
-            self.written += seen.stored;
+            self.deletes += u32::from(is_tombstone);
+            self.written += stored;
+        }
+    }
+}
+
+impl Kept {
+    fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn set(&mut self, flag: u8, on: bool) {
+        self.flags = if on { self.flags | flag } else { self.flags & !flag };
+    }
+
+    /// The revision of its newest value.
+    fn valued(&self) -> Option<u64> {
+        (self.valued_behind != NONE).then(|| self.latest.saturating_sub(u64::from(self.valued_behind)))
+    }
+
+    /// The sums over its revisions, which for a single one need not be kept.
+    fn sums(&self, sums: &[Sums], compacted: u64) -> Sums {
+        sums.get(self.sums as usize).copied().unwrap_or_else(|| {
+            let mut one = Sums::default();
+            one.add(self.latest, self.is(TOMBSTONE), u64::from(self.latest_stored), compacted);
+            one
+        })
+    }
+
+    /// Counts a further revision.
+    fn count(&mut self, seen: &Seen<'_>, sums: &mut Vec<Sums>, compacted: u64) {
+        if self.sums == NONE {
+            sums.push(self.sums(&[], compacted));
+            self.sums = (sums.len() - 1) as u32;
+        }
+        if let Some(sums) = sums.get_mut(self.sums as usize) {
+            sums.add(seen.revision, seen.is_tombstone, seen.stored, compacted);
         }
         if seen.revision >= self.latest {
+            self.valued_behind = match self.valued() {
+                // So far behind that it can't be told by how much: what is newer still is.
+                Some(valued) => short(seen.revision - valued).min(NONE - 1),
+                None => NONE,
+            };
             self.latest = seen.revision;
             self.latest_stored = short(seen.stored);
-            self.is_tombstone = seen.is_tombstone;
+            self.set(TOMBSTONE, seen.is_tombstone);
         }
     }
 
-    fn value(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
-        self.valued = seen.revision;
+    fn value(&mut self, seen: &Seen<'_>, object: &Object<'_>, label: u32) {
+        self.valued_behind = short(self.latest.saturating_sub(seen.revision)).min(NONE - 1);
+        self.label = label;
         self.value_bytes = short(seen.value.len() as u64);
         self.encoding = Encoding::of(seen.value) as u8;
         self.managed_fields = short(object.managed_fields);
         self.annotations = short(object.annotations);
         self.last_applied = short(object.last_applied);
-        self.undecodable = object.undecodable;
+        self.set(UNDECODABLE, object.undecodable);
+    }
+
+    fn key(&self, sums: &[Sums], compacted: u64) -> Key {
+        let Sums { stored, written, revisions, tombstones, writes, deletes } = self.sums(sums, compacted);
+        Key {
+            hash: self.hash,
+            latest: self.latest,
+            stored,
+            written,
+            place: self.place,
+            label: self.label,
+            revisions,
+            tombstones,
+            writes,
+            deletes,
+            value_bytes: self.value_bytes,
+            latest_stored: self.latest_stored,
+            managed_fields: self.managed_fields,
+            annotations: self.annotations,
+            last_applied: self.last_applied,
+            key_bytes: self.key_bytes,
+            encoding: self.encoding,
+            is_tombstone: self.is(TOMBSTONE),
+            is_helm_release: self.is(HELM),
+            undecodable: self.is(UNDECODABLE),
+        }
     }
 }
 
@@ -162,13 +266,16 @@ impl At {
 #[derive(Debug, Default)]
 struct Shard {
     index: HashTable<At>,
-    keys: Vec<Vec<Key>>,
+    keys: Vec<Vec<Kept>>,
+    sums: Vec<Sums>,
     links: Vec<Vec<Links>>,
 }
 
 impl Shard {
-    fn key(&mut self, number: u32) -> Option<&mut Key> {
-        self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)
+    /// A key, and where its sums are.
+    fn key(&mut self, number: u32) -> Option<(&mut Kept, &mut Vec<Sums>)> {
+        let key = self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)?;
+        Some((key, &mut self.sums))
     }
 
     fn find(&self, hash: u64) -> Option<u32> {
@@ -177,8 +284,8 @@ impl Shard {
         self.index.find(At::spread(part), is_it).map(|at| at.number)
     }
 
-    fn insert(&mut self, key: Key, keeps_links: bool) -> u32 {
-        let Self { index, keys, links } = self;
+    fn insert(&mut self, key: Kept, keeps_links: bool) -> u32 {
+        let Self { index, keys, links, .. } = self;
         let count = index.len();
         let part = key.hash as u32;
         index.insert_unique(At::spread(part), At { part, number: count as u32 }, |at| At::spread(at.part));
@@ -200,7 +307,7 @@ impl Shard {
     }
 }
 
-fn hash_of(keys: &[Vec<Key>], number: u32) -> u64 {
+fn hash_of(keys: &[Vec<Kept>], number: u32) -> u64 {
     keys.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).map_or(0, |key| key.hash)
 }
 
@@ -280,7 +387,7 @@ impl Keyspace {
             for (number, chunk) in shard.keys.iter().enumerate() {
                 for (at, key) in chunk.iter().enumerate() {
                     let links = shard.links.get(number).and_then(|links| links.get(at)).unwrap_or(&Links::None);
-                    take(key, links);
+                    take(&key.key(&shard.sums, self.compacted), links);
                 }
             }
         }
@@ -291,7 +398,8 @@ impl Keyspace {
         let shard = lock(self.shard(hash));
         let number = shard.find(hash)? as usize;
         let links = shard.links.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).cloned();
-        Some((*shard.keys.get(number / CHUNK)?.get(number % CHUNK)?, links.unwrap_or_default()))
+        let key = shard.keys.get(number / CHUNK)?.get(number % CHUNK)?;
+        Some((key.key(&shard.sums, self.compacted), links.unwrap_or_default()))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -305,16 +413,16 @@ impl Keyspace {
 }
 
 /// Notes which revision of `key` is superseded once `seen` is counted.
-fn note(dropped: &mut Vec<(u64, u64)>, until: u64, key: &Key, seen: &Seen<'_>) {
+fn note(dropped: &mut Vec<(u64, u64)>, until: u64, key: Option<&Kept>, seen: &Seen<'_>) {
     if until == 0 {
         return;
     }
-    let older = if key.revisions > 0 { key.latest.min(seen.revision) } else { u64::MAX };
+    let older = key.map_or(u64::MAX, |key| key.latest.min(seen.revision));
     if older <= until {
-        dropped.push((key.hash, older));
+        dropped.push((hash(seen.key), older));
     }
     if seen.is_tombstone && seen.revision <= until {
-        dropped.push((key.hash, seen.revision));
+        dropped.push((hash(seen.key), seen.revision));
     }
 }
 
@@ -357,21 +465,31 @@ impl Hand<'_> {
         {
             let mut shard = lock(shard);
             if let Some(number) = shard.find(hash)
-                && let Some(key) = shard.key(number)
-                && (seen.is_tombstone || seen.revision <= key.valued)
+                && let Some((key, sums)) = shard.key(number)
+                && (seen.is_tombstone || key.valued().is_some_and(|valued| seen.revision <= valued))
             {
-                note(&mut self.dropped, space.noted, key, seen);
-                return key.count(seen, space.compacted);
+                note(&mut self.dropped, space.noted, Some(key), seen);
+                return key.count(seen, sums, space.compacted);
             }
         }
         // Names are found, and values read, while nothing is locked.
         let place = self.place(seen.key);
-        let mut key = Key {
+        let is_helm = place.may_hold_helm && folder_and_name(seen.key).1.starts_with(b"sh.helm.release.v1.");
+        let mut key = Kept {
             hash,
+            latest: seen.revision,
+            valued_behind: NONE,
+            sums: NONE,
             place: place.number,
+            label: 0,
+            value_bytes: 0,
+            latest_stored: short(seen.stored),
+            managed_fields: 0,
+            annotations: 0,
+            last_applied: 0,
             key_bytes: u16::try_from(seen.key.len()).unwrap_or(u16::MAX),
-            is_helm_release: place.may_hold_helm && folder_and_name(seen.key).1.starts_with(b"sh.helm.release.v1."),
-            ..Key::default()
+            encoding: Encoding::Other as u8,
+            flags: if is_helm { HELM } else { 0 } | if seen.is_tombstone { TOMBSTONE } else { 0 },
         };
         if space.mode == Mode::By(By::NamePrefix) {
             let text = String::from_utf8_lossy(seen.key);
@@ -384,14 +502,16 @@ impl Hand<'_> {
             (label, links) = self.links(seen, &object, label);
         }
         let mut shard = lock(shard);
-        let number = shard.find(hash).unwrap_or_else(|| shard.insert(key, space.keeps_links()));
-        let Some(known) = shard.key(number) else { return };
-        note(&mut self.dropped, space.noted, known, seen);
-        known.count(seen, space.compacted);
+        let known = shard.find(hash);
+        let number = known.unwrap_or_else(|| shard.insert(key, space.keeps_links()));
+        let Some((key, sums)) = shard.key(number) else { return };
+        note(&mut self.dropped, space.noted, known.map(|_| &*key), seen);
+        if known.is_some() {
+            key.count(seen, sums, space.compacted);
+        }
         // Another thread may have met a newer value meanwhile.
-        if !seen.is_tombstone && seen.revision > known.valued {
-            known.value(seen, &object);
-            known.label = label;
+        if !seen.is_tombstone && key.valued().is_none_or(|valued| seen.revision > valued) {
+            key.value(seen, &object, label);
             shard.link(number, links);
         }
     }

@@ -66,6 +66,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (mut file, _) = opened.fold(&space, pass, context)?;
     file.quota = super::quota(args.quota_bytes, &args.source.source, context);
     let (rows, total) = by::rows(&space, &args.by);
+    // The report may take as much memory again.
+    drop(space);
     let shape = Shape { by: args.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     context.print(&report::report(rows, &total, file, &shape), FailOn::Never)
 }

@@ -166,9 +166,9 @@ pub struct Bucket {
 pub struct Tree {
     /// Leaf pages in the order of their keys.
     pub leaves: Vec<u64>,
-    /// For each leaf, the first 17 bytes of the key under which its branch names it, which none of the leaf's keys is below; zeros
+    /// For each leaf, the first 8 bytes of the key under which its branch names it, as a number: none of the leaf's keys is below. 0
     /// where there is none.
-    pub lower: Vec<[u8; 17]>,
+    pub lower: Vec<u64>,
     /// Branch pages.
     pub branches: u64,
     /// Pages that branches overflow into.
@@ -253,7 +253,7 @@ impl Bolt {
             Some(BRANCH) => open.push((root, 1)),
             // What it is, or why it can't be read, is found when it is read as a leaf.
             _ if used.take(root) => {
-                (tree.depth, tree.leaves, tree.lower) = (1, vec![root], vec![[0; 17]]);
+                (tree.depth, tree.leaves, tree.lower) = (1, vec![root], vec![0]);
             }
             _ => damages.add(root, bucket, "belongs to more than one place"),
         }
@@ -290,7 +290,7 @@ impl Bolt {
                 for (child, lower) in children {
                     if used.take(child) {
                         tree.leaves.push(child);
-                        tree.lower.push(lower);
+                        tree.lower.push(u64::from_be_bytes(std::array::from_fn(|n| lower[n])));
                     } else {
                         damages.add(child, bucket, "belongs to more than one place");
                     }

@@ -167,9 +167,6 @@ impl Database {
     /// Gives the keys that were written in a transaction to `each`. In a damaged tree they may not be found.
     pub fn keys_of(&self, transaction: u64, mut each: impl FnMut(&[u8])) {
         let Some((bucket, tree)) = &self.keys else { return };
-        let mut first = [0; 17];
-        first[..8].copy_from_slice(&transaction.to_be_bytes());
-        first[8] = b'_';
         // Tells whether there may be more behind.
         let mut take = |leaf: Leaf<'_>| {
             for element in leaf.iter() {
@@ -185,7 +182,8 @@ impl Database {
             Leaf::new(&bucket.inline).into_iter().for_each(|leaf| _ = take(leaf));
             return;
         }
-        let start = tree.lower.partition_point(|lower| *lower <= first).saturating_sub(1);
+        // Of several leaves that begin with this transaction, the one before the first may end with it.
+        let start = tree.lower.partition_point(|lower| *lower < transaction).saturating_sub(1);
         for id in &tree.leaves[start.min(tree.leaves.len())..] {
             if !self.bolt.leaf(*id).map_or(true, |(leaf, _)| take(leaf)) {
                 break;
@@ -327,7 +325,7 @@ impl Database {
             Ok(leaf) => {
                 pages.sum = leaf.sum(0);
                 pages.entries = leaf.len() as u64;
-                take_leaf(0, &leaf, None, worker, &mut part);
+                take_leaf(0, &leaf, 0, worker, &mut part);
             }
             Err(what) => part.damages.add(0, KEY, what),
         }
@@ -373,7 +371,7 @@ impl Database {
                         let (sum, bytes) = leaf.sum(run.sum.0);
                         run.sum = (sum, run.sum.1 + bytes);
                     }
-                    let ends = take_leaf(id, &leaf, Some(lower), &mut worker, &mut mine);
+                    let ends = take_leaf(id, &leaf, *lower, &mut worker, &mut mine);
                     run.join(id, ends, &mut mine.damages);
                 }
                 runs.lock().unwrap_or_else(PoisonError::into_inner)[number] = run;
@@ -427,7 +425,7 @@ impl Run {
 
 /// Gives the revisions of a leaf to the worker, the newest first, after a look at their order. Returns the first and the last of
 /// them, each with its page.
-fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, worker: &mut impl KeyWorker, part: &mut Part) -> Ends {
+fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: u64, worker: &mut impl KeyWorker, part: &mut Part) -> Ends {
     let mut ends: Ends = None;
     for element in leaf.iter().rev() {
         let Some((at, is_tombstone)) = revision(element.key) else {
@@ -450,9 +448,7 @@ fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, worker: &mut im
         part.revision = part.revision.max(at.main);
         worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
     }
-    if let (Some(((first, _), _)), Some((lower, _))) = (ends, lower.and_then(|lower| revision(lower)))
-        && first < lower
-    {
+    if ends.is_some_and(|((first, _), _)| first.main < lower) {
         part.damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
     }
     ends
