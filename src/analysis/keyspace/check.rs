@@ -43,9 +43,16 @@ impl Check {
     /// Counts one that is not as it must be.
     pub fn fail(&mut self, what: impl FnOnce() -> String) {
         self.failed += 1;
-        if self.what.len() < TOLD {
-            self.what.push(what());
+        self.what.push(what());
+        // The first by name, whichever thread met it when.
+        if self.what.len() >= 4 * TOLD {
+            self.tidy();
         }
+    }
+
+    fn tidy(&mut self) {
+        self.what.sort_unstable();
+        self.what.truncate(TOLD);
     }
 
     /// Takes in what another thread found.
@@ -53,8 +60,7 @@ impl Check {
         *self.checked.get_or_insert(0) += other.checked.unwrap_or(0);
         self.failed += other.failed;
         self.what.extend(other.what);
-        self.what.sort_unstable();
-        self.what.truncate(TOLD);
+        self.tidy();
     }
 
     fn status(&self) -> &'static str {
@@ -183,6 +189,10 @@ pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
             }
         }
     });
+    // In the same order whichever thread met what first.
+    for keys in [&mut found.leases.1, &mut namespaces.1, &mut found.owners.1] {
+        keys.sort_unstable();
+    }
     found.namespaces = any.then_some(namespaces);
     found
 }
