@@ -31,10 +31,10 @@ pub enum Format {
     Csv,
     /// A Markdown table.
     Markdown,
-    /// A flame graph, for `heap flame` only.
+    /// A flame graph, for `heap flame` and `etcd flame` only.
     #[value(hide = true)]
     Svg,
-    /// Stacks, a line each, for `heap flame` only.
+    /// Stacks, a line each, for the same.
     #[value(hide = true)]
     Folded,
 }

@@ -255,7 +255,7 @@ impl Keyspace {
 
     /// What a thread works with.
     pub fn hand(&self) -> Hand<'_> {
-        Hand { space: self, known: HashMap::new(), dropped: Vec::new() }
+        Hand { space: self, known: HashMap::new(), folders: HashMap::new(), dropped: Vec::new() }
     }
 
     /// The text of a [`Key::place`] or [`Key::label`].
@@ -322,12 +322,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where a key is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// [`Keyspace::name`] of its prefix.
+    number: u32,
+    /// Whether Helm may keep releases there.
+    may_hold_helm: bool,
+}
+
+/// A key up to its last `/`, and what follows.
+fn folder_and_name(key: &[u8]) -> (&[u8], &[u8]) {
+    key.split_at(memchr::memrchr(b'/', key).map_or(0, |at| at + 1))
+}
+
 /// One thread's access to a [`Keyspace`].
 #[derive(Debug)]
 pub struct Hand<'s> {
     space: &'s Keyspace,
     /// Numbers of names that this thread has met, by hash.
     known: HashMap<u64, u32>,
+    /// Places of keys, by the hash of all before their last part.
+    folders: HashMap<u64, Place>,
     /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be noted.
     pub dropped: Vec<(u64, u64)>,
 }
@@ -349,18 +365,18 @@ impl Hand<'_> {
             }
         }
         // Names are found, and values read, while nothing is locked.
-        let text = String::from_utf8_lossy(seen.key);
-        let parsed = space.parse(&text);
-        let place = self.name(parsed.prefix);
+        let place = self.place(seen.key);
         let mut key = Key {
             hash,
-            place,
+            place: place.number,
             key_bytes: u16::try_from(seen.key.len()).unwrap_or(u16::MAX),
-            is_helm_release: parsed.name.starts_with("sh.helm.release.v1.") && matches!(parsed.resource, "secrets" | "configmaps"),
+            is_helm_release: place.may_hold_helm && folder_and_name(seen.key).1.starts_with(b"sh.helm.release.v1."),
             ..Key::default()
         };
         if space.mode == Mode::By(By::NamePrefix) {
-            key.label = if parsed.resource.is_empty() { place } else { self.name(&name_prefix(parsed.name)) };
+            let text = String::from_utf8_lossy(seen.key);
+            let parsed = space.parse(&text);
+            key.label = if parsed.resource.is_empty() { place.number } else { self.name(&name_prefix(parsed.name)) };
         }
         let (mut label, mut links) = (key.label, Links::None);
         let object = if seen.is_tombstone { Object::default() } else { look(seen.value) };
@@ -408,6 +424,23 @@ impl Hand<'_> {
             Mode::Values => (label, Links::Value(xxh3_64(seen.value))),
             _ => (label, Links::None),
         }
+    }
+
+    /// Where a key is. Keys of one folder are in one place, so that few need to be taken apart.
+    fn place(&mut self, key: &[u8]) -> Place {
+        let folder = xxh3_64(folder_and_name(key).0);
+        if let Some(known) = self.folders.get(&folder) {
+            return *known;
+        }
+        let text = String::from_utf8_lossy(key);
+        let parsed = self.space.parse(&text);
+        let may_hold_helm = matches!(parsed.resource, "secrets" | "configmaps");
+        let place = Place { number: self.name(parsed.prefix), may_hold_helm };
+        // Without a name, as `/registry/foo`, the last part is one of the place.
+        if !parsed.name.is_empty() {
+            self.folders.insert(folder, place);
+        }
+        place
     }
 
     fn name(&mut self, text: &str) -> u32 {

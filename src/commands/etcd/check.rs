@@ -70,12 +70,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let mut transactions: Vec<u64> = dropped.iter().map(|(_, main)| *main).collect();
     transactions.sort_unstable();
-    let kv_hash = opened.database.kv_hash(&walk, &transactions, |key, main| dropped.contains(&(keyspace::hash(key), main)));
+    let is_dropped = |key: &[u8], main| dropped.contains(&(keyspace::hash(key), main));
+    let kv_hash = opened.database.kv_hash(&walk, context.settings.threads, &transactions, is_dropped);
     let file = opened.file(&walk, context)?;
     let mut checks = structure(&opened, &walk, args.no_trailer);
     checks.extend([revisions.values, revisions.revisions]);
     let dangling = check::dangling(&space, &store.leases.keys().copied().collect());
-    let names = opened.names(&dangling.wanted(), context.settings.threads);
+    let names = opened.names(&space, &dangling.wanted(), context.settings.threads);
     checks.extend(dangling.checks(&names));
     context.print(&check::report(checks, dangling.idle_leases(), Some(kv_hash), file), FailOn::Critical)
 }

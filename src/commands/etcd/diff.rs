@@ -40,9 +40,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let [(before, old, file_before), (after, new, file_after)] = <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
     let compared = diff::compare(&old, &new);
     let wanted = compared.wanted(args.objects);
-    let mut names = before.names(&wanted, context.settings.threads);
+    let mut names = before.names(&old, &wanted, context.settings.threads);
     let rest: Vec<u64> = wanted.into_iter().filter(|hash| !names.contains_key(hash)).collect();
-    names.extend(after.names(&rest, context.settings.threads));
+    names.extend(after.names(&new, &rest, context.settings.threads));
     let shape = Shape { objects: args.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
     let report = compared.report(&names, &new, [file_before, file_after], &shape);
     context.print(&report, FailOn::Never)

@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
     let keys = if by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
-    let names = opened.names(&hashes, context.settings.threads);
+    let names = opened.names(&space, &hashes, context.settings.threads);
     let shape = Shape { by, sort_by: sort_by.as_deref(), top };
     context.print(&history::report(&space, &keys, &names, clock, file, &shape), FailOn::Never)
 }

@@ -13,7 +13,7 @@ use crate::sources::etcd::{Database, KeyWorker, Walk};
 use crate::sources::find::{self, Wanted};
 use crate::sources::open::{Packing, Place, Source};
 use crate::views::text::plain;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 /// Flags that all commands share that read a database.
@@ -136,14 +136,24 @@ impl Opened {
         })
     }
 
-    /// The texts of keys of which only the hashes are known, by a second pass.
-    pub(super) fn names(&self, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
-        if hashes.is_empty() {
-            return HashMap::new();
+    /// The texts of keys of which only the hashes are known: the latest revision of each has it.
+    pub(super) fn names(&self, space: &Keyspace, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
+        let mut found = HashMap::new();
+        for hash in hashes {
+            let Some((key, _)) = space.get(*hash) else { continue };
+            self.database.keys_of(key.latest, |text| {
+                if keyspace::hash(text) == *hash {
+                    found.insert(*hash, String::from_utf8_lossy(text).into_owned());
+                }
+            });
         }
-        let wanted: std::collections::HashSet<u64> = hashes.iter().copied().collect();
-        let (workers, _) = self.database.walk(threads, false, || Naming { wanted: &wanted, found: HashMap::new() });
-        workers.into_iter().flat_map(|worker| worker.found).collect()
+        // Where the order of keys is damaged, a second pass finds the rest.
+        let wanted: HashSet<u64> = hashes.iter().copied().filter(|hash| !found.contains_key(hash) && space.get(*hash).is_some()).collect();
+        if !wanted.is_empty() {
+            let (workers, _) = self.database.walk(threads, false, || Naming { wanted: &wanted, found: HashMap::new() });
+            found.extend(workers.into_iter().flat_map(|worker| worker.found));
+        }
+        found
     }
 }
 
@@ -169,7 +179,7 @@ impl KeyWorker for Folding<'_> {
 
 /// Finds the texts of keys.
 struct Naming<'s> {
-    wanted: &'s std::collections::HashSet<u64>,
+    wanted: &'s HashSet<u64>,
     found: HashMap<u64, String>,
 }
 

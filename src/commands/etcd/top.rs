@@ -25,6 +25,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);
     let keys = top::keys(&space, sort_by.as_deref(), count);
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
-    let names = opened.names(&hashes, context.settings.threads);
+    let names = opened.names(&space, &hashes, context.settings.threads);
     context.print(&top::report(&space, &keys, &names, file, sort_by.as_deref(), count), FailOn::Never)
 }

@@ -113,16 +113,19 @@ pub struct Meta {
 )]
 pub struct NoMeta;
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
 /// FNV-1a, as bbolt sums its meta pages.
@@ -466,8 +469,8 @@ impl<'p> Leaf<'p> {
 fn place(bytes: &[u8], n: usize) -> (usize, usize, usize, usize) {
     let at = HEADER + n * ELEMENT;
     let Some(element) = bytes.get(at..at + ELEMENT) else { return (0, 0, 0, 0) };
-    let [flags, pos, ksize, vsize] = [0, 4, 8, 12].map(|field| u32_at(element, field) as usize);
-    (flags, at + pos, ksize, vsize)
+    let field = |field| u32_at(element, field) as usize;
+    (field(0), at + field(4), field(8), field(12))
 }
 
 /// Which pages belong to something.

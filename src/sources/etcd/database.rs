@@ -5,8 +5,11 @@ use super::mvcc::{KeyValue, Revision, key_value, revision};
 use super::store::Store;
 use std::sync::{Mutex, PoisonError};
 
-/// Leaf pages that a thread takes at once: enough that little is locked, few enough that threads end together.
-const RUN: usize = 512;
+/// Leaf pages that a thread takes at once: enough that little is locked and few sums are put together, few enough that threads end
+/// together.
+fn run_of(leaves: usize) -> usize {
+    (leaves / 128).clamp(64, 4096)
+}
 
 /// The bucket that holds the keys.
 const KEY: &str = "key";
@@ -106,8 +109,11 @@ struct Part {
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     sum: (u32, usize),
-    ends: Option<((Revision, u64), (Revision, u64))>,
+    ends: Ends,
 }
+
+/// The first and the last revision, each with its page.
+type Ends = Option<((Revision, u64), (Revision, u64))>;
 
 impl Database {
     /// Reads the trees and all small buckets.
@@ -156,6 +162,35 @@ impl Database {
     /// Leaf pages of the keys: about as many as there are keys, for values of the usual size.
     pub fn key_pages(&self) -> usize {
         self.keys.as_ref().map_or(0, |(_, tree)| tree.leaves.len())
+    }
+
+    /// Gives the keys that were written in a transaction to `each`. In a damaged tree they may not be found.
+    pub fn keys_of(&self, transaction: u64, mut each: impl FnMut(&[u8])) {
+        let Some((bucket, tree)) = &self.keys else { return };
+        let mut first = [0; 17];
+        first[..8].copy_from_slice(&transaction.to_be_bytes());
+        first[8] = b'_';
+        // Tells whether there may be more behind.
+        let mut take = |leaf: Leaf<'_>| {
+            for element in leaf.iter() {
+                match revision(element.key) {
+                    Some((at, _)) if at.main > transaction => return false,
+                    Some((at, _)) if at.main == transaction => key_value(element.value).into_iter().for_each(|kv| each(kv.key)),
+                    _ => {}
+                }
+            }
+            true
+        };
+        if bucket.root == 0 {
+            Leaf::new(&bucket.inline).into_iter().for_each(|leaf| _ = take(leaf));
+            return;
+        }
+        let start = tree.lower.partition_point(|lower| *lower <= first).saturating_sub(1);
+        for id in &tree.leaves[start.min(tree.leaves.len())..] {
+            if !self.bolt.leaf(*id).map_or(true, |(leaf, _)| take(leaf)) {
+                break;
+            }
+        }
     }
 
     fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
@@ -235,7 +270,7 @@ impl Database {
     /// endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions
     /// of which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
     /// (Source: etcd server/storage/mvcc/hash.go.)
-    pub fn kv_hash(&self, walk: &Walk, dropped: &[u64], is_dropped: impl Fn(&[u8], u64) -> bool) -> u32 {
+    pub fn kv_hash(&self, walk: &Walk, threads: usize, dropped: &[u64], is_dropped: impl Fn(&[u8], u64) -> bool + Sync) -> u32 {
         let start = crc32c::crc32c(KEY.as_bytes());
         let sum_of = |leaf: &Leaf<'_>, sum: (u32, usize)| {
             leaf.iter().fold(sum, |(sum, bytes), element| {
@@ -249,22 +284,36 @@ impl Database {
                 (sum, bytes + element.key.len() + element.value.len())
             })
         };
-        match &self.keys {
-            None => start,
-            Some((bucket, _)) if bucket.root == 0 => Leaf::new(&bucket.inline).map_or(start, |leaf| sum_of(&leaf, (start, 0)).0),
-            Some((_, tree)) => walk.runs.iter().zip(tree.leaves.chunks(RUN)).fold(start, |sum, (run, leaves)| {
-                let touched = run.ends.is_some_and(|((first, _), (last, _))| {
-                    dropped.partition_point(|main| *main < first.main) < dropped.partition_point(|main| *main <= last.main)
-                });
-                let (part, bytes) = if touched {
-                    let leaves = leaves.iter().filter_map(|id| self.bolt.leaf(*id).ok());
-                    leaves.fold((0, 0), |sum, (leaf, _)| sum_of(&leaf, sum))
-                } else {
-                    run.sum
-                };
-                crc32c::crc32c_combine(sum, part, bytes)
-            }),
+        let Some((bucket, tree)) = &self.keys else { return start };
+        if bucket.root == 0 {
+            return Leaf::new(&bucket.inline).map_or(start, |leaf| sum_of(&leaf, (start, 0)).0);
         }
+        // Only runs of which something was dropped are summed up again.
+        let is_touched = |run: &Run| {
+            run.ends.is_some_and(|((first, _), (last, _))| {
+                dropped.partition_point(|main| *main < first.main) < dropped.partition_point(|main| *main <= last.main)
+            })
+        };
+        let sums: Vec<Mutex<(u32, usize)>> = walk.runs.iter().map(|run| Mutex::new(run.sum)).collect();
+        let runs = walk.runs.iter().zip(tree.leaves.chunks(run_of(tree.leaves.len()))).zip(&sums);
+        let open = Mutex::new(runs.filter(|((run, _), _)| is_touched(run)));
+        let work = || {
+            loop {
+                let next = open.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(((_, leaves), place)) = next else { break };
+                let leaves = leaves.iter().filter_map(|id| self.bolt.leaf(*id).ok());
+                let sum = leaves.fold((0, 0), |sum, (leaf, _)| sum_of(&leaf, sum));
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = sum;
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads.max(1)).for_each(|_| _ = scope.spawn(work));
+            work();
+        });
+        sums.into_iter().fold(start, |whole, sum| {
+            let (sum, bytes) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+            crc32c::crc32c_combine(whole, sum, bytes)
+        })
     }
 
     /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
@@ -278,8 +327,7 @@ impl Database {
             Ok(leaf) => {
                 pages.sum = leaf.sum(0);
                 pages.entries = leaf.len() as u64;
-                ends(0, &leaf, None, &mut part.damages);
-                leaf.iter().rev().for_each(|element| take(0, &element, worker, &mut part));
+                take_leaf(0, &leaf, None, worker, &mut part);
             }
             Err(what) => part.damages.add(0, KEY, what),
         }
@@ -297,9 +345,10 @@ impl Database {
         walk: &mut Walk,
     ) -> (Vec<W>, BucketPages) {
         // The newest runs first, so that most keys are met first at the revision that lives.
-        let open = Mutex::new(tree.leaves.chunks(RUN).zip(tree.lower.chunks(RUN)).enumerate().rev());
+        let length = run_of(tree.leaves.len());
+        let open = Mutex::new(tree.leaves.chunks(length).zip(tree.lower.chunks(length)).enumerate().rev());
         let done = Mutex::new(Vec::new());
-        let runs = Mutex::new(vec![Run::default(); tree.leaves.len().div_ceil(RUN)]);
+        let runs = Mutex::new(vec![Run::default(); tree.leaves.len().div_ceil(length)]);
         let used = &walk.used;
         let work = || {
             let mut worker = make();
@@ -324,15 +373,15 @@ impl Database {
                         let (sum, bytes) = leaf.sum(run.sum.0);
                         run.sum = (sum, run.sum.1 + bytes);
                     }
-                    run.join(id, ends(id, &leaf, Some(lower), &mut mine.damages), &mut mine.damages);
-                    leaf.iter().rev().for_each(|element| take(id, &element, &mut worker, &mut mine));
+                    let ends = take_leaf(id, &leaf, Some(lower), &mut worker, &mut mine);
+                    run.join(id, ends, &mut mine.damages);
                 }
                 runs.lock().unwrap_or_else(PoisonError::into_inner)[number] = run;
             }
             done.lock().unwrap_or_else(PoisonError::into_inner).push((worker, mine));
         };
         std::thread::scope(|scope| {
-            for _ in 1..threads.clamp(1, tree.leaves.len().div_ceil(RUN).max(1)) {
+            for _ in 1..threads.clamp(1, tree.leaves.len().div_ceil(length).max(1)) {
                 scope.spawn(work);
             }
             work();
@@ -362,7 +411,7 @@ impl Database {
 
 impl Run {
     /// Adds what comes next, which must be behind all that is here; `id` is the page that it begins with.
-    fn join(&mut self, id: u64, next: Option<((Revision, u64), (Revision, u64))>, damages: &mut Damages) {
+    fn join(&mut self, id: u64, next: Ends, damages: &mut Damages) {
         let Some((first, last)) = next else { return };
         self.ends = match self.ends {
             None => Some((first, last)),
@@ -376,31 +425,35 @@ impl Run {
     }
 }
 
-/// The first and the last revision of a leaf, each with its page, after a look at the order of keys.
-fn ends(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, damages: &mut Damages) -> Option<((Revision, u64), (Revision, u64))> {
-    let last = leaf.len().checked_sub(1)?;
-    let mut before: &[u8] = &[];
-    for element in leaf.iter() {
-        if element.key <= before {
-            damages.add_fault(Fault::Order, id, KEY, "has keys that do not ascend");
-            break;
-        }
-        before = element.key;
+/// Gives the revisions of a leaf to the worker, the newest first, after a look at their order. Returns the first and the last of
+/// them, each with its page.
+fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: Option<&[u8; 17]>, worker: &mut impl KeyWorker, part: &mut Part) -> Ends {
+    let mut ends: Ends = None;
+    for element in leaf.iter().rev() {
+        let Some((at, is_tombstone)) = revision(element.key) else {
+            part.damages.add_fault(Fault::Entry, id, KEY, "has a key that is no revision");
+            continue;
+        };
+        ends = match ends {
+            None => Some(((at, id), (at, id))),
+            Some(((next, _), last)) => {
+                if at >= next {
+                    part.damages.add_fault(Fault::Order, id, KEY, "has keys that do not ascend");
+                }
+                Some(((at, id), last))
+            }
+        };
+        let Some(kv) = key_value(element.value) else {
+            part.damages.add_fault(Fault::Entry, id, KEY, format!("has a value that can't be read, of revision {}", at.main));
+            continue;
+        };
+        part.revision = part.revision.max(at.main);
+        worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
     }
-    let first = leaf.get(0).key;
-    if lower.is_some_and(|lower| first.get(..17).is_some_and(|first| first < &lower[..])) {
-        damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
+    if let (Some(((first, _), _)), Some((lower, _))) = (ends, lower.and_then(|lower| revision(lower)))
+        && first < lower
+    {
+        part.damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
     }
-    Some(((revision(first)?.0, id), (revision(leaf.get(last).key)?.0, id)))
-}
-
-fn take(leaf: u64, element: &Element<'_>, worker: &mut impl KeyWorker, part: &mut Part) {
-    let Some((at, is_tombstone)) = revision(element.key) else {
-        return part.damages.add_fault(Fault::Entry, leaf, KEY, "has a key that is no revision");
-    };
-    let Some(kv) = key_value(element.value) else {
-        return part.damages.add_fault(Fault::Entry, leaf, KEY, format!("has a value that can't be read, of revision {}", at.main));
-    };
-    part.revision = part.revision.max(at.main);
-    worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
+    ends
 }

@@ -63,6 +63,11 @@ impl<'p> Fields<'p> {
 
     #[inline]
     fn varint(&mut self) -> Option<u64> {
+        // Most are one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Some(u64::from(*byte));
+        }
         let mut value = 0;
         for (n, byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * n).min(63);
@@ -81,6 +86,7 @@ impl<'p> Fields<'p> {
         Some(bytes)
     }
 
+    #[inline]
     fn field(&mut self) -> Option<(u64, Field<'p>)> {
         let tag = self.varint()?;
         let field = match tag & 7 {
