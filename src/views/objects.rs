@@ -2,7 +2,7 @@
 
 use super::json;
 use super::text::{is_active, plain};
-use super::yaml::{quoted, word};
+use super::yaml::word;
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 
@@ -62,7 +62,6 @@ fn value_of(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> 
                 }
                 Ok(())
             }
-            None if text.contains(is_active) => writeln!(out, " {}", quoted(text)),
             None => writeln!(out, " {}", word(text)),
         },
         scalar => writeln!(out, " {scalar}"),

@@ -87,7 +87,7 @@ pub(super) fn word(text: &str) -> String {
 }
 
 /// `text` in double quotes, with every active character as an escape that YAML knows.
-pub(super) fn quoted(text: &str) -> String {
+fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match (c, u32::from(c)) {

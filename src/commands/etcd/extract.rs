@@ -23,11 +23,13 @@ const TOLD: usize = 10;
 #[command(after_help = "\
 EXAMPLES
   plimsoll etcd extract monday.db --deleted-since tuesday.db > gone.yaml
-  plimsoll etcd extract monday.db --deleted-since tuesday.db -n web --include-secrets --output-file gone.yaml
-  plimsoll etcd extract snapshot.db --resource deployments.apps -n web --name app-0 | kubectl diff -f -
+  plimsoll etcd extract monday.db --deleted-since tuesday.db -n web \\
+    --include-secrets --output-file gone.yaml
+  plimsoll etcd extract monday.db --resource deployments.apps -n web --name app-0
 
 FORMS
-  -o yaml     (default) a document for each object, in the order in which they can be applied, with comments on what to look at
+  -o yaml     (default) documents in the order in which they can be applied,
+              with comments on what to look at
   -o json     one List
 
 What is removed, changed and left out, and why: docs/etcd-extract.md. Read the comments before you apply anything.")]

@@ -1,5 +1,6 @@
 //! `plimsoll etcd pull`: a snapshot of a member that runs.
 
+use super::traffic_follow::stop_signal;
 use crate::actions::fresh::Fresh;
 use crate::cli::{Context, Error, FailOn, Progress};
 use crate::model::report::{Report, Value};
@@ -23,9 +24,11 @@ const PASSWORD: &str = "PLIMSOLL_ETCD_PASSWORD";
 #[command(after_help = "\
 EXAMPLES
   plimsoll etcd pull --endpoints http://127.0.0.1:2379 -f snapshot.db
-  cd /etc/kubernetes/pki/etcd && plimsoll etcd pull --endpoints https://10.0.0.11:2379,https://10.0.0.12:2379 \\
-    --cacert ca.crt --cert server.crt --key server.key -f /backup/snapshot.db
-  PLIMSOLL_ETCD_PASSWORD=... plimsoll etcd pull --endpoints https://etcd:2379 --cacert ca.crt --user root -f snapshot.db
+  cd /etc/kubernetes/pki/etcd
+  plimsoll etcd pull --endpoints https://10.0.0.11:2379,https://10.0.0.12:2379 \\
+    --cacert ca.crt --cert server.crt --key server.key -f /backup/etcd.db
+  plimsoll etcd pull --endpoints https://etcd:2379 --cacert ca.crt \\
+    --user root --password-file password -f snapshot.db
 
 A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: the file is its owner's alone.")]
 pub(super) struct Args {
@@ -78,6 +81,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 return context.print(&report(&pulled, &target), FailOn::Never);
             }
             Err(error @ PullError::Write(_)) => return Err(Error::Input(format!("{target}: {error}"))),
+            Err(PullError::Stopped) => return Err(Error::Input(format!("stopped; {target} is as it was"))),
             Err(error @ PullError::Credentials(_)) => return Err(Error::Input(plain(&error.to_string()).into_owned())),
             Err(PullError::Member(what)) => {
                 let next = args.endpoints.get(at + 1);
@@ -110,6 +114,8 @@ fn access(args: &Args) -> Result<Access, Error> {
         identity: args.cert.clone().zip(args.key.clone()),
         user: password,
         patience: Duration::from_secs(args.timeout),
+        // So that what has come is removed: it holds Secrets.
+        stop: stop_signal()?,
     })
 }
 

@@ -131,7 +131,6 @@ fn half(bits: u16) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
 
     fn hex(text: &str) -> Vec<u8> {

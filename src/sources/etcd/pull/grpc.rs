@@ -1,6 +1,6 @@
 //! gRPC as far as two calls need it: a message to send, messages to read, a status at the end.
 
-use super::{Endpoint, PullError};
+use super::{Access, Endpoint, PullError};
 use http::{HeaderMap, Request, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -10,7 +10,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use std::error::Error as _;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -19,18 +21,51 @@ const LARGEST: usize = 64 << 20;
 /// How much may be under way: enough for a fast link, little beside a snapshot.
 const WINDOW: u32 = 4 << 20;
 
+/// How often it is looked whether someone wants to stop.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// How long a member may say nothing, and whether someone wants to stop.
+#[derive(Clone)]
+struct Patience {
+    longest: Duration,
+    stop: Arc<AtomicBool>,
+}
+
+impl Patience {
+    /// Waits, but not forever; says why it did not go on.
+    async fn wait<T>(&self, what: impl Future<Output = T>) -> Result<T, PullError> {
+        let mut what = std::pin::pin!(what);
+        let started = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(PullError::Stopped);
+            }
+            match tokio::time::timeout(SLICE.min(self.longest), what.as_mut()).await {
+                Ok(done) => return Ok(done),
+                Err(_) if started.elapsed() >= self.longest => {
+                    let seconds = self.longest.as_secs();
+                    return Err(PullError::Member(format!("says nothing for {seconds} s: try another endpoint, or --timeout")));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
 /// A client of one member.
 pub(super) struct Client<'e> {
     endpoint: &'e Endpoint,
     client: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    patience: Duration,
+    patience: Patience,
+    has_identity: bool,
 }
 
 impl<'e> Client<'e> {
-    pub(super) fn new(endpoint: &'e Endpoint, tls: ClientConfig, patience: Duration) -> Self {
+    pub(super) fn new(endpoint: &'e Endpoint, tls: ClientConfig, access: &Access) -> Self {
+        let patience = Patience { longest: access.patience, stop: Arc::clone(&access.stop) };
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        connector.set_connect_timeout(Some(patience.min(CONNECT)));
+        connector.set_connect_timeout(Some(access.patience.min(CONNECT)));
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http2().wrap_connector(connector);
         let client = legacy::Client::builder(TokioExecutor::new())
@@ -39,7 +74,7 @@ impl<'e> Client<'e> {
             .http2_initial_stream_window_size(WINDOW)
             .http2_initial_connection_window_size(WINDOW)
             .build(connector);
-        Self { endpoint, client, patience }
+        Self { endpoint, client, patience, has_identity: access.identity.is_some() }
     }
 
     /// Begins a call with one message.
@@ -59,10 +94,8 @@ impl<'e> Client<'e> {
             request = request.header("token", token);
         }
         let request = request.body(Full::new(Bytes::from(body))).map_err(|_| wrong("gave a token that can't be sent"))?;
-        let answer = match tokio::time::timeout(self.patience, self.client.request(request)).await {
-            Ok(answer) => answer.map_err(|error| wrong(&unreachable(&error)))?,
-            Err(_) => return Err(wrong(&silent(self.patience))),
-        };
+        let answer = self.patience.wait(self.client.request(request)).await.map_err(|error| named(&self.endpoint.name, error))?;
+        let answer = answer.map_err(|error| wrong(&self.unreachable(&error)))?;
         if answer.status() != http::StatusCode::OK {
             return Err(wrong(&format!(
                 "answered HTTP {}: it is no etcd, or a proxy is between; give the address that etcdctl uses",
@@ -70,10 +103,42 @@ impl<'e> Client<'e> {
             )));
         }
         let (parts, body) = answer.into_parts();
-        let mut call = Call { name: &self.endpoint.name, body, patience: self.patience, buffer: Vec::new(), ended: false };
+        let mut call = Call { name: &self.endpoint.name, body, patience: self.patience.clone(), buffer: Vec::new(), ended: false };
         // An error without a message comes in the headers.
         call.ended = call.status(&parts.headers)?;
         Ok(call)
+    }
+
+    /// Why there is no answer, and what to do.
+    fn unreachable(&self, error: &legacy::Error) -> String {
+        let mut causes: Vec<String> = Vec::new();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            causes.push(error.to_string());
+            cause = error.source();
+        }
+        let all = causes.join(": ").to_lowercase();
+        let last = causes.last().map_or_else(|| error.to_string(), Clone::clone);
+        let says = |what: &[&str]| what.iter().any(|what| all.contains(what));
+        let next = if says(&["unknownissuer"]) {
+            "its certificate is signed by another authority: check --cacert"
+        } else if says(&["notvalidforname", "not valid for name"]) {
+            "its certificate is for another name: use a name that it has"
+        } else if says(&["invalidcontenttype", "corrupt message"]) {
+            "what answers there does not speak TLS: is it http://?"
+        } else if says(&["refused"]) {
+            "nothing listens there: check host and port, and whether the member runs"
+        } else if says(&["lookup", "resolve", "dns error"]) {
+            "check the name"
+        } else if self.endpoint.is_secure() && !self.has_identity {
+            // In TLS 1.3 a member that misses a certificate only closes the connection once it is made.
+            "it may ask for a client certificate: give --cert and --key that its authority signed"
+        } else if self.endpoint.is_secure() {
+            "it may not take this client certificate: check --cert and --key, and see etcd's log"
+        } else {
+            "check the endpoint: is it https://?"
+        };
+        format!("{last} ({next})")
     }
 }
 
@@ -81,7 +146,7 @@ impl<'e> Client<'e> {
 pub(super) struct Call<'e> {
     name: &'e str,
     body: Incoming,
-    patience: Duration,
+    patience: Patience,
     buffer: Vec<u8>,
     ended: bool,
 }
@@ -104,11 +169,10 @@ impl Call<'_> {
                     false => Err(self.wrong("broke off within a message")),
                 };
             }
-            match tokio::time::timeout(self.patience, self.body.frame()).await {
-                Err(_) => return Err(self.wrong(&silent(self.patience))),
-                Ok(None) => return Err(self.wrong("broke off without saying that it was done")),
-                Ok(Some(Err(error))) => return Err(self.wrong(&format!("broke off: {}", root(&error)))),
-                Ok(Some(Ok(frame))) => match frame.into_data() {
+            match self.patience.wait(self.body.frame()).await.map_err(|error| named(self.name, error))? {
+                None => return Err(self.wrong("broke off without saying that it was done")),
+                Some(Err(error)) => return Err(self.wrong(&format!("broke off: {}", root(&error)))),
+                Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.buffer.extend_from_slice(&data),
                     Err(frame) => {
                         if let Ok(trailers) = frame.into_trailers() {
@@ -186,8 +250,12 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn silent(patience: Duration) -> String {
-    format!("says nothing for {} s: try another endpoint, or --timeout", patience.as_secs())
+/// The same error with the member's name before it.
+fn named(name: &str, error: PullError) -> PullError {
+    match error {
+        PullError::Member(what) => PullError::Member(format!("{name} {what}")),
+        other => other,
+    }
 }
 
 /// The first cause of an error.
@@ -197,34 +265,6 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-/// Why there is no answer, and what to do.
-fn unreachable(error: &legacy::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        causes.push(error.to_string());
-        cause = error.source();
-    }
-    let all = causes.join(": ");
-    let last = causes.last().map_or_else(|| error.to_string(), Clone::clone);
-    let next = if all.contains("UnknownIssuer") {
-        "its certificate is signed by another authority: check --cacert"
-    } else if all.contains("NotValidForName") {
-        "its certificate is for another name: use a name that it has"
-    } else if all.contains("CertificateRequired") || all.contains("certificate required") || all.contains("BadCertificate") {
-        "it asks for a client certificate: give --cert and --key that its authority signed"
-    } else if all.contains("InvalidContentType") || all.contains("corrupt message") {
-        "what answers there does not speak TLS: is it http://?"
-    } else if all.contains("refused") {
-        "nothing listens there: check host and port, and whether the member runs"
-    } else if all.contains("lookup") || all.contains("resolve") || all.contains("dns error") {
-        "check the name"
-    } else {
-        "check the endpoint; https:// needs --cacert, and mostly --cert and --key"
-    };
-    format!("{last} ({next})")
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use http::Uri;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Bytes of the SHA-256 that a snapshot ends with.
@@ -26,6 +28,8 @@ pub struct Access {
     pub user: Option<(String, String)>,
     /// How long a member may say nothing.
     pub patience: Duration,
+    /// Set where someone wants to stop.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Access {
@@ -44,6 +48,9 @@ pub enum PullError {
     /// The member can't be reached, refuses, or breaks off; with what to do about it.
     #[error("{0}")]
     Member(String),
+    /// Someone wanted to stop.
+    #[error("stopped")]
+    Stopped,
     /// What came can't be written.
     #[error("can't write the snapshot: {0}")]
     Write(#[from] io::Error),
@@ -96,7 +103,7 @@ pub fn snapshot(endpoint: &Endpoint, access: &Access, sink: &mut dyn FnMut(Part<
     let stopped = |error: io::Error| PullError::Member(format!("{}: {error}", endpoint.name));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(stopped)?;
     let done = runtime.block_on(async {
-        let client = grpc::Client::new(endpoint, tls, access.patience);
+        let client = grpc::Client::new(endpoint, tls, access);
         let token = match &access.user {
             Some((name, password)) => Some(authenticate(&client, name, password).await?),
             None => None,
@@ -158,7 +165,7 @@ async fn stream(
         total += bytes.len() as u64;
         sink(Part { bytes, remaining })?;
     }
-    match sum.is_right() {
+    match sum.agrees() {
         true => Ok(total),
         false => Err(call
             .wrong("sent a snapshot whose SHA-256 is not that of its bytes; try another member, and look at this one's disk and memory")),
@@ -180,7 +187,7 @@ impl Trailer {
         self.last.drain(..before);
     }
 
-    fn is_right(self) -> bool {
+    fn agrees(self) -> bool {
         self.sum.finalize()[..] == self.last[..]
     }
 }
@@ -198,12 +205,12 @@ mod tests {
         for size in 1..=whole.len() {
             let mut trailer = Trailer::default();
             whole.chunks(size).for_each(|part| trailer.take(part));
-            assert!(trailer.is_right(), "{size}");
+            assert!(trailer.agrees(), "{size}");
         }
         for bad in [&whole[1..], &whole[..34], b"".as_slice(), b"abc"] {
             let mut trailer = Trailer::default();
             trailer.take(bad);
-            assert!(!trailer.is_right());
+            assert!(!trailer.agrees());
         }
     }
 

@@ -35,6 +35,8 @@ SCALARS = {"string": "s", "int32": "i", "int64": "i", "uint32": "i", "uint64": "
 META = "k8s.io.apimachinery.pkg.apis.meta.v1."
 # Groups whose kinds are only asked and answered.
 NEVER_STORED = ["authentication", "authorization", "imagepolicy", "apidiscovery", "admission", "meta", "testapigroup"]
+# Parts of other objects that have metadata of their own.
+NO_KINDS = ("TemplateSpec", "VolumeClaimTemplate")
 # Messages with a JSON form of their own; known to the reader by these names.
 SPECIAL = {
     META + "Time": "%time",
@@ -169,7 +171,7 @@ class Table:
         group_version = f"{group[1]}/{folder.name}".lstrip("/")
         for name in found:
             metadata = self.messages[f"{package}.{name}"].get(1)
-            if metadata and metadata[0] == "metadata" and metadata[2] == META + "ObjectMeta" and not name.endswith("TemplateSpec"):
+            if metadata and metadata[0] == "metadata" and metadata[2] == META + "ObjectMeta" and not name.endswith(NO_KINDS):
                 self.kinds.setdefault(group_version, {})[name] = f"{package}.{name}"
 
     def write(self, out):
