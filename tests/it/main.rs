@@ -14,6 +14,7 @@ mod changing;
 mod coverage;
 mod damage;
 mod etcd_extract;
+mod etcd_flame;
 mod etcd_health;
 mod etcd_oracles;
 #[cfg(feature = "live")]

@@ -1,6 +1,6 @@
 //! `plimsoll etcd pull`: a snapshot of a member that runs.
 
-use super::traffic_follow::stop_signal;
+use crate::commands::traffic_follow::stop_signal;
 use crate::actions::fresh::Fresh;
 use crate::cli::{Context, Error, FailOn, Progress};
 use crate::model::report::{Report, Value};
