@@ -47,9 +47,8 @@ fn by_label<'a>(rows: &'a Value, labels: &[&str], what: &str) -> BTreeMap<String
 
 /// Integers must be equal; figures that were divided agree to six digits.
 fn agree(ours: &Value, theirs: &Value) -> bool {
-    match (ours.as_str(), theirs.as_bool()) {
-        (Some("yes"), Some(true)) | (Some("no"), Some(false)) => return true,
-        _ => {}
+    if matches!((ours.as_str(), theirs.as_bool()), (Some("yes"), Some(true)) | (Some("no"), Some(false))) {
+        return true;
     }
     match (ours.as_f64(), theirs.as_f64()) {
         (Some(a), Some(b)) if ours.is_f64() || theirs.is_f64() => (a - b).abs() <= 1e-6 * b.abs().max(1.0),
