@@ -136,6 +136,28 @@ impl Stacks {
         true
     }
 
+    /// Adds the samples of another profile with the same types and locations; `false` if there is no room.
+    pub fn append_samples(&mut self, other: Self) -> bool {
+        if self.call_ends.is_empty() {
+            (self.calls, self.call_ends, self.values) = (other.calls, other.call_ends, other.values);
+            return true;
+        }
+        let Ok(before) = u32::try_from(self.calls.len()) else { return false };
+        if u32::try_from(self.calls.len() + other.calls.len()).is_err() {
+            return false;
+        }
+        self.calls.extend_from_slice(&other.calls);
+        self.call_ends.extend(other.call_ends.iter().map(|end| before + end));
+        self.values.extend_from_slice(&other.values);
+        true
+    }
+
+    /// All samples together; nothing if that is 2^63 or more.
+    pub fn checked_total(&self, kind: usize) -> Option<i64> {
+        let values = self.values.iter().skip(kind).step_by(self.types.len().max(1));
+        values.copied().try_fold(0i64, i64::checked_add)
+    }
+
     /// How many samples there are.
     pub fn samples(&self) -> usize {
         self.call_ends.len()

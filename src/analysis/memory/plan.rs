@@ -84,7 +84,8 @@ pub fn stop(rates: &Rates, freed: u64) -> Option<String> {
         return Some(format!("refaults rise: {} were read again after the last step freed {}", bytes(again), bytes(freed as f64)));
     }
     if rates.psi_some.is_some_and(|some| some >= SOME_HIGH) || rates.psi_full.is_some_and(|full| full >= FULL_HIGH) {
-        return Some(format!("pressure rises: tasks waited for memory {} of the time", percent(rates.psi_some.unwrap_or(0.0))));
+        let [some, full] = [rates.psi_some, rates.psi_full].map(|share| percent(share.unwrap_or(0.0)));
+        return Some(format!("pressure rises: tasks waited for memory {some} of the time, all at once {full}"));
     }
     if rates.oom_kills.is_some_and(|kills| kills > 0) {
         return Some("a process was killed for want of memory".to_owned());
