@@ -220,7 +220,8 @@ fn the_daemon_reclaims_when_cache_passes_its_high_mark_on_v2() {
         let usage: f64 = sizes.next().unwrap().parse().unwrap();
         assert!(usage <= 0.83 * 64.0 * MIB, "{}", section("daemon"));
     }
-    assert_eq!(sizes.next(), Some("code 0, max 67108864 alive, 2 lines"), "{}", section("daemon"));
+    let lines = sizes.next().and_then(|line| line.strip_prefix("code 0, max 67108864 alive, ")?.strip_suffix(" lines")?.parse().ok());
+    assert!(lines.is_some_and(|lines: u32| lines >= 2), "{}", section("daemon"));
 }
 
 #[test]
