@@ -148,9 +148,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// A profile, and the process that it is of.
-struct Taken {
-    instance: String,
-    profile: Profile,
+pub(super) struct Taken {
+    pub(super) instance: String,
+    pub(super) profile: Profile,
 }
 
 /// Which profile of a folder.
@@ -192,9 +192,17 @@ fn both(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Resul
     Ok((read(first, Which::First, context)?, read(last, Which::Last, context)?))
 }
 
-/// The profiles behind `sources` that `--instance` leaves.
-fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
-    let Found { mut groups, errors } = find(sources);
+/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if there are none.
+pub(super) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    let found = find(sources);
+    if found.groups.is_empty() && !asked {
+        return Ok(Vec::new());
+    }
+    read(groups(found, context)?, Which::Last, context)
+}
+
+/// What was found, at least one; what could not be used is told.
+fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
     if groups.is_empty() {
         let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
@@ -202,6 +210,12 @@ fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Res
     for error in &errors {
         context.lost(error)?;
     }
+    Ok(groups)
+}
+
+/// The profiles behind `sources` that `--instance` leaves.
+fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+    let mut groups = groups(find(sources), context)?;
     if let Some(wanted) = &what.instance {
         let mut names: Vec<String> = groups.iter().map(|group| group.instance.clone()).collect();
         groups.retain(|group| group.instance == *wanted);

@@ -45,6 +45,23 @@ pub struct Location {
     pub end: u32,
 }
 
+/// What a Go program's runtime says of its memory as a whole (`runtime.MemStats`), in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Runtime {
+    /// `HeapInuse`: spans with objects.
+    pub in_use: Option<u64>,
+    /// `HeapIdle`: spans without; holds what was released.
+    pub idle: Option<u64>,
+    /// `HeapReleased`: given back to the kernel.
+    pub released: Option<u64>,
+    /// `StackInuse`: stacks of goroutines.
+    pub stacks: Option<u64>,
+    /// `Sys`: all that the runtime has asked the kernel for.
+    pub total: Option<u64>,
+    /// `NextGC`: the heap's size at which the next collection is due.
+    pub next_gc: Option<u64>,
+}
+
 /// A profile: stacks, and what each weighs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stacks {
@@ -58,6 +75,8 @@ pub struct Stacks {
     pub duration: Micros,
     /// One sample stands for this many units.
     pub period: i64,
+    /// The runtime's account of all memory, which only the text form has.
+    pub runtime: Runtime,
     /// Functions that its maker wants left out, with all that they call: a regular expression.
     pub drop_frames: String,
     /// Functions that are kept all the same.
@@ -115,6 +134,28 @@ impl Stacks {
         self.call_ends.push(end);
         self.values.extend_from_slice(values);
         true
+    }
+
+    /// Adds the samples of another profile with the same types and locations; `false` if there is no room.
+    pub fn append_samples(&mut self, other: Self) -> bool {
+        if self.call_ends.is_empty() {
+            (self.calls, self.call_ends, self.values) = (other.calls, other.call_ends, other.values);
+            return true;
+        }
+        let Ok(before) = u32::try_from(self.calls.len()) else { return false };
+        if u32::try_from(self.calls.len() + other.calls.len()).is_err() {
+            return false;
+        }
+        self.calls.extend_from_slice(&other.calls);
+        self.call_ends.extend(other.call_ends.iter().map(|end| before + end));
+        self.values.extend_from_slice(&other.values);
+        true
+    }
+
+    /// All samples together; nothing if that is 2^63 or more.
+    pub fn checked_total(&self, kind: usize) -> Option<i64> {
+        let values = self.values.iter().skip(kind).step_by(self.types.len().max(1));
+        values.copied().try_fold(0i64, i64::checked_add)
     }
 
     /// How many samples there are.

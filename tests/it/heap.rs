@@ -217,6 +217,39 @@ fn the_picture_is_safe_and_the_same_each_time() {
 }
 
 #[test]
+fn the_picture_can_be_zoomed_and_searched() {
+    let home = folder();
+    let (old, new) = (sample("list-storm/heap/heap-1795166306-base.pb.gz"), sample(STORM));
+    let total = heap(&["top", &new])["totals"]["total"].as_u64().unwrap();
+    // What a person who searches for this should read: the share of all stacks with such a function in them.
+    let term = "ListResource";
+    let text = plimsoll(&["heap", "flame", &new, "-o", "folded"]).exits(0).stdout.clone();
+    let matched: u64 = folded(&text).iter().filter(|(stack, _)| stack.contains(term)).map(|(_, weight)| weight).sum();
+    let percent = matched as f64 / total as f64 * 100.0;
+    assert!(percent > 5.0, "{percent}");
+    for more in [&[][..], &["--diff", &old]] {
+        let svg = plimsoll(&[&["heap", "flame", &new], more].concat()).exits(0).stdout.clone();
+        let path = write(home.path(), "flame.svg", &svg);
+        let mut command = Command::new(python());
+        command.arg(root().join("tests/oracle/svg.py")).args([&path, term]);
+        let ran = feed(command, b"");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let seen: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(
+            (&seen["total"], &seen["zoom_changed"], &seen["errors"]),
+            (&total.into(), &true.into(), &Value::Array(vec![])),
+            "{seen}"
+        );
+        assert!(seen["title"].as_str().unwrap().starts_with("inuse_space: ") && seen["frames"].as_u64().unwrap() > 100, "{seen}");
+        // Rounded to a tenth; what is too narrow to be drawn is its callers'.
+        assert!(
+            seen["matched_frames"].as_u64().unwrap() > 0 && (seen["matched_percent"].as_f64().unwrap() - percent).abs() < 0.2,
+            "{seen}"
+        );
+    }
+}
+
+#[test]
 fn two_profiles_are_compared() {
     let (old, new) = (sample("list-storm/heap/heap-1795166306-base.pb.gz"), sample("list-storm/heap/heap-1795166726-after.pb.gz"));
     let report = heap(&["diff", &old, &new]);

@@ -29,6 +29,7 @@ mod lab;
 #[cfg(feature = "live")]
 mod live;
 mod memory_captured;
+mod memory_heap;
 mod memory_live;
 mod memory_machine;
 mod memory_v2;

@@ -122,6 +122,37 @@ fn a_machine_below_a_root_is_read_like_this_one() {
 }
 
 #[test]
+fn a_hybrid_machine_has_its_memory_in_v1_and_its_pressure_in_v2() {
+    let place = folder();
+    let at = |name: &str, text: &str| write(place.path(), name, text);
+    let group = "system.slice/etcd.service";
+    at("proc/meminfo", "MemTotal:       1048576 kB\n");
+    at("proc/5/cmdline", "/usr/bin/etcd\0");
+    at("proc/5/cgroup", &format!("4:memory:/{group}\n1:name=systemd:/{group}\n0::/{group}\n"));
+    at("sys/fs/cgroup/unified/cgroup.controllers", "");
+    at(&format!("sys/fs/cgroup/unified/{group}/cgroup.procs"), "5\n");
+    at(
+        &format!("sys/fs/cgroup/unified/{group}/memory.pressure"),
+        "some avg10=0.00 avg60=12.50 avg300=0.00 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    );
+    for folder in ["", "system.slice/", "system.slice/etcd.service/"] {
+        at(&format!("sys/fs/cgroup/memory/{folder}memory.stat"), "cache 20480\nrss 40960\ntotal_cache 20480\ntotal_rss 40960\n");
+        at(&format!("sys/fs/cgroup/memory/{folder}memory.usage_in_bytes"), "65536\n");
+        at(&format!("sys/fs/cgroup/memory/{folder}memory.limit_in_bytes"), "9223372036854771712\n");
+        at(&format!("sys/fs/cgroup/memory/{folder}memory.numa_stat"), "total=15 N0=10 N1=5\n");
+    }
+    let root = place.path().to_str().unwrap();
+    for by in [["--component", "etcd"], ["--unit", "etcd"], ["--pid", "5"]] {
+        let report = plimsoll(&["memory", "show", "--root", root, by[0], by[1], "--over", "0s", "-o", "json"]).json(0);
+        let row = &report["rows"][0];
+        assert_eq!((&row["version"], &row["path"]), (&"hybrid".into(), &format!("/{group}").into()));
+        assert_eq!((&row["anon"], &row["psi_some"], &row["limit_by"]), (&40960.into(), &Value::Null, &"host".into()));
+        assert_eq!((&row["pressure"]["some"]["avg60"], &row["numa"]["total"]), (&12.5.into(), &"15 N0=10 N1=5".into()));
+        assert!(row["reasons"].as_str().unwrap().contains("tasks waited for memory 12.5% of the time"), "{row}");
+    }
+}
+
+#[test]
 fn a_bundle_sets_gos_heap_beside_anonymous_memory() {
     let report = plimsoll(&["memory", "show", &sample("quiet"), "-o", "json"]).json(0);
     let heap = &report["tables"]["heap"][0];

@@ -104,29 +104,53 @@ fn reclaim_says_first_and_then_frees_the_cache() {
     assert!(leftovers(Path::new(state)).is_empty());
 }
 
+#[test]
+fn reclaim_stops_when_what_it_took_is_read_again() {
+    let place = folder();
+    let file = file_on_disk(place.path(), 60 * MIB);
+    // It fits: nothing is read from the disk again until somebody takes it away.
+    let mut group = Group::new(96 * MIB);
+    group.run(&reads_again_and_again(&file));
+    let state = place.path().to_str().unwrap();
+    let args = ["memory", "reclaim", &group.path, "--state", state, "--until", "cache<1MiB", "--step", "16MiB", "--most", "100%"];
+    let report = plimsoll(&[&args[..], &["--yes", "-o", "json"]].concat()).json(0);
+    let row = &report["rows"][0];
+    assert!(row["ended"].as_str().unwrap().starts_with("stopped: refaults rise"), "{row}");
+    assert!(count(row, "steps") <= 2, "{row}");
+    assert_eq!(group.limit(), 96 * MIB);
+    assert!(group.lives());
+}
+
 fn leftovers(state: &Path) -> Vec<String> {
     let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.ends_with(".lock")).collect()
 }
 
-/// Starts reclaim in small steps and ends it by `signal` after `delay`.
-fn interrupted(group: &Group, state: &str, signal: &str, delay: Duration) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["memory", "reclaim", &group.path, "--state", state, "--step", "256KiB", "--pause", "100ms", "--most", "100%", "--yes", "-q"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(delay);
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-    child.wait().unwrap();
+/// Runs reclaim, and does something at one of its writes to the group's limit: the first shows that it can restore, the second
+/// lowers, the third restores.
+fn traced(group: &Group, state: &Path, inject: &str) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", state.join("trace.lock").to_str().unwrap(), "-e", "trace=write"]);
+    command.args(["-P", group.folder.join("memory.limit_in_bytes").to_str().unwrap(), "-e", &format!("inject=write:{inject}")]);
+    command.args([env!("CARGO_BIN_EXE_plimsoll"), "memory", "reclaim", &group.path, "--state", state.to_str().unwrap()]);
+    command.args(["--step", "4MiB", "--pause", "100ms", "--most", "90%", "--yes", "-q"]).stdout(Stdio::null());
+    command
+}
+
+/// What reclaim wrote to the limit, by strace's account.
+fn trace(state: &Path) -> String {
+    fs::read_to_string(state.join("trace.lock")).unwrap_or_else(|error| panic!("strace wrote nothing ({error}); run .ci/setup first"))
 }
 
 #[test]
-fn the_limit_is_what_it_was_after_sigint() {
+fn the_limit_is_what_it_was_after_sigint_in_mid_step() {
     let (mut group, _place) = full_of_cache();
     let state = folder();
-    for millis in [250, 411, 672] {
-        interrupted(&group, state.path().to_str().unwrap(), "-INT", Duration::from_millis(millis));
+    // While the kernel reclaims, and while the limit is low.
+    for write in [2, 3] {
+        let status = traced(&group, state.path(), &format!("signal=INT:when={write}")).status().unwrap();
+        assert_eq!(status.code(), Some(0));
+        assert!(trace(state.path()).contains("--- SIGINT"), "{}", trace(state.path()));
         assert_eq!(group.limit(), 96 * MIB);
         assert!(leftovers(state.path()).is_empty());
     }
@@ -134,63 +158,39 @@ fn the_limit_is_what_it_was_after_sigint() {
 }
 
 #[test]
-fn the_limit_is_what_it_was_after_sigkill_and_the_next_run() {
+fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
     let (mut group, _place) = full_of_cache();
     let state = folder();
-    for millis in [231, 317, 405, 513, 640] {
-        interrupted(&group, state.path().to_str().unwrap(), "-KILL", Duration::from_millis(millis));
-        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--until", "cache<1TiB", "--yes"]).exits(0);
-        assert_eq!(group.limit(), 96 * MIB);
-    }
-    assert!(group.lives());
-}
-
-/// The name of the variable that makes the next test hold a limit low.
-const HOLD: &str = "PLIMSOLL_TEST_HOLD";
-
-#[test]
-#[ignore = "run by the test below, in a process that it kills"]
-fn holds_a_limit_low() {
-    use plimsoll::actions::reclaim::{Lock, Lowered, Method};
-    let hold = std::env::var(HOLD).expect("the test below says which");
-    let (state, group) = hold.split_once(':').unwrap();
-    let lock = Lock::take(Path::new(state), Path::new(group)).unwrap();
-    let mut lowered = Lowered::new(Path::new(group), Method::Limit, &lock).unwrap();
-    lowered.lower(70 * MIB).unwrap();
-    std::fs::write(Path::new(state).join("is-low"), "").unwrap();
-    std::thread::sleep(Duration::from_secs(60));
-}
-
-#[test]
-fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
-    let (group, _place) = full_of_cache();
-    let state = folder();
     let shown = state.path().to_str().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "memory_live::holds_a_limit_low"])
-        .env(HOLD, format!("{shown}:{}", group.folder.display()))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    // It is held when it is about to restore.
+    let mut tracer = traced(&group, state.path(), "delay_enter=60s:when=3").spawn().unwrap_or_else(|error| panic!("strace: {error}"));
     let end = std::time::Instant::now() + Duration::from_secs(20);
-    while !state.path().join("is-low").exists() {
+    while group.limit() == 96 * MIB {
         assert!(std::time::Instant::now() < end, "the limit was never lowered");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(group.limit(), 70 * MIB);
+    let low = group.limit();
     // While it runs, nobody else may.
     let busy = plimsoll(&["memory", "reclaim", &group.path, "--state", shown, "--most", "90%", "--yes"]);
     assert!(busy.exits(3).stdout.contains("another plimsoll"), "{}", busy.stdout);
-    assert_eq!(group.limit(), 70 * MIB);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(group.limit(), 70 * MIB, "nothing could restore it yet");
+    assert_eq!(group.limit(), low);
+    let held = fs::read_to_string(format!("/proc/{0}/task/{0}/children", tracer.id())).unwrap();
+    assert!(Command::new("kill").args(["-KILL", held.trim()]).status().unwrap().success());
+    // The tracer would hold the dead until the end of the delay.
+    tracer.kill().unwrap();
+    tracer.wait().unwrap();
+    let dead = || fs::read_to_string(format!("/proc/{}/status", held.trim())).map_or(true, |status| status.contains("State:\tZ"));
+    while !dead() {
+        assert!(std::time::Instant::now() < end, "SIGKILL did not end it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(group.limit(), low, "nothing could restore it yet");
     let dry = plimsoll(&["memory", "reclaim", &group.path, "--state", shown]);
     assert!(dry.exits(3).stderr.contains("--yes restores it"), "{}", dry.stderr);
     let next = plimsoll(&["memory", "reclaim", &group.path, "--state", shown, "--until", "cache<1TiB", "--yes"]);
     assert!(next.exits(0).stderr.contains("restored: "), "{}", next.stderr);
     assert_eq!(group.limit(), 96 * MIB);
-    assert_eq!(leftovers(state.path()), ["is-low"]);
+    assert!(leftovers(state.path()).is_empty() && group.lives());
 }
 
 #[test]
@@ -301,36 +301,41 @@ fn watch_gives_lines_findings_and_a_textfile() {
 }
 
 #[test]
-fn the_daemon_keeps_usage_between_its_marks() {
-    let (mut group, _place) = full_of_cache();
+fn the_daemon_reclaims_when_cache_passes_its_high_mark() {
+    let place = folder();
+    let file = file_on_disk(place.path(), 160 * MIB);
+    let mut group = Group::new(96 * MIB);
+    group.run(&fills_cache(&file, 40 * MIB));
     let state = folder();
+    let args = ["--every", "200ms", "--pause", "100ms", "--step", "4MiB", "--most", "100%", "--yes", "-o", "json"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args([
-            "memory",
-            "reclaim",
-            &group.path,
-            "--daemon",
-            "--high",
-            "85%",
-            "--low",
-            "60%",
-            "--every",
-            "200ms",
-            "--pause",
-            "100ms",
-            "--step",
-            "4MiB",
-        ])
-        .args(["--most", "100%", "--yes", "-o", "json", "--state", state.path().to_str().unwrap()])
+        .args(["memory", "reclaim", &group.path, "--daemon", "--high", "85%", "--low", "60%", "--state", state.path().to_str().unwrap()])
+        .args(args)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    // Below its mark it does nothing.
+    std::thread::sleep(Duration::from_millis(800));
+    let before = group.number("memory.usage_in_bytes");
+    assert!(before > 40 * MIB && before < 60 * MIB, "{before}");
+    // The cache grows past it, twice.
+    for _ in 0..2 {
+        group.run(&fills_cache(&file, 160 * MIB));
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        while group.number("memory.usage_in_bytes") > 62 * MIB {
+            assert!(std::time::Instant::now() < end, "usage stays at {}", group.number("memory.usage_in_bytes"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let report: Value = serde_json::from_str(&line).unwrap();
-    assert!(number(&report["rows"][0], "usage_after") <= 0.65 * 96.0 * MIB as f64, "{report}");
+    let acted: Vec<Value> = lines.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    // While the cache still grows it may act more than once.
+    assert!(acted.len() >= 2, "{acted:?}");
+    for report in &acted {
+        assert!(number(&report["rows"][0], "usage_before") >= 0.85 * 96.0 * MIB as f64, "{report}");
+    }
     assert_eq!(group.limit(), 96 * MIB);
     assert!(group.lives());
 }

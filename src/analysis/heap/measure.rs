@@ -79,9 +79,13 @@ impl<'s> Measuring<'s> {
     /// Adds what is selected of a profile, by its sample type `kind`.
     pub fn add(&mut self, profile: Counted, selection: &Selection<'s>, kind: usize) {
         let (stacks, when) = (selection.stacks, profile.when);
-        self.top.add(selection, kind, self.by, when);
+        // Each looks at all stacks: rows on this thread, groups on another.
+        let of = std::thread::scope(|scope| {
+            let of = scope.spawn(|| groups::of_samples(stacks));
+            self.top.add(selection, kind, self.by, when);
+            of.join().unwrap_or_else(|_| groups::of_samples(stacks))
+        });
         self.is_apiserver |= groups::is_apiserver(stacks);
-        let of = groups::of_samples(stacks);
         groups::add(&mut self.groups, stacks, &of, selection.samples.iter().map(|selected| selected.sample), kind, when);
         for name in ["inuse_space", "alloc_space"] {
             if let Some(kind) = stacks.type_named(name) {

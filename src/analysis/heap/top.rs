@@ -87,6 +87,10 @@ impl<'s> Top<'s> {
         // Without lines a function is enough to know the row.
         let mut of_function = vec![u32::MAX; stacks.functions.len()];
         let mut of_frame: HashMap<(u32, i64), u32, RandomState> = HashMap::default();
+        if self.nodes.is_empty() && by == By::Function {
+            self.nodes.reserve(stacks.functions.len());
+            self.known.reserve(stacks.functions.len());
+        }
         for (number, location) in stacks.locations.iter().enumerate() {
             starts.push(rows.len());
             let frames = selection.frames(number as u32);
@@ -179,11 +183,11 @@ fn nameless<'s>(selection: &Selection<'s>, location: &Location, by: By) -> Key<'
 
 /// A path without `.`, `..` and doubled slashes, so that one file has one name.
 fn clean(path: &str) -> Cow<'_, str> {
-    let is_clean = |part: &str| !part.is_empty() && part != "." && part != "..";
-    let rooted = path.starts_with('/');
-    if path.is_empty() || path.strip_prefix('/').unwrap_or(path).split('/').all(is_clean) {
+    // Nearly all are: a profile has a path for each of its functions.
+    if !path.starts_with('.') && (path.is_empty() || !path.ends_with('/')) && !path.contains("//") && !path.contains("/.") {
         return Cow::Borrowed(path);
     }
+    let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {

@@ -1,18 +1,48 @@
-//! Go's own account of its heap beside the group's anonymous memory.
+//! Go's own account of its heap beside the group's anonymous memory: by metrics, or by a heap profile.
 
 use super::report::Seen;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Table, Value};
-use crate::model::units::bytes;
+use crate::model::stacks::Stacks;
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{bytes, duration};
 
-/// What a Go program says of its memory, beside a group's.
+/// Between a profile and the group's sample, more time than this is said.
+const FAR: Micros = 60 * SECOND;
+
+/// Who tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Teller {
+    /// A metrics page.
+    #[default]
+    Metrics,
+    /// A heap profile.
+    Profile,
+}
+
+impl Teller {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Profile => "profile",
+        }
+    }
+}
+
+/// What a Go program says of its memory, beside a group's. All in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heap {
     /// The group.
     pub group: String,
     /// The instance on whose pages it stands.
     pub instance: String,
+    /// Who tells.
+    pub by: Teller,
+    /// When it was told, if that is known.
+    pub at: Option<Micros>,
+    /// Objects in use at the last collection, as far as the profile's samples tell (`inuse_space`).
+    pub objects: Option<f64>,
     /// Spans with objects.
     pub in_use: Option<f64>,
     /// Spans without; holds what was released.
@@ -41,10 +71,27 @@ impl Heap {
     fn outside(&self) -> Option<f64> {
         Some(self.anon? as f64 - self.held()?)
     }
+
+    /// Anonymous memory beyond the objects of a profile: garbage that waits for the next collection, free spans, stacks, the
+    /// runtime's own, and what Go knows nothing of.
+    fn beyond(&self) -> Option<f64> {
+        Some(self.anon? as f64 - self.objects?)
+    }
+}
+
+/// The group that an instance's name fits; with `alone`, the only one fits any name.
+fn group_of<'s>(instance: &str, of: &'s [Seen], alone: bool) -> Option<&'s Seen> {
+    let short = instance.strip_prefix("kube-").unwrap_or(instance);
+    let same = |seen: &&Seen| {
+        let path = &seen.sample.path;
+        let own = path.rsplit('/').next().unwrap_or(path);
+        !short.is_empty() && own.strip_prefix("kube-").unwrap_or(own) == short
+    };
+    of.iter().find(same).or_else(|| of.first().filter(|_| of.len() == 1 && alone))
 }
 
 /// Heaps of the instances whose pages tell, each beside the group that its name fits; of one instance and one group no name is needed.
-pub fn heaps(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
+pub fn of_metrics(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
     let mut heaps = Vec::new();
     for (number, instance) in facts.instances.iter().enumerate() {
         let last = |metric| facts.last_of(metric, |fact| fact.instance == number);
@@ -54,17 +101,13 @@ pub fn heaps(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
         if in_use.is_none() {
             continue;
         }
-        let short = instance.name.strip_prefix("kube-").unwrap_or(&instance.name);
-        let same = |seen: &&Seen| {
-            let path = &seen.sample.path;
-            let own = path.rsplit('/').next().unwrap_or(path);
-            !short.is_empty() && own.strip_prefix("kube-").unwrap_or(own) == short
-        };
-        let seen = of.iter().find(same).or_else(|| of.first().filter(|_| of.len() == 1 && facts.instances.len() == 1));
-        let Some(seen) = seen else { continue };
+        let Some(seen) = group_of(&instance.name, of, facts.instances.len() == 1) else { continue };
         heaps.push(Heap {
             group: seen.sample.path.clone(),
             instance: instance.name.clone(),
+            by: Teller::Metrics,
+            at: Some(instance.to),
+            objects: None,
             in_use,
             idle: last(Metric::GoHeapIdle).or_else(|| sum(last(Metric::GoHeapFree), released)),
             released,
@@ -78,11 +121,57 @@ pub fn heaps(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
     heaps
 }
 
+/// The heap by a profile of `instance`, beside the group that its name fits; with `alone`, no name is needed where there is one group.
+/// `None` where none fits, or where it is no heap profile.
+pub fn of_profile(instance: &str, stacks: &Stacks, of: &[Seen], alone: bool) -> Option<Heap> {
+    // A text profile of a program that freed nothing has only the latter.
+    let kind = ["inuse_space", "space"].iter().find_map(|name| stacks.type_named(name))?;
+    let seen = group_of(instance, of, alone)?;
+    let runtime = stacks.runtime;
+    let number = |value: Option<u64>| value.map(|value| value as f64);
+    Some(Heap {
+        group: seen.sample.path.clone(),
+        instance: instance.to_owned(),
+        by: Teller::Profile,
+        at: stacks.at,
+        objects: Some(stacks.total(kind) as f64),
+        in_use: number(runtime.in_use),
+        idle: number(runtime.idle),
+        released: number(runtime.released),
+        stacks: number(runtime.stacks),
+        total: number(runtime.total),
+        next_gc: number(runtime.next_gc),
+        resident: None,
+        anon: seen.account.anon,
+    })
+}
+
+/// What has to be said of heaps by profiles, given those by metrics.
+pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for heap in profiles {
+        let sampled = of.iter().find(|seen| seen.sample.path == heap.group).map(|seen| seen.sample.at);
+        if let (Some(at), Some(sampled)) = (heap.at, sampled)
+            && at.abs_diff(sampled) > FAR.unsigned_abs()
+        {
+            let (apart, way) = ((at - sampled).abs(), if at < sampled { "before" } else { "after" });
+            notes.push(format!("The profile ({}) was taken {} {way} the sample of {}.", time::format(at), duration(apart), heap.group));
+        }
+    }
+    if profiles.iter().any(|heap| heap.in_use.is_none() && metrics.iter().all(|other| other.group != heap.group)) {
+        notes.push("A profile in protobuf tells only of objects; how much of the heap is idle or released stands in metrics (--metrics) and in the text form (/debug/pprof/heap?debug=1).".to_owned());
+    }
+    notes
+}
+
 /// For machines.
 pub fn table(heaps: &[Heap]) -> Table {
     let columns = [
         "path",
         "instance",
+        "source",
+        "at",
+        "objects_in_use",
         "heap_in_use",
         "heap_idle",
         "heap_released",
@@ -92,13 +181,20 @@ pub fn table(heaps: &[Heap]) -> Table {
         "next_gc",
         "resident",
         "anon",
+        "anon_beyond_objects",
         "anon_outside_go",
     ];
     let row = |heap: &Heap| {
-        let numbers = [heap.in_use, heap.idle, heap.released, heap.stacks, heap.total, heap.held(), heap.next_gc, heap.resident];
-        let names = [heap.group.as_str().into(), heap.instance.as_str().into()];
+        let numbers =
+            [heap.objects, heap.in_use, heap.idle, heap.released, heap.stacks, heap.total, heap.held(), heap.next_gc, heap.resident];
+        let names = [
+            heap.group.as_str().into(),
+            heap.instance.as_str().into(),
+            heap.by.name().into(),
+            heap.at.map_or(Value::None, |at| Value::Text(time::format(at))),
+        ];
         let numbers = numbers.into_iter().map(Value::from);
-        names.into_iter().chain(numbers).chain([heap.anon.into(), heap.outside().into()]).collect()
+        names.into_iter().chain(numbers).chain([heap.anon.into(), heap.beyond().into(), heap.outside().into()]).collect()
     };
     Table {
         name: "heap".to_owned(),
@@ -111,15 +207,20 @@ pub fn table(heaps: &[Heap]) -> Table {
 /// For people: one column to an instance.
 pub fn for_people(heaps: &[Heap]) -> Table {
     let mut columns = vec!["what".to_owned()];
-    columns.extend(heaps.iter().map(|heap| if heap.instance.is_empty() { "go".to_owned() } else { heap.instance.clone() }));
+    columns.extend(heaps.iter().map(|heap| match heap.instance.as_str() {
+        "" => heap.by.name().to_owned(),
+        name => format!("{name}, {}", heap.by.name()),
+    }));
     type Tell = fn(&Heap) -> Option<f64>;
-    let lines: [(&str, Tell); 9] = [
+    let lines: [(&str, Tell); 11] = [
+        ("objects in use at the last collection", |h| h.objects),
         ("heap in use", |h| h.in_use),
         ("heap idle, not released", |h| Some(h.idle? - h.released.unwrap_or(0.0))),
         ("heap released to the kernel", |h| h.released),
         ("stacks", |h| h.stacks),
         ("Go holds in all", Heap::held),
         ("anonymous memory of the group", |h| h.anon.map(|anon| anon as f64)),
+        ("anonymous beyond the objects", Heap::beyond),
         ("anonymous outside Go's account", Heap::outside),
         ("next collection at", |h| h.next_gc),
         ("resident memory of the process", |h| h.resident),
@@ -129,5 +230,5 @@ pub fn for_people(heaps: &[Heap]) -> Table {
     };
     let rows = lines.iter().filter(|(_, tell)| heaps.iter().any(|heap| tell(heap).is_some()));
     let rows = rows.map(|(what, tell)| std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect());
-    Table { title: "Go's own account, from its metrics".to_owned(), columns, rows: rows.collect(), ..Table::default() }
+    Table { title: "Go's own account, beside anonymous memory".to_owned(), columns, rows: rows.collect(), ..Table::default() }
 }

@@ -84,10 +84,54 @@ pub fn stop(rates: &Rates, freed: u64) -> Option<String> {
         return Some(format!("refaults rise: {} were read again after the last step freed {}", bytes(again), bytes(freed as f64)));
     }
     if rates.psi_some.is_some_and(|some| some >= SOME_HIGH) || rates.psi_full.is_some_and(|full| full >= FULL_HIGH) {
-        return Some(format!("pressure rises: tasks waited for memory {} of the time", percent(rates.psi_some.unwrap_or(0.0))));
+        let [some, full] = [rates.psi_some, rates.psi_full].map(|share| percent(share.unwrap_or(0.0)));
+        return Some(format!("pressure rises: tasks waited for memory {some} of the time, all at once {full}"));
     }
     if rates.oom_kills.is_some_and(|kills| kills > 0) {
         return Some("a process was killed for want of memory".to_owned());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stops_where_somebody_suffers() {
+        let quiet = Rates { seconds: 0.5, refaults_per_s: Some(400.0), psi_some: Some(0.09), psi_full: Some(0.009), ..Rates::default() };
+        let why = |rates: Rates| stop(&rates, 16 << 20).unwrap_or_default();
+        assert_eq!(why(quiet.clone()), "");
+        // A quarter of 16 MiB is 1,024 pages.
+        assert_eq!(why(Rates { refaults_per_s: Some(2048.0), ..quiet.clone() }), "");
+        assert!(why(Rates { refaults_per_s: Some(2050.0), ..quiet.clone() }).contains("refaults rise: 4.20 MB were read again"));
+        // Of a step that freed nothing, few are noise.
+        assert_eq!(stop(&Rates { refaults_per_s: Some(512.0), ..quiet.clone() }, 0), None);
+        assert!(stop(&Rates { refaults_per_s: Some(514.0), ..quiet.clone() }, 0).is_some());
+        assert!(why(Rates { psi_some: Some(0.1), ..quiet.clone() }).contains("pressure rises: tasks waited for memory 10.0%"));
+        assert!(why(Rates { psi_full: Some(0.01), ..quiet.clone() }).contains("all at once 1.0%"));
+        assert!(why(Rates { oom_kills: Some(1), ..quiet }).contains("killed"));
+    }
+
+    #[test]
+    fn a_plan_asks_for_no_more_than_is_allowed() {
+        let account = Account {
+            usage: Some(900),
+            limit: Some(1000),
+            file: Some(600),
+            file_inactive: Some(200),
+            reclaimable: Some(500),
+            ..Account::default()
+        };
+        let goal = |until, most| plan(&account, until, most, 64).map(|plan| (plan.wanted, plan.goal));
+        let half = Most::Share(0.5);
+        assert_eq!(goal(Until::WorkingSet, half), Ok((200, 200)));
+        assert_eq!(goal(Until::Headroom(0.2), half), Ok((100, 100)));
+        assert_eq!(goal(Until::Usage(0.5), half), Ok((400, 250)));
+        assert_eq!(goal(Until::Usage(0.1), Most::Bytes(9999)), Ok((800, 500)));
+        assert_eq!(goal(Until::Cache(50), Most::Bytes(70)), Ok((550, 70)));
+        assert_eq!(goal(Until::Cache(600), half), Ok((0, 0)));
+        let unlimited = Account { limit: None, ..account.clone() };
+        assert!(plan(&unlimited, Until::Headroom(0.2), half, 64).is_err() && plan(&unlimited, Until::WorkingSet, half, 64).is_ok());
+    }
 }

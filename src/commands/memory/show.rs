@@ -4,7 +4,7 @@ use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::cli::{Context, Error, FailOn};
-use crate::commands::pages;
+use crate::commands::{heap as profiles, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::Value;
@@ -21,7 +21,8 @@ EXAMPLES
   plimsoll memory show / --recursive --top 0               all cgroups of the machine
   plimsoll memory show --pid 4711 --over 60s               with what happens within a minute
   plimsoll memory show --root /host --component etcd       from a container
-  plimsoll memory show samples/list-storm                  a bundle; its metrics tell Go's heap
+  plimsoll memory show --component kube-apiserver --heap heap.txt      with what /debug/pprof/heap?debug=1 gave
+  plimsoll memory show samples/list-storm                  a bundle; its metrics and profiles tell Go's heap
   plimsoll memory show copy/ --host-memory 32GiB           copies of memory.stat and its siblings")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default: the machine's top group].
@@ -36,6 +37,9 @@ pub(super) struct Args {
     /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are found.
     #[arg(long, value_name = "SOURCE")]
     metrics: Vec<String>,
+    /// Heap profiles of it (files, folders, URLs): what Go's objects take. The text form (?debug=1) tells idle and released memory too. A bundle's own are found.
+    #[arg(long, value_name = "SOURCE")]
+    heap: Vec<String>,
     #[command(flatten)]
     groups: GroupFlags,
 }
@@ -102,24 +106,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    let sources: Vec<String> = match args.metrics.is_empty() {
-        false => args.metrics.clone(),
-        true => args.sources.iter().filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file()).cloned().collect(),
-    };
-    if !sources.is_empty() {
-        let found = find::find(&sources, Wanted::Pages, context.io.now);
-        if !args.metrics.is_empty() {
-            for error in &found.errors {
-                context.lost(error)?;
-            }
-        }
-        let (facts, read) = pages::facts(found.pages, false, context)?;
-        told.inputs.extend(read.inputs);
-        told.heaps = heap::heaps(&facts, &seen);
-        if told.heaps.is_empty() && !args.metrics.is_empty() {
-            told.notes.push("The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned());
-        }
-    }
+    told_by_metrics(args, &seen, &mut told, context)?;
+    told_by_profiles(args, &seen, &mut told, context)?;
     let of = arranged(seen, context)?;
     let mut report = report::show(&of, told);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
@@ -133,6 +121,68 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         many.rows.truncate(limit);
     }
     context.print(&report, FailOn::Never)
+}
+
+/// What a flag names, else the bundles among the sources, whose own pages and profiles are looked for.
+fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
+    match named {
+        [] => sources.iter().filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file()).cloned().collect(),
+        named => named.to_vec(),
+    }
+}
+
+/// Go's heaps by metrics.
+fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
+    let sources = named_or_bundles(&args.metrics, &args.sources);
+    if sources.is_empty() {
+        return Ok(());
+    }
+    let found = find::find(&sources, Wanted::Pages, context.io.now);
+    if !args.metrics.is_empty() {
+        for error in &found.errors {
+            context.lost(error)?;
+        }
+    }
+    let (facts, read) = pages::facts(found.pages, false, context)?;
+    told.inputs.extend(read.inputs);
+    told.heaps = heap::of_metrics(&facts, seen);
+    if told.heaps.is_empty() && !args.metrics.is_empty() {
+        told.notes.push("The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned());
+    }
+    Ok(())
+}
+
+/// Go's heaps by profiles.
+fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
+    let sources = named_or_bundles(&args.heap, &args.sources);
+    if sources.is_empty() {
+        return Ok(());
+    }
+    let taken = match profiles::latest(&sources, !args.heap.is_empty(), context) {
+        Ok(taken) => taken,
+        // The cgroups are shown all the same.
+        Err(Error::Input(why)) => return context.lost(why),
+        Err(other) => return Err(other),
+    };
+    let mut heaps = Vec::new();
+    for profiles::Taken { instance, profile } in &taken {
+        let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
+        if heap.is_none() && !args.heap.is_empty() {
+            told.notes
+                .push(format!("{}: by its folder's name it belongs to none of these cgroups, or it is no heap profile.", profile.path));
+        }
+        heaps.extend(heap);
+        told.inputs.push(InputReport {
+            path: profile.path.clone(),
+            kind: "heap",
+            bytes: profile.bytes,
+            records: profile.stacks.samples() as u64,
+            ..InputReport::default()
+        });
+    }
+    told.notes.extend(heap::notes(&heaps, &told.heaps, seen));
+    told.heaps.extend(heaps);
+    Ok(())
 }
 
 /// Groups as a tree, siblings by `--sort-by` (default: usage), the largest first.

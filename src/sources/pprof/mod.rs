@@ -15,8 +15,9 @@ pub use find::{Found, Group, find};
 
 use super::open::{Source, SourceError};
 use crate::model::stacks::Stacks;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 
 /// A profile may not be longer, unpacked. Those of large apiservers have a few MB.
 pub const LONGEST: u64 = 128 << 20;
@@ -103,27 +104,77 @@ impl Profile {
     /// Reads `source`.
     pub fn read(mut source: Source) -> Result<Self, ProfileError> {
         let path = source.path.clone();
-        let mut bytes = Vec::new();
-        let result = source.reader()?.take(LONGEST + 1).read_to_end(&mut bytes);
-        let at = bytes.len();
-        if let Err(error) = result {
-            return Err(ProfileError::Damaged { path, at, error });
-        }
+        let Unpacked { length: at, result } = unpacked(source.reader()?);
         let broken = |fault| ProfileError::Broken { path: path.clone(), fault: Broken(fault) };
+        let read = result.map_err(|error| ProfileError::Damaged { path: path.clone(), at, error })?;
         if at as u64 > LONGEST {
             return Err(broken(Fault::at_byte(at - 1, "is more than a heap profile can be: plimsoll reads up to 128 MiB")));
         }
-        let stacks = decode(&bytes).map_err(broken)?;
+        let stacks = read.map_err(broken)?;
         Ok(Self { path, bytes: if source.size > 0 { source.size } else { at as u64 }, stacks })
     }
 }
 
-/// Reads a profile from its unpacked bytes.
-fn decode(bytes: &[u8]) -> Result<Stacks, Fault> {
+/// What came of unpacking and reading.
+struct Unpacked {
+    /// Bytes that were unpacked.
+    length: usize,
+    /// What went wrong with unpacking; else what was read.
+    result: io::Result<Result<Stacks, Fault>>,
+}
+
+/// Unpacks on one thread and reads on this one.
+fn unpacked(reader: Box<dyn Read + Send>) -> Unpacked {
+    let (sender, chunks) = bounded(CHUNKS);
+    let (give_back, used) = bounded(CHUNKS);
+    std::thread::scope(|scope| {
+        scope.spawn(move || unpack(reader.take(LONGEST + 1), &sender, &used));
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut proto = proto::Reader::default();
+        let mut fault = None;
+        for chunk in chunks {
+            let chunk: Vec<u8> = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => return Unpacked { length: bytes.len(), result: Err(error) },
+            };
+            bytes.extend_from_slice(&chunk);
+            // The other thread may have ended by now.
+            let _ = give_back.try_send(chunk);
+            // What is wrong with the file as a whole weighs more than what is wrong in it.
+            if fault.is_none() && !bytes.starts_with(text::BEGINS) {
+                fault = proto.go_on(&bytes).err();
+            }
+        }
+        let read = fault.map_or_else(|| decode(proto, &bytes), Err);
+        Unpacked { length: bytes.len(), result: Ok(read) }
+    })
+}
+
+/// Bytes of a chunk that goes from the thread that unpacks to the one that reads.
+const CHUNK: usize = 512 << 10;
+/// Chunks under way: enough that the one seldom waits for the other, which is slow where other programs want the processors too.
+const CHUNKS: usize = 16;
+
+/// Sends the bytes of `reader` in chunks; the last may be an error. Buffers that come back are used again.
+fn unpack(mut reader: impl Read, to: &Sender<io::Result<Vec<u8>>>, used: &Receiver<Vec<u8>>) {
+    loop {
+        let mut chunk = used.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK));
+        chunk.clear();
+        let result = reader.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
+        let is_last = chunk.len() < CHUNK;
+        // Nobody takes them any more: there was an error on that side.
+        if to.send(Ok(chunk)).is_err() || result.map_err(|error| to.send(Err(error))).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Reads a profile from its unpacked bytes, of which `proto` may have read some.
+fn decode(proto: proto::Reader, bytes: &[u8]) -> Result<Stacks, Fault> {
     if bytes.is_empty() {
         return Err(Fault::at_byte(0, "is the end: the profile is empty"));
     }
-    let stacks = if bytes.starts_with(text::BEGINS) { text::read(bytes)? } else { proto::read(bytes)? };
+    let stacks = if bytes.starts_with(text::BEGINS) { text::read(bytes)? } else { proto.finish(bytes)? };
     if stacks.types.is_empty() {
         return Err(Fault::at_byte(bytes.len(), "is the end, and there was no sample type: this is no profile"));
     }

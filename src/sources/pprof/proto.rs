@@ -1,5 +1,5 @@
 //! The protobuf form: `profile.proto` of github.com/google/pprof. Go writes samples before the tables that they point
-//! into, so tables are read in a first pass and samples in a second.
+//! into, so tables are read first, while the file is still being unpacked, and samples after them, on several threads.
 
 use super::Fault;
 use super::wire::{Field, Message, Walk};
@@ -52,32 +52,63 @@ struct Tables {
 /// More of anything than this is no profile that a program could have written.
 const MOST: usize = 1 << 27;
 
-/// Reads a profile from its unpacked bytes.
-pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
-    let whole = Message { bytes, offset: 0 };
-    let mut stacks = Stacks::default();
-    let tables = tables(whole, &mut stacks)?;
-    resolve(&tables, &mut stacks)?;
-    samples(whole, &tables, &mut stacks)?;
-    Ok(stacks)
+/// A thread is worth its while for this many samples.
+const SHARE: usize = 8192;
+
+/// Reads a profile while its bytes come.
+#[derive(Default)]
+pub(super) struct Reader {
+    tables: Tables,
+    stacks: Stacks,
+    /// The fields before this have been read.
+    at: usize,
+    /// Where in the bytes samples are: from, to.
+    samples: Vec<(usize, usize)>,
 }
 
-fn tables(whole: Message<'_>, stacks: &mut Stacks) -> Result<Tables, Fault> {
-    let mut tables = Tables::default();
-    let mut walk = Walk::new(whole);
-    loop {
-        let at = walk.offset();
-        let Some((number, field)) = walk.next()? else { break };
+impl Reader {
+    /// Reads on, in bytes that begin with those of the last time.
+    pub(super) fn go_on(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let whole = Message { bytes, offset: 0 };
+        loop {
+            let mut walk = Walk::from(whole, self.at);
+            // What can't be read may be there only in part: at the end it is known.
+            let Ok(Some((number, field))) = walk.next() else { return Ok(()) };
+            self.take(number, field, self.at)?;
+            self.at = walk.offset();
+        }
+    }
+
+    /// Reads the rest of all the bytes.
+    pub(super) fn finish(mut self, bytes: &[u8]) -> Result<Stacks, Fault> {
+        self.go_on(bytes)?;
+        let whole = Message { bytes, offset: 0 };
+        // What could not be read before can't be now: this says why.
+        Walk::from(whole, self.at).next()?;
+        resolve(&self.tables, &mut self.stacks)?;
+        let messages: Vec<Message<'_>> =
+            self.samples.iter().filter_map(|&(from, to)| Some(Message { bytes: bytes.get(from..to)?, offset: from })).collect();
+        samples(&messages, &self.tables, &mut self.stacks)?;
+        Ok(self.stacks)
+    }
+
+    /// Takes a field in, which begins at `at`.
+    fn take(&mut self, number: u64, field: Field<'_>, at: usize) -> Result<(), Fault> {
+        let Self { tables, stacks, samples, .. } = self;
         match number {
             1 => tables.types.push(pair(field.message(at, "a sample type")?)?),
+            2 => {
+                let message = field.message(at, "a sample")?;
+                samples.push((message.offset, message.offset + message.bytes.len()));
+            }
             3 => {
                 let (id, file) = mapping(field.message(at, "a mapping")?)?;
                 if id == 0 || tables.mappings.insert(id, (file, at)).is_some() {
                     return Err(Fault::at_byte(at, format!("is a second mapping {id}, or one numbered 0")));
                 }
             }
-            4 => location(field.message(at, "a location")?, at, &mut tables)?,
-            5 => function(field.message(at, "a function")?, at, &mut tables)?,
+            4 => location(field.message(at, "a location")?, at, tables)?,
+            5 => function(field.message(at, "a function")?, at, tables)?,
             6 => {
                 let text = field.message(at, "a text")?;
                 if stacks.texts() == 0 && !text.bytes.is_empty() {
@@ -95,11 +126,11 @@ fn tables(whole: Message<'_>, stacks: &mut Stacks) -> Result<Tables, Fault> {
             10 => stacks.duration = field.number(at, "a duration")?.cast_signed() / 1000,
             12 => stacks.period = field.number(at, "a period")?.cast_signed(),
             14 => tables.preferred = (field.number(at, "default_sample_type")?, at),
-            // Samples are for the second pass. Comments, and what later versions may add, say nothing of stacks.
+            // Comments, and what later versions may add, say nothing of stacks.
             _ => {}
         }
+        Ok(())
     }
-    Ok(tables)
 }
 
 /// Type and unit.
@@ -230,20 +261,44 @@ fn resolve(tables: &Tables, stacks: &mut Stacks) -> Result<(), Fault> {
     Ok(())
 }
 
-fn samples(whole: Message<'_>, tables: &Tables, stacks: &mut Stacks) -> Result<(), Fault> {
-    let (mut stack, mut values) = (Vec::new(), Vec::new());
-    let mut totals = vec![0i64; stacks.types.len()];
-    let mut walk = Walk::new(whole);
-    loop {
-        let start = walk.offset();
-        let Some((number, field)) = walk.next()? else { break };
-        if number != 2 {
-            continue;
+/// Reads the samples, on several threads where there are many.
+fn samples(messages: &[Message<'_>], tables: &Tables, stacks: &mut Stacks) -> Result<(), Fault> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(messages.len() / SHARE).max(1);
+    let share = messages.len().div_ceil(threads).max(1);
+    let types = &stacks.types;
+    let parts: Vec<Result<Stacks, Fault>> = std::thread::scope(|scope| {
+        let part = |number: usize, messages| some_samples(messages, number * share, tables, types);
+        let mut shares = messages.chunks(share).enumerate();
+        let first = shares.next();
+        let others: Vec<_> = shares.map(|(number, messages)| scope.spawn(move || part(number, messages))).collect();
+        let first = first.map(|(number, messages)| part(number, messages));
+        let gone = |_| Err(Fault::at_byte(0, "could not be read: a thread of plimsoll ended"));
+        first.into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(gone))).collect()
+    });
+    for part in parts {
+        if !stacks.append_samples(part?) {
+            return Err(Fault::at_byte(messages.last().map_or(0, |last| last.offset), "is one sample too many"));
         }
-        let count = stacks.samples() + 1;
+    }
+    // Together they may be too much where each part was not: then one after the other tells where.
+    let mut sums = (0..stacks.types.len()).map(|kind| stacks.checked_total(kind));
+    if threads > 1 && sums.any(|sum| sum.is_none()) {
+        some_samples(messages, 0, tables, &stacks.types)?;
+    }
+    Ok(())
+}
+
+/// Samples that follow on `before` others.
+fn some_samples(messages: &[Message<'_>], before: usize, tables: &Tables, types: &[SampleType]) -> Result<Stacks, Fault> {
+    let mut stacks = Stacks::of(types.to_vec());
+    let (mut stack, mut values) = (Vec::new(), Vec::new());
+    let mut totals = vec![0i64; types.len()];
+    for message in messages {
+        let start = message.offset;
+        let count = before + stacks.samples() + 1;
         stack.clear();
         values.clear();
-        let mut inner = Walk::new(field.message(start, "a sample")?);
+        let mut inner = Walk::new(*message);
         loop {
             let at = inner.offset();
             let Some((number, field)) = inner.next()? else { break };
@@ -261,11 +316,11 @@ fn samples(whole: Message<'_>, tables: &Tables, stacks: &mut Stacks) -> Result<(
                 _ => {}
             }
         }
-        if values.len() != stacks.types.len() {
-            let (values, types) = (values.len(), stacks.types.len());
+        if values.len() != types.len() {
+            let (values, types) = (values.len(), types.len());
             return Err(Fault::at_byte(start, format!("(sample {count}) has {values} values, but the profile {types} sample types")));
         }
-        for ((value, total), kind) in values.iter().zip(&mut totals).zip(&stacks.types) {
+        for ((value, total), kind) in values.iter().zip(&mut totals).zip(types) {
             if *value < 0 {
                 return Err(Fault::negative(Fault::at_byte(start, ""), &format!("(sample {count}) has a negative {}: {value}", kind.name)));
             }
@@ -276,7 +331,7 @@ fn samples(whole: Message<'_>, tables: &Tables, stacks: &mut Stacks) -> Result<(
             return Err(Fault::at_byte(start, "is one sample too many"));
         }
     }
-    Ok(())
+    Ok(stacks)
 }
 
 /// Whether a file that begins so is a profile: fields of one, of the right kinds, with a sample type among them.

@@ -63,6 +63,21 @@ fn parts() -> Vec<Vec<u8>> {
     ]
 }
 
+/// What the reader makes of the bytes when they come `piece` by `piece`.
+fn in_pieces(bytes: &[u8], piece: usize) -> Result<Stacks, Fault> {
+    let mut proto = proto::Reader::default();
+    for end in (piece..bytes.len()).step_by(piece) {
+        if !bytes.starts_with(text::BEGINS) {
+            proto.go_on(&bytes[..end])?;
+        }
+    }
+    super::decode(proto, bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<Stacks, Fault> {
+    in_pieces(bytes, usize::MAX / 2)
+}
+
 fn broken(bytes: &[u8]) -> String {
     Broken(decode(bytes).unwrap_err()).to_string()
 }
@@ -102,6 +117,27 @@ fn numbers_may_come_one_by_one_and_ids_in_any_order() {
 fn recursion_is_no_cycle() {
     let stacks = decode(&with(1, sample(&[1; 10_000], &[10]))).unwrap();
     assert_eq!(stacks.stack(0).len(), 10_000);
+}
+
+#[test]
+fn many_samples_are_the_same_on_several_threads() {
+    // Three threads' worth: the last sample is another, or wrong.
+    let count = 3 * 8192;
+    let with_last = |last: &[u8]| {
+        let samples: Vec<u8> = std::iter::repeat_n(sample(&[1, 2], &[10]), count - 1).flatten().chain(last.iter().copied()).collect();
+        with(1, samples)
+    };
+    let stacks = decode(&with_last(&sample(&[2], &[7]))).unwrap();
+    // One more stands behind it.
+    assert_eq!((stacks.samples(), stacks.total(0)), (count + 1, 10 * (count as u64 - 1) + 7 + 5));
+    assert_eq!((stacks.stack(count - 2), stacks.stack(count - 1), stacks.value(count - 1, 0)), (&[0, 1][..], &[1][..], 7));
+    let bytes = with_last(&sample(&[9], &[7]));
+    let place = memchr::memmem::rfind(&bytes, &sample(&[9], &[7])).unwrap();
+    let told = broken(&bytes);
+    assert!(told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) names location 9"), "{told}");
+    // Too much only with what the other threads have.
+    let told = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
+    assert!(told.contains("(sample 24576) takes all inuse_space above 2^63"), "{told}");
 }
 
 #[test]
@@ -220,9 +256,12 @@ proptest! {
         let other = again.index(bytes.len());
         bytes[other] ^= by;
         for bytes in [&bytes[..], &bytes[..end]] {
-            if let Ok(stacks) = decode(bytes) {
-                holds_together(&stacks);
+            let stacks = decode(bytes);
+            if let Ok(stacks) = &stacks {
+                holds_together(stacks);
             }
+            // However it comes: the same stacks, or the same fault.
+            prop_assert_eq!(in_pieces(bytes, 1 + other % 40), stacks);
         }
     }
 

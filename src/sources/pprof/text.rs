@@ -2,7 +2,7 @@
 //! with what is in use and what was allocated, and behind it lines with the names of its functions.
 
 use super::Fault;
-use crate::model::stacks::{Frame, Function, Location, SampleType, Stacks};
+use crate::model::stacks::{Frame, Function, Location, Runtime, SampleType, Stacks};
 use std::collections::HashMap;
 
 /// How the text begins.
@@ -113,6 +113,24 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
+/// Reads a line `# HeapInuse = 4096` of what the runtime says of all memory; nothing if it is of something else.
+/// `# Stack = 8192 / 16384` is what is in use and what was asked of the kernel.
+fn runtime(line: &str, of: &mut Runtime) -> Option<()> {
+    let Some((name, value)) = line.strip_prefix("# ").and_then(|line| line.split_once(" = ")) else { return Some(()) };
+    let place = match name {
+        "HeapInuse" => &mut of.in_use,
+        "HeapIdle" => &mut of.idle,
+        "HeapReleased" => &mut of.released,
+        "Stack" => &mut of.stacks,
+        "Sys" => &mut of.total,
+        "NextGC" => &mut of.next_gc,
+        _ => return Some(()),
+    };
+    let first = value.split_once(" / ").map_or(value, |(first, _)| first);
+    *place = Some(first.trim().parse().ok()?);
+    Some(())
+}
+
 /// Reads a profile from its unpacked bytes.
 pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|bad| Fault::at_byte(bad.valid_up_to(), "is not text (UTF-8)"))?;
@@ -137,6 +155,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
     while let Some((line, number)) = lines.next() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
+            runtime(line, &mut stacks.runtime).ok_or_else(|| Fault::at_line(number, "has no amount of bytes"))?;
             continue;
         }
         if line.starts_with("--- Memory map: ---") || line.starts_with("MAPPED_LIBRARIES:") {

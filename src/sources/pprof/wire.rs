@@ -32,6 +32,11 @@ impl<'b> Walk<'b> {
         Self { message, at: 0 }
     }
 
+    /// Goes on from a place in the message.
+    pub(super) fn from(message: Message<'b>, at: usize) -> Self {
+        Self { message, at }
+    }
+
     /// Where in the file the next field begins.
     pub(super) fn offset(&self) -> usize {
         self.message.offset + self.at
@@ -48,11 +53,20 @@ impl<'b> Walk<'b> {
     /// The next number.
     #[inline]
     pub(super) fn number(&mut self) -> Result<u64, Fault> {
+        // Most are short: numbers of fields, lengths, locations.
+        let (value, length) = match &self.message.bytes[self.at..] {
+            [a, ..] if *a < 0x80 => (u64::from(*a), 1),
+            [a, b, ..] if *b < 0x80 => (u64::from(a & 0x7f) | u64::from(*b) << 7, 2),
+            [a, b, c, ..] if *c < 0x80 => (u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(*c) << 14, 3),
+            _ => return self.long_number(),
+        };
+        self.at += length;
+        Ok(value)
+    }
+
+    #[inline(never)]
+    fn long_number(&mut self) -> Result<u64, Fault> {
         let bytes = &self.message.bytes[self.at..];
-        if let Some(&byte) = bytes.first().filter(|byte| **byte < 0x80) {
-            self.at += 1;
-            return Ok(u64::from(byte));
-        }
         let mut value = 0u64;
         for (index, byte) in bytes.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * index);
