@@ -1,11 +1,12 @@
 //! `etcd extract`: decoding beside Kubernetes' own, and what comes out beside what the apiserver served.
 
 use crate::support::{Ran, folder, plimsoll, root, sample, sample_bytes, write};
-use plimsoll::sources::etcd::bolt::{Bolt, Data};
+use plimsoll::sources::etcd::bolt::Bolt;
 use plimsoll::sources::etcd::decode::{self, Undecodable};
 use plimsoll::sources::etcd::mvcc::{Field, Fields, KeyValue, Revision};
 use plimsoll::sources::etcd::schema::{Message, Schema, Shape, Type};
-use plimsoll::sources::etcd::{KeyWorker, walk};
+use plimsoll::sources::etcd::map::Data;
+use plimsoll::sources::etcd::{Database, KeyWorker};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,8 +142,8 @@ impl KeyWorker for Newest {
 
 fn living(name: &str) -> BTreeMap<String, (u64, Vec<u8>)> {
     let bolt = Bolt::open(Data::Memory(sample_bytes(name))).unwrap();
-    let (workers, walk) = walk(&bolt, 1, Newest::default);
-    assert_eq!(walk.damages.count, 0);
+    let (workers, walk) = Database::read(bolt).walk(1, false, Newest::default);
+    assert_eq!(walk.damages.count(), 0);
     workers.into_iter().flat_map(|worker| worker.0).filter_map(|(key, (at, value))| Some((key, (at.main, value?)))).collect()
 }
 

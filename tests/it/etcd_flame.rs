@@ -65,7 +65,11 @@ fn the_picture_can_be_zoomed_and_searched() {
         let ran = feed(command, b"");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let seen: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!((&seen["total"], &seen["zoom_changed"], &seen["errors"]), (&total.into(), &true.into(), &Value::Array(vec![])), "{seen}");
+        assert_eq!(
+            (&seen["total"], &seen["zoom_changed"], &seen["errors"]),
+            (&total.into(), &true.into(), &Value::Array(vec![])),
+            "{seen}"
+        );
         assert!(seen["title"].as_str().unwrap().starts_with("etcd, live bytes: ") && seen["frames"].as_u64().unwrap() > 100, "{seen}");
         assert!((seen["matched_percent"].as_f64().unwrap() - percent).abs() < 0.2, "{seen}, {percent}");
     }

@@ -130,10 +130,9 @@ fn of_values(total: &Usage, found: &mut Found<'_>) {
 
 /// Many objects of one sort.
 fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut Found<'_>) {
-    let (Some(group), Some(resource)) = (
-        by.columns().iter().position(|column| *column == "group"),
-        by.columns().iter().position(|column| *column == "resource"),
-    ) else {
+    let (Some(group), Some(resource)) =
+        (by.columns().iter().position(|column| *column == "group"), by.columns().iter().position(|column| *column == "resource"))
+    else {
         return;
     };
     let all = total.live_bytes + total.history_bytes;

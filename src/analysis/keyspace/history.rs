@@ -77,14 +77,7 @@ impl Sum {
 
     fn values(self, hours: Option<f64>) -> [Value; 6] {
         let per_hour = |number: u64| Value::from(hours.map(|hours| number as f64 / hours));
-        [
-            self.writes.into(),
-            self.deletes.into(),
-            self.written.into(),
-            per_hour(self.writes),
-            per_hour(self.written),
-            self.history.into(),
-        ]
+        [self.writes.into(), self.deletes.into(), self.written.into(), per_hour(self.writes), per_hour(self.written), self.history.into()]
     }
 }
 

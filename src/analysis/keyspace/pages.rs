@@ -81,7 +81,10 @@ pub fn report(buckets: Vec<Bucket>, mut free: Vec<u64>, pages: u64, file: File) 
     let mut lead = vec![file.size()];
     if let (Some(middle), Some(least)) = (quantile(&fills.0, 0.5), quantile(&fills.0, 0.0)) {
         let (middle, least) = (percent(middle), percent(least));
-        lead.push(format!("Leaf pages of the keys are {middle} full in the middle, {least} at least, {} deep.", counted(fills.1 as u64, "page")));
+        lead.push(format!(
+            "Leaf pages of the keys are {middle} full in the middle, {least} at least, {} deep.",
+            counted(fills.1 as u64, "page")
+        ));
     }
     if let (Some(middle), Some(longest)) = (middle, longest) {
         let runs = counted(free.len() as u64, "run");
@@ -91,12 +94,7 @@ pub fn report(buckets: Vec<Bucket>, mut free: Vec<u64>, pages: u64, file: File) 
     let mut found = findings::Found::new(&file);
     findings::of_size(&file, &mut found);
     findings::of_free_pages(&file, free.len() as u64, free_pages, middle, &mut found);
-    let table = Table {
-        name: "buckets".to_owned(),
-        title: "Buckets".to_owned(),
-        columns: COLUMNS.map(str::to_owned).into(),
-        rows,
-    };
+    let table = Table { name: "buckets".to_owned(), title: "Buckets".to_owned(), columns: COLUMNS.map(str::to_owned).into(), rows };
     let runs = runs(&free, free_pages);
     Report {
         schema: "plimsoll.etcd-pages/v1".to_owned(),

@@ -46,7 +46,14 @@ pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<
 }
 
 /// The report of `etcd top`; `names` are the texts of `keys`.
-pub fn report(space: &Keyspace, keys: &[Key], names: &HashMap<u64, String>, file: File, sort_by: Option<&str>, top: Option<usize>) -> Report {
+pub fn report(
+    space: &Keyspace,
+    keys: &[Key],
+    names: &HashMap<u64, String>,
+    file: File,
+    sort_by: Option<&str>,
+    top: Option<usize>,
+) -> Report {
     let columns = ["key", "group", "resource", "namespace", "name"].into_iter().chain(MEASURES).chain(["modified"]);
     let columns: Vec<String> = columns.map(str::to_owned).collect();
     let mut rows: Vec<Vec<Value>> = Vec::new();

@@ -37,7 +37,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let (file, _) = opened.fold(&space, pass, context)?;
         sides.push((opened, space, file));
     }
-    let [(before, old, file_before), (after, new, file_after)] = <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
+    let [(before, old, file_before), (after, new, file_after)] =
+        <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
     let compared = diff::compare(&old, &new);
     let wanted = compared.wanted(args.objects);
     let mut names = before.names(&old, &wanted, context.settings.threads);

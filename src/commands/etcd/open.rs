@@ -65,9 +65,7 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {
     let input = |what: String| Error::Input(what);
     let data = match (&source.place, source.packing) {
-        (Place::File(path), Packing::None) => {
-            Data::map(path).map_err(|error| input(format!("{}: {error}", source.path)))?
-        }
+        (Place::File(path), Packing::None) => Data::map(path).map_err(|error| input(format!("{}: {error}", source.path)))?,
         _ => {
             let mut bytes = Vec::new();
             let reader = source.reader().map_err(|error| input(error.to_string()))?;
@@ -102,7 +100,8 @@ impl Opened {
     /// What is known of the file after a pass; says what is damaged.
     pub(super) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
         for damage in &walk.damages.told {
-            context.lost(format!("{}: {damage}; what it held is not counted. Take another snapshot, or one of another member", self.path))?;
+            context
+                .lost(format!("{}: {damage}; what it held is not counted. Take another snapshot, or one of another member", self.path))?;
         }
         let Database { bolt, store, .. } = &self.database;
         let records = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty()).map(|bucket| bucket.entries).sum();
@@ -166,7 +165,17 @@ struct Folding<'s> {
 
 /// A revision as analysis takes it.
 pub(super) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
-    Seen { key: kv.key, revision: at.main, is_tombstone, value: kv.value, created: kv.created, modified: kv.modified, version: kv.version, lease: kv.lease, stored: stored as u64 }
+    Seen {
+        key: kv.key,
+        revision: at.main,
+        is_tombstone,
+        value: kv.value,
+        created: kv.created,
+        modified: kv.modified,
+        version: kv.version,
+        lease: kv.lease,
+        stored: stored as u64,
+    }
 }
 
 impl KeyWorker for Folding<'_> {

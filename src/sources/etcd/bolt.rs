@@ -340,8 +340,11 @@ impl Bolt {
     }
 }
 
-/// The children of a branch page, each with the first 17 bytes of its key, and how full the page is.
-fn branch(bytes: &[u8]) -> Result<(Vec<(u64, [u8; 17])>, Fill), String> {
+/// A child of a branch: its page, and the first 17 bytes of its key.
+type Child = (u64, [u8; 17]);
+
+/// The children of a branch page, and how full the page is.
+fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
     let count = usize::from(u16_at(bytes, 10));
     if u16_at(bytes, 8) & KINDS != BRANCH {
         return Err("is no branch".to_owned());

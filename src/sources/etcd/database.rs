@@ -133,11 +133,8 @@ impl Database {
         let mut store = Store::default();
         for bucket in found {
             if bucket.name == KEY {
-                let tree = if bucket.root == 0 {
-                    Tree::default()
-                } else {
-                    database.bolt.tree(bucket.root, KEY, &database.used, &mut damages)
-                };
+                let tree =
+                    if bucket.root == 0 { Tree::default() } else { database.bolt.tree(bucket.root, KEY, &database.used, &mut damages) };
                 database.keys = Some((bucket, tree));
             } else {
                 database.small_bucket(&bucket, &mut damages, |element| store.take(&bucket.name, &element));

@@ -5,9 +5,9 @@
 
 use super::cbor_json;
 use super::mvcc::{self, Fields};
-use crate::model::keyspace::Encoding;
 use super::schema::{Field, Form, Message, Rule, Schema, Shape, Type};
 use super::special;
+use crate::model::keyspace::Encoding;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
