@@ -3,9 +3,9 @@
 use crate::support::{Ran, folder, plimsoll, root, sample, sample_bytes, write};
 use plimsoll::sources::etcd::bolt::Bolt;
 use plimsoll::sources::etcd::decode::{self, Undecodable};
+use plimsoll::sources::etcd::map::Data;
 use plimsoll::sources::etcd::mvcc::{Field, Fields, KeyValue, Revision};
 use plimsoll::sources::etcd::schema::{Message, Schema, Shape, Type};
-use plimsoll::sources::etcd::map::Data;
 use plimsoll::sources::etcd::{Database, KeyWorker};
 use serde::Deserialize;
 use serde_json::{Value, json};
