@@ -50,7 +50,16 @@ impl Lab {
 
     /// The answered requests whose path holds this.
     pub(crate) fn requests(&self, path: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.folder.join("requests.jsonl")).unwrap_or_default();
+        // An answer is noted once it was sent: whoever got it may be here first.
+        let read = || std::fs::read_to_string(self.folder.join("requests.jsonl")).unwrap_or_default();
+        let mut text = read();
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(200));
+            let before = std::mem::replace(&mut text, read());
+            if before == text {
+                break;
+            }
+        }
         text.lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .filter(|r| r["path"].as_str().unwrap().contains(path))
