@@ -99,14 +99,7 @@ fn boot(machine: Machine) -> BTreeMap<String, String> {
         Machine::Whole => "",
         Machine::Newer => " only=swappiness",
     };
-    let text = match machine {
-        Machine::Whole => emulated(&kernel, &packed, only),
-        // Debian 12's emulator sometimes has this kernel end in a double fault within its first two seconds.
-        Machine::Newer => {
-            let mut texts = (0..12).map(|_| emulated(&kernel, &packed, only));
-            texts.find(|text| !text.contains("PANIC: double fault")).expect("a kernel that starts")
-        }
-    };
+    let text = emulated(&kernel, &packed, only);
     assert!(text.contains("\n@@@ end"), "the machine did not come to the end:\n{text}");
     let sections = text.split("\n@@@ ").skip(1).filter_map(|section| section.split_once('\n'));
     sections.map(|(name, body)| (name.trim().to_owned(), body.to_owned())).collect()
@@ -115,7 +108,23 @@ fn boot(machine: Machine) -> BTreeMap<String, String> {
 /// Runs an emulated machine until it is switched off; what it printed.
 fn emulated(kernel: &Path, packed: &Path, only: &str) -> String {
     let mut command = Command::new("timeout");
-    command.args(["200", "qemu-system-x86_64", "-accel", "tcg", "-m", "1024", "-smp", "1", "-nographic", "-no-reboot", "-nodefaults"]);
+    // Debian 12's emulator spoils the flags of an interrupt right behind CMPXCHG16B, of which kernel 6.12 dies at every second start. Without
+    // that instruction it takes a lock.
+    command.args([
+        "400",
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg",
+        "-cpu",
+        "qemu64,-cx16",
+        "-m",
+        "1024",
+        "-smp",
+        "1",
+        "-nographic",
+        "-no-reboot",
+        "-nodefaults",
+    ]);
     command.args(["-serial", "stdio", "-append", &format!("console=ttyS0 quiet panic=-1 rdinit=/init{only}"), "-kernel"]);
     command.arg(kernel).arg("-initrd").arg(packed);
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("qemu: {error}; run .ci/setup first"));
