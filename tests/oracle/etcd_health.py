@@ -327,23 +327,30 @@ class Member:
     def call(self, path, body):
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             return json.loads(error.read())
+        except OSError as error:  # no answer in time
+            return {"error": str(error)}
 
     def put(self, key, value):
-        return self.call("/v3/kv/put", {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value).decode()})
+        """What etcd answers: that it is written, or that there is no space. A slow disk may cost a leader its place or a request its time."""
+        body = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value).decode()}
+        for _ in range(15):
+            answer = self.call("/v3/kv/put", body)
+            if "header" in answer or "space exceeded" in answer.get("error", ""):
+                return answer
+            time.sleep(1)
+        raise SystemExit(f"a write failed: {answer}")
 
     def must_put(self, key, value):
-        for _ in range(5):  # a slow disk may cost a leader its place
-            if "header" in self.put(key, value):
-                return
-            time.sleep(1)
-        raise SystemExit("a write failed")
+        answer = self.put(key, value)
+        if "header" not in answer:
+            raise SystemExit(f"a write failed: {answer}")
 
     def metrics(self):
-        with urllib.request.urlopen(self.url + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as answer:
             return answer.read().decode()
 
     def wait(self, ready=lambda text: "\netcd_server_has_leader 1\n" in text):
@@ -368,9 +375,9 @@ class Member:
         return path
 
     def status(self):
-        command = ["etcdctl", "--endpoints", self.url, "endpoint", "status", "-w", "json"]
+        command = ["etcdctl", "--endpoints", self.url, "--command-timeout", "60s", "--dial-timeout", "30s", "endpoint", "status", "-w", "json"]
         environment = {**os.environ, "ETCDCTL_API": "3"}
-        return json.loads(subprocess.run(command, check=True, capture_output=True, env=environment, timeout=20).stdout)[0]["Status"]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, env=environment, timeout=100).stdout)[0]["Status"]
 
 
 def alone(folder, *flags):
