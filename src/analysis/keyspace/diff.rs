@@ -245,7 +245,7 @@ impl Compared {
                 &[],
                 format!("{} gone (Deployments, StatefulSets, DaemonSets, CronJobs)", counted(workloads.len() as u64, "workload")),
                 &json!({"removed": workloads.len()}),
-                "plimsoll etcd diff --objects lists them; plimsoll guard events on the audit log says who deleted them",
+                "plimsoll etcd diff --objects lists them; an audit log tells who deleted them (plimsoll traffic --where verb=delete --by user,resource,name)",
             );
         }
         found.list

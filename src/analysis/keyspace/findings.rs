@@ -150,7 +150,7 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut Found<'_>) {
             &[("resource", "events")],
             format!("Events take {} of the key space ({}, {})", of(event_bytes, all), bytes(event_bytes as f64), counted(events.keys, "key")),
             &json!({"keys": events.keys, "bytes": event_bytes, "share": event_bytes as f64 / all as f64}),
-            "find who writes them (plimsoll clients, plimsoll etcd top); shorten --event-ttl, or give Events an etcd of their own (plimsoll etcd split)",
+            "find who writes them (plimsoll traffic --where resource=events --by user,agent); shorten --event-ttl, or give Events an etcd of their own (plimsoll etcd split)",
         );
     }
     const REPORTS: [&str; 9] = [
