@@ -117,3 +117,26 @@ pub struct Seen<'k> {
     /// Bytes of it in the file.
     pub stored: u64,
 }
+
+/// A bucket's pages and entries.
+#[derive(Debug, Clone, Default)]
+pub struct BucketPages {
+    /// Its name; empty for the root.
+    pub name: String,
+    /// Entries of its leaves.
+    pub entries: u64,
+    /// Pages from the root to a leaf; 0 where it is inline.
+    pub depth: usize,
+    /// Branch pages.
+    pub branches: u64,
+    /// Leaf pages.
+    pub leaves: u64,
+    /// Pages that branches and leaves overflow into.
+    pub overflow: u64,
+    /// How full the branch pages are.
+    pub branch_fills: Vec<f32>,
+    /// How full the leaf pages are.
+    pub leaf_fills: Vec<f32>,
+    /// CRC-32C over keys and values, and of how many bytes it is.
+    pub sum: (u32, usize),
+}

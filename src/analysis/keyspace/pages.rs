@@ -2,29 +2,9 @@
 
 use super::findings;
 use super::report::File;
+use crate::model::keyspace::BucketPages;
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::{counted, grouped, percent};
-
-/// A bucket's pages.
-#[derive(Debug, Clone, Default)]
-pub struct Bucket {
-    /// Its name.
-    pub name: String,
-    /// Its entries.
-    pub entries: u64,
-    /// Pages from the root to a leaf; 0 where it is inline.
-    pub depth: usize,
-    /// Branch pages.
-    pub branches: u64,
-    /// Leaf pages.
-    pub leaves: u64,
-    /// Pages that these overflow into.
-    pub overflow: u64,
-    /// How full the branch pages are.
-    pub branch_fills: Vec<f32>,
-    /// How full the leaf pages are.
-    pub leaf_fills: Vec<f32>,
-}
 
 const COLUMNS: [&str; 13] = [
     "bucket",
@@ -43,7 +23,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 /// The report of `etcd pages`; `free` gives the lengths of runs of free pages.
-pub fn report(buckets: Vec<Bucket>, mut free: Vec<u64>, pages: u64, file: File) -> Report {
+pub fn report(buckets: Vec<BucketPages>, mut free: Vec<u64>, pages: u64, file: File) -> Report {
     let mut rows = Vec::new();
     let mut fills = (Vec::new(), 0);
     for mut bucket in buckets {

@@ -1,10 +1,8 @@
 //! `plimsoll etcd pages`: how full a file's pages are.
 
 use super::open::{self, SourceArgs};
-use crate::analysis::keyspace::pages::{self, Bucket};
+use crate::analysis::keyspace::pages;
 use crate::cli::{Context, Error, FailOn};
-use crate::sources::etcd::KeyWorker;
-use crate::sources::etcd::mvcc::{KeyValue, Revision};
 
 /// Arguments of `plimsoll etcd pages`.
 #[derive(Debug, clap::Args)]
@@ -17,17 +15,10 @@ pub(super) struct Args {
     source: SourceArgs,
 }
 
-/// Looks at no revision.
-struct Nothing;
-
-impl KeyWorker for Nothing {
-    fn revision(&mut self, _: Revision, _: bool, _: &KeyValue<'_>, _: usize) {}
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let opened = open::open(&args.source.source, context)?;
-    let (_, walk) = opened.database.walk(context.settings.threads, false, || Nothing);
+    let (_, walk) = opened.database.walk(context.settings.threads, false, || ());
     let file = opened.file(&walk, context)?;
     let pages = opened.database.bolt.meta.pages.min(opened.database.bolt.file_bytes / file.page_size.max(1));
     let mut free = Vec::new();
@@ -41,15 +32,5 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
     }
     free.extend((run > 0).then_some(run));
-    let buckets = walk.buckets.into_iter().map(|bucket| Bucket {
-        name: bucket.name,
-        entries: bucket.entries,
-        depth: bucket.depth,
-        branches: bucket.branches,
-        leaves: bucket.leaves,
-        overflow: bucket.overflow,
-        branch_fills: bucket.branch_fills,
-        leaf_fills: bucket.leaf_fills,
-    });
-    context.print(&pages::report(buckets.collect(), free, pages, file), FailOn::Never)
+    context.print(&pages::report(walk.buckets, free, pages, file), FailOn::Never)
 }

@@ -8,9 +8,8 @@ use crate::model::units::{bytes, grouped};
 use crate::sources::audit::pass::Watcher;
 use crate::sources::etcd::bolt::Bolt;
 use crate::sources::etcd::map::Data;
-use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::pull::{self, Access, Endpoint, Part, PullError};
-use crate::sources::etcd::{Database, KeyWorker, Walk};
+use crate::sources::etcd::{Database, Walk};
 use crate::views::text::plain;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -144,13 +143,9 @@ fn one(endpoint: &Endpoint, access: &Access, file: &mut Fresh, context: &Context
 
 /// Reads all of what came: that the SHA-256 is right says only that it arrived as it was sent.
 fn read(path: &Path, threads: usize) -> Result<Walk, String> {
-    struct Nothing;
-    impl KeyWorker for Nothing {
-        fn revision(&mut self, _: Revision, _: bool, _: &KeyValue<'_>, _: usize) {}
-    }
     let data = Data::map(path).map_err(|error| error.to_string())?;
     let bolt = Bolt::open(data).map_err(|error| error.to_string())?;
-    let (_, walk) = Database::read(bolt).walk(threads, true, || Nothing);
+    let (_, walk) = Database::read(bolt).walk(threads, true, || ());
     match walk.damages.told.first() {
         Some(damage) => Err(damage.to_string()),
         None => Ok(walk),

@@ -3,6 +3,7 @@
 use super::bolt::{Bolt, Bucket, Damages, Element, Fault, Leaf, Tree, Used};
 use super::mvcc::{KeyValue, Revision, key_value, revision};
 use super::store::Store;
+use crate::model::keyspace::BucketPages;
 use std::sync::{Mutex, PoisonError};
 
 /// Leaf pages that a thread takes at once: enough that little is locked and few sums are put together, few enough that threads end
@@ -21,46 +22,27 @@ pub trait KeyWorker: Send {
     fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize);
 }
 
-/// A bucket's pages and entries.
-#[derive(Debug, Clone, Default)]
-pub struct BucketPages {
-    /// Its name; empty for the root.
-    pub name: String,
-    /// Entries of its leaves.
-    pub entries: u64,
-    /// Pages from the root to a leaf; 0 where it is inline.
-    pub depth: usize,
-    /// Branch pages.
-    pub branches: u64,
-    /// Leaf pages.
-    pub leaves: u64,
-    /// Pages that branches and leaves overflow into.
-    pub overflow: u64,
-    /// How full the branch pages are.
-    pub branch_fills: Vec<f32>,
-    /// How full the leaf pages are.
-    pub leaf_fills: Vec<f32>,
-    /// CRC-32C over keys and values, and of how many bytes it is.
-    sum: (u32, usize),
+/// Of a pass that is made for what it says of pages, sums and damage.
+impl KeyWorker for () {
+    fn revision(&mut self, _: Revision, _: bool, _: &KeyValue<'_>, _: usize) {}
 }
 
-impl BucketPages {
-    fn new(name: &str, tree: &Tree) -> Self {
-        Self {
-            name: name.to_owned(),
-            depth: tree.depth,
-            branches: tree.branches,
-            leaves: tree.leaves.len() as u64,
-            overflow: tree.overflow,
-            branch_fills: tree.fills.clone(),
-            ..Self::default()
-        }
+/// A bucket's pages as a tree has them, before its leaves are read.
+fn pages_of(name: &str, tree: &Tree) -> BucketPages {
+    BucketPages {
+        name: name.to_owned(),
+        depth: tree.depth,
+        branches: tree.branches,
+        leaves: tree.leaves.len() as u64,
+        overflow: tree.overflow,
+        branch_fills: tree.fills.clone(),
+        ..BucketPages::default()
     }
+}
 
-    /// CRC-32C over name, keys and values, going on from `sum`.
-    fn hash(&self, sum: u32) -> u32 {
-        crc32c::crc32c_combine(crc32c::crc32c_append(sum, self.name.as_bytes()), self.sum.0, self.sum.1)
-    }
+/// CRC-32C over a bucket's name, keys and values, going on from `sum`.
+fn hash(bucket: &BucketPages, sum: u32) -> u32 {
+    crc32c::crc32c_combine(crc32c::crc32c_append(sum, bucket.name.as_bytes()), bucket.sum.0, bucket.sum.1)
 }
 
 /// An open database whose small buckets are read.
@@ -191,7 +173,7 @@ impl Database {
     fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
         let is_inline = bucket.root == 0;
         let tree = if is_inline { Tree::default() } else { self.bolt.tree(bucket.root, &bucket.name, &self.used, damages) };
-        let mut pages = BucketPages::new(&bucket.name, &tree);
+        let mut pages = pages_of(&bucket.name, &tree);
         let mut before: Vec<u8> = Vec::new();
         let mut take = |id: u64, leaf: Leaf<'_>, damages: &mut Damages| {
             let (sum, bytes) = leaf.sum(pages.sum.0);
@@ -257,7 +239,7 @@ impl Database {
         };
         // The root is no bucket of its own: its entries are the others.
         let buckets = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty());
-        walk.hash = hashes.then(|| buckets.fold(0, |sum, bucket| bucket.hash(sum)));
+        walk.hash = hashes.then(|| buckets.fold(0, |sum, bucket| hash(bucket, sum)));
         (workers, walk)
     }
 
@@ -313,7 +295,7 @@ impl Database {
 
     /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
     fn inline_keys<W: KeyWorker>(&self, bucket: &Bucket, worker: &mut W, walk: &mut Walk) -> BucketPages {
-        let mut pages = BucketPages::new(KEY, &Tree::default());
+        let mut pages = pages_of(KEY, &Tree::default());
         if bucket.inline.is_empty() {
             return pages;
         }
@@ -381,7 +363,7 @@ impl Database {
             }
             work();
         });
-        let mut pages = BucketPages::new(KEY, tree);
+        let mut pages = pages_of(KEY, tree);
         let mut workers = Vec::new();
         for (worker, mine) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
             workers.push(worker);

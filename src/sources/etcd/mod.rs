@@ -14,5 +14,5 @@ pub mod schema;
 mod special;
 mod store;
 
-pub use database::{BucketPages, Database, KeyWorker, Walk};
+pub use database::{Database, KeyWorker, Walk};
 pub use store::{Member, Store};
