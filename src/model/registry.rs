@@ -85,6 +85,14 @@ pub fn group_of(resource: &str) -> &'static str {
 /// Where apiservers keep their objects by default, upstream and on OpenShift.
 pub const ROOTS: [&str; 3] = ["/registry/", "/kubernetes.io/", "/openshift.io/"];
 
+/// Where an apiserver keeps its objects, each with a `/` at its end: `root`, or the default places.
+pub fn roots(root: Option<&str>) -> Vec<String> {
+    match root {
+        Some(root) => vec![format!("{}/", root.trim_end_matches('/'))],
+        None => ROOTS.map(str::to_owned).to_vec(),
+    }
+}
+
 /// What `key` names, below one of `roots`; a key below none of them has only a prefix, its first two parts.
 pub fn parse<'k>(key: &'k str, roots: &[impl AsRef<str>]) -> ObjectKey<'k> {
     let Some(rest) = roots.iter().find_map(|root| key.strip_prefix(root.as_ref())) else {

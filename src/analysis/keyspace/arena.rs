@@ -4,7 +4,7 @@
 use super::by::By;
 use super::stem::name_prefix;
 use crate::model::keyspace::{Encoding, Object, Seen, Want};
-use crate::model::registry::{self, ROOTS};
+use crate::model::registry;
 use crate::model::symbols::{Symbol, Symbols};
 use hashbrown::{HashMap, HashTable};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -328,12 +328,8 @@ impl Keyspace {
     /// An empty one. `root` is where the apiserver keeps its objects, if that is neither `/registry` nor OpenShift's place;
     /// `compacted` is the revision up to which history is gone.
     pub fn new(root: Option<&str>, mode: Mode, compacted: u64) -> Self {
-        let roots = match root {
-            Some(root) => vec![format!("{}/", root.trim_end_matches('/'))],
-            None => ROOTS.map(str::to_owned).to_vec(),
-        };
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Self { roots, mode, compacted, noted: 0, names: Mutex::default(), shards }
+        Self { roots: registry::roots(root), mode, compacted, noted: 0, names: Mutex::default(), shards }
     }
 
     /// Lets hands note the revisions that are superseded, or delete a key, up to `revision`.

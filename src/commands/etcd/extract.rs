@@ -4,7 +4,7 @@ use super::open;
 use crate::actions::fresh::Fresh;
 use crate::analysis::extract::{Candidate, Extracted, Living, Options, Reason, select};
 use crate::cli::{Context, Error};
-use crate::model::registry::{self, ROOTS};
+use crate::model::registry;
 use crate::model::units::counted;
 use crate::sources::etcd::KeyWorker;
 use crate::sources::etcd::decode::{self, Undecodable};
@@ -82,10 +82,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         Format::Yaml | Format::Table => false,
         _ => return Err(Error::Usage("etcd extract writes -o yaml or -o json".to_owned())),
     };
-    let roots: Vec<String> = match &args.prefix {
-        Some(prefix) => vec![format!("{}/", prefix.trim_end_matches('/'))],
-        None => ROOTS.map(str::to_owned).to_vec(),
-    };
+    let roots = registry::roots(args.prefix.as_deref());
     let newer = args.deleted_since.as_ref().map(|newer| living(newer, context)).transpose()?;
     let found = objects(args, &roots, newer.as_ref(), context)?;
     let candidates = decoded(found, &roots, args, context)?;
@@ -128,14 +125,14 @@ type Newest = (Revision, Option<Vec<u8>>);
 fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut Context<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     struct Worker<'a> {
         args: &'a Args,
-        roots: Vec<&'a str>,
+        roots: &'a [String],
         newer: Option<&'a Living>,
         found: HashMap<String, Newest>,
     }
     impl KeyWorker for Worker<'_> {
         fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, _stored: usize) {
             let Ok(key) = std::str::from_utf8(kv.key) else { return };
-            if !self.args.wants(key, &self.roots) || self.newer.is_some_and(|newer| newer.has_key(key)) {
+            if !self.args.wants(key, self.roots) || self.newer.is_some_and(|newer| newer.has_key(key)) {
                 return;
             }
             let value = || (!is_tombstone).then(|| kv.value.to_vec());
@@ -148,7 +145,7 @@ fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut 
             }
         }
     }
-    let make = || Worker { args, roots: roots.iter().map(String::as_str).collect(), newer, found: HashMap::new() };
+    let make = || Worker { args, roots, newer, found: HashMap::new() };
     let mut all: HashMap<String, Newest> = HashMap::new();
     for worker in pass(&args.source, context, make)? {
         for (key, newest) in worker.found {
@@ -164,7 +161,7 @@ fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut 
 }
 
 impl Args {
-    fn wants(&self, key: &str, roots: &[&str]) -> bool {
+    fn wants(&self, key: &str, roots: &[String]) -> bool {
         let of = registry::parse(key, roots);
         let is = |wanted: &Option<String>, what: &str| wanted.as_deref().is_none_or(|wanted| wanted == what);
         let resource = self.resource.as_deref().is_none_or(|wanted| {
@@ -182,7 +179,6 @@ impl Args {
 
 /// Decodes what was found; says what can't be.
 fn decoded(found: Vec<(String, Vec<u8>)>, roots: &[String], args: &Args, context: &mut Context<'_>) -> Result<Vec<Candidate>, Error> {
-    let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
     let mut candidates = Vec::new();
     let mut encrypted = Vec::new();
     for (key, value) in found {
@@ -197,8 +193,8 @@ fn decoded(found: Vec<(String, Vec<u8>)>, roots: &[String], args: &Args, context
                     }
                     context.lost(format!("{what}; it is extracted without them"))?;
                 }
-                let of = registry::parse(&key, &roots);
-                let root = roots.iter().find(|root| key.starts_with(**root)).map_or(0, |root| root.len());
+                let of = registry::parse(&key, roots);
+                let root = roots.iter().find(|root| key.starts_with(root.as_str())).map_or(0, String::len);
                 let (group, resource) = (of.group.to_owned(), of.resource.to_owned());
                 candidates.push(Candidate { key, root, group, resource, object: decoded.object });
             }
