@@ -367,10 +367,8 @@ fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut
 
 /// Draws a flame graph.
 fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
-    let form = match context.settings.format {
-        Format::Table | Format::Wide | Format::Svg => Format::Svg,
-        Format::Folded => Format::Folded,
-        _ => return Err(Error::Usage("a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned())),
+    let Some(form) = context.settings.format.of_flame() else {
+        return Err(Error::Usage("a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned()));
     };
     let before = match &args.diff {
         Some(old) => profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?,
@@ -408,9 +406,5 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
     if tree.total()[1] == 0 {
         return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
     }
-    match form {
-        Format::Folded => flame::folded(&tree, &mut context.io.out)?,
-        _ => flame::svg(&tree, &mut context.io.out)?,
-    }
-    Ok(())
+    Ok(flame::draw(&tree, form, &mut context.io.out)?)
 }

@@ -3,6 +3,7 @@
 //! Names of functions come from a file that anyone may have written. In folded text `;` and the end of the line have a
 //! meaning, so they are replaced; in SVG all names are written as text, never as markup or script.
 
+use super::Format;
 use super::text::plain;
 use crate::model::flame::{Tree, short_name};
 use crate::model::units::{bytes, grouped};
@@ -46,6 +47,11 @@ fn stack(tree: &Tree, names: &[String], call: usize) -> String {
     }
     path.reverse();
     path.join(";")
+}
+
+/// Draws a tree in a form that [`Format::of_flame`] gave.
+pub fn draw(tree: &Tree, form: Format, out: &mut dyn Write) -> io::Result<()> {
+    if form == Format::Folded { folded(tree, out) } else { svg(tree, out) }
 }
 
 /// Writes a line for each stack: functions from the root, and what it weighs; of a comparison before and now.

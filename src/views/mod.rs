@@ -45,6 +45,15 @@ impl Format {
     pub fn is_of_stacks(self) -> bool {
         matches!(self, Self::Svg | Self::Folded)
     }
+
+    /// The form in which a flame graph is drawn where this was asked for: a picture if nothing was. `None` for what only tables have.
+    pub fn of_flame(self) -> Option<Self> {
+        match self {
+            Self::Table | Self::Wide | Self::Svg => Some(Self::Svg),
+            Self::Folded => Some(Self::Folded),
+            _ => None,
+        }
+    }
 }
 
 /// How to write for a person.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 const MOST: usize = 2_000_000;
 
 /// What a frame's width is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Weight {
     /// Bytes of the values that live.
     #[default]

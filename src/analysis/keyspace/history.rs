@@ -8,7 +8,7 @@ use crate::model::units::{bytes, counted, duration, grouped};
 use std::collections::{BTreeMap, HashMap};
 
 /// What rows are made by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     /// Keys.
     #[default]

@@ -4,8 +4,7 @@ use super::open::{self, Opened, Pass, SourceArgs};
 use crate::analysis::keyspace::flame::{self, Weight};
 use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
 use crate::cli::{Context, Error};
-use crate::views::Format;
-use crate::views::flame as draw;
+use crate::views::{self, Format};
 
 /// Arguments of `plimsoll etcd flame`.
 #[derive(Debug, clap::Args)]
@@ -24,54 +23,23 @@ pub(super) struct Args {
     source: SourceArgs,
     /// What widths are.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    weight: What,
+    weight: Weight,
     /// Colour by the change against this database.
     #[arg(long, value_name = "OLD")]
     diff: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum What {
-    /// Bytes of the values that live.
-    #[default]
-    Live,
-    /// Bytes that compaction would free.
-    History,
-    /// Both.
-    All,
-    /// Keys that live.
-    Keys,
-    /// Revisions.
-    Revisions,
-}
-
-impl What {
-    fn weight(self) -> Weight {
-        match self {
-            Self::Live => Weight::Live,
-            Self::History => Weight::History,
-            Self::All => Weight::All,
-            Self::Keys => Weight::Keys,
-            Self::Revisions => Weight::Revisions,
-        }
-    }
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let form = match context.settings.format {
-        Format::Table | Format::Wide | Format::Svg => Format::Svg,
-        Format::Folded => Format::Folded,
-        _ => {
-            let message = "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
-            return Err(Error::Usage(message.to_owned()));
-        }
+    let Some(form) = context.settings.format.of_flame() else {
+        let message = "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
+        return Err(Error::Usage(message.to_owned()));
     };
     let old = args.diff.as_ref().map(|old| open::open(old, context)).transpose()?;
     let before = old.as_ref().map_or(Ok(Vec::new()), |old| rows(old, args, context))?;
     let opened = open::open(&args.source.source, context)?;
     let now = rows(&opened, args, context)?;
-    let mut tree = flame::tree([&before, &now], args.weight.weight());
+    let mut tree = flame::tree([&before, &now], args.weight);
     tree.compares = old.is_some();
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     tree.subtitle = name(&opened.path);
@@ -81,11 +49,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if tree.total()[1] == 0 && form == Format::Svg {
         return Err(Error::Usage(format!("{}: there is nothing to draw by this --weight", opened.path)));
     }
-    match form {
-        Format::Folded => draw::folded(&tree, &mut context.io.out)?,
-        _ => draw::svg(&tree, &mut context.io.out)?,
-    }
-    Ok(())
+    Ok(views::flame::draw(&tree, form, &mut context.io.out)?)
 }
 
 fn rows(opened: &Opened, args: &Args, context: &mut Context<'_>) -> Result<Vec<Row>, Error> {

@@ -22,18 +22,7 @@ pub(super) struct Args {
     source: SourceArgs,
     /// What rows are made by.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    by: What,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum What {
-    /// Keys.
-    #[default]
-    Key,
-    /// Resource and namespace.
-    Prefix,
-    /// Resource.
-    Resource,
+    by: By,
 }
 
 struct Folding<'s> {
@@ -63,15 +52,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut clock = Clock::default();
     workers.iter().for_each(|worker| clock.merge(worker.clock));
     let file = opened.file(&walk, context)?;
-    let by = match args.by {
-        What::Key => By::Key,
-        What::Prefix => By::Prefix,
-        What::Resource => By::Resource,
-    };
     let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
-    let keys = if by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
+    let keys = if args.by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
     let names = opened.names(&space, &hashes, context.settings.threads);
-    let shape = Shape { by, sort_by: sort_by.as_deref(), top };
+    let shape = Shape { by: args.by, sort_by: sort_by.as_deref(), top };
     context.print(&history::report(&space, &keys, &names, clock, file, &shape), FailOn::Never)
 }
