@@ -1,4 +1,4 @@
-//! A file that is written bit by bit under another name, readable by its owner alone, and gets its name when it is whole.
+//! A file that is written under another name, and gets its own when it is whole.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,15 +16,20 @@ pub struct Fresh {
 impl Fresh {
     /// Begins a file that will be `target`, in its folder. Nobody else may read it: it may hold Secrets.
     pub fn create(target: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Self::open(target, &mut options)
+    }
+
+    /// Begins a file with these options.
+    fn open(target: &Path, options: &mut OpenOptions) -> io::Result<Self> {
         let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is no file's name"))?;
+        // Collectors of text files read `*.prom`: a temporary file must not end so.
         let temporary = target.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
         // What a killed run of the same number left behind.
         let _ = fs::remove_file(&temporary);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&temporary)?;
+        let file = options.read(true).write(true).create_new(true).open(&temporary)?;
         Ok(Self { file, temporary, target: target.to_owned(), is_done: false })
     }
 
@@ -50,6 +55,13 @@ impl Fresh {
         }
         Ok(())
     }
+}
+
+/// Replaces `target` by a file that everyone may read whom the umask lets.
+pub fn replace(target: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = Fresh::open(target, &mut OpenOptions::new())?;
+    file.write_all(content)?;
+    file.finish()
 }
 
 impl Write for Fresh {

@@ -2,4 +2,3 @@
 
 pub mod fresh;
 pub mod reclaim;
-pub mod replace;

@@ -3,7 +3,7 @@
 
 use super::lowered::put_back;
 use super::{Method, limit};
-use crate::actions::replace::replace;
+use crate::actions::fresh::replace;
 use crate::model::memory::Amount;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};

@@ -1,7 +1,7 @@
 //! `plimsoll memory watch`.
 
 use super::groups::{GroupFlags, read};
-use crate::actions::replace::replace;
+use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
 use crate::analysis::memory::report::{self, Seen};
 use crate::analysis::memory::verdict::Verdict;
