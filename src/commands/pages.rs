@@ -7,7 +7,7 @@ use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
 use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::pages::{self, Clock, PageFolder, PageWorker};
+use crate::sources::pages::{self, Clock, PageFolder, PageWorker, PagesRead};
 use std::collections::BTreeMap;
 
 /// Messages about one kind of damage.
@@ -53,22 +53,23 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
     let all = || folders.iter().flat_map(|folder| &folder.pages);
     let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let undated = all().filter(|page| page.clock == Clock::Modified).count();
-    let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
-    let (folds, read) = pages::read(folders, context.settings.threads, |_| Folding(Fold::new(with_latency)), &progress);
+    let (facts, read) = fold(folders, with_latency, context.settings.threads, &progress);
     progress.finish();
     tell(&read.losses, context)?;
-    let folded: Vec<Folded<'_>> =
-        names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
-    Ok((Facts::new(&folded), PagesTold { inputs: read.inputs, losses: read.losses, undated }))
+    Ok((facts, PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 
 /// The facts of pages of which nothing need be told.
 pub fn quiet_facts(folders: Vec<PageFolder>, threads: usize) -> Facts {
+    fold(folders, false, threads, &Progress::bytes(0, false)).0
+}
+
+fn fold(folders: Vec<PageFolder>, with_latency: bool, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
     let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
-    let (folds, _) = pages::read(folders, threads, |_| Folding(Fold::new(false)), &Progress::bytes(0, false));
+    let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(with_latency)), progress);
     let folded: Vec<Folded<'_>> =
         names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
-    Facts::new(&folded)
+    (Facts::new(&folded), read)
 }
 
 /// Says what was lost. What is wrong with one page is mostly wrong with all of them.
