@@ -77,20 +77,33 @@ fn metadata<'v>(map: &'v [u8], want: &Want, object: &mut Object<'v>) {
     });
 }
 
-/// The head of an item: its kind, its number (`None` where the length is not told), and what follows.
-fn head(bytes: &[u8]) -> Option<(u8, Option<u64>, &[u8])> {
+/// The head of an item: its major type, its argument (0 where its length is open), and how that is written (31: open).
+pub(super) struct Head {
+    pub major: u8,
+    pub argument: u64,
+    pub info: u8,
+}
+
+/// The head of the first item, and what follows.
+pub(super) fn read_head(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
-    let more = match first & 31 {
-        small @ 0..=23 => return Some((first >> 5, Some(u64::from(small)), rest)),
-        24 => 1,
-        25 => 2,
-        26 => 4,
-        27 => 8,
-        31 => return Some((first >> 5, None, rest)),
+    let info = first & 31;
+    let (argument, rest) = match info {
+        0..24 => (u64::from(info), rest),
+        24..28 => {
+            let (number, rest) = rest.split_at_checked(1 << (info - 24))?;
+            (number.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)), rest)
+        }
+        31 => (0, rest),
         _ => return None,
     };
-    let (number, rest) = rest.split_at_checked(more)?;
-    Some((first >> 5, Some(number.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))), rest))
+    Some((Head { major: first >> 5, argument, info }, rest))
+}
+
+/// The same as kind and number (`None` where the length is open).
+fn head(bytes: &[u8]) -> Option<(u8, Option<u64>, &[u8])> {
+    let (Head { major, argument, info }, rest) = read_head(bytes)?;
+    Some((major, (info != 31).then_some(argument), rest))
 }
 
 /// The first item of `bytes`, and what follows.

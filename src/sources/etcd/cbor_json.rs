@@ -1,6 +1,7 @@
 //! CBOR as apiservers write it, to JSON. (Source: RFC 8949; apimachinery runtime/serializer/cbor: text is encoded as byte
 //! strings, and bytes carry the tag 22, for they are base64 in JSON.)
 
+use super::cbor::{Head, read_head};
 use super::special;
 use serde_json::{Map, Number, Value};
 
@@ -20,13 +21,6 @@ struct Reader<'b> {
     rest: &'b [u8],
 }
 
-/// The head of an item: its major type, its argument, and whether its length is open.
-struct Head {
-    major: u8,
-    argument: u64,
-    info: u8,
-}
-
 impl<'b> Reader<'b> {
     fn take(&mut self, length: u64) -> Option<&'b [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -35,15 +29,9 @@ impl<'b> Reader<'b> {
     }
 
     fn head(&mut self) -> Option<Head> {
-        let first = *self.take(1)?.first()?;
-        let info = first & 31;
-        let argument = match info {
-            0..24 => u64::from(info),
-            24..28 => self.take(1 << (info - 24))?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
-            31 => 0,
-            _ => return None,
-        };
-        Some(Head { major: first >> 5, argument, info })
+        let (head, rest) = read_head(self.rest)?;
+        self.rest = rest;
+        Some(head)
     }
 
     /// Whether an item of open length ends here.
