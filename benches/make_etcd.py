@@ -27,22 +27,14 @@ import tempfile
 import threading
 import time
 
+from make_profile import varint
+
 BYTES_PER_OBJECT = 3300  # of the file, over this mixture of objects
 TXN_BYTES, TXN_OPS = 400_000, 5000
 EPOCH = 1_790_000_000
 
 
 # Protobuf, as far as it is needed.
-
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 SMALL = [varint(n) for n in range(1 << 14)]
 
 
@@ -551,25 +543,20 @@ def managed_bytes(value):
         return end - start
     at, found = 4, 0
 
+    def read_varint(at):
+        result = shift = 0
+        while True:
+            byte = value[at]
+            result |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                return result, at
+
     def field(at):
-        tag = shift = 0
-        while True:
-            byte = value[at]
-            tag |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                break
-        if tag & 7 == 0:
-            while value[at] >= 0x80:
-                at += 1
-            return tag >> 3, at + 1, at + 1
-        size = shift = 0
-        while True:
-            byte = value[at]
-            size |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                return tag >> 3, at, at + size
+        tag, at = read_varint(at)
+        size, at = read_varint(at)
+        # A number has no bytes behind it.
+        return tag >> 3, at, at + (size if tag & 7 else 0)
     _, _, at = field(at)  # TypeMeta
     _, at, _ = field(at)  # raw
     _, at, end = field(at)  # ObjectMeta

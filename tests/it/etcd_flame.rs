@@ -1,8 +1,7 @@
 //! `etcd flame`: its total is that of `etcd usage`, and the picture can be used.
 
-use crate::support::{feed, folder, plimsoll, python, root, sample, write};
+use crate::support::{folder, picture, plimsoll, sample};
 use serde_json::Value;
-use std::process::Command;
 
 const AFTER: &str = "list-storm/etcd/after.db.zst";
 
@@ -59,12 +58,7 @@ fn the_picture_can_be_zoomed_and_searched() {
     assert!(percent > 5.0, "{percent}");
     for more in [&[][..], &["--diff", &before]] {
         let svg = plimsoll(&[&["etcd", "flame", &after], more].concat()).exits(0).stdout.clone();
-        let path = write(home.path(), "keys.svg", &svg);
-        let mut command = Command::new(python());
-        command.arg(root().join("tests/oracle/svg.py")).args([&path, "helm"]);
-        let ran = feed(command, b"");
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let seen: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let seen = picture(home.path(), &svg, "helm");
         assert_eq!(
             (&seen["total"], &seen["zoom_changed"], &seen["errors"]),
             (&total.into(), &true.into(), &Value::Array(vec![])),

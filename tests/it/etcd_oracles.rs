@@ -1,7 +1,7 @@
 //! Every `etcd` subcommand that counts, beside the same counted in Python from the definitions: another reader of the file, other decoders.
 //! On the samples, and on databases that a real etcd made of what is odd.
 
-use crate::etcd_usage::{Member, etcdctl};
+use crate::member::{Member, etcdctl};
 use crate::support::{folder, plimsoll, python, root, sample_bytes, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -236,7 +236,7 @@ fn fill(port: &str) {
 fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
     let folder = folder();
     let data = folder.path().join("data");
-    let member = Member::start(&data);
+    let member = Member::plain(&data);
     let port = member.url.rsplit(':').next().unwrap();
     fill(port);
 
@@ -266,7 +266,7 @@ fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
 #[test]
 fn damage_ends_soon_without_a_panic_and_costs_only_what_it_hits() {
     let folder = folder();
-    let member = Member::start(&folder.path().join("data"));
+    let member = Member::plain(&folder.path().join("data"));
     let port = member.url.rsplit(':').next().unwrap();
     fill(port);
     let path = folder.path().join("whole.db");
@@ -289,7 +289,7 @@ fn damage_ends_soon_without_a_panic_and_costs_only_what_it_hits() {
 #[test]
 fn other_page_sizes_and_stored_free_lists_are_the_same() {
     let folder = folder();
-    let member = Member::start(&folder.path().join("data"));
+    let member = Member::plain(&folder.path().join("data"));
     fill(member.url.rsplit(':').next().unwrap());
     let whole = folder.path().join("whole.db");
     member.run(&["snapshot", "save", whole.to_str().unwrap()]);

@@ -1,64 +1,18 @@
 //! `etcd pull` from real members: plain, with TLS, with authentication, and through a proxy that breaks off.
 
+use crate::member::{Member, etcdctl, port};
 use crate::support::{Ran, folder, plimsoll, run};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A member, and how etcdctl reaches it.
-struct Member {
-    etcd: Child,
-    url: String,
-    access: Vec<String>,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ = self.etcd.kill();
-        let _ = self.etcd.wait();
-    }
-}
-
-fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-impl Member {
-    fn start(data: &Path, scheme: &str, flags: &[&str], access: &[&str]) -> Self {
-        let (url, peer) = (format!("{scheme}://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port()));
-        let mut command = Command::new("etcd");
-        command.args(["--data-dir", data.to_str().unwrap(), "--listen-client-urls", &url, "--advertise-client-urls", &url]);
-        command.args(["--listen-peer-urls", &peer, "--log-level", "error"]).args(flags).stdout(Stdio::null()).stderr(Stdio::null());
-        let etcd = command.spawn().expect("etcd is missing: run .ci/setup");
-        let member = Self { etcd, url, access: access.iter().map(|flag| (*flag).to_owned()).collect() };
-        let until = Instant::now() + Duration::from_secs(30);
-        while member.etcdctl(&["endpoint", "health"]).is_none() {
-            assert!(Instant::now() < until, "etcd does not answer within 30 s");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        member
-    }
-
-    fn etcdctl(&self, args: &[&str]) -> Option<String> {
-        let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url]).args(&self.access).args(args);
-        let done = command.output().expect("etcdctl is missing: run .ci/setup");
-        done.status.success().then(|| String::from_utf8(done.stdout).unwrap())
-    }
-
-    #[track_caller]
-    fn run(&self, args: &[&str]) {
-        assert!(self.etcdctl(args).is_some(), "etcdctl {args:?}");
-    }
-
-    /// Two megabytes, so that a snapshot is many messages.
-    fn fill(&self) {
-        for n in 0..20 {
-            self.run(&["put", &format!("/registry/configmaps/web/{n}"), &"y".repeat(100_000)]);
-        }
+/// Two megabytes, so that a snapshot is many messages.
+fn fill(member: &Member) {
+    for n in 0..20 {
+        member.run(&["put", &format!("/registry/configmaps/web/{n}"), &"y".repeat(100_000)]);
     }
 }
 
@@ -70,13 +24,7 @@ fn pull(endpoints: &str, file: &Path, more: &[&str]) -> Ran {
 #[track_caller]
 fn checked(ran: &Ran, file: &Path) -> Value {
     let totals = ran.json(0)["totals"].clone();
-    let out = Command::new("etcdctl")
-        .env("ETCDCTL_API", "3")
-        .args(["snapshot", "status", file.to_str().unwrap(), "-w", "json"])
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let status: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let status: Value = serde_json::from_str(&etcdctl(&["snapshot", "status", file.to_str().unwrap(), "-w", "json"])).unwrap();
     assert_eq!((&totals["revision"], &totals["hash"]), (&status["revision"], &status["hash"]));
     assert_eq!(totals["bytes"], std::fs::metadata(file).unwrap().len());
     assert_eq!(totals["bytes"].as_u64().unwrap(), status["totalSize"].as_u64().unwrap() + 32, "and the SHA-256");
@@ -141,8 +89,8 @@ fn proxy(member: &Member, fault: Fault) -> String {
 #[test]
 fn a_snapshot_comes_whole_or_from_the_next_member() {
     let folder = folder();
-    let member = Member::start(&folder.path().join("data"), "http", &[], &[]);
-    member.fill();
+    let member = Member::plain(&folder.path().join("data"));
+    fill(&member);
     let out = folder.path().join("out");
     std::fs::create_dir(&out).unwrap();
     let file = out.join("snapshot.db");
@@ -196,7 +144,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
 fn users_and_passwords() {
     let folder = folder();
     let file = folder.path().join("snapshot.db");
-    let mut member = Member::start(&folder.path().join("data"), "http", &[], &[]);
+    let mut member = Member::plain(&folder.path().join("data"));
     for args in [["user", "add", "root:hunter2"].as_slice(), &["user", "add", "guest:guest"], &["user", "grant-role", "root", "root"]] {
         member.run(args);
     }
@@ -273,7 +221,7 @@ fn certificates_of_both_sides() {
         ["--cert-file", &at("server.crt"), "--key-file", &at("server.key"), "--trusted-ca-file", &at("ca.crt"), "--client-cert-auth"];
     let access = ["--cacert", &at("ca.crt"), "--cert", &at("client.crt"), "--key", &at("client.key")];
     let member = Member::start(&folder.path().join("data"), "https", &flags, &access);
-    member.fill();
+    fill(&member);
     checked(&pull(&member.url, &file, &[&access[..], &["-o", "json"]].concat()), &file);
     for (flags, says) in [
         (vec!["--cacert".to_owned(), at("other.crt")], "check --cacert"),

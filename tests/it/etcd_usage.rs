@@ -1,74 +1,12 @@
 //! `etcd usage` beside etcd itself: a real member is restored from each snapshot and asked for all keys.
 
+use crate::member::{Member, etcdctl};
 use crate::support::{folder, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 const SNAPSHOTS: [&str; 3] = ["list-storm/etcd/after.db.zst", "overload-restart/etcd/before.db.zst", "quiet/etcd/after.db.zst"];
-
-pub(crate) fn etcdctl(args: &[&str]) -> String {
-    let done = Command::new("etcdctl").args(args).env("ETCDCTL_API", "3").output().expect("etcdctl is missing: run .ci/setup");
-    assert!(done.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
-
-/// A member with the data of a snapshot.
-pub(crate) struct Member {
-    etcd: Child,
-    pub(crate) url: String,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ = self.etcd.kill();
-        let _ = self.etcd.wait();
-    }
-}
-
-impl Member {
-    pub(crate) fn start(data: &Path) -> Self {
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
-        let [url, peer] = ports.map(|port| format!("http://127.0.0.1:{port}"));
-        let etcd = Command::new("etcd")
-            .args([
-                "--data-dir",
-                data.to_str().unwrap(),
-                "--listen-client-urls",
-                &url,
-                "--advertise-client-urls",
-                &url,
-                "--listen-peer-urls",
-                &peer,
-            ])
-            .args(["--log-level", "error"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("etcd is missing: run .ci/setup");
-        let member = Self { etcd, url };
-        let until = Instant::now() + Duration::from_secs(30);
-        while !Command::new("etcdctl")
-            .args(["--endpoints", &member.url, "endpoint", "health"])
-            .env("ETCDCTL_API", "3")
-            .output()
-            .unwrap()
-            .status
-            .success()
-        {
-            assert!(Instant::now() < until, "etcd does not answer within 30 s");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        member
-    }
-
-    pub(crate) fn run(&self, args: &[&str]) -> String {
-        etcdctl(&[&["--endpoints", &self.url], args].concat())
-    }
-}
 
 fn usage(path: &str, more: &[&str]) -> Value {
     plimsoll(&[&["etcd", "usage", path, "-o", "json"], more].concat()).json(0)
@@ -109,14 +47,14 @@ fn samples_are_as_etcd_has_them() {
         assert_eq!((&plain["rows"], &plain["totals"]), (&report["rows"], totals), "{name}");
         let data = folder.path().join("data");
         etcdctl(&["snapshot", "restore", &snapshot, "--data-dir", data.to_str().unwrap(), "--skip-hash-check"]);
-        same_as_etcd(&Member::start(&data), &report);
+        same_as_etcd(&Member::plain(&data), &report);
     }
 }
 
 #[test]
 fn history_tombstones_compaction_and_transactions_are_counted() {
     let folder = folder();
-    let member = Member::start(&folder.path().join("data"));
+    let member = Member::plain(&folder.path().join("data"));
     for n in 0..5 {
         member.run(&["put", "/registry/pods/web/a", &"x".repeat(100 + n)]);
     }

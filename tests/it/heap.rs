@@ -1,7 +1,7 @@
 //! `plimsoll heap` against the official pprof tool (`tests/data/pprof`), against an independent reading of the format
 //! (`tests/oracle/heap.py`), and on what is no profile.
 
-use crate::support::{Ran, feed, folder, none, plimsoll, python, root, run, sample, write};
+use crate::support::{Ran, feed, folder, none, picture, plimsoll, python, root, run, sample, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -229,12 +229,7 @@ fn the_picture_can_be_zoomed_and_searched() {
     assert!(percent > 5.0, "{percent}");
     for more in [&[][..], &["--diff", &old]] {
         let svg = plimsoll(&[&["heap", "flame", &new], more].concat()).exits(0).stdout.clone();
-        let path = write(home.path(), "flame.svg", &svg);
-        let mut command = Command::new(python());
-        command.arg(root().join("tests/oracle/svg.py")).args([&path, term]);
-        let ran = feed(command, b"");
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let seen: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let seen = picture(home.path(), &svg, term);
         assert_eq!(
             (&seen["total"], &seen["zoom_changed"], &seen["errors"]),
             (&total.into(), &true.into(), &Value::Array(vec![])),

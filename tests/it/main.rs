@@ -28,6 +28,7 @@ mod heap;
 mod lab;
 #[cfg(feature = "live")]
 mod live;
+mod member;
 mod memory_captured;
 mod memory_heap;
 mod memory_live;

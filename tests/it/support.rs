@@ -118,6 +118,16 @@ pub(crate) fn feed(mut command: Command, stdin: &[u8]) -> Ran {
     })
 }
 
+/// What headless Chromium makes of a flame graph: clicked, reset, and searched for `term` (tests/oracle/svg.py).
+#[track_caller]
+pub(crate) fn picture(home: &std::path::Path, svg: &str, term: &str) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/svg.py")).args([&write(home, "flame.svg", svg), term]);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
 /// The rows of a report by the values of these dimensions; every key must occur once.
 #[track_caller]
 pub(crate) fn rows(report: &Value, by: &str) -> BTreeMap<Vec<String>, Value> {
