@@ -5,7 +5,7 @@ use crate::model::report::{Report, Table, Value};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
-use serde_json::{Map, Number, Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 
 /// The report in the order of its fields; rows are written one by one, however many there are.
@@ -40,7 +40,7 @@ struct Row<'r>(&'r [String], &'r [Value]);
 
 impl Serialize for Row<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().zip(self.1.iter().map(value)))
+        serializer.collect_map(self.0.iter().zip(self.1.iter().map(Cell)))
     }
 }
 
@@ -82,16 +82,24 @@ pub(super) fn row(columns: &[String], values: &[Value]) -> Json {
     Json::Object(columns.iter().cloned().zip(values.iter().map(value)).collect())
 }
 
-/// A number without the noise behind its sixth decimal.
 fn value(value: &Value) -> Json {
-    match value {
-        Value::None => Json::Null,
-        Value::Text(text) => Json::String(text.clone()),
-        Value::Count(count) => Json::from(*count),
-        // The sum of nothing is -0.
-        Value::Number(number) => Number::from_f64((number * 1e6).round() / 1e6 + 0.0).map_or(Json::Null, Json::Number),
-        Value::Series(counts) => json!(counts),
-        Value::Group(values) => Json::Object(values.iter().map(|(name, v)| (name.clone(), self::value(v))).collect()),
+    json!(Cell(value))
+}
+
+/// A value, its number without the noise behind the sixth decimal.
+struct Cell<'r>(&'r Value);
+
+impl Serialize for Cell<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::None => serializer.serialize_unit(),
+            Value::Text(text) => serializer.serialize_str(text),
+            Value::Count(count) => count.serialize(serializer),
+            // The sum of nothing is -0.
+            Value::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6 + 0.0),
+            Value::Series(counts) => counts.serialize(serializer),
+            Value::Group(values) => serializer.collect_map(values.iter().map(|(name, value)| (name, Cell(value)))),
+        }
     }
 }
 
@@ -118,6 +126,9 @@ struct Harmless<F>(F);
 impl<F: Formatter> Formatter for Harmless<F> {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return writer.write_all(fragment.as_bytes());
+        }
         while let Some(at) = rest.find(is_active) {
             writer.write_all(&rest.as_bytes()[..at])?;
             let mut units = [0; 2];

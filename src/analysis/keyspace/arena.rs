@@ -2,11 +2,13 @@
 //! number of keys alone: about 70 bytes each.
 
 use super::by::By;
+use super::key::{HELM, Kept, Key, NONE, Sums, TOMBSTONE, hash, short};
 use super::stem::name_prefix;
 use crate::model::keyspace::{Encoding, Object, Seen, Want};
 use crate::model::registry;
 use crate::model::symbols::{Symbol, Symbols};
 use hashbrown::{HashMap, HashTable};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,210 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 const SHARDS: usize = 64;
 /// Keys that get room at once: a vector that doubled would take twice the memory while it grows.
 const CHUNK: usize = 512;
-
-/// What is known of a key. Two keys of one hash would be taken for one: among ten million keys, once in 400,000 databases.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Key {
-    /// xxh3 of its text.
-    pub hash: u64,
-    /// Its latest revision.
-    pub latest: u64,
-    /// Bytes in the file of all its revisions.
-    stored: u64,
-    /// Of those since the last compaction.
-    pub written: u64,
-    /// [`Keyspace::name`] of its prefix.
-    pub place: u32,
-    /// [`Keyspace::name`] of what else its row is made by.
-    pub label: u32,
-    /// Its revisions in the file.
-    pub revisions: u32,
-    /// Those that delete it.
-    pub tombstones: u32,
-    /// Revisions since the last compaction.
-    pub writes: u32,
-    /// Those of them that delete it.
-    pub deletes: u32,
-    /// Bytes of its newest value.
-    value_bytes: u32,
-    /// Bytes in the file of its latest revision.
-    latest_stored: u32,
-    /// Bytes of `managedFields` in its newest value.
-    pub managed_fields: u32,
-    /// Bytes of annotations in it.
-    pub annotations: u32,
-    /// Bytes of the annotation of `kubectl apply` in it.
-    pub last_applied: u32,
-    /// Bytes of its text.
-    pub key_bytes: u16,
-    /// How its newest value is encoded.
-    pub encoding: u8,
-    /// Whether its latest revision deletes it.
-    is_tombstone: bool,
-    /// Whether Helm keeps a revision of a release in it.
-    pub is_helm_release: bool,
-    /// Whether its newest value could not be read as what it claims to be.
-    pub undecodable: bool,
-}
-
-impl Key {
-    /// Whether it lives.
-    pub fn lives(&self) -> bool {
-        !self.is_tombstone
-    }
-
-    /// Bytes of its value, if it lives.
-    pub fn live_bytes(&self) -> u64 {
-        if self.is_tombstone { 0 } else { u64::from(self.value_bytes) }
-    }
-
-    /// Bytes in the file of what compaction would free.
-    pub fn history_bytes(&self) -> u64 {
-        if self.is_tombstone { self.stored } else { self.stored - u64::from(self.latest_stored) }
-    }
-}
-
-/// A key as it is kept: most have one revision, and need no sums.
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    hash: u64,
-    latest: u64,
-    /// How far behind its latest revision its newest value is; all ones if it has none.
-    valued_behind: u32,
-    /// Its [`Sums`], if it has more than one revision; else all ones.
-    sums: u32,
-    place: u32,
-    label: u32,
-    value_bytes: u32,
-    latest_stored: u32,
-    managed_fields: u32,
-    annotations: u32,
-    last_applied: u32,
-    key_bytes: u16,
-    encoding: u8,
-    flags: u8,
-}
-
-const NONE: u32 = u32::MAX;
-const TOMBSTONE: u8 = 1;
-const HELM: u8 = 2;
-const UNDECODABLE: u8 = 4;
-
-/// What adds up over the revisions of a key.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    stored: u64,
-    written: u64,
-    revisions: u32,
-    tombstones: u32,
-    writes: u32,
-    deletes: u32,
-}
-
-impl Sums {
-    fn add(&mut self, revision: u64, is_tombstone: bool, stored: u64, compacted: u64) {
-        self.revisions += 1;
-        self.tombstones += u32::from(is_tombstone);
-        self.stored += stored;
-        if revision > compacted {
-            self.writes += 1;
-            self.deletes += u32::from(is_tombstone);
-            self.written += stored;
-        }
-    }
-}
-
-impl Kept {
-    fn is(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    fn set(&mut self, flag: u8, on: bool) {
-        self.flags = if on { self.flags | flag } else { self.flags & !flag };
-    }
-
-    /// The revision of its newest value.
-    fn valued(&self) -> Option<u64> {
-        (self.valued_behind != NONE).then(|| self.latest.saturating_sub(u64::from(self.valued_behind)))
-    }
-
-    /// The sums over its revisions, which for a single one need not be kept.
-    fn sums(&self, sums: &[Sums], compacted: u64) -> Sums {
-        sums.get(self.sums as usize).copied().unwrap_or_else(|| {
-            let mut one = Sums::default();
-            one.add(self.latest, self.is(TOMBSTONE), u64::from(self.latest_stored), compacted);
-            one
-        })
-    }
-
-    /// Counts a further revision.
-    fn count(&mut self, seen: &Seen<'_>, sums: &mut Vec<Sums>, compacted: u64) {
-        if self.sums == NONE {
-            sums.push(self.sums(&[], compacted));
-            self.sums = (sums.len() - 1) as u32;
-        }
-        if let Some(sums) = sums.get_mut(self.sums as usize) {
-            sums.add(seen.revision, seen.is_tombstone, seen.stored, compacted);
-        }
-        if seen.revision >= self.latest {
-            self.valued_behind = match self.valued() {
-                // So far behind that it can't be told by how much: what is newer still is.
-                Some(valued) => short(seen.revision - valued).min(NONE - 1),
-                None => NONE,
-            };
-            self.latest = seen.revision;
-            self.latest_stored = short(seen.stored);
-            self.set(TOMBSTONE, seen.is_tombstone);
-        }
-    }
-
-    fn value(&mut self, seen: &Seen<'_>, object: &Object<'_>, label: u32) {
-        self.valued_behind = short(self.latest.saturating_sub(seen.revision)).min(NONE - 1);
-        self.label = label;
-        self.value_bytes = short(seen.value.len() as u64);
-        self.encoding = Encoding::of(seen.value) as u8;
-        self.managed_fields = short(object.managed_fields);
-        self.annotations = short(object.annotations);
-        self.last_applied = short(object.last_applied);
-        self.set(UNDECODABLE, object.undecodable);
-    }
-
-    fn key(&self, sums: &[Sums], compacted: u64) -> Key {
-        let Sums { stored, written, revisions, tombstones, writes, deletes } = self.sums(sums, compacted);
-        Key {
-            hash: self.hash,
-            latest: self.latest,
-            stored,
-            written,
-            place: self.place,
-            label: self.label,
-            revisions,
-            tombstones,
-            writes,
-            deletes,
-            value_bytes: self.value_bytes,
-            latest_stored: self.latest_stored,
-            managed_fields: self.managed_fields,
-            annotations: self.annotations,
-            last_applied: self.last_applied,
-            key_bytes: self.key_bytes,
-            encoding: self.encoding,
-            is_tombstone: self.is(TOMBSTONE),
-            is_helm_release: self.is(HELM),
-            undecodable: self.is(UNDECODABLE),
-        }
-    }
-}
-
-/// The hash by which a key is known.
-pub fn hash(key: &[u8]) -> u64 {
-    xxh3_64(key)
-}
-
-/// etcd takes no value of 4 GiB.
-fn short(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
+/// Revisions that a thread gathers for a shard.
+const TOGETHER: usize = 32;
 
 /// What of a key's newest value refers to other objects, by hashes; 0 for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -272,10 +72,30 @@ struct Shard {
 }
 
 impl Shard {
-    /// A key, and where its sums are.
-    fn key(&mut self, number: u32) -> Option<(&mut Kept, &mut Vec<Sums>)> {
-        let key = self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)?;
-        Some((key, &mut self.sums))
+    fn get(&self, number: u32) -> Option<&Kept> {
+        self.keys.get(number as usize / CHUNK)?.get(number as usize % CHUNK)
+    }
+
+    /// Adds a revision, as a key of which it is the only one; notes which one is superseded by it.
+    fn add(&mut self, one: &Kept, links: Links, space: &Keyspace, dropped: &mut Vec<(u64, u64)>) {
+        let number = self.find(one.hash);
+        let key = number.and_then(|number| self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK));
+        if space.noted > 0 {
+            let older = key.as_ref().map(|key| key.latest.min(one.latest));
+            let deleting = one.is(TOMBSTONE).then_some(one.latest);
+            dropped.extend(older.into_iter().chain(deleting).filter(|main| *main <= space.noted).map(|main| (one.hash, main)));
+        }
+        match (number, key) {
+            (Some(number), Some(key)) => {
+                if key.merge(one, &mut self.sums, space.compacted) {
+                    self.link(number, links);
+                }
+            }
+            _ => {
+                let number = self.insert(*one, space.keeps_links());
+                self.link(number, links);
+            }
+        }
     }
 
     fn find(&self, hash: u64) -> Option<u32> {
@@ -300,11 +120,25 @@ impl Shard {
         count as u32
     }
 
+    fn each(&self, compacted: u64, mut take: impl FnMut(&Key, &Links)) {
+        for (number, chunk) in self.keys.iter().enumerate() {
+            for (at, key) in chunk.iter().enumerate() {
+                let links = self.links.get(number).and_then(|links| links.get(at)).unwrap_or(&Links::None);
+                take(&key.key(&self.sums, compacted), links);
+            }
+        }
+    }
+
     fn link(&mut self, number: u32, links: Links) {
         if let Some(place) = self.links.get_mut(number as usize / CHUNK).and_then(|chunk| chunk.get_mut(number as usize % CHUNK)) {
             *place = links;
         }
     }
+}
+
+/// The shard of a key, by other bits than those by which its table finds a place.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
 }
 
 fn hash_of(keys: &[Vec<Kept>], number: u32) -> u64 {
@@ -358,7 +192,8 @@ impl Keyspace {
 
     /// What a thread works with.
     pub fn hand(&self) -> Hand<'_> {
-        Hand { space: self, known: HashMap::new(), folders: HashMap::new(), dropped: Vec::new() }
+        let waiting = std::iter::repeat_with(|| Vec::with_capacity(TOGETHER)).take(SHARDS).collect();
+        Hand { space: self, known: HashMap::new(), folders: HashMap::new(), waiting, dropped: Vec::new() }
     }
 
     /// The text of a [`Key::place`] or [`Key::label`].
@@ -378,47 +213,38 @@ impl Keyspace {
 
     /// Gives every key to `take`, in no order that means anything.
     pub fn each(&self, mut take: impl FnMut(&Key, &Links)) {
-        for shard in &self.shards {
-            let shard = lock(shard);
-            for (number, chunk) in shard.keys.iter().enumerate() {
-                for (at, key) in chunk.iter().enumerate() {
-                    let links = shard.links.get(number).and_then(|links| links.get(at)).unwrap_or(&Links::None);
-                    take(&key.key(&shard.sums, self.compacted), links);
-                }
+        self.shards.iter().for_each(|shard| lock(shard).each(self.compacted, &mut take));
+    }
+
+    /// The same on `threads` threads, each of which adds up what it is given.
+    pub fn fold<T: Default + Send>(&self, threads: usize, take: impl Fn(&mut T, &Key, &Links) + Sync) -> Vec<T> {
+        let open = AtomicUsize::new(0);
+        let work = || {
+            let mut sum = T::default();
+            while let Some(shard) = self.shards.get(open.fetch_add(1, Ordering::Relaxed)) {
+                lock(shard).each(self.compacted, |key, links| take(&mut sum, key, links));
             }
-        }
+            sum
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.clamp(1, SHARDS)).map(|_| scope.spawn(work)).collect();
+            let mine = work();
+            // A thread that panicked has ended the program already.
+            std::iter::once(mine).chain(others.into_iter().filter_map(|other| other.join().ok())).collect()
+        })
     }
 
     /// The key of this hash.
     pub fn get(&self, hash: u64) -> Option<(Key, Links)> {
-        let shard = lock(self.shard(hash));
+        let shard = lock(&self.shards[shard_of(hash)]);
         let number = shard.find(hash)? as usize;
         let links = shard.links.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).cloned();
         let key = shard.keys.get(number / CHUNK)?.get(number % CHUNK)?;
         Some((key.key(&shard.sums, self.compacted), links.unwrap_or_default()))
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        // Other bits than those by which the table finds a place.
-        &self.shards[(hash >> 40) as usize % SHARDS]
-    }
-
     fn keeps_links(&self) -> bool {
         matches!(self.mode, Mode::Links | Mode::Values | Mode::By(By::Owner | By::Manager))
-    }
-}
-
-/// Notes which revision of `key` is superseded once `seen` is counted.
-fn note(dropped: &mut Vec<(u64, u64)>, until: u64, key: Option<&Kept>, seen: &Seen<'_>) {
-    if until == 0 {
-        return;
-    }
-    let older = key.map_or(u64::MAX, |key| key.latest.min(seen.revision));
-    if older <= until {
-        dropped.push((hash(seen.key), older));
-    }
-    if seen.is_tombstone && seen.revision <= until {
-        dropped.push((hash(seen.key), seen.revision));
     }
 }
 
@@ -448,36 +274,91 @@ pub struct Hand<'s> {
     known: HashMap<u64, u32>,
     /// Places of keys, by the hash of all before their last part.
     folders: HashMap<u64, Place>,
+    /// Revisions on their way into each shard: taken there together, they wait for its lock, and for memory, once.
+    waiting: Vec<Vec<(Kept, Links)>>,
     /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be noted.
-    pub dropped: Vec<(u64, u64)>,
+    dropped: Vec<(u64, u64)>,
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        (0..SHARDS).for_each(|number| self.hand_over(number));
+    }
 }
 
 impl Hand<'_> {
     /// Takes a revision; `look` is asked for the object only if the value is the newest so far.
     pub fn take<'v>(&mut self, seen: &Seen<'v>, look: impl FnOnce(&'v [u8]) -> Object<'v>) {
         let hash = hash(seen.key);
-        let space = self.space;
-        let shard = space.shard(hash);
         {
-            let mut shard = lock(shard);
-            if let Some(number) = shard.find(hash)
-                && let Some((key, sums)) = shard.key(number)
-                && (seen.is_tombstone || key.valued().is_some_and(|valued| seen.revision <= valued))
-            {
-                note(&mut self.dropped, space.noted, Some(key), seen);
-                return key.count(seen, sums, space.compacted);
+            let shard = lock(&self.space.shards[shard_of(hash)]);
+            let key = shard.find(hash).and_then(|number| shard.get(number));
+            if key.and_then(Kept::valued).is_some_and(|valued| seen.revision <= valued) {
+                drop(shard);
+                return self.add(hash, seen, None);
             }
         }
-        // Names are found, and values read, while nothing is locked.
+        // Values are read while nothing is locked.
+        let object = if seen.is_tombstone { Object::default() } else { look(seen.value) };
+        self.add(hash, seen, Some(&object));
+    }
+
+    /// Takes a revision of which the object is known, or need not be.
+    pub fn take_object(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
+        self.add(hash(seen.key), seen, Some(object));
+    }
+
+    /// Ends the work; what was superseded, or deletes a key, and the hash of that.
+    pub fn finish(mut self) -> Vec<(u64, u64)> {
+        (0..SHARDS).for_each(|number| self.hand_over(number));
+        std::mem::take(&mut self.dropped)
+    }
+
+    fn add(&mut self, hash: u64, seen: &Seen<'_>, object: Option<&Object<'_>>) {
+        let mut key = self.key(hash, seen);
+        let mut links = Links::None;
+        if let (Some(object), false) = (object, seen.is_tombstone) {
+            let label;
+            (label, links) = self.links(seen, object);
+            key.value(seen, object, label.unwrap_or(key.label));
+        }
+        let number = shard_of(hash);
+        let waiting = &mut self.waiting[number];
+        waiting.push((key, links));
+        if waiting.len() == TOGETHER {
+            self.hand_over(number);
+        }
+    }
+
+    /// Adds to a shard what waits for it.
+    fn hand_over(&mut self, number: usize) {
+        let Some(waiting) = self.waiting.get_mut(number) else { return };
+        let mut shard = lock(&self.space.shards[number]);
+        // Nothing of this waits for anything before it, so that the memory which is needed below is fetched at once.
+        let known = waiting.iter().filter(|(key, _)| shard.find(key.hash).is_some()).count();
+        std::hint::black_box(known);
+        for (key, links) in waiting.drain(..) {
+            shard.add(&key, links, self.space, &mut self.dropped);
+        }
+    }
+
+    /// A key of which this is the only revision, without its value.
+    fn key(&mut self, hash: u64, seen: &Seen<'_>) -> Kept {
         let place = self.place(seen.key);
         let is_helm = place.may_hold_helm && folder_and_name(seen.key).1.starts_with(b"sh.helm.release.v1.");
-        let mut key = Kept {
+        let mut label = 0;
+        if self.space.mode == Mode::By(By::NamePrefix) {
+            let text = String::from_utf8_lossy(seen.key);
+            let parsed = self.space.parse(&text);
+            label = if parsed.resource.is_empty() { place.number } else { self.name(&name_prefix(parsed.name)) };
+        }
+        Kept {
             hash,
             latest: seen.revision,
             valued_behind: NONE,
             sums: NONE,
             place: place.number,
-            label: 0,
+            label,
             value_bytes: 0,
             latest_stored: short(seen.stored),
             managed_fields: 0,
@@ -486,41 +367,22 @@ impl Hand<'_> {
             key_bytes: u16::try_from(seen.key.len()).unwrap_or(u16::MAX),
             encoding: Encoding::Other as u8,
             flags: if is_helm { HELM } else { 0 } | if seen.is_tombstone { TOMBSTONE } else { 0 },
-        };
-        if space.mode == Mode::By(By::NamePrefix) {
-            let text = String::from_utf8_lossy(seen.key);
-            let parsed = space.parse(&text);
-            key.label = if parsed.resource.is_empty() { place.number } else { self.name(&name_prefix(parsed.name)) };
-        }
-        let (mut label, mut links) = (key.label, Links::None);
-        let object = if seen.is_tombstone { Object::default() } else { look(seen.value) };
-        if !seen.is_tombstone {
-            (label, links) = self.links(seen, &object, label);
-        }
-        let mut shard = lock(shard);
-        let known = shard.find(hash);
-        let number = known.unwrap_or_else(|| shard.insert(key, space.keeps_links()));
-        let Some((key, sums)) = shard.key(number) else { return };
-        note(&mut self.dropped, space.noted, known.map(|_| &*key), seen);
-        if known.is_some() {
-            key.count(seen, sums, space.compacted);
-        }
-        // Another thread may have met a newer value meanwhile.
-        if !seen.is_tombstone && key.valued().is_none_or(|valued| seen.revision > valued) {
-            key.value(seen, &object, label);
-            shard.link(number, links);
         }
     }
 
-    fn links(&mut self, seen: &Seen<'_>, object: &Object<'_>, label: u32) -> (u32, Links) {
+    /// What of the object is kept beside its sizes: a label, where rows are made by one, and links.
+    fn links(&mut self, seen: &Seen<'_>, object: &Object<'_>) -> (Option<u32>, Links) {
         let hash = |uid: &str| if uid.is_empty() { 0 } else { xxh3_64(uid.as_bytes()) };
         match &self.space.mode {
-            Mode::By(By::Kind) if !object.kind.is_empty() => (self.name(&format!("{}\0{}", object.api_version, object.kind)), Links::None),
-            Mode::By(By::Label(_)) => (self.name(object.label.as_deref().unwrap_or_default()), Links::None),
+            Mode::By(By::Kind) => {
+                let named = !object.kind.is_empty();
+                (Some(if named { self.name(&format!("{}\0{}", object.api_version, object.kind)) } else { 0 }), Links::None)
+            }
+            Mode::By(By::Label(_)) => (Some(self.name(object.label.as_deref().unwrap_or_default())), Links::None),
             Mode::By(By::Owner) => {
                 let owner = object.owner();
                 let name = owner.map_or(0, |owner| self.name(&format!("{}\0{}", owner.kind, owner.name)));
-                (label, Links::Owner(hash(&object.uid), owner.map_or(0, |owner| hash(&owner.uid)), name))
+                (None, Links::Owner(hash(&object.uid), owner.map_or(0, |owner| hash(&owner.uid)), name))
             }
             Mode::By(By::Manager) => {
                 let mut managers: Vec<(u32, u64)> = Vec::new();
@@ -531,14 +393,14 @@ impl Hand<'_> {
                         None => managers.push((name, *bytes)),
                     }
                 }
-                (label, Links::Managers(managers.into()))
+                (None, Links::Managers(managers.into()))
             }
             Mode::Links => {
                 let owners = object.owners.iter().map(|owner| hash(&owner.uid)).collect();
-                (label, Links::All(hash(&object.uid), seen.lease, owners))
+                (None, Links::All(hash(&object.uid), seen.lease, owners))
             }
-            Mode::Values => (label, Links::Value(xxh3_64(seen.value))),
-            _ => (label, Links::None),
+            Mode::Values => (None, Links::Value(xxh3_64(seen.value))),
+            _ => (None, Links::None),
         }
     }
 

@@ -3,7 +3,6 @@
 use super::arena::{Keyspace, Links};
 use super::{Usage, owners};
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
 
 /// What rows are made by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +42,9 @@ impl By {
     }
 }
 
+/// What is added up by place and label.
+type Sums = HashMap<(u32, u32), Usage>;
+
 /// A row: what names it, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -52,13 +54,10 @@ pub struct Row {
     pub usage: Usage,
 }
 
-/// The rows, in the order of their names, and the sum over all keys.
-pub fn rows(space: &Keyspace, by: &By) -> (Vec<Row>, Usage) {
-    let mut total = Usage::default();
-    // By place and label.
-    let mut sums: HashMap<(u32, u32), Usage> = HashMap::new();
+/// The rows, in the order of their names, and the sum over all keys; added up on `threads` threads.
+pub fn rows(space: &Keyspace, by: &By, threads: usize) -> (Vec<Row>, Usage) {
     let tops = if *by == By::Owner { owners::tops(space) } else { HashMap::new() };
-    space.each(|key, links| {
+    let parts = space.fold(threads, |(total, sums): &mut (Usage, Sums), key, links| {
         total.add(key);
         match (by, links) {
             (By::Owner, Links::Owner(uid, owner, _)) => {
@@ -78,11 +77,22 @@ pub fn rows(space: &Keyspace, by: &By) -> (Vec<Row>, Usage) {
             _ => sums.entry((key.place, key.label)).or_default().add(key),
         }
     });
-    let mut rows: BTreeMap<Vec<String>, Usage> = BTreeMap::new();
-    for ((place, label), usage) in sums {
-        rows.entry(names(space, by, place, label)).or_default().merge(&usage);
+    let (mut total, mut sums) = (Usage::default(), Sums::new());
+    for (part, its) in parts {
+        total.merge(&part);
+        its.into_iter().for_each(|(row, usage)| sums.entry(row).or_default().merge(&usage));
     }
-    (rows.into_iter().map(|(names, usage)| Row { names, usage }).collect(), total)
+    let rows = sums.into_iter().map(|((place, label), usage)| Row { names: names(space, by, place, label), usage });
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_unstable_by(|a, b| a.names.cmp(&b.names));
+    // Two places of one resource, where rows are made by that.
+    rows.dedup_by(|next, row| {
+        next.names == row.names && {
+            row.usage.merge(&next.usage);
+            true
+        }
+    });
+    (rows, total)
 }
 
 fn names(space: &Keyspace, by: &By, place: u32, label: u32) -> Vec<String> {

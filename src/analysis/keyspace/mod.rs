@@ -7,6 +7,7 @@ pub mod diff;
 mod findings;
 pub mod flame;
 pub mod history;
+mod key;
 mod owners;
 pub mod pages;
 pub mod report;
@@ -14,8 +15,9 @@ pub mod split;
 mod stem;
 pub mod top;
 
-pub use arena::{Hand, Key, Keyspace, Links, Mode, hash};
+pub use arena::{Hand, Keyspace, Links, Mode};
 pub use by::{By, Row};
+pub use key::{Key, hash};
 
 use crate::model::keyspace::Encoding;
 

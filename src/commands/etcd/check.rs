@@ -43,7 +43,7 @@ impl KeyWorker for Folding<'_> {
         let seen = open::seen(at, is_tombstone, kv, stored);
         let object = if is_tombstone { Object::default() } else { object::look(kv.value, self.want) };
         self.revisions.take(&seen, &object);
-        self.hand.take(&seen, |_| object);
+        self.hand.take_object(&seen, &object);
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut dropped: HashSet<(u64, u64)> = HashSet::new();
     for worker in workers {
         revisions.merge(worker.revisions);
-        dropped.extend(worker.hand.dropped);
+        dropped.extend(worker.hand.finish());
     }
     let mut lives = false;
     space.each(|key, _| lives |= key.lives());

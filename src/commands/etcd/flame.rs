@@ -56,5 +56,5 @@ fn rows(opened: &Opened, args: &Args, context: &mut Context<'_>) -> Result<Vec<R
     let mode = Mode::By(By::NamePrefix);
     let space = Keyspace::new(args.source.prefix.as_deref(), mode, opened.database.store.compacted());
     opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
-    Ok(by::rows(&space, &By::NamePrefix).0)
+    Ok(by::rows(&space, &By::NamePrefix, context.settings.threads).0)
 }

@@ -37,7 +37,7 @@ impl KeyWorker for Folding<'_> {
         let seen = open::seen(at, is_tombstone, kv, stored);
         let object = if is_tombstone { Object::default() } else { object::look(kv.value, &self.want) };
         self.clock.take(object.written, at.main > self.compacted);
-        self.hand.take(&seen, |_| object);
+        self.hand.take_object(&seen, &object);
     }
 }
 
@@ -50,7 +50,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let make = || Folding { hand: space.hand(), clock: Clock::default(), compacted, want: want.clone() };
     let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
     let mut clock = Clock::default();
-    workers.iter().for_each(|worker| clock.merge(worker.clock));
+    // What a worker still holds is counted once it is gone.
+    workers.into_iter().for_each(|worker| clock.merge(worker.clock));
     let file = opened.file(&walk, context)?;
     let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
     let keys = if args.by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };

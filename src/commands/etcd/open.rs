@@ -180,9 +180,12 @@ pub(super) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stor
 
 impl KeyWorker for Folding<'_> {
     fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
-        let (decode, want) = (self.decode, self.want);
-        let look = |value| if decode { object::look(value, want) } else { Object::default() };
-        self.hand.take(&seen(at, is_tombstone, kv, stored), look);
+        let seen = seen(at, is_tombstone, kv, stored);
+        if self.decode {
+            self.hand.take(&seen, |value| object::look(value, self.want));
+        } else {
+            self.hand.take_object(&seen, &Object::default());
+        }
     }
 }
 

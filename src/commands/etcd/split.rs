@@ -22,6 +22,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let opened = open::open(&args.source.source, context)?;
     let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
-    let (rows, total) = by::rows(&space, &By::Resource);
+    let (rows, total) = by::rows(&space, &By::Resource, context.settings.threads);
     context.print(&split::report(&rows, &total, file, context.settings.top), FailOn::Never)
 }
