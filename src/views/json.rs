@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use serde_json::{Map, Value as Json, json};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 /// The report in the order of its fields; rows are written one by one, however many there are.
 struct Document<'r>(&'r Report);
@@ -106,12 +106,15 @@ impl Serialize for Cell<'_> {
 /// Writes the document.
 pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::Result<()> {
     let document = Document(report);
+    // JSON is written in small pieces.
+    let mut out = BufWriter::with_capacity(1 << 16, out);
     if compact {
-        document.serialize(&mut Serializer::with_formatter(&mut *out, Harmless(CompactFormatter)))?;
+        document.serialize(&mut Serializer::with_formatter(&mut out, Harmless(CompactFormatter)))?;
     } else {
-        document.serialize(&mut Serializer::with_formatter(&mut *out, Harmless(PrettyFormatter::new())))?;
+        document.serialize(&mut Serializer::with_formatter(&mut out, Harmless(PrettyFormatter::new())))?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    out.flush()
 }
 
 /// Writes any JSON, with active characters as escapes.

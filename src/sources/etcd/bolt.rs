@@ -276,23 +276,23 @@ impl Bolt {
             };
             tree.branches += 1;
             tree.fills.push(fill.share());
-            if children.windows(2).any(|two| two[0].1 >= two[1].1) {
+            if !children.is_sorted_by(|a, b| a.key < b.key) {
                 damages.add_fault(Fault::Order, id, bucket, "has keys that do not ascend");
             }
-            let kind = children.iter().find_map(|(child, _)| self.flags(*child));
+            let kind = children.iter().find_map(|child| self.flags(child.id));
             if depth >= DEEPEST {
                 damages.add(id, bucket, "lies too deep in the tree");
             } else if kind == Some(BRANCH) {
                 // The last is pushed first, so that leaves come in order.
-                open.extend(children.iter().rev().map(|(child, _)| (*child, depth + 1)));
+                open.extend(children.iter().rev().map(|child| (child.id, depth + 1)));
             } else {
                 tree.depth = tree.depth.max(depth + 1);
-                for (child, lower) in children {
-                    if used.take(child) {
-                        tree.leaves.push(child);
-                        tree.lower.push(u64::from_be_bytes(std::array::from_fn(|n| lower[n])));
+                for Child { id, key } in children {
+                    if used.take(id) {
+                        tree.leaves.push(id);
+                        tree.lower.push(key.0);
                     } else {
-                        damages.add(child, bucket, "belongs to more than one place");
+                        damages.add(id, bucket, "belongs to more than one place");
                     }
                 }
             }
@@ -340,8 +340,12 @@ impl Bolt {
     }
 }
 
-/// A child of a branch: its page, and the first 17 bytes of its key.
-type Child = (u64, [u8; 17]);
+/// A child of a branch.
+struct Child {
+    id: u64,
+    /// The first 17 bytes of its key, all of a revision, as numbers.
+    key: (u64, u64, u8),
+}
 
 /// The children of a branch page, and how full the page is.
 fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
@@ -359,10 +363,13 @@ fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
         let (pos, ksize) = (u32_at(bytes, at) as usize, u32_at(bytes, at + 4) as usize);
         let key = bytes.get(at + pos..(at + pos).saturating_add(ksize));
         let key = key.ok_or_else(|| format!("has an element ({n}) that reaches beyond it"))?;
-        let mut first = [0; 17];
-        first[..ksize.min(17)].copy_from_slice(&key[..ksize.min(17)]);
+        let key = match key.first_chunk::<17>() {
+            Some(first) => *first,
+            None => std::array::from_fn(|n| key.get(n).copied().unwrap_or_default()),
+        };
+        let number = |at| u64::from_be_bytes(std::array::from_fn(|n| key[at + n]));
         used += ksize;
-        children.push((u64_at(bytes, at + 8), first));
+        children.push(Child { id: u64_at(bytes, at + 8), key: (number(0), number(8), key[16]) });
     }
     Ok((children, Fill { used, of: bytes.len() }))
 }
