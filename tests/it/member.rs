@@ -1,7 +1,8 @@
 //! A real etcd on a loopback port of its own.
 
+use crate::support::root;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,14 @@ fn answer(args: &[&str]) -> Result<String, String> {
         true => Ok(String::from_utf8(done.stdout).unwrap()),
         false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
     }
+}
+
+/// A program of Debian 13's etcd, where .ci/setup unpacks it.
+#[track_caller]
+pub(crate) fn newer(program: &str) -> PathBuf {
+    let path = root().join("target/etcd-3.5/usr/bin").join(program);
+    assert!(path.is_file(), "{} is missing: run .ci/setup", path.display());
+    path
 }
 
 /// A member, and how etcdctl reaches it.
@@ -43,10 +52,19 @@ impl Member {
         Self::start(data, "http", &[], &[])
     }
 
+    /// One of etcd 3.5, where Debian 12 has 3.4.
+    pub(crate) fn newer(data: &Path) -> Self {
+        Self::run_by(&newer("etcd"), data, "http", &[], &[])
+    }
+
     /// With more `flags` for etcd, and `access` for etcdctl.
     pub(crate) fn start(data: &Path, scheme: &str, flags: &[&str], access: &[&str]) -> Self {
+        Self::run_by(Path::new("etcd"), data, scheme, flags, access)
+    }
+
+    fn run_by(program: &Path, data: &Path, scheme: &str, flags: &[&str], access: &[&str]) -> Self {
         let (url, peer) = (format!("{scheme}://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port()));
-        let mut command = Command::new("etcd");
+        let mut command = Command::new(program);
         command.args(["--data-dir", data.to_str().unwrap(), "--listen-client-urls", &url, "--advertise-client-urls", &url]);
         command.args(["--listen-peer-urls", &peer, "--log-level", "error"]).args(flags).stdout(Stdio::null()).stderr(Stdio::null());
         let etcd = command.spawn().expect("etcd is missing: run .ci/setup");

@@ -29,10 +29,26 @@ pub enum Links {
     Owner(u64, u64, u32),
     /// Managers, each with the bytes of its entries.
     Managers(Box<[(u32, u64)]>),
-    /// Its uid, its lease, and the uids of all its owners.
-    All(u64, u64, Box<[u64]>),
+    /// Its uid and its lease; no owner.
+    Lease(u64, u64),
+    /// Its uid and its owner's uid; no lease.
+    Owned(u64, u64),
+    /// Its uid, its lease, and the uids of all its owners, where there is more to say.
+    All(Box<(u64, u64, Vec<u64>)>),
     /// The hash of the value.
     Value(u64),
+}
+
+impl Links {
+    /// Uid, lease, and the uids of the owners, where these are kept.
+    pub fn all(&self) -> Option<(u64, u64, &[u64])> {
+        match self {
+            Self::Lease(uid, lease) => Some((*uid, *lease, &[])),
+            Self::Owned(uid, owner) => Some((*uid, 0, std::slice::from_ref(owner))),
+            Self::All(all) => Some((all.0, all.1, &all.2)),
+            _ => None,
+        }
+    }
 }
 
 /// What is kept beside what all rows need.
@@ -396,8 +412,13 @@ impl Hand<'_> {
                 (None, Links::Managers(managers.into()))
             }
             Mode::Links => {
-                let owners = object.owners.iter().map(|owner| hash(&owner.uid)).collect();
-                (None, Links::All(hash(&object.uid), seen.lease, owners))
+                let uid = hash(&object.uid);
+                let links = match (&object.owners[..], seen.lease) {
+                    ([], lease) => Links::Lease(uid, lease),
+                    ([owner], 0) => Links::Owned(uid, hash(&owner.uid)),
+                    (owners, lease) => Links::All(Box::new((uid, lease, owners.iter().map(|owner| hash(&owner.uid)).collect()))),
+                };
+                (None, links)
             }
             Mode::Values => (None, Links::Value(xxh3_64(seen.value))),
             _ => (None, Links::None),

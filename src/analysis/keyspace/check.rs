@@ -1,7 +1,7 @@
 //! Whether a database is whole: what its values say of themselves and of each other.
 
 use super::report::File;
-use super::{Keyspace, Links, findings, hash};
+use super::{Keyspace, findings, hash};
 use crate::model::keyspace::{Object, Seen};
 use crate::model::report::{Report, Severity, Table, Value};
 use crate::model::units::counted;
@@ -134,12 +134,22 @@ pub struct Dangling {
 /// Looks for references to what is gone. `leases` are the ids of those that there are.
 pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
     let mut found = Dangling::default();
-    let mut uids: HashSet<u64> = HashSet::new();
+    // Owners that something refers to, and whether they live.
+    let mut owners: HashMap<u64, bool> = HashMap::new();
     let mut used: HashSet<u64> = HashSet::new();
     space.each(|key, links| {
-        if let (true, Links::All(uid, lease, _)) = (key.lives(), links) {
-            uids.insert(*uid);
-            used.insert(*lease);
+        if let (true, Some((_, lease, of))) = (key.lives(), links.all()) {
+            owners.extend(of.iter().map(|owner| (*owner, false)));
+            if lease != 0 {
+                used.insert(lease);
+            }
+        }
+    });
+    space.each(|key, links| {
+        if let (true, Some((uid, ..))) = (key.lives(), links.all())
+            && let Some(lives) = owners.get_mut(&uid)
+        {
+            *lives = true;
         }
     });
     found.idle = (leases.len() as u64, leases.difference(&used).count() as u64);
@@ -174,16 +184,16 @@ pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
                 namespaces.1.push(key.hash);
             }
         }
-        if let Links::All(_, lease, owners) = links {
-            if *lease != 0 {
+        if let Some((_, lease, of)) = links.all() {
+            if lease != 0 {
                 found.leases.0 += 1;
-                if !leases.contains(lease) {
+                if !leases.contains(&lease) {
                     found.leases.1.push(key.hash);
                 }
             }
-            for owner in owners {
+            for owner in of {
                 found.owners.0 += 1;
-                if !uids.contains(owner) {
+                if owners.get(owner) != Some(&true) {
                     found.owners.1.push(key.hash);
                 }
             }
