@@ -1,6 +1,7 @@
 //! Pure functions from the model's types to the model's types: no files, no clock, no environment,
 //! no chance.
 
+pub mod clients;
 pub mod dims;
 pub mod extract;
 pub mod filter;

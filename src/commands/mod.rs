@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+pub mod clients;
 pub mod etcd;
 pub mod heap;
 #[cfg(feature = "live")]
@@ -21,6 +22,8 @@ use clap::Subcommand;
 pub enum Command {
     /// Who sends what to the apiserver: requests, errors, latency and peaks by any dimensions.
     Traffic(Box<traffic::Args>),
+    /// How each client behaves, what is wrong with it, and what to do.
+    Clients(Box<clients::Args>),
     /// What fills etcd, and how it does.
     Etcd(etcd::Args),
     /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
@@ -42,6 +45,7 @@ impl Command {
         }
         match self {
             Self::Traffic(args) => traffic::run(args, context),
+            Self::Clients(args) => clients::run(args, context),
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
             Self::Heap(args) => heap::run(args, context),

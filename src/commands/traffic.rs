@@ -126,11 +126,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         server: server.as_ref().and_then(|(version, _)| Minor::parse(version)),
     };
     if args.follow.wanted() {
-        let version = |bundle: Option<&Bundle>| server_version(args, bundle);
+        let version = |bundle: Option<&Bundle>| server_version(args.k8s_version.as_deref(), bundle);
         return traffic_follow::run(&args.sources, &args.follow, query, version, context);
     }
     let mut found = found.unwrap_or_default();
-    let server = server_version(args, found.bundle.as_ref())?;
+    let server = server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let mut query = query(&server);
     let base = match args.baseline.is_empty() {
         true => None,
@@ -267,11 +267,11 @@ fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
     Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", fields.join(" "))))
 }
 
-/// The apiservers' version, and where it is known from.
-fn server_version(args: &Args, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
-    if let Some(version) = &args.k8s_version {
+/// The apiservers' version, as given or as a bundle says, and where it is known from.
+pub(super) fn server_version(given: Option<&str>, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
+    if let Some(version) = given {
         Minor::parse(version).ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
-        return Ok(Some((version.clone(), "--k8s-version")));
+        return Ok(Some((version.to_owned(), "--k8s-version")));
     }
     let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());
     Ok(of_bundle.filter(|version| Minor::parse(version).is_some()).map(|version| (version, "bundle.yaml")))

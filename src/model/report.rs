@@ -20,6 +20,8 @@ pub enum Value {
     Series(Vec<u64>),
     /// Named values.
     Group(Vec<(String, Value)>),
+    /// What only machines read: lists, findings.
+    Json(serde_json::Value),
 }
 
 impl From<&str> for Value {

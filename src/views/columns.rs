@@ -51,12 +51,18 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 150] = [
+const COLUMNS: [Column; 156] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
     column("share", "SHARE", Kind::Share),
     column("rps", "PER SEC", Kind::Rate),
+    column("source_ips", "FROM", Kind::Count),
+    column("full_lists", "FULL LISTS", Kind::Count),
+    wide("paged_lists", "PAGED LISTS", Kind::Count),
+    column("watches", "WATCHES", Kind::Count),
+    wide("relists", "RELISTS", Kind::Count),
+    column("problems", "FINDINGS", Kind::Text),
     column("peak_rps", "PEAK/S", Kind::Rate),
     column("errors", "5XX", Kind::Count),
     column("client_errors", "4XX", Kind::Count),
@@ -233,6 +239,7 @@ pub fn show(kind: Kind, value: &Value) -> String {
         (Kind::Change, Value::Number(change)) => signed_percent(*change),
         (_, Value::Number(number)) => significant(*number),
         (_, Value::Series(counts)) => spark(counts),
+        (_, Value::Json(json)) => json.to_string(),
         (_, Value::Group(values)) => {
             let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", show(kind, value))).collect();
             values.join(", ")

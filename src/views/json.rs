@@ -99,6 +99,7 @@ impl Serialize for Cell<'_> {
             Value::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6 + 0.0),
             Value::Series(counts) => counts.serialize(serializer),
             Value::Group(values) => serializer.collect_map(values.iter().map(|(name, value)| (name, Cell(value)))),
+            Value::Json(json) => json.serialize(serializer),
         }
     }
 }

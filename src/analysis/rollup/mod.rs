@@ -9,6 +9,7 @@ mod keys;
 mod notable;
 mod objects;
 mod observe;
+pub mod read;
 mod routes;
 mod rows;
 mod sequences;
@@ -16,6 +17,7 @@ mod tables;
 mod tiles;
 
 pub use observe::{Batch, Observer};
+pub use rows::Fact;
 pub use sequences::READ_LOOK_BACK;
 pub use tables::Rollup;
 

@@ -15,14 +15,14 @@ use crate::model::time::Micros;
 /// the text of their keys.
 #[derive(Debug)]
 pub struct Rollup {
-    keys: Keys,
-    traffic: Vec<(i64, u64, Traffic)>,
-    pulse: Vec<(i64, u64, Pulse)>,
-    facts: Vec<(i64, u64, Gaps)>,
-    sources: Vec<(i64, u64, Sources)>,
-    objects: Vec<(ObjectKey, String, Object)>,
-    notable: Vec<Notable>,
-    clients: Vec<(ClientKey, Client)>,
+    pub(super) keys: Keys,
+    pub(super) traffic: Vec<(i64, u64, Traffic)>,
+    pub(super) pulse: Vec<(i64, u64, Pulse)>,
+    pub(super) facts: Vec<(i64, u64, Gaps)>,
+    pub(super) sources: Vec<(i64, u64, Sources)>,
+    pub(super) objects: Vec<(ObjectKey, String, Object)>,
+    pub(super) notable: Vec<Notable>,
+    pub(super) clients: Vec<(ClientKey, Client)>,
     /// First and last `at`, in µs.
     pub span: Option<(Micros, Micros)>,
     /// Events that were late.

@@ -36,6 +36,11 @@ impl Scale {
     pub const PULSE: Self =
         Self { levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]], first_hour: 256, limits: [64, 768, 512, 512], delay: PULSE_DELAY };
 
+    /// The length of a tile for a span, in seconds.
+    pub fn length(&self, span: Micros) -> i64 {
+        self.levels.get(self.level(span)).map_or(1, |(length, _)| *length)
+    }
+
     /// The level for a span.
     fn level(&self, span: Micros) -> usize {
         self.levels.iter().position(|(_, longest)| span <= *longest).unwrap_or(self.levels.len() - 1)

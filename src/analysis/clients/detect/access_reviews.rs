@@ -1,0 +1,30 @@
+//! Questions whether somebody may do something, asked again before the answer could have changed.
+
+use super::{Clients, Found, name, resource, told};
+use crate::model::report::Severity;
+use serde_json::json;
+
+/// A minute from one address. Who keeps answers as long as kubelets do (5 minutes) would have to ask 300 different ones.
+const PER_MINUTE: f64 = 60.0;
+/// In so many minutes.
+const MINUTES: usize = 3;
+const REVIEWS: [&str; 5] =
+    ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "tokenreviews"];
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
+        let minutes = one.minutes(clients, |row| row.verb == "create");
+        let busy = minutes.with(PER_MINUTE * one.sources() as f64);
+        if busy < MINUTES {
+            continue;
+        }
+        let summary =
+            format!("{} creates {} {:.1} times a second in its busiest minute", name(profile), resource(what), minutes.busiest() / 60.0);
+        let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.sources()});
+        let finding = clients.finding("client-access-reviews", Severity::Warning, profile, what, &minutes);
+        let remedy =
+            "keep answers for a while (k8s.io/apiserver's delegating authorizer: allowed 5 minutes, denied 30 s; TokenReviews 2 minutes)";
+        // Whether the questions are the same stands in their bodies, which logs of level Metadata leave out.
+        found.push((Some(profile.who), told(finding, 0.75, summary, evidence, remedy)));
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients that write the same object and find each time that somebody was before them.
+
+use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::rollup::read::{ObjectRow, What};
+use crate::model::report::Severity;
+use crate::model::time::SECOND;
+use crate::model::units::percent;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Conflicts a minute on one object.
+const PER_MINUTE: f64 = 10.0;
+/// Of the writes to it; now and then one is how optimistic locking works.
+const SHARE: f64 = 0.05;
+/// For so long, in seconds.
+const SECONDS: f64 = 120.0;
+
+/// Cluster, resource, namespace, name.
+type Object<'r> = (&'r str, What<'r>, &'r str, &'r str);
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    let mut objects: BTreeMap<Object<'r>, Vec<(usize, ObjectRow<'r>)>> = BTreeMap::new();
+    for (number, profile) in clients.list.iter().enumerate().filter(|(_, profile)| !profile.is_apiserver()) {
+        for (what, one) in &profile.uses {
+            for object in one.objects.iter().filter(|object| object.conflicts > 0) {
+                objects.entry((profile.who.cluster, *what, object.namespace, object.name)).or_default().push((number, *object));
+            }
+        }
+    }
+    for ((_, what, namespace, object), rows) in objects {
+        let sum = |of: fn(&ObjectRow<'_>) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>() as f64;
+        let (conflicts, writes) = (sum(|row| row.conflicts), sum(|row| row.writes));
+        let first = rows.iter().map(|(_, row)| row.span.0).min().unwrap_or(0);
+        let last = rows.iter().map(|(_, row)| row.span.1).max().unwrap_or(0);
+        let seconds = (last - first) as f64 / SECOND as f64;
+        let per_minute = conflicts * 60.0 / seconds.max(1.0);
+        if per_minute < PER_MINUTE || conflicts / writes.max(1.0) < SHARE || seconds < SECONDS {
+            continue;
+        }
+        for (number, row) in &rows {
+            let Some(profile) = clients.list.get(*number) else { continue };
+            let others = rows.iter().filter(|(other, _)| other != number).filter_map(|(other, _)| clients.list.get(*other));
+            let others: Vec<String> = others.map(name).take(5).collect();
+            let with = if others.is_empty() { "itself, in several copies".to_owned() } else { others.join(", ") };
+            let share = row.conflicts as f64 / row.writes.max(1) as f64;
+            let path = if namespace.is_empty() { object.to_owned() } else { format!("{namespace}/{object}") };
+            let summary = format!(
+                "{} fights over {} {path} with {with}: {} of its writes are refused as conflicts (409), {per_minute:.0} a minute in all",
+                name(profile),
+                resource(what),
+                percent(share)
+            );
+            let evidence = json!({
+                "conflicts": row.conflicts, "writes": row.writes, "conflict_share": share, "all_conflicts_per_minute": per_minute,
+                "clients": rows.len(), "namespace": namespace, "object": object,
+            });
+            let minutes = Minutes::of(clients.tile, [row.span.0, row.span.1].map(|at| (at.div_euclid(SECOND), 1)).into_iter());
+            let finding = clients.finding("client-conflicts", Severity::Warning, profile, what, &minutes);
+            let remedy = "let one of them own the object, or each its own fields by server-side apply or a patch; read again before each try and wait a little longer each time";
+            found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        }
+    }
+}

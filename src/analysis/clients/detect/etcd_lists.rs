@@ -1,0 +1,38 @@
+//! LISTs that read through to etcd where the watch cache could answer.
+
+use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::listing;
+use crate::analysis::list_route::Route;
+use crate::model::report::Severity;
+use crate::model::units::grouped;
+use serde_json::json;
+
+/// A minute, or more; a person with kubectl stays below.
+const PER_MINUTE: f64 = 1.0;
+/// For so many minutes.
+const MINUTES: usize = 3;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses() {
+        // Events have no watch cache: nobody could do better.
+        if what.1 == "events" {
+            continue;
+        }
+        let minutes =
+            one.minutes(clients, |row| listing(row, clients.server).is_some_and(|list| list.route == Route::Etcd && !list.further_page));
+        let busy = minutes.with(PER_MINUTE);
+        if busy < MINUTES {
+            continue;
+        }
+        let summary = format!(
+            "{} LISTs {} from etcd, past the watch cache: {} times",
+            name(profile),
+            resource(what),
+            grouped(minutes.total() as u64)
+        );
+        let evidence = json!({"etcd_lists": minutes.total(), "minutes": busy, "busiest_minute": minutes.busiest()});
+        let finding = clients.finding("client-etcd-lists", Severity::Warning, profile, what, &minutes);
+        let remedy = "list with resourceVersion=0, or use an informer; from Kubernetes 1.31 with etcd 3.5.13 on the cache answers such LISTs as well";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}

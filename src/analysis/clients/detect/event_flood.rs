@@ -1,0 +1,28 @@
+//! Events by the thousand.
+
+use super::{Clients, Found, name, told};
+use crate::model::report::Severity;
+use serde_json::json;
+
+/// A minute from one address: 5 a second, where client-go's recorder allows a burst of 25 for an object and then one in 5 minutes.
+const PER_MINUTE: f64 = 300.0;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 == "events") {
+        let minutes = one.minutes(clients, |row| matches!(row.verb, "create" | "patch" | "update"));
+        let busiest = minutes.busiest() / one.sources() as f64;
+        if busiest < PER_MINUTE {
+            continue;
+        }
+        let summary = format!(
+            "{} writes {:.0} Events a second in its busiest minute, {:.0} in all",
+            name(profile),
+            minutes.busiest() / 60.0,
+            minutes.total()
+        );
+        let evidence = json!({"events": minutes.total(), "busiest_minute": minutes.busiest(), "busiest_minute_per_source": busiest, "minutes": minutes.with(PER_MINUTE)});
+        let finding = clients.finding("client-event-flood", Severity::Warning, profile, what, &minutes);
+        let remedy = "record events through client-go's recorder, which puts repeated ones together; write logs or metrics for what happens all the time; keep Events in an etcd of their own";
+        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+    }
+}

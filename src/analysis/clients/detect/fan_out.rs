@@ -1,0 +1,44 @@
+//! One program on many nodes that lists or watches the whole cluster: what it costs grows with nodes times objects.
+
+use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::listing;
+use crate::model::report::Severity;
+use crate::model::units::{counted, grouped};
+use crate::model::uri::{Scope, Selector};
+use serde_json::json;
+
+/// Addresses or nodes from which on a program is one of many.
+const SOURCES: u64 = 20;
+/// Whole LISTs from each address, so that it is a habit.
+const LISTS: u64 = 3;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses() {
+        let sources = one.sources().max(profile.about.nodes.0 as u64);
+        if sources < SOURCES || profile.is_kubelets() {
+            continue;
+        }
+        let whole = |row: &crate::analysis::rollup::read::TrafficRow<'_>| {
+            row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::None)
+        };
+        let is_list = |row: &_| whole(row) && listing(row, clients.server).is_some_and(|list| !list.further_page);
+        let (lists, watches) = (one.sum(is_list), one.sum(|row| row.verb == "watch" && whole(row)));
+        if lists + watches < sources {
+            continue;
+        }
+        let is_habit = lists >= LISTS * sources;
+        let minutes = one.minutes(clients, |row| is_list(row) || row.verb == "watch" && whole(row));
+        let summary = format!(
+            "{} runs on {} and asks each time for all {} of the cluster: {} LISTs, {} watches",
+            name(profile),
+            counted(sources, "address"),
+            resource(what),
+            grouped(lists),
+            grouped(watches)
+        );
+        let evidence = json!({"sources": sources, "lists": lists, "watches": watches, "busiest_minute": minutes.busiest()});
+        let finding = clients.finding("client-fan-out", if is_habit { Severity::Warning } else { Severity::Info }, profile, what, &minutes);
+        let remedy = "ask for what is on the node only (fieldSelector=spec.nodeName=NODE), read from the kubelet, or let one central program watch and tell the others";
+        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+    }
+}

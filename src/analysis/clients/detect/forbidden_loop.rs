@@ -1,0 +1,53 @@
+//! Requests that are refused, and made again all the same.
+
+use super::{Clients, Found, name, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::rollup::read::TrafficRow;
+use crate::model::report::Severity;
+use crate::model::units::{counted, percent};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Refusals in a minute and address. client-go's reflector waits up to 30 s between its tries: 2 a minute.
+const PER_MINUTE: f64 = 3.0;
+/// In so many minutes: while an apiserver starts it refuses everybody for a moment.
+const MINUTES: usize = 3;
+/// Of the requests of the same kind.
+const SHARE: f64 = 0.5;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+        let refused = |row: &&TrafficRow<'r>| matches!(row.code, Some(401 | 403));
+        // What it may do does not excuse what it may not: only kinds of requests that are refused count.
+        let mut kinds: BTreeMap<(&str, &str, &str), [u64; 2]> = BTreeMap::new();
+        for row in profile.rows() {
+            let counts = kinds.entry((row.verb, row.what.0, row.what.1)).or_default();
+            counts[0] += row.requests;
+            counts[1] += if refused(&row) { row.requests } else { 0 };
+        }
+        let is_refused = |row: &&TrafficRow<'r>| {
+            let [all, bad] = kinds.get(&(row.verb, row.what.0, row.what.1)).copied().unwrap_or_default();
+            refused(row) && bad as f64 >= SHARE * all as f64
+        };
+        let minutes = Minutes::of(clients.tile, profile.rows().filter(is_refused).map(|row| (row.tile, row.requests)));
+        let sources = profile.sources().max(1) as f64;
+        let busy = minutes.with(PER_MINUTE * sources);
+        if busy < MINUTES {
+            continue;
+        }
+        let most =
+            kinds.iter().max_by_key(|(_, [_, bad])| *bad).map(|((verb, _, resource), _)| format!("{verb} {resource}")).unwrap_or_default();
+        let share = minutes.total() / profile.requests as f64;
+        let summary = format!(
+            "{} is refused (401, 403) again and again: {}, {} of its requests, most of them {}",
+            name(profile),
+            counted(minutes.total() as u64, "time"),
+            percent(share),
+            most.trim()
+        );
+        let evidence = json!({"refused": minutes.total(), "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
+        let finding = clients.finding("client-forbidden-loop", Severity::Warning, profile, ("", ""), &minutes);
+        let remedy = "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want of quota needs more quota, or fewer objects; either way it should wait longer after each refusal";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}

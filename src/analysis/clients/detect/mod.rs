@@ -1,0 +1,109 @@
+//! What clients do that costs more than it must: one file for each finding. Thresholds and their reasons: docs/findings.md.
+
+mod access_reviews;
+mod conflicts;
+mod etcd_lists;
+mod event_flood;
+mod fan_out;
+mod forbidden_loop;
+mod get_polling;
+mod lease_churn;
+mod no_backoff;
+mod no_bookmarks;
+mod node_status;
+mod relist_storm;
+mod repeated_list;
+mod surge;
+mod timeouts;
+mod too_old;
+mod watch_churn;
+
+use super::minutes::Minutes;
+use super::{Clients, Profile, Use};
+use crate::analysis::rollup::read::{What, Who};
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{self, SECOND};
+use serde_json::Value as Json;
+
+/// A finding, and the client that it is about, if it is about one.
+pub type Found<'r> = (Option<Who<'r>>, Finding);
+
+type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<Found<'r>>);
+
+const ALL: [Find; 17] = [
+    repeated_list::find,
+    etcd_lists::find,
+    fan_out::find,
+    get_polling::find,
+    relist_storm::find,
+    too_old::find,
+    watch_churn::find,
+    no_bookmarks::find,
+    no_backoff::find,
+    conflicts::find,
+    event_flood::find,
+    access_reviews::find,
+    node_status::find,
+    lease_churn::find,
+    timeouts::find,
+    forbidden_loop::find,
+    surge::find,
+];
+
+/// Everything that is found: the gravest first, then by client.
+pub fn all<'r>(clients: &Clients<'r>) -> Vec<Found<'r>> {
+    let mut found = Vec::new();
+    for find in ALL {
+        find(clients, &mut found);
+    }
+    // The order within one severity is that of the list: clients with most requests first.
+    found.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+    found
+}
+
+impl<'r> Clients<'r> {
+    /// Every client with every resource it used, but for kube-apiserver's own requests.
+    fn uses(&self) -> impl Iterator<Item = (&Profile<'r>, What<'r>, &Use<'r>)> {
+        let others = self.list.iter().filter(|profile| !profile.is_apiserver());
+        others.flat_map(|profile| profile.uses.iter().map(move |(what, one)| (profile, *what, one)))
+    }
+
+    /// A finding about a client and, if `what` is not empty, a resource, seen in `minutes`.
+    fn finding(&self, id: &str, severity: Severity, profile: &Profile<'r>, what: What<'r>, minutes: &Minutes) -> Finding {
+        let Who { cluster, user, agent } = profile.who;
+        let (group, resource) = what;
+        let subject = [("cluster", cluster), ("user", user), ("agent", agent), ("group", group), ("resource", resource)];
+        let mut finding = Finding::new(id, severity, &subject);
+        let (first, last) = minutes.span();
+        let within = |second: i64| time::format((second * SECOND).clamp(self.span.0, self.span.1));
+        (finding.first_seen, finding.last_seen) = (within(first), within(last));
+        finding
+    }
+}
+
+/// The words of a finding: what, with which numbers, and what to do.
+fn told(mut finding: Finding, confidence: f64, summary: String, evidence: Json, remedy: &str) -> Finding {
+    finding.confidence = confidence;
+    finding.summary = summary;
+    finding.evidence = evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), rounded(value))).collect();
+    remedy.clone_into(&mut finding.remedy);
+    finding
+}
+
+/// Numbers with three digits behind the point at most.
+fn rounded(value: &Json) -> Json {
+    match value.as_f64() {
+        Some(number) if value.is_f64() => Json::from((number * 1e3).round() / 1e3),
+        _ => value.clone(),
+    }
+}
+
+/// Who a finding is about, for people.
+fn name(profile: &Profile<'_>) -> String {
+    format!("{} ({})", profile.who.agent, profile.who.user)
+}
+
+/// A resource with its group, for people.
+fn resource((group, resource): What<'_>) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}

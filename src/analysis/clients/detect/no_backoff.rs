@@ -1,0 +1,47 @@
+//! The same request at once after 429 or a server error.
+
+use super::{Clients, Found, name, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::rollup::Fact;
+use crate::model::histogram::{Histogram, midpoint};
+use crate::model::report::Severity;
+use crate::model::units::{counted, percent};
+use serde_json::json;
+
+/// Retries sooner than this (µs) have not waited: Retry-After is a second or more.
+const WAITED: f64 = 1e6;
+/// Fewer are no habit.
+const RETRIES: u64 = 10;
+/// Of all retries.
+const SHARE: f64 = 0.5;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+        let mut gaps = Histogram::default();
+        let mut tiles = Vec::new();
+        for one in profile.uses.values() {
+            for (tile, _, some) in one.facts.iter().filter(|(_, fact, _)| matches!(fact, Fact::Retry429 | Fact::Retry5xx)) {
+                gaps.merge(some);
+                tiles.push((*tile, some.count()));
+            }
+        }
+        let soon: u64 = gaps.buckets().iter().filter(|(bucket, _)| midpoint(*bucket) < WAITED).map(|(_, count)| u64::from(*count)).sum();
+        let share = soon as f64 / gaps.count().max(1) as f64;
+        if soon < RETRIES || share < SHARE {
+            continue;
+        }
+        let throttled: u64 = profile.rows().filter(|row| row.code == Some(429)).map(|row| row.requests).sum();
+        let median = gaps.quantile(0.5).unwrap_or(0.0) / 1e3;
+        let summary = format!(
+            "{} tries again at once after 429 and server errors: {} within a second ({} of its retries), half of them after {median:.0} ms",
+            name(profile),
+            counted(soon, "time"),
+            percent(share)
+        );
+        let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "throttled": throttled});
+        let minutes = Minutes::of(clients.tile, tiles.into_iter());
+        let finding = clients.finding("client-no-backoff", Severity::Warning, profile, ("", ""), &minutes);
+        let remedy = "honour Retry-After, and wait longer after each failure with some chance in it (client-go: 10 tries, wait.Backoff); a FlowSchema of its own keeps it from others until then";
+        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+    }
+}

@@ -1,0 +1,39 @@
+//! A client that suddenly sends far more than before.
+
+use super::{Clients, Found, name, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::model::report::Severity;
+use crate::model::units::percent;
+use serde_json::json;
+
+/// The busiest minute against the median minute before it.
+const TIMES: f64 = 5.0;
+/// Minutes before, from which its usual rate is known.
+const BEFORE: usize = 3;
+/// Of all requests of that minute.
+const SHARE: f64 = 0.1;
+/// And so many requests.
+const REQUESTS: f64 = 60.0;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    let whole = Minutes::of(clients.tile, clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)));
+    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+        let minutes = Minutes::of(clients.tile, profile.rows().map(|row| (row.tile, row.requests)));
+        let Some((usual, most, at)) = minutes.rise(BEFORE) else { continue };
+        let all = whole.at(at);
+        if most < TIMES * usual.max(1.0) || most < REQUESTS || most < SHARE * all {
+            continue;
+        }
+        let summary = format!(
+            "{} sent {most:.0} requests in a minute, {:.0} times what it sent before; {} of all requests then",
+            name(profile),
+            most / usual.max(1.0),
+            percent(most / all)
+        );
+        let evidence = json!({"busiest_minute": most, "usual_minute": usual, "share_of_minute": most / all});
+        let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
+        let remedy =
+            "see what changed for it then: a deploy, more copies, a loop that was triggered (plimsoll traffic --series --where user=…)";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}

@@ -1,0 +1,30 @@
+//! Requests that end in 504: they took longer than the server or the client waits.
+
+use super::{Clients, Found, name, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::model::report::Severity;
+use crate::model::units::{counted, percent};
+use serde_json::json;
+
+/// In a minute,
+const PER_MINUTE: f64 = 5.0;
+/// or of all its requests, if they are so many.
+const SHARE: f64 = 0.01;
+const TIMES: f64 = 10.0;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+        let rows = profile.rows().filter(|row| row.code == Some(504)).map(|row| (row.tile, row.requests));
+        let minutes = Minutes::of(clients.tile, rows);
+        let share = minutes.total() / profile.requests as f64;
+        if minutes.busiest() < PER_MINUTE && (minutes.total() < TIMES || share < SHARE) {
+            continue;
+        }
+        let summary =
+            format!("{}: {} ended in 504 ({} of its requests)", name(profile), counted(minutes.total() as u64, "request"), percent(share));
+        let evidence = json!({"timeouts": minutes.total(), "share": share, "busiest_minute": minutes.busiest()});
+        let finding = clients.finding("client-timeouts", Severity::Warning, profile, ("", ""), &minutes);
+        let remedy = "ask for less at once (limit, selectors) or give it more time (timeout=); see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}

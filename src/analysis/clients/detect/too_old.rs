@@ -1,0 +1,33 @@
+//! Watches from a version that is too old, each followed by a LIST of everything.
+
+use super::{Clients, Found, name, resource, told};
+use crate::analysis::rollup::Fact;
+use crate::model::report::Severity;
+use crate::model::units::counted;
+use serde_json::json;
+
+/// Within [`WINDOW`] minutes, from one address. One happens to everybody.
+const TIMES: f64 = 3.0;
+const WINDOW: i64 = 10;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses() {
+        let minutes = one.fact_minutes(clients, Fact::RelistShort);
+        let gone = one.sum(|row| row.verb == "list" && row.code == Some(410));
+        let densest = minutes.most_in(WINDOW) / one.sources() as f64;
+        if densest < TIMES {
+            continue;
+        }
+        let summary = format!(
+            "{} watches {} from a version that is too old, and lists everything again: {}",
+            name(profile),
+            resource(what),
+            counted(minutes.total() as u64, "time")
+        );
+        let evidence = json!({"relists": minutes.total(), "in_10_min_per_source": densest, "lists_410": gone});
+        let finding = clients.finding("client-too-old", Severity::Warning, profile, what, &minutes);
+        let remedy = "begin the watch at the resourceVersion that the LIST gave, keep it up to date with allowWatchBookmarks=true, and use it for the next watch";
+        // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the same.
+        found.push((Some(profile.who), told(finding, 0.85, summary, evidence, remedy)));
+    }
+}

@@ -1,0 +1,44 @@
+//! Watches that end soon and are opened again, over and over.
+
+use super::{Clients, Found, name, resource, told};
+use crate::analysis::rollup::Fact;
+use crate::analysis::rollup::read::TrafficRow;
+use crate::model::report::Severity;
+use crate::model::units::{counted, duration};
+use crate::model::uri::{Selector, WatchTimeout};
+use serde_json::json;
+
+/// Watches from one address.
+const WATCHES: u64 = 10;
+/// Half of them live less long, in µs. Informers keep theirs for 5 to 10 minutes.
+const LIFETIME: f64 = 60e6;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for (profile, what, one) in clients.uses() {
+        // A watch of one object ends with whom it is for, as a kubelet's of a pod's Secrets.
+        let counts = |row: &TrafficRow<'_>| row.verb == "watch" && row.shape.is_some_and(|shape| shape.selector != Selector::Name);
+        let lifetimes = one.lifetimes(counts);
+        let sources = one.sources();
+        let Some(median) = lifetimes.quantile(0.5).filter(|median| *median < LIFETIME) else { continue };
+        // Those that were too old from the start are told as that.
+        let ended = lifetimes.count().saturating_sub(2 * one.gaps(Fact::RelistShort).count());
+        if ended < WATCHES * sources {
+            continue;
+        }
+        let minutes = one.minutes(clients, counts);
+        let opened = one.sum(counts);
+        let asked = one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
+        let why = if asked * 2 > opened { ", as it asks for (timeoutSeconds below 60)" } else { "" };
+        let summary = format!(
+            "{} opens watches of {} over and over: {}, half of them live less than {}{why}",
+            name(profile),
+            resource(what),
+            counted(opened, "watch"),
+            duration(median as i64)
+        );
+        let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(), "short_timeout": asked, "sources": sources});
+        let finding = clients.finding("client-watch-churn", Severity::Warning, profile, what, &minutes);
+        let remedy = "leave timeoutSeconds out or ask for 5 to 10 minutes; if the client did not end them, look at idle timeouts of load balancers (above 10 minutes) and at errors while it decodes";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}

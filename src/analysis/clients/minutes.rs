@@ -1,0 +1,100 @@
+//! Requests by minute.
+
+use std::collections::BTreeMap;
+
+/// How many requests there were in each minute, counted from the first; minutes without any are left out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Minutes {
+    /// When the first begins, in seconds.
+    first: i64,
+    counts: BTreeMap<i64, f64>,
+    /// When the last tile with a request ends, in seconds.
+    end: i64,
+}
+
+impl Minutes {
+    /// From tiles of `length` seconds. A tile of more than a minute counts evenly for each of its minutes.
+    pub(super) fn of(length: i64, tiles: impl Iterator<Item = (i64, u64)>) -> Self {
+        let tiles: Vec<(i64, u64)> = tiles.filter(|(_, count)| *count > 0).collect();
+        let first = tiles.iter().map(|(tile, _)| *tile).min().unwrap_or(0);
+        let mut counts: BTreeMap<i64, f64> = BTreeMap::new();
+        for (tile, count) in &tiles {
+            let minutes = (length / 60).max(1);
+            for minute in 0..minutes {
+                *counts.entry((tile - first) / 60 + minute).or_default() += *count as f64 / minutes as f64;
+            }
+        }
+        let end = tiles.iter().map(|(tile, _)| tile + length).max().unwrap_or(0);
+        Self { first, counts, end }
+    }
+
+    /// All of them.
+    pub(super) fn total(&self) -> f64 {
+        self.counts.values().sum()
+    }
+
+    /// The most in one minute.
+    pub(super) fn busiest(&self) -> f64 {
+        self.counts.values().copied().fold(0.0, f64::max)
+    }
+
+    /// The most in `length` minutes that follow one another.
+    pub(super) fn most_in(&self, length: i64) -> f64 {
+        let ends = self.counts.keys();
+        ends.map(|end| self.counts.range(end - length + 1..=*end).map(|(_, count)| count).sum()).fold(0.0, f64::max)
+    }
+
+    /// How many minutes had so many or more.
+    pub(super) fn with(&self, least: f64) -> usize {
+        self.counts.values().filter(|count| **count >= least).count()
+    }
+
+    /// When the first request came, and the last, in seconds, as far as tiles tell.
+    pub(super) fn span(&self) -> (i64, i64) {
+        (self.first, self.end)
+    }
+
+    /// Of the busiest minute with `before` minutes or more in front of it: the median of those, its own count, and when it began, in seconds.
+    pub(super) fn rise(&self, before: usize) -> Option<(f64, f64, i64)> {
+        let later = self.counts.iter().filter(|(minute, _)| **minute >= before as i64);
+        let (minute, most) = later.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)))?;
+        let mut earlier: Vec<f64> = (0..*minute).map(|minute| self.counts.get(&minute).copied().unwrap_or(0.0)).collect();
+        earlier.sort_by(f64::total_cmp);
+        Some((earlier[earlier.len() / 2], *most, self.first + minute * 60))
+    }
+
+    /// How many there were in the minute that holds this second.
+    pub(super) fn at(&self, second: i64) -> f64 {
+        self.counts.get(&((second - self.first) / 60)).copied().unwrap_or(0.0)
+    }
+
+    /// The median over all minutes from the first to the last, those without a request included.
+    pub(super) fn median(&self) -> f64 {
+        let minutes = self.counts.last_key_value().map_or(0, |(last, _)| last + 1) as usize;
+        let mut all: Vec<f64> = self.counts.values().copied().collect();
+        all.resize(minutes.max(all.len()), 0.0);
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_begin_with_the_first_request() {
+        let minutes = Minutes::of(10, [(100, 3), (150, 2), (160, 4), (400, 1)].into_iter());
+        assert_eq!((minutes.total(), minutes.busiest(), minutes.with(4.0), minutes.span()), (10.0, 5.0, 2, (100, 410)));
+        assert_eq!((minutes.most_in(1), minutes.most_in(2), minutes.most_in(10)), (5.0, 9.0, 10.0));
+        // 5, 4, 0, 0, 0, 1
+        assert_eq!(minutes.median(), 1.0);
+    }
+
+    #[test]
+    fn long_tiles_are_spread() {
+        let minutes = Minutes::of(600, [(0, 50)].into_iter());
+        assert_eq!((minutes.busiest(), minutes.with(5.0), minutes.total()), (5.0, 10, 50.0));
+        assert_eq!(Minutes::of(10, std::iter::empty()), Minutes::default());
+    }
+}

@@ -1,0 +1,209 @@
+//! Profiles as a report.
+
+use super::detect::Found;
+use super::{Clients, Profile, listing};
+use crate::analysis::list_route::Route;
+use crate::analysis::rollup::Fact;
+use crate::model::histogram::Histogram;
+use crate::model::input::InputReport;
+use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
+use crate::model::time::{self, Micros};
+use crate::model::units::{counted, duration, grouped};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+
+/// The fields of a row.
+pub const FIELDS: [&str; 24] = [
+    "client",
+    "service_account",
+    "versions",
+    "instances",
+    "nodes",
+    "heaviest_nodes",
+    "pods",
+    "source_ips",
+    "requests",
+    "rps",
+    "share",
+    "peak_rps",
+    "verbs",
+    "lists",
+    "est_list_bytes",
+    "est_list_bytes_per_s",
+    "watches",
+    "relists",
+    "errors",
+    "throttled",
+    "retry_after_429_ms_p50",
+    "first_seen",
+    "last_seen",
+    "findings",
+];
+
+/// What people are shown.
+const PEOPLE: [&str; 12] =
+    ["agent", "user", "source_ips", "requests", "rps", "peak_rps", "share", "full_lists", "paged_lists", "watches", "relists", "throttled"];
+
+/// What is known of the input.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// What was read.
+    pub inputs: Vec<InputReport>,
+    /// What the logs show at all.
+    pub coverage: Map<String, Json>,
+    /// Rows that people are shown.
+    pub top: Option<usize>,
+}
+
+/// The report.
+pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report {
+    let mut table = Table { name: "clients".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
+    let mut people = Table { columns: PEOPLE.iter().chain(&["problems"]).map(|name| (*name).to_owned()).collect(), ..Table::default() };
+    for profile in &clients.list {
+        let mine: Vec<&Finding> = found.iter().filter(|(who, _)| *who == Some(profile.who)).map(|(_, finding)| finding).collect();
+        let row = row(clients, profile, &mine);
+        people.rows.push(for_people(profile, &row, &mine));
+        table.rows.push(row);
+    }
+    let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
+    // Those with something to tell come first.
+    let mut order: Vec<usize> = (0..people.rows.len()).collect();
+    order.sort_by_key(|at| {
+        clients.list.get(*at).is_none_or(|p| !found.iter().any(|(who, f)| *who == Some(p.who) && f.severity >= Severity::Warning))
+    });
+    let mut rows: Vec<Vec<Value>> = order.iter().filter_map(|at| people.rows.get(*at).cloned()).collect();
+    let mut notes = Vec::new();
+    if let Some(top) = read.top.filter(|top| rows.len() > *top) {
+        notes.push(format!("{} more clients not shown; --top 0 shows all.", grouped((rows.len() - top) as u64)));
+        rows.truncate(top);
+    }
+    people.rows = rows;
+    let seconds = clients.seconds();
+    let (from, to) = clients.span;
+    let lead = format!(
+        "{} of {} in {}: {}, {}, {}.",
+        counted(clients.requests, "request"),
+        counted(clients.list.len() as u64, "client"),
+        duration(to - from),
+        counted(count(Severity::Critical), "critical finding"),
+        counted(count(Severity::Warning), "warning"),
+        counted(count(Severity::Info), "note"),
+    );
+    Report {
+        schema: "plimsoll.clients/v1".to_owned(),
+        inputs: read.inputs,
+        window: Window { from: time::format(from), to: time::format(to), seconds },
+        coverage: read.coverage,
+        totals: vec![
+            ("requests".to_owned(), clients.requests.into()),
+            ("clients".to_owned(), (clients.list.len() as u64).into()),
+            ("rps".to_owned(), (clients.requests as f64 / seconds).into()),
+        ],
+        table,
+        people: Some(vec![people]),
+        lead: vec![lead],
+        notes,
+        findings,
+        ..Report::default()
+    }
+}
+
+fn group<N: Into<String>>(values: impl IntoIterator<Item = (N, Value)>) -> Value {
+    Value::Group(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
+}
+
+fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<Value> {
+    let who = profile.who;
+    let about = &profile.about;
+    let mut verbs: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut errors: BTreeMap<u16, u64> = BTreeMap::new();
+    let mut lists: [u64; 5] = [0; 5];
+    let (mut opened, mut bookmarks, mut throttled) = (0, 0, 0);
+    let mut lifetimes = Histogram::default();
+    for row in profile.rows() {
+        *verbs.entry(row.verb).or_default() += row.requests;
+        match row.code {
+            Some(429) => throttled += row.requests,
+            Some(code @ (0 | 400..)) => *errors.entry(code).or_default() += row.requests,
+            _ => {}
+        }
+        if let Some(list) = listing(row, clients.server) {
+            let route = match list.route {
+                Route::Cache => 2,
+                Route::Etcd => 3,
+                Route::Unsure => 4,
+            };
+            let paged = usize::from(!list.full);
+            lists[paged] += row.requests;
+            lists[route] += row.requests;
+        }
+        if row.verb == "watch" {
+            opened += row.requests;
+            bookmarks += if row.shape.is_some_and(|shape| shape.bookmarks) { row.requests } else { 0 };
+            row.lifetime.into_iter().for_each(|one| lifetimes.merge(one));
+        }
+    }
+    let relists: u64 = profile.uses.values().map(|one| one.gaps(Fact::Relist).count() + one.gaps(Fact::RelistShort).count()).sum();
+    let mut retries = Histogram::default();
+    profile.uses.values().for_each(|one| retries.merge(&one.gaps(Fact::Retry429)));
+    let text = |text: &str| Value::Text(text.to_owned());
+    let (from, to): (Micros, Micros) = about.span;
+    vec![
+        group([("cluster", text(who.cluster)), ("user", text(who.user)), ("agent", text(who.agent))]),
+        text(about.service_account),
+        Value::Json(json!(about.versions)),
+        Value::Json(json!(about.instances)),
+        (about.nodes.0 as u64).into(),
+        group(about.nodes.1.iter().map(|(node, requests)| (*node, (*requests).into()))),
+        Value::Json(json!(about.pods)),
+        profile.sources().into(),
+        profile.requests.into(),
+        (profile.requests as f64 / clients.seconds()).into(),
+        (profile.requests as f64 / clients.requests.max(1) as f64).into(),
+        profile.peak_rps(clients).into(),
+        group(verbs.into_iter().map(|(verb, requests)| (verb, requests.into()))),
+        group(["full", "paged", "cache", "etcd", "unsure"].into_iter().zip(lists.map(Value::from))),
+        Value::None,
+        Value::None,
+        group([
+            ("opened", opened.into()),
+            ("bookmarks", bookmarks.into()),
+            ("median_s", lifetimes.quantile(0.5).map(|median| median / 1e6).into()),
+        ]),
+        relists.into(),
+        group(errors.into_iter().map(|(code, requests)| (code.to_string(), requests.into()))),
+        throttled.into(),
+        retries.quantile(0.5).map(|gap| gap / 1e3).into(),
+        text(&time::format(from)),
+        text(&time::format(to)),
+        Value::Json(json!(mine)),
+    ]
+}
+
+fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Value> {
+    let field = |name: &str| FIELDS.iter().position(|field| *field == name).and_then(|at| row.get(at)).cloned().unwrap_or_default();
+    let within = |name: &str, part: &str| match field(name) {
+        Value::Group(values) => values.into_iter().find(|(name, _)| name == part).map(|(_, value)| value).unwrap_or_default(),
+        _ => Value::None,
+    };
+    let mut problems: Vec<&str> =
+        mine.iter().filter(|f| f.severity >= Severity::Warning).map(|f| f.id.trim_start_matches("client-")).collect();
+    problems.sort_unstable();
+    problems.dedup();
+    vec![
+        Value::Text(profile.who.agent.to_owned()),
+        Value::Text(profile.who.user.to_owned()),
+        field("source_ips"),
+        field("requests"),
+        field("rps"),
+        field("peak_rps"),
+        field("share"),
+        within("lists", "full"),
+        within("lists", "paged"),
+        within("watches", "opened"),
+        field("relists"),
+        field("throttled"),
+        Value::Text(problems.join(" ")),
+    ]
+}

@@ -1,0 +1,254 @@
+//! The roll-up's rows as analyses read them: typed, with the text of their keys.
+
+use super::keys::{Keys, Op};
+use super::objects::Object;
+use super::rows::{Fact, HEAVIEST, SourceSet, md5_64};
+use super::tables::Rollup;
+use super::tiles::{OTHER_KEY, Scale};
+use crate::model::histogram::Histogram;
+use crate::model::time::Micros;
+use crate::model::uri::{ReadShape, Scope};
+use std::collections::BTreeSet;
+
+/// Who, on which resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Who<'r> {
+    /// Cluster.
+    pub cluster: &'r str,
+    /// User; all kubelets are `system:node:*`.
+    pub user: &'r str,
+    /// Agent product.
+    pub agent: &'r str,
+}
+
+/// API group and resource; both empty for what is no resource.
+pub type What<'r> = (&'r str, &'r str);
+
+/// A row of `traffic`.
+#[derive(Debug, Clone, Copy)]
+pub struct TrafficRow<'r> {
+    /// Start of its tile, in seconds.
+    pub tile: i64,
+    /// Client.
+    pub who: Who<'r>,
+    /// Resource.
+    pub what: What<'r>,
+    /// Apiserver.
+    pub instance: &'r str,
+    /// Verb.
+    pub verb: &'r str,
+    /// Subresource.
+    pub subresource: &'r str,
+    /// Scope.
+    pub scope: Scope,
+    /// Namespace.
+    pub namespace: &'r str,
+    /// Response code.
+    pub code: Option<u16>,
+    /// How a read asks to be served.
+    pub shape: Option<ReadShape>,
+    /// Requests, open ones included.
+    pub requests: u64,
+    /// Open ones.
+    pub open: u64,
+    /// Latencies in µs.
+    pub latency: &'r Histogram,
+    /// Lifetimes of long-running requests in µs.
+    pub lifetime: Option<&'r Histogram>,
+    /// Events with a response body, its bytes, its items.
+    pub bodies: [u64; 3],
+}
+
+/// A row of `objects`.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectRow<'r> {
+    /// Client.
+    pub who: Who<'r>,
+    /// Resource.
+    pub what: What<'r>,
+    /// Namespace.
+    pub namespace: &'r str,
+    /// Name.
+    pub name: &'r str,
+    /// get, list, watch.
+    pub reads: u64,
+    /// Everything else.
+    pub writes: u64,
+    /// Code 409.
+    pub conflicts: u64,
+    /// First and last `at`.
+    pub span: (Micros, Micros),
+}
+
+/// A row of `clients`.
+#[derive(Debug, Clone)]
+pub struct ClientRow<'r> {
+    /// Client.
+    pub who: Who<'r>,
+    /// `NS:NAME`.
+    pub service_account: &'r str,
+    /// Agent versions.
+    pub versions: Vec<&'r str>,
+    /// Pods.
+    pub pods: Vec<&'r str>,
+    /// Apiservers.
+    pub instances: Vec<&'r str>,
+    /// Distinct nodes, and those with most requests.
+    pub nodes: (usize, Vec<(&'r str, u64)>),
+    /// First and last `at`.
+    pub span: (Micros, Micros),
+}
+
+/// Addresses from which requests came.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses {
+    smallest: BTreeSet<u64>,
+    /// Whether some tile had more than it could keep.
+    beyond: bool,
+}
+
+/// Hashes that are kept: an estimate from them is within 7 % two times out of three.
+const HASHES: usize = 256;
+
+impl Addresses {
+    /// Takes in others.
+    pub fn merge(&mut self, other: &Self) {
+        self.smallest.extend(&other.smallest);
+        self.beyond |= other.beyond;
+        self.cut();
+    }
+
+    fn cut(&mut self) {
+        while self.smallest.len() > HASHES {
+            self.smallest.pop_last();
+            self.beyond = true;
+        }
+    }
+
+    /// How many there are: exact up to 256, else estimated from the smallest hashes.
+    pub fn count(&self) -> u64 {
+        match self.smallest.last() {
+            Some(&largest) if self.beyond && self.smallest.len() >= HASHES => {
+                ((HASHES - 1) as f64 * (u64::MAX as f64) / (largest as f64)).round() as u64
+            }
+            _ => self.smallest.len() as u64,
+        }
+    }
+}
+
+fn who<'r>(keys: &'r Keys, subject: u32) -> (Who<'r>, What<'r>) {
+    let [cluster, user, agent, group, resource] = keys.subject_text(subject);
+    (Who { cluster, user, agent }, (group, resource))
+}
+
+impl Rollup {
+    /// The length of a tile in seconds.
+    pub fn tile_seconds(&self) -> i64 {
+        let span = self.span.map_or(0, |(first, last)| last - first);
+        Scale::TRAFFIC.length(span)
+    }
+
+    /// Rows of `traffic`, without what was folded.
+    pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
+        let rows = self.traffic.iter().filter(|(_, key, _)| *key != OTHER_KEY);
+        rows.map(|(tile, key, row)| {
+            let key = self.keys.traffic.get(*key as u32);
+            let s = |symbol| self.keys.symbols.get(symbol);
+            let (who, what) = who(&self.keys, key.subject);
+            TrafficRow {
+                tile: *tile,
+                who,
+                what,
+                instance: s(key.instance),
+                verb: s(key.verb),
+                subresource: s(key.subresource),
+                scope: key.scope,
+                namespace: s(key.namespace),
+                code: key.code,
+                shape: key.shape,
+                requests: row.requests,
+                open: row.open,
+                latency: &row.latency,
+                lifetime: row.more.as_ref().map(|more| &more.lifetime),
+                bodies: row.more.as_ref().map_or([0; 3], |more| more.bodies),
+            }
+        })
+    }
+
+    /// Requests that were folded for want of room.
+    pub fn folded(&self) -> u64 {
+        self.traffic.iter().filter(|(_, key, _)| *key == OTHER_KEY).map(|(_, _, row)| row.requests).sum()
+    }
+
+    /// Seconds (or tiles), clients, and how many requests arrived then.
+    pub fn arrivals(&self) -> impl Iterator<Item = (i64, Who<'_>, What<'_>, Op, u64)> {
+        let rows = self.pulse.iter().filter(|(_, key, row)| *key != OTHER_KEY && row.starts > 0);
+        rows.map(|(second, key, row)| {
+            let key = self.keys.pulses.get(*key as u32);
+            let (who, what) = who(&self.keys, key.subject);
+            (*second, who, what, key.op, u64::from(row.starts))
+        })
+    }
+
+    /// Facts that need the order of events: tile, client, resource, fact, and gaps in µs.
+    pub fn facts(&self) -> impl Iterator<Item = (i64, Who<'_>, What<'_>, Fact, &Histogram)> {
+        let rows = self.facts.iter().filter(|(_, key, _)| *key != OTHER_KEY);
+        rows.map(|(tile, key, gaps)| {
+            let (subject, fact) = Fact::of(*key);
+            let (who, what) = who(&self.keys, subject);
+            (*tile, who, what, fact, &gaps.0)
+        })
+    }
+
+    /// Clients, resources, and the addresses from which their requests came in a tile.
+    pub fn addresses(&self) -> impl Iterator<Item = (Who<'_>, What<'_>, Addresses)> {
+        let rows = self.sources.iter().filter(|(_, key, _)| *key != OTHER_KEY);
+        rows.map(|(_, key, row)| {
+            let (who, what) = who(&self.keys, *key as u32);
+            let mut addresses = Addresses::default();
+            match &row.set {
+                SourceSet::Exact(counts) => {
+                    addresses.smallest.extend(counts.iter().map(|(source, _)| md5_64(self.keys.symbols.get(*source))))
+                }
+                SourceSet::Open(counts) => addresses.smallest.extend(counts.keys().map(|source| md5_64(self.keys.symbols.get(*source)))),
+                SourceSet::Sketch { smallest, .. } => {
+                    addresses.smallest.extend(smallest);
+                    addresses.beyond = true;
+                }
+            }
+            addresses.cut();
+            (who, what, addresses)
+        })
+    }
+
+    /// Rows of `objects`.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectRow<'_>> {
+        self.objects.iter().map(|(key, name, row)| {
+            let (who, what) = who(&self.keys, key.subject);
+            let namespace = self.keys.symbols.get(key.namespace);
+            let Object { reads, writes, conflicts, .. } = *row;
+            ObjectRow { who, what, namespace, name, reads, writes, conflicts, span: row.span.unwrap_or_default() }
+        })
+    }
+
+    /// Rows of `clients`.
+    pub fn clients(&self) -> impl Iterator<Item = ClientRow<'_>> {
+        self.clients.iter().map(|(key, client)| {
+            let [cluster, user, agent] = key.map(|symbol| self.keys.symbols.get(symbol));
+            let mut heaviest: Vec<(&str, u64)> =
+                client.nodes.iter().map(|(node, requests)| (self.keys.symbols.get(*node), *requests)).collect();
+            heaviest.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+            let count = heaviest.len();
+            heaviest.truncate(HEAVIEST);
+            ClientRow {
+                who: Who { cluster, user, agent },
+                service_account: &client.service_account,
+                versions: client.versions.members(),
+                pods: client.pods.members(),
+                instances: client.instances.members(),
+                nodes: (count, heaviest),
+                span: client.span.unwrap_or_default(),
+            }
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! `plimsoll clients`: how each client behaves.
+
+use super::rollup::roll_up;
+use crate::analysis::clients::report::{Read, report};
+use crate::analysis::clients::{Clients, detect};
+use crate::analysis::list_route::Minor;
+use crate::cli::{Context, Error, FailOn, Progress};
+use crate::sources::find;
+use crate::views::text::plain;
+use serde_json::json;
+
+/// Arguments of `plimsoll clients`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll clients audit.log
+  plimsoll clients bundle/ --fail-on warning
+  plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
+
+A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
+threshold on, and when it may be wrong: docs/findings.md.")]
+pub struct Args {
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
+    #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
+    k8s_version: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let found = find::audit_logs(&args.sources);
+    if found.streams.is_empty() {
+        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &found.errors {
+        context.lost(error)?;
+    }
+    let server = super::traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
+    let progress = Progress::bytes(bytes, context.settings.progress);
+    let (rollup, outcome) = roll_up(found.streams, context.settings.threads, &progress);
+    progress.finish();
+    for loss in &outcome.losses {
+        context.lost(loss)?;
+    }
+    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)));
+    let findings = detect::all(&clients);
+    let mut coverage = serde_json::Map::new();
+    coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
+    coverage.insert("late_events".to_owned(), json!(rollup.late));
+    coverage.insert("open_requests".to_owned(), json!(rollup.open));
+    coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
+    let read = Read { inputs: outcome.inputs, coverage, top: context.settings.top };
+    context.print(&report(&clients, &findings, read), FailOn::Never)
+}
