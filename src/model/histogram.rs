@@ -95,6 +95,11 @@ impl Histogram {
         None
     }
 
+    /// How many values are less than `value`, to within its bucket.
+    pub fn below(&self, value: u64) -> u64 {
+        self.buckets.iter().filter(|b| b.0 < bucket(value)).map(|b| u64::from(b.1)).sum()
+    }
+
     /// (bucket, count), ascending.
     pub fn buckets(&self) -> &[(u16, u32)] {
         &self.buckets

@@ -11,6 +11,7 @@
 
 mod architecture;
 mod changing;
+mod clients;
 mod coverage;
 mod damage;
 mod etcd_extract;

@@ -68,9 +68,8 @@ impl Minutes {
         self.counts.get(&((second - self.first) / 60)).copied().unwrap_or(0.0)
     }
 
-    /// The median over all minutes from the first to the last, those without a request included.
-    pub(super) fn median(&self) -> f64 {
-        let minutes = self.counts.last_key_value().map_or(0, |(last, _)| last + 1) as usize;
+    /// The median over so many minutes, most of which may have had no request.
+    pub(super) fn median(&self, minutes: usize) -> f64 {
         let mut all: Vec<f64> = self.counts.values().copied().collect();
         all.resize(minutes.max(all.len()), 0.0);
         all.sort_by(f64::total_cmp);
@@ -87,8 +86,7 @@ mod tests {
         let minutes = Minutes::of(10, [(100, 3), (150, 2), (160, 4), (400, 1)].into_iter());
         assert_eq!((minutes.total(), minutes.busiest(), minutes.with(4.0), minutes.span()), (10.0, 5.0, 2, (100, 410)));
         assert_eq!((minutes.most_in(1), minutes.most_in(2), minutes.most_in(10)), (5.0, 9.0, 10.0));
-        // 5, 4, 0, 0, 0, 1
-        assert_eq!(minutes.median(), 1.0);
+        assert_eq!((minutes.median(3), minutes.median(6), minutes.median(7)), (4.0, 1.0, 0.0));
     }
 
     #[test]

@@ -180,10 +180,16 @@ impl<'r> Use<'r> {
         all
     }
 
-    /// How many addresses its requests came from; at least one.
-    fn sources(&self) -> u64 {
-        self.addresses.count().max(1)
+    /// How many copies of the client did this, at least one: by addresses; kubelets also by nodes, as several may stand behind one address.
+    fn copies(&self, profile: &Profile<'_>) -> u64 {
+        let nodes = if profile.is_kubelets() { profile.about.nodes.0 as u64 } else { 0 };
+        self.addresses.count().max(nodes).max(1)
     }
+}
+
+/// Whether the request was done.
+fn succeeded(row: &TrafficRow<'_>) -> bool {
+    row.code.is_none_or(|code| code < 400)
 }
 
 /// What kind of LIST a row is; `None` if it is none.

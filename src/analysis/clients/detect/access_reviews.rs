@@ -14,13 +14,14 @@ const REVIEWS: [&str; 5] =
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
         let minutes = one.minutes(clients, |row| row.verb == "create");
-        let busy = minutes.with(PER_MINUTE * one.sources() as f64);
+        let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);
         if busy < MINUTES {
             continue;
         }
         let summary =
             format!("{} creates {} {:.1} times a second in its busiest minute", name(profile), resource(what), minutes.busiest() / 60.0);
-        let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.sources()});
+        let evidence =
+            json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.copies(profile)});
         let finding = clients.finding("client-access-reviews", Severity::Warning, profile, what, &minutes);
         let remedy =
             "keep answers for a while (k8s.io/apiserver's delegating authorizer: allowed 5 minutes, denied 30 s; TokenReviews 2 minutes)";

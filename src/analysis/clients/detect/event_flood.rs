@@ -10,7 +10,7 @@ const PER_MINUTE: f64 = 300.0;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 == "events") {
         let minutes = one.minutes(clients, |row| matches!(row.verb, "create" | "patch" | "update"));
-        let busiest = minutes.busiest() / one.sources() as f64;
+        let busiest = minutes.busiest() / one.copies(profile) as f64;
         if busiest < PER_MINUTE {
             continue;
         }

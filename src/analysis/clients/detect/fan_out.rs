@@ -3,7 +3,7 @@
 use super::{Clients, Found, name, resource, told};
 use crate::analysis::clients::listing;
 use crate::model::report::Severity;
-use crate::model::units::{counted, grouped};
+use crate::model::units::grouped;
 use crate::model::uri::{Scope, Selector};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ const LISTS: u64 = 3;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
-        let sources = one.sources().max(profile.about.nodes.0 as u64);
+        let sources = one.copies(profile).max(profile.about.nodes.0 as u64);
         if sources < SOURCES || profile.is_kubelets() {
             continue;
         }
@@ -29,9 +29,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let is_habit = lists >= LISTS * sources;
         let minutes = one.minutes(clients, |row| is_list(row) || row.verb == "watch" && whole(row));
         let summary = format!(
-            "{} runs on {} and asks each time for all {} of the cluster: {} LISTs, {} watches",
+            "{} runs at {} addresses and asks for all {} of the cluster from each: {} LISTs, {} watches",
             name(profile),
-            counted(sources, "address"),
+            grouped(sources),
             resource(what),
             grouped(lists),
             grouped(watches)

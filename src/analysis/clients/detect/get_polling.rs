@@ -25,7 +25,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         }
         let is_get = |row: &crate::analysis::rollup::read::TrafficRow<'_>| row.verb == "get" && row.subresource.is_empty();
         let minutes = one.minutes(clients, is_get);
-        let sources = one.sources() as f64;
+        let sources = one.copies(profile) as f64;
         let gets = minutes.total();
         let writes = one.sum(|row| matches!(row.verb, "update" | "patch" | "create" | "delete"));
         if writes as f64 >= WRITES * gets {

@@ -3,13 +3,13 @@
 use super::{Clients, Found, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::Fact;
-use crate::model::histogram::{Histogram, midpoint};
+use crate::model::histogram::Histogram;
 use crate::model::report::Severity;
-use crate::model::units::{counted, percent};
+use crate::model::units::{counted, duration, percent};
 use serde_json::json;
 
 /// Retries sooner than this (µs) have not waited: Retry-After is a second or more.
-const WAITED: f64 = 1e6;
+const WAITED: u64 = 1_000_000;
 /// Fewer are no habit.
 const RETRIES: u64 = 10;
 /// Of all retries.
@@ -25,7 +25,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
                 tiles.push((*tile, some.count()));
             }
         }
-        let soon: u64 = gaps.buckets().iter().filter(|(bucket, _)| midpoint(*bucket) < WAITED).map(|(_, count)| u64::from(*count)).sum();
+        let soon = gaps.below(WAITED);
         let share = soon as f64 / gaps.count().max(1) as f64;
         if soon < RETRIES || share < SHARE {
             continue;
@@ -33,10 +33,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let throttled: u64 = profile.rows().filter(|row| row.code == Some(429)).map(|row| row.requests).sum();
         let median = gaps.quantile(0.5).unwrap_or(0.0) / 1e3;
         let summary = format!(
-            "{} tries again at once after 429 and server errors: {} within a second ({} of its retries), half of them after {median:.0} ms",
+            "{} tries again at once after 429 and server errors: {} within a second ({} of its retries), half of them within {}",
             name(profile),
             counted(soon, "time"),
-            percent(share)
+            percent(share),
+            duration((median * 1e3).ceil() as i64)
         );
         let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "throttled": throttled});
         let minutes = Minutes::of(clients.tile, tiles.into_iter());

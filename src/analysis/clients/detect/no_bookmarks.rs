@@ -3,7 +3,7 @@
 use super::{Clients, Found, name, resource, told};
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
-use crate::model::units::{counted, grouped};
+use crate::model::units::grouped;
 use crate::model::uri::Selector;
 use serde_json::json;
 
@@ -19,16 +19,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         };
         let opened = one.sum(without);
         let lives = one.lifetimes(without).quantile(0.5).is_some_and(|median| median >= LIFETIME);
-        if opened == 0 || !lives && opened < AGAIN * one.sources() {
+        if opened == 0 || !lives && opened < AGAIN * one.copies(profile) {
             continue;
         }
         let minutes = one.minutes(clients, without);
-        let summary = format!(
-            "{} watches {} without bookmarks: {}",
-            name(profile),
-            resource(what),
-            counted(opened, "watch").replace(&opened.to_string(), &grouped(opened))
-        );
+        let summary = format!("{} watches {} without bookmarks: {} times", name(profile), resource(what), grouped(opened));
         let evidence = json!({"watches_without_bookmarks": opened});
         let finding = clients.finding("client-no-bookmarks", Severity::Info, profile, what, &minutes);
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, "set allowWatchBookmarks=true; client-go's informers do")));

@@ -2,11 +2,12 @@
 
 use super::{Clients, Found, resource, told};
 use crate::analysis::clients::minutes::Minutes;
-use crate::analysis::clients::{Use, listing};
+use crate::analysis::clients::{Profile, Use, listing};
 use crate::analysis::rollup::read::{TrafficRow, What};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{grouped, percent};
+use crate::model::uri::Selector;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -16,27 +17,21 @@ const SHARE: f64 = 0.5;
 const TIMES: f64 = 5.0;
 /// Fewer watchers make no storm.
 const WATCHERS: f64 = 10.0;
-/// The log's first minute, in seconds: everybody lists when an apiserver starts, and what was before is not known.
-const START: i64 = 60;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     // Only those that watch as well: a LIST of theirs is one again.
-    let mut watchers: BTreeMap<(&str, What<'r>), Vec<&Use<'r>>> = BTreeMap::new();
+    let mut watchers: BTreeMap<(&str, What<'r>), Vec<(&Profile<'r>, &Use<'r>)>> = BTreeMap::new();
     for profile in &clients.list {
-        for (what, one) in profile.uses.iter().filter(|(what, one)| !what.1.is_empty() && one.sum(|row| row.verb == "watch") > 0) {
-            watchers.entry((profile.who.cluster, *what)).or_default().push(one);
+        for (what, one) in
+            profile.uses.iter().filter(|(what, one)| !what.1.is_empty() && one.sum(|row| row.verb == "watch" && !is_of_one(row)) > 0)
+        {
+            watchers.entry((profile.who.cluster, *what)).or_default().push((profile, one));
         }
     }
-    let begins = |row: &TrafficRow<'_>| {
-        let initial = row.verb == "watch" && row.shape.is_some_and(|shape| shape.initial_events);
-        initial || listing(row, clients.server).is_some_and(|list| !list.further_page)
-    };
     for ((cluster, what), uses) in watchers {
-        let known: f64 = uses.iter().map(|one| one.sources() as f64).sum();
-        let first = clients.span.0.div_euclid(SECOND) + START;
-        let rows = uses.iter().flat_map(|one| &one.rows).filter(|row| row.tile >= first && begins(row));
-        let minutes = Minutes::of(clients.tile, rows.map(|row| (row.tile, row.requests)));
-        let (most, median) = (minutes.busiest(), minutes.median());
+        let known: f64 = uses.iter().map(|(profile, one)| one.copies(profile) as f64).sum();
+        let minutes = Minutes::of(clients.tile, uses.iter().flat_map(|(profile, one)| again(clients, one, one.copies(profile))));
+        let (most, median) = (minutes.busiest(), minutes.median((clients.seconds() / 60.0).ceil() as usize));
         if known < WATCHERS || most < SHARE * known || most < TIMES * median.max(1.0) {
             continue;
         }
@@ -55,4 +50,33 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let remedy = "see what ended their watches then: an apiserver that started again, a load balancer, a watch cache that is too small (plimsoll traffic --from metrics --health); restart apiservers one after the other, --goaway-chance spreads clients";
         found.push((None, told(finding, 0.8, summary, evidence, remedy)));
     }
+}
+
+fn is_of_one(row: &TrafficRow<'_>) -> bool {
+    row.shape.is_some_and(|shape| shape.selector == Selector::Name)
+}
+
+/// LISTs by tile, as far as watches were begun before them: what lists for the first time does not list again.
+fn again(clients: &Clients<'_>, one: &Use<'_>, copies: u64) -> Vec<(i64, u64)> {
+    // A watch has its latency where it began, and counts as a request where it ended.
+    let mut tiles: BTreeMap<i64, [u64; 2]> = BTreeMap::new();
+    // Watches of single objects come and go with whom they are for.
+    for row in one.rows.iter().filter(|row| !is_of_one(row)) {
+        let counts = tiles.entry(row.tile).or_default();
+        let begun = if row.verb == "watch" { row.latency.count() } else { 0 };
+        counts[1] += begun;
+        if row.shape.is_some_and(|shape| shape.initial_events) {
+            counts[0] += begun;
+        } else if listing(row, clients.server).is_some_and(|list| !list.further_page) {
+            counts[0] += row.requests;
+        }
+    }
+    let mut before = 0;
+    let again = |(tile, [lists, begun]): (i64, [u64; 2])| {
+        // Who lists all the time is no storm: each copy counts once.
+        let count = lists.min(before).min(copies);
+        before += begun;
+        (tile, count)
+    };
+    tiles.into_iter().map(again).collect()
 }

@@ -1,7 +1,7 @@
 //! LIST again and again where an informer would LIST once and watch.
 
 use super::{Clients, Found, name, resource, told};
-use crate::analysis::clients::listing;
+use crate::analysis::clients::{listing, succeeded};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, duration};
@@ -10,6 +10,8 @@ use serde_json::json;
 /// LISTs from one address within [`WINDOW`] minutes: an informer lists once, and once more for each failure.
 const LISTS: f64 = 5.0;
 const WINDOW: i64 = 10;
+/// In so many minutes: deleting a namespace lists much at once, and then no more.
+const MINUTES: usize = 3;
 /// From gaps this alike on (90th percentile ÷ median) it goes by the clock.
 const REGULAR: f64 = 2.0;
 
@@ -22,11 +24,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if !is_wide || one.sum(|row| row.verb == "watch") > 0 {
             continue;
         }
-        let is_answered = |row: &_| is_list(row) && row_succeeded(row);
+        // Who is refused does not get a list to work with.
+        let is_answered = |row: &_| is_list(row) && succeeded(row);
         let minutes = one.minutes(clients, is_answered);
-        let sources = one.sources();
+        let sources = one.copies(profile);
         let densest = minutes.most_in(WINDOW) / sources as f64;
-        if densest < LISTS {
+        if densest < LISTS || minutes.with(1.0) < MINUTES {
             continue;
         }
         let gaps = one.gaps(Fact::Reread);
@@ -34,8 +37,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let pure = one.sum(|row| row.verb == "get") * 10 <= one.sum(is_list);
         let period = gaps.quantile(0.5).filter(|_| pure).map(|gap| gap / 1e6);
         let regular = gaps.quantile(0.9).zip(period).is_some_and(|(p90, period)| p90 / 1e6 <= REGULAR * period);
-        let every = period.map(|period| format!(", each every {}", duration((period * 1e6) as i64))).unwrap_or_default();
-        let from = if sources > 1 { format!(" from {}", counted(sources, "address")) } else { String::new() };
+        let every = period
+            .map(|period| format!(", half of them less than {} after the one before", duration((period * 1e6) as i64)))
+            .unwrap_or_default();
+        let from = if sources > 1 { format!(" from {sources} addresses") } else { String::new() };
         let summary = format!(
             "{} lists {} again and again instead of watching: {}{from}{every}",
             name(profile),
@@ -50,8 +55,4 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let remedy = "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); until then list with resourceVersion=0 and less often";
         found.push((Some(profile.who), told(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, remedy)));
     }
-}
-
-fn row_succeeded(row: &crate::analysis::rollup::read::TrafficRow<'_>) -> bool {
-    row.code.is_none_or(|code| code < 400)
 }

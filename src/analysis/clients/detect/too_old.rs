@@ -1,20 +1,32 @@
 //! Watches from a version that is too old, each followed by a LIST of everything.
 
 use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
+use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
 use crate::model::units::counted;
+use crate::model::uri::Version;
 use serde_json::json;
 
 /// Within [`WINDOW`] minutes, from one address. One happens to everybody.
 const TIMES: f64 = 3.0;
 const WINDOW: i64 = 10;
+/// A watch that is told at once that it is too late, in µs.
+const AT_ONCE: u64 = 1_000_000;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
-        let minutes = one.fact_minutes(clients, Fact::RelistShort);
+        // Watches that were accepted, at a certain version, and ended within a second. Those that were refused are not too old.
+        let from_version =
+            |row: &&TrafficRow<'_>| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.version == Version::At);
+        let at_once =
+            one.rows.iter().filter(from_version).map(|row| (row.tile, row.lifetime.map_or(0, |lifetimes| lifetimes.below(AT_ONCE))));
+        let (minutes, relists) = (Minutes::of(clients.tile, at_once), one.fact_minutes(clients, Fact::RelistShort));
+        let minutes = if relists.total() < minutes.total() { relists } else { minutes };
         let gone = one.sum(|row| row.verb == "list" && row.code == Some(410));
-        let densest = minutes.most_in(WINDOW) / one.sources() as f64;
+        let densest = minutes.most_in(WINDOW) / one.copies(profile) as f64;
         if densest < TIMES {
             continue;
         }

@@ -1,10 +1,11 @@
 //! Watches that end soon and are opened again, over and over.
 
 use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
-use crate::model::units::{counted, duration};
+use crate::model::units::{duration, grouped};
 use crate::model::uri::{Selector, WatchTimeout};
 use serde_json::json;
 
@@ -16,9 +17,11 @@ const LIFETIME: f64 = 60e6;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
         // A watch of one object ends with whom it is for, as a kubelet's of a pod's Secrets.
-        let counts = |row: &TrafficRow<'_>| row.verb == "watch" && row.shape.is_some_and(|shape| shape.selector != Selector::Name);
+        // And one that was refused has not lived.
+        let counts =
+            |row: &TrafficRow<'_>| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.selector != Selector::Name);
         let lifetimes = one.lifetimes(counts);
-        let sources = one.sources();
+        let sources = one.copies(profile);
         let Some(median) = lifetimes.quantile(0.5).filter(|median| *median < LIFETIME) else { continue };
         // Those that were too old from the start are told as that.
         let ended = lifetimes.count().saturating_sub(2 * one.gaps(Fact::RelistShort).count());
@@ -30,10 +33,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let asked = one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
         let why = if asked * 2 > opened { ", as it asks for (timeoutSeconds below 60)" } else { "" };
         let summary = format!(
-            "{} opens watches of {} over and over: {}, half of them live less than {}{why}",
+            "{} opens watches of {} over and over: {} times, half of them live less than {}{why}",
             name(profile),
             resource(what),
-            counted(opened, "watch"),
+            grouped(opened),
             duration(median as i64)
         );
         let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(), "short_timeout": asked, "sources": sources});

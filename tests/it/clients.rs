@@ -1,0 +1,439 @@
+//! `plimsoll clients`: rows beside an independent count, findings beside what the samples' notes say, thresholds.
+
+use crate::support::{feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+const SAMPLES: [(&str, &str); 3] = [("list-storm", "lab-1"), ("overload-restart", "lab-2"), ("quiet", "lab-3")];
+
+fn clients(args: &[&str]) -> Value {
+    plimsoll(&[&["clients"], args, &["-o", "json"]].concat()).json(0)
+}
+
+fn of_sample(name: &str) -> Value {
+    clients(&[&sample(name)])
+}
+
+/// Rows by client.
+fn by_client(report: &Value) -> BTreeMap<[String; 3], &Value> {
+    let rows = report["rows"].as_array().unwrap();
+    let key = |row: &Value| ["cluster", "user", "agent"].map(|name| row["client"][name].as_str().unwrap().to_owned());
+    let found: BTreeMap<_, _> = rows.iter().map(|row| (key(row), row)).collect();
+    assert_eq!(found.len(), rows.len(), "two rows of one client");
+    found
+}
+
+/// Counts are equal, figures that were divided to six digits, medians from histograms within 1/32.
+#[track_caller]
+fn same(what: &str, field: &str, ours: &Value, theirs: &Value) {
+    let within = if field.ends_with("median_s") || field.ends_with("p50") { 1.0 / 31.0 } else { 1e-5 };
+    let is_same = match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            assert_eq!(a.keys().collect::<BTreeSet<_>>(), b.keys().collect::<BTreeSet<_>>(), "{what} {field}");
+            return a.iter().for_each(|(name, value)| same(what, &format!("{field}.{name}"), value, &b[name]));
+        }
+        _ => match (ours.as_f64(), theirs.as_f64()) {
+            (Some(a), Some(b)) if ours.is_f64() || theirs.is_f64() => (a - b).abs() <= within * b.abs() + 1e-6,
+            _ => ours == theirs,
+        },
+    };
+    assert!(is_same, "{what} {field}: {ours} here, {theirs} there");
+}
+
+#[test]
+fn rows_are_those_of_an_independent_count() {
+    let mut compared = 0;
+    for (sample, cluster) in SAMPLES {
+        let mut command = Command::new(python());
+        command.arg(root().join("tests/oracle/clients.py")).args(["--version", "v1.36.0"]);
+        let pattern = root().join("samples").join(sample).join("audit/*/*");
+        for file in glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap) {
+            let instance = file.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+            command.arg(format!("{cluster}:{instance}={}", file.display()));
+        }
+        let ran = feed(command, b"");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let theirs: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let ours = of_sample(sample);
+        assert_eq!(ours["totals"]["requests"], theirs["requests"]);
+        let (ours, theirs) = (by_client(&ours), by_client(&theirs));
+        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{sample}");
+        for (client, row) in &theirs {
+            for (field, value) in row.as_object().unwrap().iter().filter(|(field, _)| !field.ends_with("_us")) {
+                same(&format!("{sample} {client:?}"), field, &ours[client][field], value);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 1500, "{compared}");
+}
+
+/// User, agent, finding; of those that ask for something.
+fn warnings(report: &Value) -> BTreeSet<[String; 3]> {
+    let found = report["findings"].as_array().unwrap().iter();
+    let found = found.filter(|finding| finding["severity"] != "info" && finding["subject"].get("user").is_some());
+    found
+        .map(|f| [&f["subject"]["user"], &f["subject"]["agent"], &f["id"]].map(|text| text.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+fn strings(list: &Value) -> Vec<Vec<String>> {
+    let rows = list.as_array().unwrap().iter();
+    rows.map(|row| row.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()).collect()
+}
+
+fn fits(pattern: &[String], found: &[String]) -> bool {
+    pattern.iter().zip(found).all(|(wanted, text)| wanted == "*" || wanted == text)
+}
+
+/// What is found of what must be, and how much of what is found is right, over all samples.
+#[test]
+fn culprits_are_found_and_nobody_else() {
+    let truth: Value = serde_json::from_slice(&fs::read(root().join("tests/data/clients-truth.json")).unwrap()).unwrap();
+    let (mut right, mut wanted, mut wrong) = (0, 0, Vec::new());
+    let mut missing = Vec::new();
+    for (sample, _) in SAMPLES {
+        let said = &truth["samples"][sample];
+        let (must, may, good) = (strings(&said["must"]), strings(&said["may"]), strings(&said["well_behaved"]));
+        let found = warnings(&of_sample(sample));
+        wanted += must.len();
+        for pair in &must {
+            match found.iter().any(|found| fits(pair, found)) {
+                true => right += 1,
+                false => missing.push((sample, pair.clone())),
+            }
+        }
+        for pair in &found {
+            let is_right = must.iter().chain(&may).any(|known| fits(&known[..3], pair));
+            let is_judged = must.iter().chain(&good).any(|known| fits(&known[..2], pair));
+            if is_judged && !is_right {
+                wrong.push((sample, pair.clone()));
+            }
+        }
+    }
+    let (recall, precision) = (f64::from(right) / wanted as f64, f64::from(right) / (right as usize + wrong.len()) as f64);
+    assert!(
+        wanted >= 24 && recall >= 0.95 && precision >= 0.95,
+        "recall {recall}, precision {precision}: missing {missing:?}, wrong {wrong:?}"
+    );
+    // What is written in the documentation.
+    let told = format!("recall {recall:.2}, precision {precision:.2}");
+    assert!(fs::read_to_string(root().join("docs/findings.md")).unwrap().contains(&told), "docs/findings.md should say: {told}");
+}
+
+/// Findings without what changes with names and times.
+fn shape(report: &Value, change: impl Fn(&str) -> String) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let shape = |f: &Value| change(&format!("{} {} {} {} {}", f["id"], f["severity"], f["subject"], f["confidence"], f["evidence"]));
+    findings.map(shape).collect()
+}
+
+#[test]
+fn names_times_and_company_change_nothing() {
+    let log = plain_log("overload-restart");
+    let place = folder();
+    let report = |text: &str| clients(&[&write(place.path(), "audit.log", text), "--k8s-version", "v1.36"]);
+    let before = shape(&report(&log), str::to_owned);
+    assert!(before.len() > 12, "{before:?}");
+    let renamed = log.replace("node-agent", "zz-blue").replace("legacy-sync", "aa-red").replace("python-requests", "okhttp");
+    let back = |text: &str| text.replace("zz-blue", "node-agent").replace("aa-red", "legacy-sync").replace("okhttp", "python-requests");
+    assert_eq!(shape(&report(&renamed), back), before);
+    assert_eq!(shape(&report(&log.replace("2026-11-20T09:", "2027-03-01T17:")), str::to_owned), before);
+    // Two clusters in one run have the findings of both.
+    let together = clients(&[&sample("list-storm"), &sample("overload-restart")]);
+    let apart: BTreeSet<String> = ["list-storm", "overload-restart"].iter().flat_map(|sample| ids(&of_sample(sample))).collect();
+    assert_eq!(ids(&together), apart);
+}
+
+/// A sample's log as one text.
+fn plain_log(sample: &str) -> String {
+    let pattern = root().join("samples").join(sample).join("audit/*/*");
+    let files = glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap);
+    let mut texts: Vec<String> = files.map(|file| String::from_utf8(sample_bytes(file.to_str().unwrap())).unwrap()).collect();
+    texts.sort_by_key(|text| text.find("stageTimestamp\":\"").map(|at| text[at + 17..at + 44].to_owned()));
+    texts.concat()
+}
+
+fn ids(report: &Value) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|f| format!("{} {} {}", f["id"], f["severity"], f["subject"])).collect()
+}
+
+#[test]
+fn findings_are_those_of_the_documentation() {
+    let docs = fs::read_to_string(root().join("docs/findings.md")).unwrap();
+    let source = glob::glob(root().join("src/analysis/clients/detect/*.rs").to_str().unwrap()).unwrap();
+    let source: String = source.map(|path| fs::read_to_string(path.unwrap()).unwrap()).collect();
+    let used: BTreeSet<&str> = source.split('"').filter(|text| text.starts_with("client-") && !text.contains(' ')).collect();
+    assert!(used.len() >= 17, "{used:?}");
+    for id in &used {
+        assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
+    }
+    let told = docs.match_indices("<a id=\"client-").map(|(at, _)| docs[at + 7..].split('"').next().unwrap());
+    assert!(told.clone().all(|id| used.contains(id)), "{:?}", told.collect::<Vec<_>>());
+}
+
+// ---------------------------------------------------------------- thresholds
+
+/// A log that is made event by event.
+#[derive(Default)]
+struct Log {
+    lines: Vec<(u64, String)>,
+}
+
+/// Who sends, from where.
+#[derive(Clone, Copy)]
+struct From<'t>(&'t str, &'t str, &'t str);
+
+const APP: From<'static> = From("system:serviceaccount:team:app", "app/v1", "10.0.0.7");
+
+impl Log {
+    /// A request at `ms`, of `length` ms.
+    fn add(&mut self, from: From<'_>, verb: &str, uri: &str, ms: u64, length: u64, code: u16) -> &mut Self {
+        let path = uri.split('?').next().unwrap();
+        let mut parts: Vec<&str> = path.trim_start_matches("/api/v1/").trim_start_matches("/apis/").split('/').collect();
+        let group = if path.starts_with("/apis/") { parts.drain(..2).next().unwrap() } else { "" };
+        let namespace = if parts[0] == "namespaces" && parts.len() > 2 { parts.drain(..2).nth(1).unwrap() } else { "" };
+        let name = parts.get(1).copied().unwrap_or_default();
+        let time = |ms: u64| {
+            let (seconds, rest) = (ms / 1000, ms % 1000);
+            format!("2026-11-20T{:02}:{:02}:{:02}.{rest:03}000Z", 9 + seconds / 3600, seconds / 60 % 60, seconds % 60)
+        };
+        let number = self.lines.len();
+        let mut event = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{number}"),
+            "stage": "ResponseComplete", "requestURI": uri, "verb": verb,
+            "user": {"username": from.0, "groups": ["system:authenticated"]}, "sourceIPs": [from.2], "userAgent": from.1,
+            "objectRef": {"resource": parts[0], "apiGroup": group, "namespace": namespace, "name": name, "subresource": parts.get(2).copied().unwrap_or_default(), "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "code": code}, "requestReceivedTimestamp": time(ms), "stageTimestamp": time(ms + length),
+        });
+        self.lines.push((ms + length, event.to_string()));
+        if verb == "watch" {
+            event["stage"] = "ResponseStarted".into();
+            event["stageTimestamp"] = time(ms + 1).into();
+            self.lines.push((ms + 1, event.to_string()));
+        }
+        self
+    }
+
+    /// So many requests, each `every` ms after the one before.
+    fn every(&mut self, from: From<'_>, verb: &str, uri: &str, every: u64, times: u64, code: u16) -> &mut Self {
+        (0..times).for_each(|n| _ = self.add(from, verb, uri, n * every, 5, code));
+        self
+    }
+
+    /// The findings, by id.
+    fn found(&self) -> BTreeMap<String, Value> {
+        let mut lines = self.lines.clone();
+        lines.sort();
+        let text: String = lines.into_iter().map(|(_, line)| line + "\n").collect();
+        let ran = run(&["clients", "-", "-o", "json", "--k8s-version", "v1.30"], &[], text.as_bytes());
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+        report["findings"].as_array().unwrap().iter().map(|f| (f["id"].as_str().unwrap().to_owned(), f.clone())).collect()
+    }
+
+    #[track_caller]
+    fn finds(&self, id: &str, is_found: bool) {
+        let found = self.found();
+        assert_eq!(found.contains_key(id), is_found, "{id}: {:?}", found.keys().collect::<Vec<_>>());
+    }
+}
+
+const PODS: &str = "/api/v1/pods?resourceVersion=0";
+
+#[test]
+fn repeated_lists() {
+    Log::default().every(APP, "list", PODS, 60_000, 5, 200).finds("client-repeated-list", true);
+    // Four in ten minutes; one page of a small collection; with a watch; refused; all in one minute.
+    Log::default().every(APP, "list", PODS, 150_000, 8, 200).finds("client-repeated-list", false);
+    Log::default().every(APP, "list", "/api/v1/pods?limit=500", 10_000, 40, 200).finds("client-repeated-list", false);
+    Log::default()
+        .every(APP, "list", PODS, 60_000, 9, 200)
+        .add(APP, "watch", PODS, 1000, 400_000, 200)
+        .finds("client-repeated-list", false);
+    Log::default().every(APP, "list", PODS, 30_000, 20, 403).finds("client-repeated-list", false);
+    Log::default().every(APP, "list", PODS, 1000, 20, 200).finds("client-repeated-list", false);
+    // Twenty copies, each once in five minutes.
+    let mut log = Log::default();
+    let sources: Vec<String> = (0..20).map(|n| format!("10.0.1.{n}")).collect();
+    sources.iter().for_each(|ip| _ = log.every(From(APP.0, APP.1, ip), "list", PODS, 290_000, 3, 200));
+    log.finds("client-repeated-list", false);
+}
+
+#[test]
+fn lists_from_etcd() {
+    // Without a version a LIST reads etcd up to 1.30.
+    Log::default().every(APP, "list", "/api/v1/pods", 50_000, 8, 200).finds("client-etcd-lists", true);
+    Log::default().every(APP, "list", PODS, 50_000, 8, 200).finds("client-etcd-lists", false);
+    Log::default().every(APP, "list", "/api/v1/events", 50_000, 8, 200).finds("client-etcd-lists", false);
+    Log::default().every(APP, "list", "/api/v1/pods", 100_000, 2, 200).finds("client-etcd-lists", false);
+}
+
+#[test]
+fn fan_outs() {
+    let with = |sources: u64, uri: &str| {
+        let mut log = Log::default();
+        let sources: Vec<String> = (0..sources).map(|n| format!("10.0.1.{n}")).collect();
+        sources.iter().for_each(|ip| _ = log.every(From(APP.0, APP.1, ip), "list", uri, 60_000, 3, 200));
+        log.found().get("client-fan-out").map(|finding| finding["severity"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(with(20, PODS).as_deref(), Some("warning"));
+    assert_eq!(with(19, PODS), None);
+    assert_eq!(with(40, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"), None);
+    assert_eq!(with(40, "/api/v1/namespaces/a/pods"), None);
+}
+
+#[test]
+fn get_polling() {
+    let uri = "/apis/apps/v1/namespaces/web/deployments/a";
+    Log::default().every(APP, "get", uri, 900, 270, 404).finds("client-get-polling", true);
+    Log::default().every(APP, "get", uri, 1100, 150, 404).finds("client-get-polling", false);
+    // One object, every 1.9 s for more than five minutes; as often as candidates of an election; with a write for each.
+    Log::default().every(APP, "get", uri, 1900, 170, 200).finds("client-get-polling", true);
+    Log::default().every(APP, "get", uri, 2000, 170, 200).finds("client-get-polling", false);
+    Log::default().every(APP, "get", uri, 900, 270, 200).every(APP, "update", uri, 900, 270, 200).finds("client-get-polling", false);
+    // In one busy minute only.
+    Log::default().every(APP, "get", uri, 100, 500, 200).finds("client-get-polling", false);
+}
+
+#[test]
+fn watches_from_too_old_versions() {
+    let cycle = |times: u64, every: u64, life: u64, code: u16| {
+        let mut log = Log::default();
+        for n in 0..times {
+            log.add(APP, "watch", "/api/v1/configmaps?watch=true&resourceVersion=5", n * every, life, code);
+            log.add(APP, "list", "/api/v1/configmaps", n * every + life + 20, 5, 200);
+        }
+        log
+    };
+    cycle(3, 60_000, 100, 200).finds("client-too-old", true);
+    cycle(2, 60_000, 100, 200).finds("client-too-old", false);
+    cycle(3, 301_000, 100, 200).finds("client-too-old", false);
+    cycle(6, 60_000, 1500, 200).finds("client-too-old", false);
+    cycle(6, 60_000, 100, 403).finds("client-too-old", false);
+}
+
+#[test]
+fn watch_churn_and_bookmarks() {
+    let watches = |times: u64, life: u64, more: &str, code: u16| {
+        let mut log = Log::default();
+        let uri = format!("/api/v1/services?watch=true{more}");
+        (0..times).for_each(|n| _ = log.add(APP, "watch", &uri, n * (life + 50), life, code));
+        log
+    };
+    watches(10, 50_000, "", 200).finds("client-watch-churn", true);
+    watches(9, 50_000, "", 200).finds("client-watch-churn", false);
+    watches(10, 65_000, "", 200).finds("client-watch-churn", false);
+    watches(20, 5000, "&fieldSelector=metadata.name%3Da", 200).finds("client-watch-churn", false);
+    watches(20, 5000, "", 429).finds("client-watch-churn", false);
+    watches(1, 65_000, "", 200).finds("client-no-bookmarks", true);
+    watches(1, 50_000, "", 200).finds("client-no-bookmarks", false);
+    watches(10, 65_000, "&allowWatchBookmarks=true", 200).finds("client-no-bookmarks", false);
+}
+
+#[test]
+fn retries_without_backoff() {
+    Log::default().every(APP, "list", PODS, 900, 11, 429).finds("client-no-backoff", true);
+    Log::default().every(APP, "list", PODS, 900, 10, 429).finds("client-no-backoff", false);
+    Log::default().every(APP, "create", "/api/v1/namespaces/a/pods", 900, 11, 503).finds("client-no-backoff", true);
+    Log::default().every(APP, "list", PODS, 1100, 40, 429).finds("client-no-backoff", false);
+    Log::default().every(APP, "list", PODS, 900, 40, 200).finds("client-no-backoff", false);
+}
+
+#[test]
+fn conflicts() {
+    let fight = |every: u64, each: u64, code: u16| {
+        let mut log = Log::default();
+        for n in 0..200 {
+            let who = From(if n % 2 == 0 { "a" } else { "b" }, "writer", "10.0.0.1");
+            log.add(who, "update", "/api/v1/namespaces/a/configmaps/c", n * every, 5, if n % each == 0 { code } else { 200 });
+        }
+        log
+    };
+    fight(1000, 5, 409).finds("client-conflicts", true);
+    fight(1000, 7, 409).finds("client-conflicts", false);
+    fight(100, 5, 409).finds("client-conflicts", false);
+    fight(1000, 5, 422).finds("client-conflicts", false);
+    let found = fight(1000, 5, 409).found();
+    assert!(found["client-conflicts"]["summary"].as_str().unwrap().contains("fights over configmaps a/c with writer ("), "{found:?}");
+}
+
+#[test]
+fn floods() {
+    let events = "/api/v1/namespaces/a/events";
+    Log::default().every(APP, "create", events, 190, 330, 201).finds("client-event-flood", true);
+    Log::default().every(APP, "create", events, 210, 330, 201).finds("client-event-flood", false);
+    Log::default().every(APP, "create", "/api/v1/namespaces/a/pods", 190, 330, 201).finds("client-event-flood", false);
+    let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    Log::default().every(APP, "create", reviews, 900, 210, 201).finds("client-access-reviews", true);
+    Log::default().every(APP, "create", reviews, 1050, 210, 201).finds("client-access-reviews", false);
+    Log::default().every(APP, "create", reviews, 100, 900, 201).finds("client-access-reviews", false);
+}
+
+#[test]
+fn refusals_and_timeouts() {
+    let secrets = "/api/v1/secrets";
+    Log::default().every(APP, "list", secrets, 15_000, 12, 403).finds("client-forbidden-loop", true);
+    Log::default().every(APP, "list", secrets, 30_000, 20, 403).finds("client-forbidden-loop", false);
+    Log::default().every(APP, "list", secrets, 50, 200, 403).finds("client-forbidden-loop", false);
+    Log::default()
+        .every(APP, "list", secrets, 15_000, 12, 403)
+        .every(APP, "list", secrets, 10_000, 30, 200)
+        .finds("client-forbidden-loop", false);
+    Log::default().every(APP, "list", PODS, 9000, 6, 504).finds("client-timeouts", true);
+    Log::default().every(APP, "list", PODS, 16_000, 6, 504).finds("client-timeouts", false);
+}
+
+#[test]
+fn node_status_and_leases() {
+    let nodes = |every: u64| {
+        let mut log = Log::default();
+        for n in 0..3 {
+            let user = format!("system:node:n{n}");
+            log.every(From(&user, "kubelet/v1", "10.0.0.1"), "patch", &format!("/api/v1/nodes/n{n}/status"), every, 240_000 / every, 200);
+        }
+        log
+    };
+    nodes(28_000).finds("client-node-status", true);
+    nodes(40_000).finds("client-node-status", false);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l";
+    Log::default().every(APP, "update", lease, 900, 150, 200).finds("client-lease-churn", true);
+    Log::default().every(APP, "update", lease, 1100, 150, 200).finds("client-lease-churn", false);
+}
+
+#[test]
+fn surges_and_storms() {
+    let surge = |factor: u64| {
+        let mut log = Log::default();
+        log.every(APP, "get", "/api/v1/namespaces/a/pods/p", 3000, 80, 200);
+        (0..20 * factor).for_each(|n| _ = log.add(APP, "get", "/api/v1/namespaces/a/pods/p", 241_000 + n * 50_000 / (20 * factor), 5, 200));
+        log
+    };
+    surge(6).finds("client-surge", true);
+    surge(3).finds("client-surge", false);
+    // Twelve watchers list and watch; after three minutes some of them again.
+    let storm = |again: u64| {
+        let mut log = Log::default();
+        for n in 0..12 {
+            let ip = format!("10.0.2.{n}");
+            let from = From(APP.0, APP.1, &ip);
+            log.add(from, "list", PODS, n * 100, 5, 200).add(
+                from,
+                "watch",
+                "/api/v1/pods?watch=true&resourceVersion=9",
+                n * 100 + 50,
+                400_000,
+                200,
+            );
+            if n < again {
+                log.add(from, "list", PODS, 180_000 + n * 100, 5, 200);
+            }
+        }
+        log
+    };
+    storm(7).finds("client-relist-storm", true);
+    storm(4).finds("client-relist-storm", false);
+    storm(0).finds("client-relist-storm", false);
+}
