@@ -135,7 +135,7 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 27] = [
+const FIRST_TO_GO: [&str; 30] = [
     "p50_ms",
     "peak_rps",
     "open",
@@ -163,6 +163,9 @@ const FIRST_TO_GO: [&str; 27] = [
     "version",
     "p99_ms",
     "errors",
+    "watches",
+    "full_lists",
+    "source_ips",
 ];
 
 /// The width of each column: what it needs, the widest text columns cut until the line fits. `None`

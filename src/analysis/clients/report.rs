@@ -191,9 +191,11 @@ fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Va
         mine.iter().filter(|f| f.severity >= Severity::Warning).map(|f| f.id.trim_start_matches("client-")).collect();
     problems.sort_unstable();
     problems.dedup();
+    // What all service accounts begin with tells nothing.
+    let user = if profile.about.service_account.is_empty() { profile.who.user } else { profile.about.service_account };
     vec![
         Value::Text(profile.who.agent.to_owned()),
-        Value::Text(profile.who.user.to_owned()),
+        Value::Text(user.to_owned()),
         field("source_ips"),
         field("requests"),
         field("rps"),

@@ -14,9 +14,9 @@ pub struct Key {
     stored: u64,
     /// Of those since the last compaction.
     pub written: u64,
-    /// [`Keyspace::name`] of its prefix.
+    /// [`Keyspace::name`](super::Keyspace::name) of its prefix.
     pub place: u32,
-    /// [`Keyspace::name`] of what else its row is made by.
+    /// [`Keyspace::name`](super::Keyspace::name) of what else its row is made by.
     pub label: u32,
     /// Its revisions in the file.
     pub revisions: u32,
