@@ -232,7 +232,8 @@ pub struct Held {
 
 /// Of each sample of a profile its group. The whole stack says what it is for, also where only a part of it is shown.
 pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
-    let functions: Vec<u32> = stacks.functions.iter().map(|function| of_function(stacks.text(function.name))).collect();
+    let starts = Starts::new();
+    let functions: Vec<u32> = stacks.functions.iter().map(|function| starts.groups(stacks.text(function.name))).collect();
     let of_location = |location: u32| {
         stacks.frames_of(location).iter().fold(0, |set, frame| set | functions.get(frame.function as usize).copied().unwrap_or(0))
     };
@@ -244,15 +245,53 @@ pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
     (0..stacks.samples()).map(of_sample).collect()
 }
 
-/// The groups that a function may belong to, as bits.
-fn of_function(name: &str) -> u32 {
-    // Most of them begin alike and differ later: the last byte tells most of them apart at once.
-    let begins = |start: &&str| {
-        let last = start.len().checked_sub(1);
-        last.is_none_or(|last| name.as_bytes().get(last) == start.as_bytes().get(last)) && name.starts_with(*start)
-    };
-    let is_of = |group: &Group| group.of.iter().any(&begins) && !group.not.iter().any(&begins);
-    GROUPS.iter().enumerate().fold(0u32, |set, (number, group)| set | (u32::from(is_of(group)) << number))
+/// All that functions of a group begin like, or must not, sorted.
+struct Starts(Vec<Start>);
+
+struct Start {
+    text: &'static str,
+    /// The longest other one that this one begins like.
+    shorter: Option<usize>,
+    /// Groups that have this one or one that it begins like among their `of`, as bits; then those that have it among their `not`.
+    of: u32,
+    not: u32,
+}
+
+impl Starts {
+    fn new() -> Self {
+        let mut texts: Vec<&str> = GROUPS.iter().flat_map(|group| group.of.iter().chain(group.not)).copied().collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let mut starts: Vec<Start> = Vec::with_capacity(texts.len());
+        for text in texts {
+            let shorter = starts.iter().rposition(|before| text.starts_with(before.text));
+            let groups = |has: fn(&Group) -> &'static [&'static str]| {
+                let bits = GROUPS.iter().enumerate().map(|(number, group)| u32::from(has(group).contains(&text)) << number);
+                bits.fold(0, |set, bit| set | bit)
+            };
+            let (mut of, mut not) = (groups(|group| group.of), groups(|group| group.not));
+            if let Some(shorter) = shorter.and_then(|shorter| starts.get(shorter)) {
+                (of, not) = (of | shorter.of, not | shorter.not);
+            }
+            starts.push(Start { text, shorter, of, not });
+        }
+        Self(starts)
+    }
+
+    /// The groups that a function may belong to, as bits.
+    ///
+    /// A large profile has hundreds of thousands of functions. In sorted order all that a name begins like stand before it, and what
+    /// stands between the longest of them and the name begins like that one too.
+    fn groups(&self, name: &str) -> u32 {
+        let mut at = self.0.partition_point(|start| start.text <= name).checked_sub(1);
+        while let Some(start) = at.and_then(|at| self.0.get(at)) {
+            if name.starts_with(start.text) {
+                return start.of & !start.not;
+            }
+            at = start.shorter;
+        }
+        0
+    }
 }
 
 /// Adds what the groups hold of samples, whose groups are `of`.
@@ -294,6 +333,23 @@ mod tests {
             assert!(profile.add_sample(&locations, &[1]));
         }
         profile
+    }
+
+    #[test]
+    fn the_sorted_starts_say_what_the_groups_say() {
+        let starts = Starts::new();
+        let of_function = |name: &str| {
+            let begins = |start: &&str| name.starts_with(*start);
+            let is_of = |group: &Group| group.of.iter().any(begins) && !group.not.iter().any(begins);
+            GROUPS.iter().enumerate().fold(0, |set, (number, group)| set | u32::from(is_of(group)) << number)
+        };
+        let all = GROUPS.iter().flat_map(|group| group.of.iter().chain(group.not));
+        let cut = |text: &str| (0..=text.len()).map(|end| text[..end].to_owned()).collect::<Vec<_>>();
+        let names: Vec<String> = all.flat_map(|text| cut(text)).collect();
+        assert!(names.len() > 2000);
+        for name in names.iter().flat_map(|name| ["", "!", "x", "~", "é"].map(|end| format!("{name}{end}"))) {
+            assert_eq!(starts.groups(&name), of_function(&name), "{name}");
+        }
     }
 
     #[test]

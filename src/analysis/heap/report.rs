@@ -51,7 +51,10 @@ fn row(node: &Node<'_>, measured: &Measured<'_>, shape: &Shape) -> Vec<Value> {
     let line = |line: i64| u64::try_from(line).ok().filter(|line| *line > 0).map_or(Value::None, Value::Count);
     let (function, package) = if shape.by == By::Package { (Value::None, text(&key.name)) } else { (text(&key.name), Value::None) };
     let (file, line) = match shape.by {
-        By::Function => (text(&node.place.0), line(node.place.1)),
+        By::Function => {
+            let (file, start) = node.place();
+            (text(&file), line(start))
+        }
         _ => (text(&key.file), line(key.line)),
     };
     let [flat, cum] = [node.flat[1], node.cum[1]];
