@@ -4,6 +4,7 @@
 //! handlers that only pass on) belong to none; of what remains the first group in the order of [`GROUPS`] is taken.
 
 use crate::model::stacks::Stacks;
+use std::ops::Range;
 
 /// A part of an apiserver's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,8 +246,13 @@ pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
     (0..stacks.samples()).map(of_sample).collect()
 }
 
-/// All that functions of a group begin like, or must not, sorted.
-struct Starts(Vec<Start>);
+/// All that functions of a group begin like, or must not.
+struct Starts {
+    /// Sorted; the first is empty.
+    all: Vec<Start>,
+    /// Of each first byte those in `all`.
+    by_first: Vec<Range<usize>>,
+}
 
 struct Start {
     text: &'static str,
@@ -275,7 +281,9 @@ impl Starts {
             }
             starts.push(Start { text, shorter, of, not });
         }
-        Self(starts)
+        let of = |first: u8| starts.partition_point(|start| start.text.as_bytes() < &[first][..]);
+        let to = |first: u8| starts.partition_point(|start| start.text.bytes().next() <= Some(first));
+        Self { by_first: (0..=u8::MAX).map(|first| of(first)..to(first)).collect(), all: starts }
     }
 
     /// The groups that a function may belong to, as bits.
@@ -283,8 +291,11 @@ impl Starts {
     /// A large profile has hundreds of thousands of functions. In sorted order all that a name begins like stand before it, and what
     /// stands between the longest of them and the name begins like that one too.
     fn groups(&self, name: &str) -> u32 {
-        let mut at = self.0.partition_point(|start| start.text <= name).checked_sub(1);
-        while let Some(start) = at.and_then(|at| self.0.get(at)) {
+        let first = name.bytes().next().and_then(|first| self.by_first.get(usize::from(first)));
+        let alike = first.and_then(|range| Some((range.start, self.all.get(range.clone())?)));
+        let last = alike.and_then(|(from, alike)| (from + alike.partition_point(|start| start.text <= name)).checked_sub(1));
+        let mut at = last.or(Some(0));
+        while let Some(start) = at.and_then(|at| self.all.get(at)) {
             if name.starts_with(start.text) {
                 return start.of & !start.not;
             }

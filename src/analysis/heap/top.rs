@@ -143,7 +143,11 @@ impl<'s> Top<'s> {
         }
         starts.push(rows.len() as u32);
         for sums in self.flat.iter_mut().chain(&mut self.cum) {
-            sums.resize(self.about.len(), 0);
+            match sums.is_empty() {
+                // Memory that is 0 to begin with costs nothing until it is used.
+                true => *sums = vec![0; self.about.len()],
+                false => sums.resize(self.about.len(), 0),
+            }
         }
         let (flat, cum) = (&mut self.flat[when], &mut self.cum[when]);
         // The last stack that each row was met in.
