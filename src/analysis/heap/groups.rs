@@ -4,7 +4,6 @@
 //! handlers that only pass on) belong to none; of what remains the first group in the order of [`GROUPS`] is taken.
 
 use crate::model::stacks::Stacks;
-use std::ops::Range;
 
 /// A part of an apiserver's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,62 +245,69 @@ pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
     (0..stacks.samples()).map(of_sample).collect()
 }
 
-/// All that functions of a group begin like, or must not.
-struct Starts {
-    /// Sorted; the first is empty.
-    all: Vec<Start>,
-    /// Of each first byte those in `all`.
-    by_first: Vec<Range<usize>>,
-}
+/// All that functions of a group begin like, or must not, as a tree: each letter leads on to the next. A large profile
+/// has hundreds of thousands of functions, and most are told apart from all groups within a few letters.
+struct Starts(Vec<Letter>);
 
-struct Start {
-    text: &'static str,
-    /// The longest other one that this one begins like.
-    shorter: Option<usize>,
-    /// Groups that have this one or one that it begins like among their `of`, as bits; then those that have it among their `not`.
+/// The end of a beginning that is at least part of one in [`GROUPS`].
+struct Letter {
+    /// Where each letter, from the space on, leads; 0 where no other beginning has it.
+    next: [u16; Self::LETTERS],
+    /// Groups that have this beginning or a shorter one in `of`, and in `not`, as bits.
     of: u32,
     not: u32,
 }
 
+impl Letter {
+    /// Those of ASCII.
+    const LETTERS: usize = 96;
+
+    fn number(letter: u8) -> usize {
+        usize::from(letter.wrapping_sub(b' '))
+    }
+}
+
 impl Starts {
     fn new() -> Self {
-        let mut texts: Vec<&str> = GROUPS.iter().flat_map(|group| group.of.iter().chain(group.not)).copied().collect();
-        texts.sort_unstable();
-        texts.dedup();
-        let mut starts: Vec<Start> = Vec::with_capacity(texts.len());
-        for text in texts {
-            let shorter = starts.iter().rposition(|before| text.starts_with(before.text));
-            let groups = |has: fn(&Group) -> &'static [&'static str]| {
-                let bits = GROUPS.iter().enumerate().map(|(number, group)| u32::from(has(group).contains(&text)) << number);
-                bits.fold(0, |set, bit| set | bit)
-            };
-            let (mut of, mut not) = (groups(|group| group.of), groups(|group| group.not));
-            if let Some(shorter) = shorter.and_then(|shorter| starts.get(shorter)) {
-                (of, not) = (of | shorter.of, not | shorter.not);
-            }
-            starts.push(Start { text, shorter, of, not });
+        let mut all = Self(vec![Letter { next: [0; Letter::LETTERS], of: 0, not: 0 }]);
+        for (number, group) in GROUPS.iter().enumerate() {
+            group.of.iter().for_each(|start| all.at(start).of |= 1 << number);
+            group.not.iter().for_each(|start| all.at(start).not |= 1 << number);
         }
-        let of = |first: u8| starts.partition_point(|start| start.text.as_bytes() < &[first][..]);
-        let to = |first: u8| starts.partition_point(|start| start.text.bytes().next() <= Some(first));
-        Self { by_first: (0..=u8::MAX).map(|first| of(first)..to(first)).collect(), all: starts }
+        // What is longer was added later than what it begins like.
+        for letter in 0..all.0.len() {
+            let (next, of, not) = (all.0[letter].next, all.0[letter].of, all.0[letter].not);
+            for next in next.into_iter().filter(|next| *next > 0) {
+                let next = &mut all.0[usize::from(next)];
+                (next.of, next.not) = (next.of | of, next.not | not);
+            }
+        }
+        all
+    }
+
+    /// Where a beginning ends; the way there is made.
+    fn at(&mut self, start: &str) -> &mut Letter {
+        let mut at = 0;
+        for letter in start.bytes().map(Letter::number) {
+            if self.0[at].next[letter] == 0 {
+                self.0[at].next[letter] = self.0.len() as u16;
+                self.0.push(Letter { next: [0; Letter::LETTERS], of: 0, not: 0 });
+            }
+            at = usize::from(self.0[at].next[letter]);
+        }
+        &mut self.0[at]
     }
 
     /// The groups that a function may belong to, as bits.
-    ///
-    /// A large profile has hundreds of thousands of functions. In sorted order all that a name begins like stand before it, and what
-    /// stands between the longest of them and the name begins like that one too.
     fn groups(&self, name: &str) -> u32 {
-        let first = name.bytes().next().and_then(|first| self.by_first.get(usize::from(first)));
-        let alike = first.and_then(|range| Some((range.start, self.all.get(range.clone())?)));
-        let last = alike.and_then(|(from, alike)| (from + alike.partition_point(|start| start.text <= name)).checked_sub(1));
-        let mut at = last.or(Some(0));
-        while let Some(start) = at.and_then(|at| self.all.get(at)) {
-            if name.starts_with(start.text) {
-                return start.of & !start.not;
+        let mut at = &self.0[0];
+        for letter in name.bytes().map(Letter::number) {
+            match at.next.get(letter) {
+                Some(next @ 1..) => at = &self.0[usize::from(*next)],
+                _ => break,
             }
-            at = start.shorter;
         }
-        0
+        at.of & !at.not
     }
 }
 
@@ -347,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sorted_starts_say_what_the_groups_say() {
+    fn the_tree_says_what_the_groups_say() {
         let starts = Starts::new();
         let of_function = |name: &str| {
             let begins = |start: &&str| name.starts_with(*start);
@@ -358,7 +364,7 @@ mod tests {
         let cut = |text: &str| (0..=text.len()).map(|end| text[..end].to_owned()).collect::<Vec<_>>();
         let names: Vec<String> = all.flat_map(|text| cut(text)).collect();
         assert!(names.len() > 2000);
-        for name in names.iter().flat_map(|name| ["", "!", "x", "~", "é"].map(|end| format!("{name}{end}"))) {
+        for name in names.iter().flat_map(|name| ["", "!", "x", "~", "é", "\n"].map(|end| format!("{name}{end}"))) {
             assert_eq!(starts.groups(&name), of_function(&name), "{name}");
         }
     }
