@@ -50,7 +50,10 @@ impl Numbers {
 
     #[cold]
     fn keep(&mut self, number: u64) -> u32 {
-        self.large.push(number);
+        // A number that takes one byte in a damaged file must not take eight here again and again.
+        if self.large.last() != Some(&number) {
+            self.large.push(number);
+        }
         Self::LARGE + (self.large.len() - 1) as u32
     }
 
