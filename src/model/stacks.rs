@@ -136,26 +136,14 @@ impl Stacks {
         true
     }
 
-    /// Adds the samples of another profile with the same types and locations; `false` if there is no room.
-    pub fn append_samples(&mut self, other: Self) -> bool {
-        if self.call_ends.is_empty() {
-            (self.calls, self.call_ends, self.values) = (other.calls, other.call_ends, other.values);
-            return true;
+    /// Gives it these samples instead of its own: locations of all, where those of each end, and one value for each type, sample by
+    /// sample. `false` if that does not fit together.
+    pub fn set_samples(&mut self, calls: Vec<u32>, call_ends: Vec<u32>, values: Vec<i64>) -> bool {
+        let fits = call_ends.last().map_or(0, |end| *end as usize) == calls.len() && values.len() == call_ends.len() * self.types.len();
+        if fits {
+            (self.calls, self.call_ends, self.values) = (calls, call_ends, values);
         }
-        let Ok(before) = u32::try_from(self.calls.len()) else { return false };
-        if u32::try_from(self.calls.len() + other.calls.len()).is_err() {
-            return false;
-        }
-        self.calls.extend_from_slice(&other.calls);
-        self.call_ends.extend(other.call_ends.iter().map(|end| before + end));
-        self.values.extend_from_slice(&other.values);
-        true
-    }
-
-    /// All samples together; nothing if that is 2^63 or more.
-    pub fn checked_total(&self, kind: usize) -> Option<i64> {
-        let values = self.values.iter().skip(kind).step_by(self.types.len().max(1));
-        values.copied().try_fold(0i64, i64::checked_add)
+        fits
     }
 
     /// How many samples there are.

@@ -232,7 +232,8 @@ pub struct Held {
 
 /// Of each sample of a profile its group. The whole stack says what it is for, also where only a part of it is shown.
 pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
-    let functions: Vec<u32> = stacks.functions.iter().map(|function| of_function(stacks.text(function.name))).collect();
+    let starts = Starts::new();
+    let functions: Vec<u32> = stacks.functions.iter().map(|function| starts.groups(stacks.text(function.name))).collect();
     let of_location = |location: u32| {
         stacks.frames_of(location).iter().fold(0, |set, frame| set | functions.get(frame.function as usize).copied().unwrap_or(0))
     };
@@ -244,15 +245,70 @@ pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
     (0..stacks.samples()).map(of_sample).collect()
 }
 
-/// The groups that a function may belong to, as bits.
-fn of_function(name: &str) -> u32 {
-    // Most of them begin alike and differ later: the last byte tells most of them apart at once.
-    let begins = |start: &&str| {
-        let last = start.len().checked_sub(1);
-        last.is_none_or(|last| name.as_bytes().get(last) == start.as_bytes().get(last)) && name.starts_with(*start)
-    };
-    let is_of = |group: &Group| group.of.iter().any(&begins) && !group.not.iter().any(&begins);
-    GROUPS.iter().enumerate().fold(0u32, |set, (number, group)| set | (u32::from(is_of(group)) << number))
+/// All that functions of a group begin like, or must not, as a tree: each letter leads on to the next. A large profile
+/// has hundreds of thousands of functions, and most are told apart from all groups within a few letters.
+struct Starts(Vec<Letter>);
+
+/// The end of a beginning that is at least part of one in [`GROUPS`].
+struct Letter {
+    /// Where each letter, from the space on, leads; 0 where no other beginning has it.
+    next: [u16; Self::LETTERS],
+    /// Groups that have this beginning or a shorter one in `of`, and in `not`, as bits.
+    of: u32,
+    not: u32,
+}
+
+impl Letter {
+    /// Those of ASCII.
+    const LETTERS: usize = 96;
+
+    fn number(letter: u8) -> usize {
+        usize::from(letter.wrapping_sub(b' '))
+    }
+}
+
+impl Starts {
+    fn new() -> Self {
+        let mut all = Self(vec![Letter { next: [0; Letter::LETTERS], of: 0, not: 0 }]);
+        for (number, group) in GROUPS.iter().enumerate() {
+            group.of.iter().for_each(|start| all.at(start).of |= 1 << number);
+            group.not.iter().for_each(|start| all.at(start).not |= 1 << number);
+        }
+        // What is longer was added later than what it begins like.
+        for letter in 0..all.0.len() {
+            let (next, of, not) = (all.0[letter].next, all.0[letter].of, all.0[letter].not);
+            for next in next.into_iter().filter(|next| *next > 0) {
+                let next = &mut all.0[usize::from(next)];
+                (next.of, next.not) = (next.of | of, next.not | not);
+            }
+        }
+        all
+    }
+
+    /// Where a beginning ends; the way there is made.
+    fn at(&mut self, start: &str) -> &mut Letter {
+        let mut at = 0;
+        for letter in start.bytes().map(Letter::number) {
+            if self.0[at].next[letter] == 0 {
+                self.0[at].next[letter] = self.0.len() as u16;
+                self.0.push(Letter { next: [0; Letter::LETTERS], of: 0, not: 0 });
+            }
+            at = usize::from(self.0[at].next[letter]);
+        }
+        &mut self.0[at]
+    }
+
+    /// The groups that a function may belong to, as bits.
+    fn groups(&self, name: &str) -> u32 {
+        let mut at = &self.0[0];
+        for letter in name.bytes().map(Letter::number) {
+            match at.next.get(letter) {
+                Some(next @ 1..) => at = &self.0[usize::from(*next)],
+                _ => break,
+            }
+        }
+        at.of & !at.not
+    }
 }
 
 /// Adds what the groups hold of samples, whose groups are `of`.
@@ -294,6 +350,23 @@ mod tests {
             assert!(profile.add_sample(&locations, &[1]));
         }
         profile
+    }
+
+    #[test]
+    fn the_tree_says_what_the_groups_say() {
+        let starts = Starts::new();
+        let of_function = |name: &str| {
+            let begins = |start: &&str| name.starts_with(*start);
+            let is_of = |group: &Group| group.of.iter().any(begins) && !group.not.iter().any(begins);
+            GROUPS.iter().enumerate().fold(0, |set, (number, group)| set | u32::from(is_of(group)) << number)
+        };
+        let all = GROUPS.iter().flat_map(|group| group.of.iter().chain(group.not));
+        let cut = |text: &str| (0..=text.len()).map(|end| text[..end].to_owned()).collect::<Vec<_>>();
+        let names: Vec<String> = all.flat_map(|text| cut(text)).collect();
+        assert!(names.len() > 2000);
+        for name in names.iter().flat_map(|name| ["", "!", "x", "~", "é", "\n"].map(|end| format!("{name}{end}"))) {
+            assert_eq!(starts.groups(&name), of_function(&name), "{name}");
+        }
     }
 
     #[test]

@@ -51,7 +51,10 @@ fn row(node: &Node<'_>, measured: &Measured<'_>, shape: &Shape) -> Vec<Value> {
     let line = |line: i64| u64::try_from(line).ok().filter(|line| *line > 0).map_or(Value::None, Value::Count);
     let (function, package) = if shape.by == By::Package { (Value::None, text(&key.name)) } else { (text(&key.name), Value::None) };
     let (file, line) = match shape.by {
-        By::Function => (text(&node.place.0), line(node.place.1)),
+        By::Function => {
+            let (file, start) = node.place();
+            (text(&file), line(start))
+        }
         _ => (text(&key.file), line(key.line)),
     };
     let [flat, cum] = [node.flat[1], node.cum[1]];
@@ -98,21 +101,27 @@ fn sorted<'n, 's>(measured: &'n Measured<'s>, columns: &[String], shape: &Shape)
         None if shape.compares => [change(node.flat).into(), change(node.cum).into()],
         None => [node.flat[1].into(), Value::None],
     };
-    let mut nodes: Vec<(&Node<'_>, [Value; 2])> = measured.nodes.iter().map(|node| (node, keys(node))).collect();
     type Keyed<'a, 'b> = (&'a Node<'b>, [Value; 2]);
     let before = |(a, left): &Keyed<'_, '_>, (b, right): &Keyed<'_, '_>| {
         order(&left[0], &right[0], is_change).then_with(|| order(&left[1], &right[1], is_change)).then_with(|| a.key.cmp(&b.key))
     };
-    if let Some(top) = shape.top.filter(|top| *top < nodes.len()) {
-        // Names are long and begin alike: only what comes near the top by its number is compared by name.
-        let mut numbers: Vec<f64> = nodes.iter().filter_map(|(_, keys)| number(&keys[0], is_change)).collect();
-        if top > 0 && numbers.len() == nodes.len() {
-            let (_, least, _) = numbers.select_nth_unstable_by(top - 1, |a, b| b.total_cmp(a));
-            let least = *least;
-            nodes.retain(|(_, keys)| number(&keys[0], is_change).is_some_and(|number| number >= least));
+    let all = &measured.nodes;
+    let mut nodes: Vec<Keyed<'_, '_>> = Vec::new();
+    match shape.top.filter(|top| *top < all.len()) {
+        Some(top) => {
+            // Names are long and begin alike: only what comes near the top by its number is compared by name.
+            let numbers: Vec<Option<f64>> = all.iter().map(|node| number(&keys(node)[0], is_change)).collect();
+            let mut known: Vec<f64> = numbers.iter().copied().flatten().collect();
+            let mut least = None;
+            if top > 0 && known.len() == all.len() {
+                least = Some(*known.select_nth_unstable_by(top - 1, |a, b| b.total_cmp(a)).1);
+            }
+            let near = all.iter().zip(numbers).filter(|(_, number)| least.is_none_or(|least| number.is_some_and(|number| number >= least)));
+            nodes.extend(near.map(|(node, _)| (node, keys(node))));
+            nodes.sort_unstable_by(before);
+            nodes.truncate(top);
         }
-        nodes.sort_unstable_by(before);
-        nodes.truncate(top);
+        None => nodes.extend(all.iter().map(|node| (node, keys(node)))),
     }
     nodes.sort_unstable_by(before);
     Ok(nodes.into_iter().map(|(node, _)| (node, row(node, measured, shape))).collect())

@@ -5,10 +5,12 @@
 
 use super::select::Selection;
 use crate::model::flame::package_of;
-use crate::model::stacks::{Frame, Location};
+use crate::model::stacks::{Frame, Location, Stacks};
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// What a row is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -47,35 +49,61 @@ pub struct Key<'s> {
     pub line: i64,
 }
 
+/// The profile that a row was met in first, and the function there, if there is one.
+type Met<'s> = Option<(&'s Stacks, u32)>;
+
 /// A row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Node<'s> {
     /// What it is about.
     pub key: Key<'s>,
-    /// Of a function, where it is: file, and first line or 0.
-    pub place: (Cow<'s, str>, i64),
+    met: Met<'s>,
     /// What it holds itself: before and now.
     pub flat: [u64; 2],
     /// With all that it calls: before and now.
     pub cum: [u64; 2],
 }
 
-/// All rows.
+impl<'s> Node<'s> {
+    /// Of a function, where it is: file, and first line or 0.
+    pub fn place(&self) -> (Cow<'s, str>, i64) {
+        let function = self.met.and_then(|(stacks, function)| Some((stacks, stacks.functions.get(function as usize)?)));
+        function.map_or((Cow::Borrowed(""), 0), |(stacks, function)| (clean(stacks.text(function.file)), function.start_line))
+    }
+}
+
+/// What a row is about, and where to look for its place.
+#[derive(Debug)]
+struct About<'s> {
+    key: Key<'s>,
+    met: Met<'s>,
+}
+
+/// All rows. A large profile has hundreds of thousands, of which few are shown: what is looked at for each frame of each
+/// stack lies close together, and nothing is made before it is known that a row holds anything.
 #[derive(Debug, Default)]
 pub struct Top<'s> {
-    nodes: Vec<Node<'s>>,
-    known: HashMap<Key<'s>, u32, RandomState>,
+    about: Vec<About<'s>>,
+    known: HashTable<u32>,
+    hasher: RandomState,
+    /// Of each row, before and now.
+    flat: [Vec<u64>; 2],
+    cum: [Vec<u64>; 2],
 }
 
 impl<'s> Top<'s> {
-    fn node(&mut self, key: Key<'s>, place: (Cow<'s, str>, i64)) -> u32 {
-        if let Some(known) = self.known.get(&key) {
-            return *known;
+    /// The number of a row.
+    fn row(&mut self, key: Key<'s>, met: Met<'s>) -> u32 {
+        let Self { about, known, hasher, .. } = self;
+        let hash = hasher.hash_one(&key);
+        let is_same = |row: &u32| about.get(*row as usize).is_some_and(|about| about.key == key);
+        if let Some(row) = known.find(hash, is_same) {
+            return *row;
         }
-        let number = self.nodes.len() as u32;
-        self.nodes.push(Node { key: key.clone(), place, flat: [0; 2], cum: [0; 2] });
-        self.known.insert(key, number);
-        number
+        let row = about.len() as u32;
+        known.insert_unique(hash, row, |row| about.get(*row as usize).map_or(0, |about| hasher.hash_one(&about.key)));
+        about.push(About { key, met });
+        row
     }
 
     /// Adds what a profile holds by the sample type `kind`, as it was before (0) or is now (1).
@@ -87,12 +115,13 @@ impl<'s> Top<'s> {
         // Without lines a function is enough to know the row.
         let mut of_function = vec![u32::MAX; stacks.functions.len()];
         let mut of_frame: HashMap<(u32, i64), u32, RandomState> = HashMap::default();
-        if self.nodes.is_empty() && by == By::Function {
-            self.nodes.reserve(stacks.functions.len());
-            self.known.reserve(stacks.functions.len());
+        if self.about.is_empty() && by == By::Function {
+            let Self { about, known, .. } = self;
+            about.reserve(stacks.functions.len());
+            known.reserve(stacks.functions.len(), |_| 0);
         }
         for (number, location) in stacks.locations.iter().enumerate() {
-            starts.push(rows.len());
+            starts.push(rows.len() as u32);
             let frames = selection.frames(number as u32);
             for frame in frames {
                 let slot = match by {
@@ -103,18 +132,26 @@ impl<'s> Top<'s> {
                     },
                 };
                 if *slot == u32::MAX {
-                    let (key, place) = of(selection, *frame, location, by);
-                    *slot = self.node(key, place);
+                    let (key, met) = of(selection, *frame, location, by);
+                    *slot = self.row(key, met);
                 }
                 rows.push(*slot);
             }
             if frames.is_empty() {
-                let key = nameless(selection, location, by);
-                rows.push(self.node(key, (Cow::Borrowed(""), 0)));
+                rows.push(self.row(nameless(selection, location, by), None));
             }
         }
-        starts.push(rows.len());
-        let mut seen = vec![u32::MAX; self.nodes.len()];
+        starts.push(rows.len() as u32);
+        for sums in self.flat.iter_mut().chain(&mut self.cum) {
+            match sums.is_empty() {
+                // Memory that is 0 to begin with costs nothing until it is used.
+                true => *sums = vec![0; self.about.len()],
+                false => sums.resize(self.about.len(), 0),
+            }
+        }
+        let (flat, cum) = (&mut self.flat[when], &mut self.cum[when]);
+        // The last stack that each row was met in.
+        let mut seen = vec![u32::MAX; cum.len()];
         for (number, selected) in selection.samples.iter().enumerate() {
             let weight = stacks.value(selected.sample as usize, kind);
             if weight == 0 {
@@ -123,46 +160,48 @@ impl<'s> Top<'s> {
             let mut leaf = None;
             for location in selection.locations(*selected) {
                 let location = *location as usize;
-                let (Some(start), Some(end)) = (starts.get(location), starts.get(location + 1)) else { continue };
-                for row in rows.get(*start..*end).unwrap_or_default() {
+                let Some([start, end]) = starts.get(location..location + 2) else { continue };
+                for row in rows.get(*start as usize..*end as usize).unwrap_or_default() {
                     leaf = leaf.or(Some(*row));
-                    let (Some(seen), Some(node)) = (seen.get_mut(*row as usize), self.nodes.get_mut(*row as usize)) else { continue };
+                    let (Some(seen), Some(cum)) = (seen.get_mut(*row as usize), cum.get_mut(*row as usize)) else { continue };
                     if *seen != number as u32 {
                         *seen = number as u32;
-                        node.cum[when] = node.cum[when].saturating_add(weight);
+                        *cum = cum.saturating_add(weight);
                     }
                 }
             }
-            if let Some(node) = leaf.and_then(|leaf| self.nodes.get_mut(leaf as usize)) {
-                node.flat[when] = node.flat[when].saturating_add(weight);
+            if let Some(flat) = leaf.and_then(|leaf| flat.get_mut(leaf as usize)) {
+                *flat = flat.saturating_add(weight);
             }
         }
     }
 
     /// The rows that hold anything.
     pub fn finish(self) -> Vec<Node<'s>> {
-        let mut nodes = self.nodes;
-        nodes.retain(|node| node.cum != [0; 2]);
-        nodes
+        let Self { about, flat: [flat_before, flat], cum: [cum_before, cum], .. } = self;
+        let flat = flat_before.into_iter().zip(flat).map(|(before, now)| [before, now]);
+        let cum = cum_before.into_iter().zip(cum).map(|(before, now)| [before, now]);
+        let all = about.into_iter().zip(flat.zip(cum)).filter(|(_, (_, cum))| *cum != [0; 2]);
+        all.map(|(About { key, met }, (flat, cum))| Node { key, met, flat, cum }).collect()
     }
 }
 
-/// What row a frame counts for, and where its function is.
-fn of<'s>(selection: &Selection<'s>, frame: Frame, location: &Location, by: By) -> (Key<'s>, (Cow<'s, str>, i64)) {
+/// What row a frame counts for, and where it was met.
+fn of<'s>(selection: &Selection<'s>, frame: Frame, location: &Location, by: By) -> (Key<'s>, Met<'s>) {
     let stacks = selection.stacks;
-    let (name, file) = (stacks.name(frame), clean(stacks.file(frame)));
-    let start_line = stacks.functions.get(frame.function as usize).map_or(0, |function| function.start_line);
+    let name = stacks.name(frame);
+    let file = || clean(stacks.file(frame));
     let nothing = Cow::Borrowed("");
     let key = match by {
         By::Function => Key { name: name.into(), file: nothing, line: 0 },
-        By::File => Key { name: nothing, file: file.clone(), line: 0 },
+        By::File => Key { name: nothing, file: file(), line: 0 },
         By::Package => Key { name: package_of(name).into(), file: nothing, line: 0 },
-        By::Line => Key { name: name.into(), file: file.clone(), line: frame.line },
+        By::Line => Key { name: name.into(), file: file(), line: frame.line },
     };
     if key.name.is_empty() && key.file.is_empty() {
-        return (nameless(selection, location, by), (Cow::Borrowed(""), 0));
+        return (nameless(selection, location, by), None);
     }
-    (key, (file, start_line))
+    (key, Some((stacks, frame.function)))
 }
 
 /// The row of a place whose function is not known: its program, else its address, else nothing at all.

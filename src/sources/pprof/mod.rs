@@ -4,7 +4,9 @@
 //! with its place, and ends the reading: a part of a heap would be a wrong heap.
 
 mod find;
+mod numbers;
 mod proto;
+mod samples;
 mod text;
 mod wire;
 
@@ -129,31 +131,66 @@ fn unpacked(reader: Box<dyn Read + Send>) -> Unpacked {
     let (give_back, used) = bounded(CHUNKS);
     std::thread::scope(|scope| {
         scope.spawn(move || unpack(reader.take(LONGEST + 1), &sender, &used));
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut proto = proto::Reader::default();
-        let mut fault = None;
+        let mut reading = Reading::default();
         for chunk in chunks {
             let chunk: Vec<u8> = match chunk {
                 Ok(chunk) => chunk,
-                Err(error) => return Unpacked { length: bytes.len(), result: Err(error) },
+                Err(error) => return Unpacked { length: reading.length, result: Err(error) },
             };
-            bytes.extend_from_slice(&chunk);
+            reading.go_on(&chunk);
             // The other thread may have ended by now.
             let _ = give_back.try_send(chunk);
-            // What is wrong with the file as a whole weighs more than what is wrong in it.
-            if fault.is_none() && !bytes.starts_with(text::BEGINS) {
-                fault = proto.go_on(&bytes).err();
-            }
         }
-        let read = fault.map_or_else(|| decode(proto, &bytes), Err);
-        Unpacked { length: bytes.len(), result: Ok(read) }
+        Unpacked { length: reading.length, result: Ok(reading.finish()) }
     })
+}
+
+/// A profile that is being read.
+#[derive(Default)]
+struct Reading {
+    /// Bytes so far.
+    length: usize,
+    /// What is wrong. What is wrong with the file as a whole weighs more, so its bytes are taken to the end.
+    fault: Option<Fault>,
+    /// All of it, if it is text,
+    text: Vec<u8>,
+    /// and if it is not.
+    proto: proto::Reader,
+}
+
+impl Reading {
+    /// Reads on. The first bytes must be enough to tell text.
+    fn go_on(&mut self, bytes: &[u8]) {
+        let is_text = if self.length == 0 { bytes.starts_with(text::BEGINS) } else { !self.text.is_empty() };
+        self.length += bytes.len();
+        if is_text {
+            self.text.extend_from_slice(bytes);
+        } else if self.fault.is_none() {
+            self.fault = self.proto.go_on(bytes).err();
+        }
+    }
+
+    /// What was read.
+    fn finish(self) -> Result<Stacks, Fault> {
+        if self.length == 0 {
+            return Err(Fault::at_byte(0, "is the end: the profile is empty"));
+        }
+        let stacks = match self.fault {
+            Some(fault) => return Err(fault),
+            None if self.text.is_empty() => self.proto.finish()?,
+            None => text::read(&self.text)?,
+        };
+        if stacks.types.is_empty() {
+            return Err(Fault::at_byte(self.length, "is the end, and there was no sample type: this is no profile"));
+        }
+        Ok(stacks)
+    }
 }
 
 /// Bytes of a chunk that goes from the thread that unpacks to the one that reads.
 const CHUNK: usize = 512 << 10;
 /// Chunks under way: enough that the one seldom waits for the other, which is slow where other programs want the processors too.
-const CHUNKS: usize = 16;
+const CHUNKS: usize = 4;
 
 /// Sends the bytes of `reader` in chunks; the last may be an error. Buffers that come back are used again.
 fn unpack(mut reader: impl Read, to: &Sender<io::Result<Vec<u8>>>, used: &Receiver<Vec<u8>>) {
@@ -167,18 +204,6 @@ fn unpack(mut reader: impl Read, to: &Sender<io::Result<Vec<u8>>>, used: &Receiv
             return;
         }
     }
-}
-
-/// Reads a profile from its unpacked bytes, of which `proto` may have read some.
-fn decode(proto: proto::Reader, bytes: &[u8]) -> Result<Stacks, Fault> {
-    if bytes.is_empty() {
-        return Err(Fault::at_byte(0, "is the end: the profile is empty"));
-    }
-    let stacks = if bytes.starts_with(text::BEGINS) { text::read(bytes)? } else { proto.finish(bytes)? };
-    if stacks.types.is_empty() {
-        return Err(Fault::at_byte(bytes.len(), "is the end, and there was no sample type: this is no profile"));
-    }
-    Ok(stacks)
 }
 
 /// Whether a file that begins so is a profile that can be read.

@@ -65,13 +65,9 @@ fn parts() -> Vec<Vec<u8>> {
 
 /// What the reader makes of the bytes when they come `piece` by `piece`.
 fn in_pieces(bytes: &[u8], piece: usize) -> Result<Stacks, Fault> {
-    let mut proto = proto::Reader::default();
-    for end in (piece..bytes.len()).step_by(piece) {
-        if !bytes.starts_with(text::BEGINS) {
-            proto.go_on(&bytes[..end])?;
-        }
-    }
-    super::decode(proto, bytes)
+    let mut reading = Reading::default();
+    bytes.chunks(piece).for_each(|bytes| reading.go_on(bytes));
+    reading.finish()
 }
 
 fn decode(bytes: &[u8]) -> Result<Stacks, Fault> {
@@ -108,9 +104,42 @@ fn numbers_may_come_one_by_one_and_ids_in_any_order() {
     turned.swap(5, 6);
     let stacks = decode(&turned.concat()).unwrap();
     assert_eq!(stacks.name(stacks.frames_of(stacks.stack(1)[0])[0]), "main");
-    // Large numbers are as good as small ones.
-    let far = with(3, location(u64::MAX, 1)).len();
-    assert!(far > 0 && broken(&with(3, location(u64::MAX, 1))).contains("names location 1"));
+}
+
+#[test]
+fn large_numbers_are_as_good_as_small_ones() {
+    for id in [3, 1 << 31, 1 << 32, u64::MAX] {
+        let mut far = parts();
+        let place = b(4, [n(1, id), n(3, 0x1001), b(4, [n(1, id), n(2, 7)].concat())].concat());
+        (far[1], far[3], far[5]) = (sample(&[id, 2], &[10]), place, function(id, 3));
+        assert_eq!(decode(&far.concat()).unwrap(), decode(&parts().concat()).unwrap());
+        for (part, by, expected) in [
+            (1, sample(&[id], &[10]), format!("(sample 1) names location {id}, which")),
+            (3, location(1, id), format!("names function {id}, which")),
+            (5, function(1, id.max(6)), format!("names text {} as a function", id.max(6))),
+        ] {
+            let told = broken(&with(part, by));
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+}
+
+#[test]
+fn of_faults_in_samples_the_first_is_told() {
+    let place = parts()[0].len();
+    let unknown = b(2, [n(2, 10), n(1, 1), n(1, 9)].concat());
+    // The number of a location stands where its field begins: behind the sample's own two bytes and two fields.
+    assert!(broken(&with(1, unknown.clone())).starts_with(&format!("byte {} ", place + 2 + 4)));
+    let cut = b(2, [n(1, 9), vec![0x0a, 5]].concat());
+    assert!(broken(&with(1, cut.clone())).contains("(sample 1) names location 9"), "before the field that is cut");
+    let cut_first = b(2, [vec![0x10], vec![0xff; 10], n(1, 9)].concat());
+    assert!(broken(&with(1, cut_first.clone())).contains("more than 64 bits"));
+    assert!(broken(&with(1, [unknown, cut_first.clone()].concat())).contains("(sample 1) names location 9"));
+    assert!(broken(&with(1, [cut_first, sample(&[9], &[10])].concat())).contains("more than 64 bits"));
+    // What is wrong with a table weighs more, wherever it stands.
+    let mut both = parts();
+    (both[1], both[5]) = (cut, function(1, 77));
+    assert!(broken(&both.concat()).contains("names text 77"));
 }
 
 #[test]
@@ -120,8 +149,8 @@ fn recursion_is_no_cycle() {
 }
 
 #[test]
-fn many_samples_are_the_same_on_several_threads() {
-    // Three threads' worth: the last sample is another, or wrong.
+fn of_many_samples_the_one_that_is_wrong_is_told() {
+    // The last sample but one is another, or wrong.
     let count = 3 * 8192;
     let with_last = |last: &[u8]| {
         let samples: Vec<u8> = std::iter::repeat_n(sample(&[1, 2], &[10]), count - 1).flatten().chain(last.iter().copied()).collect();
@@ -135,7 +164,7 @@ fn many_samples_are_the_same_on_several_threads() {
     let place = memchr::memmem::rfind(&bytes, &sample(&[9], &[7])).unwrap();
     let told = broken(&bytes);
     assert!(told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) names location 9"), "{told}");
-    // Too much only with what the other threads have.
+    // Too much only with all others.
     let told = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
     assert!(told.contains("(sample 24576) takes all inuse_space above 2^63"), "{told}");
 }

@@ -32,11 +32,6 @@ impl<'b> Walk<'b> {
         Self { message, at: 0 }
     }
 
-    /// Goes on from a place in the message.
-    pub(super) fn from(message: Message<'b>, at: usize) -> Self {
-        Self { message, at }
-    }
-
     /// Where in the file the next field begins.
     pub(super) fn offset(&self) -> usize {
         self.message.offset + self.at
@@ -46,12 +41,13 @@ impl<'b> Walk<'b> {
         self.at >= self.message.bytes.len()
     }
 
-    fn fault(&self, what: impl Into<String>) -> Fault {
+    #[cold]
+    fn fault(&self, what: &str) -> Fault {
         Fault::at_byte(self.offset(), what)
     }
 
     /// The next number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn number(&mut self) -> Result<u64, Fault> {
         // Most are short: numbers of fields, lengths, locations.
         let (value, length) = match &self.message.bytes[self.at..] {
@@ -64,7 +60,7 @@ impl<'b> Walk<'b> {
         Ok(value)
     }
 
-    #[inline(never)]
+    #[cold]
     fn long_number(&mut self) -> Result<u64, Fault> {
         let bytes = &self.message.bytes[self.at..];
         let mut value = 0u64;
@@ -81,21 +77,41 @@ impl<'b> Walk<'b> {
         Err(self.fault(if bytes.len() < 10 { "ends within a number" } else { "holds a number of more than 64 bits" }))
     }
 
+    #[inline(always)]
     fn bytes(&mut self, length: u64) -> Result<Message<'b>, Fault> {
-        let rest = self.message.bytes.len() - self.at;
-        let length = usize::try_from(length).ok().filter(|length| *length <= rest);
-        let Some(length) = length else { return Err(self.fault("ends within a field")) };
-        let found = Message { bytes: &self.message.bytes[self.at..self.at + length], offset: self.offset() };
-        self.at += length;
+        let rest = &self.message.bytes[self.at..];
+        let found = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+        let Some(bytes) = found else { return Err(self.fault("ends within a field")) };
+        let found = Message { bytes, offset: self.offset() };
+        self.at += bytes.len();
         Ok(found)
     }
 
     /// The next field with its number; `None` at the end.
-    #[inline]
+    ///
+    /// A large profile has millions, nearly all of them a number or bytes with a number below 16: only these are worth
+    /// being compiled into each place that asks.
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<(u64, Field<'b>)>, Fault> {
-        if self.is_over() {
-            return Ok(None);
-        }
+        let Some(&tag) = self.message.bytes.get(self.at) else { return Ok(None) };
+        let field = match tag & 0x87 {
+            0 if tag >= 8 => {
+                self.at += 1;
+                Field::Number(self.number()?)
+            }
+            2 if tag >= 8 => {
+                self.at += 1;
+                let length = self.number()?;
+                Field::Bytes(self.bytes(length)?)
+            }
+            _ => return self.other_field().map(Some),
+        };
+        Ok(Some((u64::from(tag >> 3), field)))
+    }
+
+    /// The next field, of any kind.
+    #[inline(never)]
+    fn other_field(&mut self) -> Result<(u64, Field<'b>), Fault> {
         let start = self.offset();
         let tag = self.number()?;
         let field = match tag & 7 {
@@ -111,12 +127,13 @@ impl<'b> Walk<'b> {
         if tag >> 3 == 0 {
             return Err(Fault::at_byte(start, "is no field of a profile (number 0)"));
         }
-        Ok(Some((tag >> 3, field)))
+        Ok((tag >> 3, field))
     }
 }
 
 impl<'b> Field<'b> {
     /// The message, which this field must be.
+    #[inline]
     pub(super) fn message(self, offset: usize, what: &str) -> Result<Message<'b>, Fault> {
         match self {
             Self::Bytes(message) => Ok(message),
@@ -125,6 +142,7 @@ impl<'b> Field<'b> {
     }
 
     /// The number, which this field must be.
+    #[inline]
     pub(super) fn number(self, offset: usize, what: &str) -> Result<u64, Fault> {
         match self {
             Self::Number(number) => Ok(number),
@@ -133,18 +151,37 @@ impl<'b> Field<'b> {
     }
 
     /// Numbers, one or packed.
-    #[inline]
-    pub(super) fn numbers(self, offset: usize, what: &str, mut each: impl FnMut(u64) -> Result<(), Fault>) -> Result<(), Fault> {
+    #[inline(always)]
+    pub(super) fn numbers(self, offset: usize, what: &str, mut each: impl FnMut(u64)) -> Result<(), Fault> {
         match self {
             Self::Number(number) => each(number),
             Self::Bytes(message) => {
-                let mut walk = Walk::new(message);
-                while !walk.is_over() {
-                    each(walk.number()?)?;
+                let mut at = 0;
+                // Four bytes at once are told apart faster than one by one.
+                while let Some(four) = message.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>) {
+                    let four = u32::from_le_bytes(*four);
+                    let short = [four & 0x7f, four >> 1 & 0x3f80, four >> 2 & 0x001f_c000];
+                    let (value, length) = match four {
+                        _ if four & 0x80 == 0 => (short[0], 1),
+                        _ if four & 0x8000 == 0 => (short[0] | short[1], 2),
+                        _ if four & 0x0080_0000 == 0 => (short[0] | short[1] | short[2], 3),
+                        _ => {
+                            let mut walk = Walk { message, at };
+                            each(walk.number()?);
+                            at = walk.at;
+                            continue;
+                        }
+                    };
+                    each(u64::from(value));
+                    at += length;
                 }
-                Ok(())
+                let mut walk = Walk { message, at };
+                while !walk.is_over() {
+                    each(walk.number()?);
+                }
             }
-            Self::Fixed => Err(Fault::at_byte(offset, format!("should be {what}"))),
+            Self::Fixed => return Err(Fault::at_byte(offset, format!("should be {what}"))),
         }
+        Ok(())
     }
 }
