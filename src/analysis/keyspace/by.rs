@@ -42,8 +42,35 @@ impl By {
     }
 }
 
-/// What is added up by place and label.
-type Sums = HashMap<(u32, u32), Usage>;
+/// What is added up by place and label. Most rows are made by places alone, whose numbers are small.
+#[derive(Debug, Default)]
+struct Sums {
+    places: Vec<Usage>,
+    labelled: HashMap<(u32, u32), Usage>,
+}
+
+impl Sums {
+    fn at(&mut self, place: u32, label: u32) -> &mut Usage {
+        let number = place as usize;
+        if label != 0 {
+            return self.labelled.entry((place, label)).or_default();
+        }
+        if self.places.len() <= number {
+            self.places.resize_with(number + 1, Usage::default);
+        }
+        &mut self.places[number]
+    }
+
+    fn merge(&mut self, other: Self) {
+        other.into_rows().for_each(|((place, label), usage)| self.at(place, label).merge(&usage));
+    }
+
+    /// Those that anything was added to.
+    fn into_rows(self) -> impl Iterator<Item = ((u32, u32), Usage)> {
+        let places = (0..).zip(self.places).map(|(place, usage)| ((place, 0), usage));
+        places.filter(|(_, usage)| usage.revisions > 0).chain(self.labelled)
+    }
+}
 
 /// A row: what names it, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,30 +84,37 @@ pub struct Row {
 /// The rows, in the order of their names, and the sum over all keys; added up on `threads` threads.
 pub fn rows(space: &Keyspace, by: &By, threads: usize) -> (Vec<Row>, Usage) {
     let tops = if *by == By::Owner { owners::tops(space) } else { HashMap::new() };
-    let parts = space.fold(threads, |(total, sums): &mut (Usage, Sums), key, links| {
-        total.add(key);
-        match (by, links) {
-            (By::Owner, Links::Owner(uid, owner, _)) => {
-                let top = owners::top(&tops, *uid, *owner, key.place);
-                sums.entry(top).or_default().add(key);
-            }
-            (By::Manager, Links::Managers(managers)) if !managers.is_empty() => {
-                for (manager, bytes) in managers {
-                    let mut usage = Usage::default();
-                    usage.add(key);
-                    usage.managed_fields_bytes = if key.lives() { *bytes } else { 0 };
-                    sums.entry((0, *manager)).or_default().merge(&usage);
+    let parts = space.fold(threads, |(total, sums): &mut (Usage, Sums), key, links| match (by, links) {
+        (By::Manager, links) => {
+            // A key counts with each of its managers, but once in all.
+            total.add(key);
+            match links {
+                Links::Managers(managers) if !managers.is_empty() => {
+                    for (manager, bytes) in managers {
+                        let mut usage = Usage::default();
+                        usage.add(key);
+                        usage.managed_fields_bytes = if key.lives() { *bytes } else { 0 };
+                        sums.at(0, *manager).merge(&usage);
+                    }
                 }
+                _ => sums.at(0, 0).add(key),
             }
-            (By::Manager, _) => sums.entry((0, 0)).or_default().add(key),
-            (By::Kind | By::Label(_), _) => sums.entry((0, key.label)).or_default().add(key),
-            _ => sums.entry((key.place, key.label)).or_default().add(key),
         }
+        (By::Owner, Links::Owner(uid, owner, _)) => {
+            let (place, label) = owners::top(&tops, *uid, *owner, key.place);
+            sums.at(place, label).add(key);
+        }
+        (By::Kind | By::Label(_), _) => sums.at(0, key.label).add(key),
+        _ => sums.at(key.place, key.label).add(key),
     });
-    let (mut total, mut sums) = (Usage::default(), Sums::new());
+    let (mut total, mut sums) = (Usage::default(), Sums::default());
     for (part, its) in parts {
         total.merge(&part);
-        its.into_iter().for_each(|(row, usage)| sums.entry(row).or_default().merge(&usage));
+        sums.merge(its);
+    }
+    let sums: Vec<((u32, u32), Usage)> = sums.into_rows().collect();
+    if *by != By::Manager {
+        sums.iter().for_each(|(_, usage)| total.merge(usage));
     }
     let rows = sums.into_iter().map(|((place, label), usage)| Row { names: names(space, by, place, label), usage });
     let mut rows: Vec<Row> = rows.collect();

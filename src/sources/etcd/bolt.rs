@@ -363,13 +363,15 @@ fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
         let (pos, ksize) = (u32_at(bytes, at) as usize, u32_at(bytes, at + 4) as usize);
         let key = bytes.get(at + pos..(at + pos).saturating_add(ksize));
         let key = key.ok_or_else(|| format!("has an element ({n}) that reaches beyond it"))?;
-        let key = match key.first_chunk::<17>() {
-            Some(first) => *first,
-            None => std::array::from_fn(|n| key.get(n).copied().unwrap_or_default()),
-        };
-        let number = |at| u64::from_be_bytes(std::array::from_fn(|n| key[at + n]));
+        let mut first = [0; 17];
+        match key.first_chunk() {
+            Some(whole) => first = *whole,
+            None => first[..ksize].copy_from_slice(key),
+        }
+        // Numbers on the page are little-endian, keys ascend by their first byte.
+        let number = |at| u64_at(&first, at).swap_bytes();
         used += ksize;
-        children.push(Child { id: u64_at(bytes, at + 8), key: (number(0), number(8), key[16]) });
+        children.push(Child { id: u64_at(bytes, at + 8), key: (number(0), number(8), first[16]) });
     }
     Ok((children, Fill { used, of: bytes.len() }))
 }
