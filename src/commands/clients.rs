@@ -1,10 +1,12 @@
 //! `plimsoll clients`: how each client behaves.
 
-use super::rollup::roll_up;
+use super::rollup::{Selection, roll_up_some};
 use crate::analysis::clients::report::{Read, report};
 use crate::analysis::clients::{Clients, detect};
+use crate::analysis::dims::Dim;
+use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, Progress};
+use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
 use crate::sources::find;
 use crate::views::text::plain;
 use serde_json::json;
@@ -15,6 +17,7 @@ use serde_json::json;
 EXAMPLES
   plimsoll clients audit.log
   plimsoll clients bundle/ --fail-on warning
+  plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
@@ -23,13 +26,33 @@ pub struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is who or what: user,
+    /// serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
+    #[arg(long = "where", value_name = "EXPR")]
+    filters: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
 }
 
+/// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
+const DIMS: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
+    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
+    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
+        let name = filter.dim.name();
+        return Err(Error::Usage(format!(
+            "--where {name}: clients are judged by all that they do; conditions may be about {}",
+            DIMS.join(", ")
+        )));
+    }
+    let selection = Selection { since, until, filters };
     let found = find::audit_logs(&args.sources);
     if found.streams.is_empty() {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
@@ -41,7 +64,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let server = super::traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
     let progress = Progress::bytes(bytes, context.settings.progress);
-    let (rollup, outcome) = roll_up(found.streams, context.settings.threads, &progress);
+    let (rollup, outcome) = roll_up_some(found.streams, &selection, context.settings.threads, &progress);
     progress.finish();
     for loss in &outcome.losses {
         context.lost(loss)?;

@@ -1,14 +1,41 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
+use crate::analysis::filter::Filter;
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::model::event::Timed;
+use crate::model::time::Micros;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
 use crate::sources::find::LogStream;
 
+/// Which events are taken.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// From here on.
+    pub since: Option<Micros>,
+    /// Before this.
+    pub until: Option<Micros>,
+    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told apart.
+    pub filters: Vec<Filter>,
+}
+
+impl Selection {
+    fn takes(&self, event: &Timed<'_, '_>) -> bool {
+        self.since.is_none_or(|since| event.at >= since)
+            && self.until.is_none_or(|until| event.at < until)
+            && self.filters.iter().all(|filter| filter.accepts(event, None))
+    }
+}
+
 /// Reads `streams` and makes their roll-up.
 pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
+    roll_up_some(streams, &Selection::default(), threads, watcher)
+}
+
+/// The same, of some events.
+pub fn roll_up_some(streams: Vec<LogStream>, selection: &Selection, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
+    let make = || Observing { observer: Observer::default(), selection };
     let mut part = Part::new(streams.len(), Whole::First);
-    let (_, outcome) = pass::run(streams, threads, watcher, Observing::default, |delivery| match delivery {
+    let (_, outcome) = pass::run(streams, threads, watcher, make, |delivery| match delivery {
         Delivery::Block { stream, batch } => part.take(stream, batch),
         Delivery::End { stream } => part.end(stream),
     });
@@ -16,16 +43,20 @@ pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -
 }
 
 /// The observer of analysis as a worker of the source's pass.
-#[derive(Default)]
-struct Observing(Observer);
+struct Observing<'s> {
+    observer: Observer,
+    selection: &'s Selection,
+}
 
-impl Worker for Observing {
+impl Worker for Observing<'_> {
     type Batch = Batch;
     #[inline]
     fn event(&mut self, event: Timed<'_, '_>) {
-        self.0.event(event);
+        if self.selection.takes(&event) {
+            self.observer.event(event);
+        }
     }
     fn flush(&mut self) -> Batch {
-        self.0.flush()
+        self.observer.flush()
     }
 }

@@ -162,6 +162,27 @@ fn ids(report: &Value) -> BTreeSet<String> {
 }
 
 #[test]
+fn conditions_choose_clients_and_times() {
+    let all = of_sample("list-storm");
+    let some = clients(&[&sample("list-storm"), "--where", "agent=~config-writer|curl", "--where", "resource!=secrets"]);
+    let agents: BTreeSet<_> = some["rows"].as_array().unwrap().iter().map(|row| row["client"]["agent"].clone()).collect();
+    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["config-writer", "curl"]);
+    let requests = |report: &Value, user: &str| {
+        let rows = by_client(report).into_iter().filter(|(client, _)| client[1] == user);
+        rows.map(|(_, row)| row["requests"].as_u64().unwrap()).sum::<u64>()
+    };
+    let writer = "system:serviceaccount:apps:config-writer-a";
+    assert_eq!(requests(&some, writer), requests(&all, writer));
+    assert_eq!(warnings(&some).into_iter().filter(|found| found[0] == writer).count(), 1);
+    // Two halves are the whole, but for what is open where they meet.
+    let half = |flag| clients(&[&sample("list-storm"), flag, "2026-11-20T09:22:00Z"]);
+    assert_eq!(requests(&half("--since"), writer) + requests(&half("--until"), writer), requests(&all, writer));
+    let refused = plimsoll(&["clients", &sample("quiet"), "--where", "verb=list"]);
+    refused.exits(2);
+    assert!(refused.stderr.contains("judged by all that they do"), "{}", refused.stderr);
+}
+
+#[test]
 fn findings_are_those_of_the_documentation() {
     let docs = fs::read_to_string(root().join("docs/findings.md")).unwrap();
     let source = glob::glob(root().join("src/analysis/clients/detect/*.rs").to_str().unwrap()).unwrap();
