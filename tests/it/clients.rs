@@ -165,7 +165,7 @@ fn ids(report: &Value) -> BTreeSet<String> {
 fn conditions_choose_clients_and_times() {
     let all = of_sample("list-storm");
     let some = clients(&[&sample("list-storm"), "--where", "agent=~config-writer|curl", "--where", "resource!=secrets"]);
-    let agents: BTreeSet<_> = some["rows"].as_array().unwrap().iter().map(|row| row["client"]["agent"].clone()).collect();
+    let agents: BTreeSet<_> = some["rows"].as_array().unwrap().iter().map(|row| row["client"]["agent"].as_str().unwrap()).collect();
     assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["config-writer", "curl"]);
     let requests = |report: &Value, user: &str| {
         let rows = by_client(report).into_iter().filter(|(client, _)| client[1] == user);
