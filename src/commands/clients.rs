@@ -17,6 +17,7 @@ use serde_json::json;
 EXAMPLES
   plimsoll clients audit.log
   plimsoll clients bundle/ --fail-on warning
+  plimsoll clients audit.log --objects snapshot.db       # what their LISTs cost
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
@@ -30,6 +31,9 @@ pub struct Args {
     /// serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
+    /// A snapshot or copy of etcd's database (or a folder that holds one): how large the objects are that are listed.
+    #[arg(long, value_name = "FILE.db")]
+    objects: Option<String>,
     #[command(flatten)]
     time: TimeFlags,
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
@@ -69,10 +73,13 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for loss in &outcome.losses {
         context.lost(loss)?;
     }
-    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)));
+    let sizes = args.objects.as_deref().map(|source| super::etcd::sizes::sizes(source, context)).transpose()?;
+    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), sizes.as_ref());
     let findings = detect::all(&clients);
     let mut coverage = serde_json::Map::new();
     coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
+    coverage.insert("list_sizes".to_owned(), json!(sizes.as_ref().map(|sizes| &sizes.source)));
+    coverage.insert("objects_of_unknown_size".to_owned(), json!(sizes.as_ref().map(|sizes| sizes.unread)));
     coverage.insert("late_events".to_owned(), json!(rollup.late));
     coverage.insert("open_requests".to_owned(), json!(rollup.open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));

@@ -51,13 +51,14 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 156] = [
+const COLUMNS: [Column; 157] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
     column("share", "SHARE", Kind::Share),
     column("rps", "PER SEC", Kind::Rate),
     column("source_ips", "FROM", Kind::Count),
+    column("est_list_bytes_per_s", "LISTED/S", Kind::Bytes),
     column("full_lists", "FULL LISTS", Kind::Count),
     wide("paged_lists", "PAGED LISTS", Kind::Count),
     column("watches", "WATCHES", Kind::Count),

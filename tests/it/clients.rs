@@ -1,6 +1,6 @@
 //! `plimsoll clients`: rows beside an independent count, findings beside what the samples' notes say, thresholds.
 
-use crate::support::{feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
+use crate::support::{Ran, feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -161,6 +161,64 @@ fn ids(report: &Value) -> BTreeSet<String> {
     findings.map(|f| format!("{} {} {}", f["id"], f["severity"], f["subject"])).collect()
 }
 
+/// Bytes of JSON by kind, as kubectl printed the objects.
+const PRINTED: &str = r"
+import glob, json, sys, zstandard
+for path in glob.glob(sys.argv[1] + '/*'):
+    raw = zstandard.ZstdDecompressor().decompressobj().decompress(open(path, 'rb').read())
+    for item in json.loads(raw)['items']:
+        print(item['kind'], len(json.dumps(item, separators=(',', ':'), ensure_ascii=False).encode()))
+";
+
+#[test]
+fn lists_are_as_large_as_what_kubectl_printed() {
+    let mut command = Command::new(python());
+    command.args(["-c", PRINTED, &sample("list-storm/objects/1795166746")]);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut printed: BTreeMap<&str, f64> = BTreeMap::new();
+    for (kind, bytes) in ran.stdout.lines().map(|line| line.split_once(' ').unwrap()) {
+        *printed.entry(kind).or_default() += bytes.parse::<f64>().unwrap();
+    }
+    let one = |uri: &str| {
+        let mut log = Log::default();
+        log.add(APP, "list", uri, 0, 5, 200).add(APP, "list", uri, 5000, 5, 200);
+        let report: Value = serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
+        report["rows"][0]["est_list_bytes"].as_f64().unwrap() / 2.0
+    };
+    for (kind, uri) in [
+        ("Pod", "/api/v1/pods"),
+        ("Node", "/api/v1/nodes"),
+        ("Deployment", "/apis/apps/v1/deployments"),
+        ("Namespace", "/api/v1/namespaces"),
+    ] {
+        let (ours, theirs) = (one(uri), printed[kind]);
+        assert!(theirs > 10_000.0 && (ours / theirs - 1.0).abs() < 0.2, "{kind}: {ours} here, {theirs} there");
+    }
+    // Pages and labels are not guessed; a namespace is a part; a node has its share.
+    assert_eq!(one("/api/v1/pods?limit=500"), 0.0);
+    assert_eq!(one("/api/v1/pods?labelSelector=a%3Db"), 0.0);
+    let (all, some) = (one("/api/v1/configmaps"), one("/api/v1/namespaces/kube-system/configmaps"));
+    assert!(some > 0.0 && some < all / 2.0, "{some} of {all}");
+    assert!((one("/api/v1/pods?fieldSelector=spec.nodeName%3Dn") - one("/api/v1/pods") / 16.0).abs() < 2.0);
+}
+
+#[test]
+fn large_lists() {
+    let finding = |uri: &str, every: u64, code: u16| {
+        let mut log = Log::default();
+        log.every(APP, "list", uri, every, 5, code);
+        let report: Value = serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
+        let found = report["findings"].as_array().unwrap().iter().find(|f| f["id"] == "client-full-list").cloned();
+        found.map(|f| f["severity"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(finding("/api/v1/configmaps", 30_000, 200).as_deref(), Some("warning"));
+    assert_eq!(finding("/api/v1/configmaps", 5000, 200).as_deref(), Some("info"));
+    assert_eq!(finding("/api/v1/configmaps", 30_000, 403), None);
+    assert_eq!(finding("/api/v1/nodes", 30_000, 200), None);
+    assert_eq!(finding("/api/v1/configmaps?limit=500", 30_000, 200), None);
+}
+
 #[test]
 fn conditions_choose_clients_and_times() {
     let all = of_sample("list-storm");
@@ -245,12 +303,17 @@ impl Log {
         self
     }
 
-    /// The findings, by id.
-    fn found(&self) -> BTreeMap<String, Value> {
+    /// What is said of it.
+    fn run(&self, more: &[&str]) -> Ran {
         let mut lines = self.lines.clone();
         lines.sort();
         let text: String = lines.into_iter().map(|(_, line)| line + "\n").collect();
-        let ran = run(&["clients", "-", "-o", "json", "--k8s-version", "v1.30"], &[], text.as_bytes());
+        run(&[&["clients", "-", "-o", "json", "--k8s-version", "v1.30"], more].concat(), &[], text.as_bytes())
+    }
+
+    /// The findings, by id.
+    fn found(&self) -> BTreeMap<String, Value> {
+        let ran = self.run(&[]);
         let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
         report["findings"].as_array().unwrap().iter().map(|f| (f["id"].as_str().unwrap().to_owned(), f.clone())).collect()
     }

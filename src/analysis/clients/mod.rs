@@ -5,6 +5,7 @@
 pub mod detect;
 mod minutes;
 pub mod report;
+pub mod sizes;
 
 use super::list_route::{Minor, Route, route};
 use super::rollup::Rollup;
@@ -13,6 +14,7 @@ use crate::analysis::rollup::Fact;
 use crate::model::histogram::Histogram;
 use crate::model::time::{Micros, SECOND};
 use minutes::Minutes;
+use sizes::Sizes;
 use std::collections::BTreeMap;
 
 /// All clients of a log.
@@ -26,6 +28,8 @@ pub struct Clients<'r> {
     pub requests: u64,
     /// The apiservers' version, where it is known.
     pub server: Option<Minor>,
+    /// How large objects are, where that is known.
+    pub sizes: Option<&'r Sizes>,
     /// The clients, those with most requests first.
     pub list: Vec<Profile<'r>>,
 }
@@ -57,8 +61,8 @@ pub struct Use<'r> {
 }
 
 impl<'r> Clients<'r> {
-    /// The profiles that a roll-up holds; `server` is the apiservers' version.
-    pub fn new(rollup: &'r Rollup, server: Option<Minor>) -> Self {
+    /// The profiles that a roll-up holds; `server` is the apiservers' version, `sizes` how large objects are.
+    pub fn new(rollup: &'r Rollup, server: Option<Minor>, sizes: Option<&'r Sizes>) -> Self {
         let mut profiles: BTreeMap<Who<'r>, Profile<'r>> = BTreeMap::new();
         for about in rollup.clients() {
             let (who, requests) = (about.who, 0);
@@ -96,7 +100,7 @@ impl<'r> Clients<'r> {
         }
         let mut list: Vec<Profile<'r>> = profiles.into_values().filter(|profile| profile.requests > 0).collect();
         list.sort_by(|a, b| b.requests.cmp(&a.requests).then(a.who.cmp(&b.who)));
-        Self { span: rollup.span.unwrap_or_default(), tile: rollup.tile_seconds(), requests, server, list }
+        Self { span: rollup.span.unwrap_or_default(), tile: rollup.tile_seconds(), requests, server, sizes, list }
     }
 
     /// The time that the log covers, in seconds; at least one.

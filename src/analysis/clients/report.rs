@@ -1,7 +1,7 @@
 //! Profiles as a report.
 
 use super::detect::Found;
-use super::{Clients, Profile, listing};
+use super::{Clients, Profile, listing, succeeded};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
 use crate::model::histogram::Histogram;
@@ -41,8 +41,21 @@ pub const FIELDS: [&str; 24] = [
 ];
 
 /// What people are shown.
-const PEOPLE: [&str; 12] =
-    ["agent", "user", "source_ips", "requests", "rps", "peak_rps", "share", "full_lists", "paged_lists", "watches", "relists", "throttled"];
+const PEOPLE: [&str; 13] = [
+    "agent",
+    "user",
+    "source_ips",
+    "requests",
+    "rps",
+    "peak_rps",
+    "share",
+    "est_list_bytes_per_s",
+    "full_lists",
+    "paged_lists",
+    "watches",
+    "relists",
+    "throttled",
+];
 
 /// What is known of the input.
 #[derive(Debug, Default)]
@@ -79,6 +92,12 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
         rows.truncate(top);
     }
     people.rows = rows;
+    if clients.sizes.is_none()
+        && let Some(at) = people.column("est_list_bytes_per_s")
+    {
+        people.columns.remove(at);
+        people.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
     let seconds = clients.seconds();
     let (from, to) = clients.span;
     let lead = format!(
@@ -121,6 +140,9 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
     let mut lists: [u64; 5] = [0; 5];
     let (mut opened, mut bookmarks, mut throttled) = (0, 0, 0);
     let mut lifetimes = Histogram::default();
+    let answered = || profile.rows().filter(|row| succeeded(row));
+    let list_bytes: Option<u64> =
+        clients.sizes.map(|sizes| answered().filter_map(|row| Some(row.requests * sizes.of_list(row)?.bytes)).sum());
     for row in profile.rows() {
         *verbs.entry(row.verb).or_default() += row.requests;
         match row.code {
@@ -164,8 +186,8 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
         profile.peak_rps(clients).into(),
         group(verbs.into_iter().map(|(verb, requests)| (verb, requests.into()))),
         group(["full", "paged", "cache", "etcd", "unsure"].into_iter().zip(lists.map(Value::from))),
-        Value::None,
-        Value::None,
+        list_bytes.into(),
+        list_bytes.map(|bytes| bytes as f64 / clients.seconds()).into(),
         group([
             ("opened", opened.into()),
             ("bookmarks", bookmarks.into()),
@@ -201,6 +223,7 @@ fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Va
         field("rps"),
         field("peak_rps"),
         field("share"),
+        field("est_list_bytes_per_s"),
         within("lists", "full"),
         within("lists", "paged"),
         within("watches", "opened"),

@@ -10,6 +10,7 @@ mod open;
 mod pages;
 #[cfg(feature = "live")]
 mod pull;
+pub(super) mod sizes;
 mod split;
 mod top;
 mod usage;

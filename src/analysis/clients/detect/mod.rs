@@ -6,6 +6,7 @@ mod etcd_lists;
 mod event_flood;
 mod fan_out;
 mod forbidden_loop;
+mod full_list;
 mod get_polling;
 mod lease_churn;
 mod no_backoff;
@@ -30,8 +31,9 @@ pub type Found<'r> = (Option<Who<'r>>, Finding);
 
 type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<Found<'r>>);
 
-const ALL: [Find; 17] = [
+const ALL: [Find; 18] = [
     repeated_list::find,
+    full_list::find,
     etcd_lists::find,
     fan_out::find,
     get_polling::find,

@@ -1,0 +1,97 @@
+//! How large objects are as JSON: what a LIST of them costs before it is packed.
+
+use crate::analysis::rollup::read::{TrafficRow, What};
+use crate::model::uri::{Scope, Selector};
+use std::collections::BTreeMap;
+
+/// Objects, and the bytes of their JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// How many there are.
+    pub objects: u64,
+    /// Bytes of their JSON without blanks.
+    pub bytes: u64,
+}
+
+/// Objects by group, resource and namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Where this is known from: a file.
+    pub source: String,
+    by: BTreeMap<(String, String), BTreeMap<String, Size>>,
+    /// Objects of which only the stored bytes are known: encrypted, damaged, or of a newer Kubernetes.
+    pub unread: u64,
+}
+
+impl Sizes {
+    /// Of a file, of which nothing is counted yet.
+    pub fn of_file(path: &str) -> Self {
+        Self { source: path.to_owned(), ..Self::default() }
+    }
+
+    /// Counts an object of so many bytes.
+    pub fn add(&mut self, (group, resource): What<'_>, namespace: &str, bytes: u64) {
+        let namespaces = self.by.entry((group.to_owned(), resource.to_owned())).or_default();
+        let size = namespaces.entry(namespace.to_owned()).or_default();
+        size.objects += 1;
+        size.bytes += bytes;
+    }
+
+    /// Takes in another thread's.
+    pub fn merge(&mut self, other: Self) {
+        for (what, namespaces) in other.by {
+            let mine = self.by.entry(what).or_default();
+            for (namespace, size) in namespaces {
+                let sum = mine.entry(namespace).or_default();
+                sum.objects += size.objects;
+                sum.bytes += size.bytes;
+            }
+        }
+        self.unread += other.unread;
+    }
+
+    /// All objects of a resource, or those in a namespace. One that the file does not have has none.
+    pub fn of(&self, (group, resource): What<'_>, namespace: Option<&str>) -> Size {
+        // Events are stored once, whatever group they are asked for by.
+        let group = if resource == "events" { "" } else { group };
+        let all = self.by.get(&(group.to_owned(), resource.to_owned()));
+        let wanted = all.into_iter().flatten().filter(|(name, _)| namespace.is_none_or(|namespace| *name == namespace));
+        wanted.fold(Size::default(), |sum, (_, size)| Size { objects: sum.objects + size.objects, bytes: sum.bytes + size.bytes })
+    }
+
+    /// What one LIST like this returns, if that can be said: all of the resource, all in a namespace, or a node's share. What labels and fields
+    /// choose, and how long a page is, no log tells.
+    pub fn of_list(&self, row: &TrafficRow<'_>) -> Option<Size> {
+        let shape = row.shape.filter(|shape| row.verb == "list" && !shape.limit && !shape.continued)?;
+        let all = self.of(row.what, (row.scope == Scope::Namespace).then_some(row.namespace));
+        match shape.selector {
+            Selector::None => Some(all),
+            Selector::Name => Some(Size { objects: 1, bytes: all.bytes / all.objects.max(1) }),
+            Selector::Node => {
+                let nodes = self.of(("", "nodes"), None).objects.max(1);
+                Some(Size { objects: all.objects / nodes, bytes: all.bytes / nodes })
+            }
+            Selector::Field | Selector::Label => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_counted_by_place() {
+        let mut sizes = Sizes::default();
+        sizes.add(("", "pods"), "a", 100);
+        let mut other = Sizes::default();
+        other.add(("", "pods"), "a", 50);
+        other.add(("", "pods"), "b", 30);
+        other.add(("", "events"), "b", 7);
+        sizes.merge(other);
+        assert_eq!(sizes.of(("", "pods"), None), Size { objects: 3, bytes: 180 });
+        assert_eq!(sizes.of(("", "pods"), Some("a")), Size { objects: 2, bytes: 150 });
+        assert_eq!(sizes.of(("events.k8s.io", "events"), None), Size { objects: 1, bytes: 7 });
+        assert_eq!(sizes.of(("apps", "pods"), None), Size::default());
+    }
+}
