@@ -50,7 +50,7 @@ impl Lab {
 
     /// The answered requests whose path holds this.
     pub(crate) fn requests(&self, path: &str) -> Vec<Value> {
-        // An answer is noted once it was sent: whoever got it may be here first.
+        // What ends without an answer is noted when the connection has ended: who saw that may be here first.
         let read = || std::fs::read_to_string(self.folder.join("requests.jsonl")).unwrap_or_default();
         let mut text = read();
         for _ in 0..10 {

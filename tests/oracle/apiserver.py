@@ -154,6 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         if "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000:
             body = gzip.compress(body, 1)
             headers = [*headers, ("Content-Encoding", "gzip")]
+        self.note()  # before it is sent: whoever gets it may look for the note at once
         self.send_response(code)
         for name, value in [("Content-Type", kind), ("Content-Length", str(len(body))), *headers]:
             self.send_header(name, value)
@@ -169,18 +170,26 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             running[name] = running.get(name, 0) + 1
             beside = running[name]
-        self.status = 0
+        self.status, self.start, self.beside, self.noted = 0, start, beside, False
         try:
             self.route(name)
         finally:
+            self.note()
             with lock:
                 running[name] -= 1
-                line = {"server": name, "path": self.path, "status": self.status, "start": start, "beside": beside,
-                        "agent": self.headers.get("User-Agent"), "encoding": self.headers.get("Accept-Encoding"),
-                        "user": self.headers.get("Impersonate-User"), "groups": self.headers.get_all("Impersonate-Group"),
-                        "host": self.headers.get("Host"), "authorization": self.headers.get("Authorization") is not None}
-                with open(f"{folder}/requests.jsonl", "a") as f:
-                    f.write(json.dumps(line) + "\n")
+
+    def note(self):
+        """Writes down the request, once."""
+        if self.noted:
+            return
+        self.noted = True
+        line = {"server": self.server.called, "path": self.path, "status": self.status, "start": self.start, "beside": self.beside,
+                "agent": self.headers.get("User-Agent"), "encoding": self.headers.get("Accept-Encoding"),
+                "user": self.headers.get("Impersonate-User"), "groups": self.headers.get_all("Impersonate-Group"),
+                "host": self.headers.get("Host"), "authorization": self.headers.get("Authorization") is not None}
+        with lock:
+            with open(f"{folder}/requests.jsonl", "a") as f:
+                f.write(json.dumps(line) + "\n")
 
     def route(self, name):
         url = urlsplit(self.path)

@@ -89,8 +89,11 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
         };
         match reply {
             Ok(body) => return Ok(Answer { at, body }),
-            // The apiserver may have closed a connection that was kept open, just when it was used again.
-            Err(Fault::Gone(_)) if !stale => stale = true,
+            // The apiserver may have closed a connection that was kept open, just when it was used again. It has not seen that try.
+            Err(Fault::Gone(_)) if !stale => {
+                stale = true;
+                tries -= 1;
+            }
             Err(Fault::Busy { code, retry_after }) => {
                 let pause = retry_after.unwrap_or_default().max(PAUSE * 2u32.pow(tries - 1));
                 if tries >= TRIES || slept + pause > manners.timeout {
@@ -99,6 +102,8 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
                 }
                 tokio::time::sleep(pause).await;
                 slept += pause;
+                // What was kept open may be closed again by now.
+                stale = false;
             }
             Err(fault) => return Err(door.about(path).fault(fault, manners)),
         }
