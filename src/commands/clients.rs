@@ -1,14 +1,14 @@
 //! `plimsoll clients`: how each client behaves.
 
 use super::rollup::{Selection, roll_up_some};
+use super::traffic;
 use crate::analysis::clients::report::{Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
-use crate::sources::find;
-use crate::views::text::plain;
+use crate::sources::find::Wanted;
 use serde_json::json;
 
 /// Arguments of `plimsoll clients`.
@@ -57,15 +57,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let selection = Selection { since, until, filters };
-    let found = find::audit_logs(&args.sources);
-    if found.streams.is_empty() {
-        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
-    }
-    for error in &found.errors {
-        context.lost(error)?;
-    }
-    let server = super::traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
     let progress = Progress::bytes(bytes, context.settings.progress);
     let (rollup, outcome) = roll_up_some(found.streams, &selection, context.settings.threads, &progress);

@@ -172,7 +172,7 @@ pub(super) fn dims<D: FromStr<Err = String>>(args: &Args) -> Result<(Vec<D>, Vec
 }
 
 /// Finds what is to be read; says what could not be used.
-fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
+pub(super) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
     let found = find::find(sources, wanted, context.io.now);
     if found.streams.is_empty() && found.pages.is_empty() {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();

@@ -1,5 +1,6 @@
 //! Requests by minute.
 
+use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
 
 /// How many requests there were in each minute, counted from the first; minutes without any are left out.
@@ -26,6 +27,11 @@ impl Minutes {
         }
         let end = tiles.iter().map(|(tile, _)| tile + length).max().unwrap_or(0);
         Self { first, counts, end }
+    }
+
+    /// From one moment to another, in µs, of what is not counted by tile.
+    pub(super) fn between(length: i64, span: (Micros, Micros)) -> Self {
+        Self::of(length, [span.0, span.1].map(|at| (at.div_euclid(SECOND), 1)).into_iter())
     }
 
     /// All of them.

@@ -203,6 +203,11 @@ fn listing(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
     Some(Listing { full: !shape.limit && !shape.continued, further_page: shape.continued, route: route(&shape, group, resource, server) })
 }
 
+/// The same of a LIST that does not go on where another one ended.
+fn first_page(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
+    listing(row, server).filter(|list| !list.further_page)
+}
+
 /// What kind of LIST a request is.
 #[derive(Debug, Clone, Copy)]
 struct Listing {

@@ -81,11 +81,8 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     // Those with something to tell come first.
-    let mut order: Vec<usize> = (0..people.rows.len()).collect();
-    order.sort_by_key(|at| {
-        clients.list.get(*at).is_none_or(|p| !found.iter().any(|(who, f)| *who == Some(p.who) && f.severity >= Severity::Warning))
-    });
-    let mut rows: Vec<Vec<Value>> = order.iter().filter_map(|at| people.rows.get(*at).cloned()).collect();
+    let mut rows = people.rows;
+    rows.sort_by_key(|row| matches!(row.last(), Some(Value::Text(problems)) if problems.is_empty()));
     let mut notes = Vec::new();
     if let Some(top) = read.top.filter(|top| rows.len() > *top) {
         notes.push(format!("{} more clients not shown; --top 0 shows all.", grouped((rows.len() - top) as u64)));
@@ -140,9 +137,9 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
     let mut lists: [u64; 5] = [0; 5];
     let (mut opened, mut bookmarks, mut throttled) = (0, 0, 0);
     let mut lifetimes = Histogram::default();
-    let answered = || profile.rows().filter(|row| succeeded(row));
+    let answered = profile.rows().filter(|row| succeeded(row));
     let list_bytes: Option<u64> =
-        clients.sizes.map(|sizes| answered().filter_map(|row| Some(row.requests * sizes.of_list(row)?.bytes)).sum());
+        clients.sizes.map(|sizes| answered.filter_map(|row| Some(row.requests * sizes.of_list(row)?.bytes)).sum());
     for row in profile.rows() {
         *verbs.entry(row.verb).or_default() += row.requests;
         match row.code {

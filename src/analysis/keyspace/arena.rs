@@ -116,7 +116,7 @@ impl Shard {
 
     fn find(&self, hash: u64) -> Option<u32> {
         let part = hash as u32;
-        let is_it = |at: &At| at.part == part && hash_of(&self.keys, at.number) == hash;
+        let is_it = |at: &At| at.part == part && self.get(at.number).is_some_and(|key| key.hash == hash);
         self.index.find(At::spread(part), is_it).map(|at| at.number)
     }
 
@@ -155,10 +155,6 @@ impl Shard {
 /// The shard of a key, by other bits than those by which its table finds a place.
 fn shard_of(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
-}
-
-fn hash_of(keys: &[Vec<Kept>], number: u32) -> u64 {
-    keys.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).map_or(0, |key| key.hash)
 }
 
 /// The keys.
@@ -235,27 +231,28 @@ impl Keyspace {
     /// The same on `threads` threads, each of which adds up what it is given.
     pub fn fold<T: Default + Send>(&self, threads: usize, take: impl Fn(&mut T, &Key, &Links) + Sync) -> Vec<T> {
         let open = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
         let work = || {
             let mut sum = T::default();
             while let Some(shard) = self.shards.get(open.fetch_add(1, Ordering::Relaxed)) {
                 lock(shard).each(self.compacted, |key, links| take(&mut sum, key, links));
             }
-            sum
+            lock(&done).push(sum);
         };
+        // Should a thread panic, the scope does: no share is left out.
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.clamp(1, SHARDS)).map(|_| scope.spawn(work)).collect();
-            let mine = work();
-            // A thread that panicked has ended the program already.
-            std::iter::once(mine).chain(others.into_iter().filter_map(|other| other.join().ok())).collect()
-        })
+            (1..threads.clamp(1, SHARDS)).for_each(|_| _ = scope.spawn(work));
+            work();
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key of this hash.
     pub fn get(&self, hash: u64) -> Option<(Key, Links)> {
         let shard = lock(&self.shards[shard_of(hash)]);
-        let number = shard.find(hash)? as usize;
-        let links = shard.links.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).cloned();
-        let key = shard.keys.get(number / CHUNK)?.get(number % CHUNK)?;
+        let number = shard.find(hash)?;
+        let links = shard.links.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).cloned();
+        let key = shard.get(number)?;
         Some((key.key(&shard.sums, self.compacted), links.unwrap_or_default()))
     }
 
@@ -298,7 +295,7 @@ pub struct Hand<'s> {
 
 impl Drop for Hand<'_> {
     fn drop(&mut self) {
-        (0..SHARDS).for_each(|number| self.hand_over(number));
+        self.hand_over_all();
     }
 }
 
@@ -326,7 +323,7 @@ impl Hand<'_> {
 
     /// Ends the work; what was superseded, or deletes a key, and the hash of that.
     pub fn finish(mut self) -> Vec<(u64, u64)> {
-        (0..SHARDS).for_each(|number| self.hand_over(number));
+        self.hand_over_all();
         std::mem::take(&mut self.dropped)
     }
 
@@ -344,6 +341,13 @@ impl Hand<'_> {
         if waiting.len() == TOGETHER {
             self.hand_over(number);
         }
+    }
+
+    /// Adds what waits, wherever there is any.
+    fn hand_over_all(&mut self) {
+        let full = self.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.is_empty());
+        let full: Vec<usize> = full.map(|(number, _)| number).collect();
+        full.into_iter().for_each(|number| self.hand_over(number));
     }
 
     /// Adds to a shard what waits for it.

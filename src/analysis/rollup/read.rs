@@ -6,7 +6,7 @@ use super::rows::{Fact, HEAVIEST, SourceSet, md5_64};
 use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Scale};
 use crate::model::histogram::Histogram;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, SECOND};
 use crate::model::uri::{ReadShape, Scope};
 use std::collections::BTreeSet;
 
@@ -78,6 +78,13 @@ pub struct ObjectRow<'r> {
     pub conflicts: u64,
     /// First and last `at`.
     pub span: (Micros, Micros),
+}
+
+impl ObjectRow<'_> {
+    /// From its first request to its last, in seconds.
+    pub fn seconds(&self) -> f64 {
+        (self.span.1 - self.span.0) as f64 / SECOND as f64
+    }
 }
 
 /// A row of `clients`.

@@ -55,7 +55,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
                 "conflicts": row.conflicts, "writes": row.writes, "conflict_share": share, "all_conflicts_per_minute": per_minute,
                 "clients": rows.len(), "namespace": namespace, "object": object,
             });
-            let minutes = Minutes::of(clients.tile, [row.span.0, row.span.1].map(|at| (at.div_euclid(SECOND), 1)).into_iter());
+            let minutes = Minutes::between(clients.tile, row.span);
             let finding = clients.finding("client-conflicts", Severity::Warning, profile, what, &minutes);
             let remedy = "let one of them own the object, or each its own fields by server-side apply or a patch; read again before each try and wait a little longer each time";
             found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));

@@ -1,7 +1,7 @@
 //! LISTs that read through to etcd where the watch cache could answer.
 
 use super::{Clients, Found, name, resource, told};
-use crate::analysis::clients::listing;
+use crate::analysis::clients::first_page;
 use crate::analysis::list_route::Route;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
@@ -18,8 +18,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if what.1 == "events" {
             continue;
         }
-        let minutes =
-            one.minutes(clients, |row| listing(row, clients.server).is_some_and(|list| list.route == Route::Etcd && !list.further_page));
+        let minutes = one.minutes(clients, |row| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd));
         let busy = minutes.with(PER_MINUTE);
         if busy < MINUTES {
             continue;

@@ -1,7 +1,8 @@
 //! One program on many nodes that lists or watches the whole cluster: what it costs grows with nodes times objects.
 
 use super::{Clients, Found, name, resource, told};
-use crate::analysis::clients::listing;
+use crate::analysis::clients::first_page;
+use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
 use crate::model::uri::{Scope, Selector};
@@ -18,10 +19,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if sources < SOURCES || profile.is_kubelets() {
             continue;
         }
-        let whole = |row: &crate::analysis::rollup::read::TrafficRow<'_>| {
-            row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::None)
-        };
-        let is_list = |row: &_| whole(row) && listing(row, clients.server).is_some_and(|list| !list.further_page);
+        let whole = |row: &TrafficRow<'_>| row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::None);
+        let is_list = |row: &_| whole(row) && first_page(row, clients.server).is_some();
         let (lists, watches) = (one.sum(is_list), one.sum(|row| row.verb == "watch" && whole(row)));
         if lists + watches < sources {
             continue;

@@ -1,9 +1,8 @@
 //! GET again and again where a watch would say when something changes.
 
 use super::{Clients, Found, name, resource, told};
-use crate::analysis::rollup::read::ObjectRow;
+use crate::analysis::rollup::read::{ObjectRow, TrafficRow};
 use crate::model::report::Severity;
-use crate::model::time::SECOND;
 use crate::model::units::percent;
 use serde_json::json;
 
@@ -23,7 +22,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if what.1.is_empty() {
             continue;
         }
-        let is_get = |row: &crate::analysis::rollup::read::TrafficRow<'_>| row.verb == "get" && row.subresource.is_empty();
+        let is_get = |row: &TrafficRow<'_>| row.verb == "get" && row.subresource.is_empty();
         let minutes = one.minutes(clients, is_get);
         let sources = one.copies(profile) as f64;
         let gets = minutes.total();
@@ -33,8 +32,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         }
         let busy = minutes.with(PER_MINUTE * sources);
         let object = one.objects.iter().map(|object| (per_minute(object), object)).filter(|(rate, object)| {
-            let seconds = (object.span.1 - object.span.0) as f64 / SECOND as f64;
-            *rate >= OF_OBJECT && seconds >= SECONDS && (object.writes as f64) < WRITES * object.reads as f64
+            *rate >= OF_OBJECT && object.seconds() >= SECONDS && (object.writes as f64) < WRITES * object.reads as f64
         });
         let object = object.max_by(|a, b| a.0.total_cmp(&b.0));
         if busy < MINUTES && object.is_none() {
@@ -54,6 +52,5 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
 }
 
 fn per_minute(object: &ObjectRow<'_>) -> f64 {
-    let seconds = (object.span.1 - object.span.0) as f64 / SECOND as f64;
-    object.reads as f64 * 60.0 / seconds.max(60.0)
+    object.reads as f64 * 60.0 / object.seconds().max(60.0)
 }

@@ -3,7 +3,6 @@
 use super::{Clients, Found, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
-use crate::model::time::SECOND;
 use serde_json::json;
 
 /// A minute and lease. Leaders renew every 2 s by default.
@@ -14,14 +13,14 @@ const SECONDS: f64 = 120.0;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 == "leases") {
         let rates = one.objects.iter().filter_map(|lease| {
-            let seconds = (lease.span.1 - lease.span.0) as f64 / SECOND as f64;
+            let seconds = lease.seconds();
             let rate = lease.writes as f64 * 60.0 / seconds.max(1.0);
             (seconds >= SECONDS && rate > PER_MINUTE).then_some((rate, lease))
         });
         let Some((rate, lease)) = rates.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         let summary = format!("{} writes lease {}/{} {rate:.0} times a minute", name(profile), lease.namespace, lease.name);
         let evidence = json!({"writes": lease.writes, "per_minute": rate, "namespace": lease.namespace, "lease": lease.name});
-        let minutes = Minutes::of(clients.tile, [lease.span.0, lease.span.1].map(|at| (at.div_euclid(SECOND), 1)).into_iter());
+        let minutes = Minutes::between(clients.tile, lease.span);
         let finding = clients.finding("client-lease-churn", Severity::Warning, profile, what, &minutes);
         found.push((
             Some(profile.who),

@@ -64,10 +64,14 @@ pub fn all<'r>(clients: &Clients<'r>) -> Vec<Found<'r>> {
 }
 
 impl<'r> Clients<'r> {
-    /// Every client with every resource it used, but for kube-apiserver's own requests.
+    /// Every client but kube-apiserver itself.
+    fn others(&self) -> impl Iterator<Item = &Profile<'r>> {
+        self.list.iter().filter(|profile| !profile.is_apiserver())
+    }
+
+    /// Each of them with every resource it used.
     fn uses(&self) -> impl Iterator<Item = (&Profile<'r>, What<'r>, &Use<'r>)> {
-        let others = self.list.iter().filter(|profile| !profile.is_apiserver());
-        others.flat_map(|profile| profile.uses.iter().map(move |(what, one)| (profile, *what, one)))
+        self.others().flat_map(|profile| profile.uses.iter().map(move |(what, one)| (profile, *what, one)))
     }
 
     /// A finding about a client and, if `what` is not empty, a resource, seen in `minutes`.

@@ -16,7 +16,7 @@ const RETRIES: u64 = 10;
 const SHARE: f64 = 0.5;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
-    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+    for profile in clients.others() {
         let mut gaps = Histogram::default();
         let mut tiles = Vec::new();
         for one in profile.uses.values() {

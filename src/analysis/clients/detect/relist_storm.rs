@@ -2,7 +2,7 @@
 
 use super::{Clients, Found, resource, told};
 use crate::analysis::clients::minutes::Minutes;
-use crate::analysis::clients::{Profile, Use, listing};
+use crate::analysis::clients::{Profile, Use, first_page};
 use crate::analysis::rollup::read::{TrafficRow, What};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, SECOND};
@@ -67,7 +67,7 @@ fn again(clients: &Clients<'_>, one: &Use<'_>, copies: u64) -> Vec<(i64, u64)> {
         counts[1] += begun;
         if row.shape.is_some_and(|shape| shape.initial_events) {
             counts[0] += begun;
-        } else if listing(row, clients.server).is_some_and(|list| !list.further_page) {
+        } else if first_page(row, clients.server).is_some() {
             counts[0] += row.requests;
         }
     }

@@ -1,7 +1,7 @@
 //! LIST again and again where an informer would LIST once and watch.
 
 use super::{Clients, Found, name, resource, told};
-use crate::analysis::clients::{listing, succeeded};
+use crate::analysis::clients::{first_page, listing, succeeded};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, duration};
@@ -18,7 +18,7 @@ const REGULAR: f64 = 2.0;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
         let of = |row: &_| listing(row, clients.server);
-        let is_list = |row: &_| of(row).is_some_and(|list| !list.further_page);
+        let is_list = |row: &_| first_page(row, clients.server).is_some();
         // One page of a small collection costs little, however often.
         let is_wide = one.sum(|row| of(row).is_some_and(|list| list.full || list.further_page)) > 0;
         if !is_wide || one.sum(|row| row.verb == "watch") > 0 {

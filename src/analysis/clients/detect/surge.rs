@@ -17,7 +17,7 @@ const REQUESTS: f64 = 60.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     let whole = Minutes::of(clients.tile, clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)));
-    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+    for profile in clients.others() {
         let minutes = Minutes::of(clients.tile, profile.rows().map(|row| (row.tile, row.requests)));
         let Some((usual, most, at)) = minutes.rise(BEFORE) else { continue };
         let all = whole.at(at);

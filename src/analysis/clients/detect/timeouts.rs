@@ -13,7 +13,7 @@ const SHARE: f64 = 0.01;
 const TIMES: f64 = 10.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
-    for profile in clients.list.iter().filter(|profile| !profile.is_apiserver()) {
+    for profile in clients.others() {
         let rows = profile.rows().filter(|row| row.code == Some(504)).map(|row| (row.tile, row.requests));
         let minutes = Minutes::of(clients.tile, rows);
         let share = minutes.total() / profile.requests as f64;
