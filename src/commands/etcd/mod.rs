@@ -10,7 +10,7 @@ mod open;
 mod pages;
 #[cfg(feature = "live")]
 mod pull;
-pub(super) mod sizes;
+pub(in crate::commands) mod sizes;
 mod split;
 mod top;
 mod usage;

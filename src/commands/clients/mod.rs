@@ -1,13 +1,13 @@
 //! `plimsoll clients`: how each client behaves.
 
-use super::rollup::{Selection, roll_up_some};
-use super::traffic;
 use crate::analysis::clients::report::{Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::commands::rollup::{Selection, roll_up_some};
+use crate::commands::traffic;
 use crate::sources::find::Wanted;
 use serde_json::json;
 
@@ -66,7 +66,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for loss in &outcome.losses {
         context.lost(loss)?;
     }
-    let sizes = args.objects.as_deref().map(|source| super::etcd::sizes::sizes(source, context)).transpose()?;
+    let sizes = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), sizes.as_ref());
     let findings = detect::all(&clients);
     let mut coverage = serde_json::Map::new();
