@@ -5,7 +5,7 @@
 -- In:   lines(cluster VARCHAR, instance VARCHAR, stream VARCHAR, seq BIGINT, line VARCHAR)
 --       one JSON audit event a line; `seq` is the order of the lines within their stream.
 -- Out:  t_traffic, t_pulse, t_sequences, t_sources, t_objects, t_notable, t_clients,
---       t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
+--       t_deprecated, t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
 --       where there is nothing. Times are microseconds since 1970, except `tile` and `second`.
 --
 -- What it leaves out, because it is for small inputs (a span of up to 6 h, no bound reached):
@@ -104,14 +104,15 @@ WITH json AS (
            "userAgent": "VARCHAR",
            "objectRef": {"apiGroup": "VARCHAR", "resource": "VARCHAR", "subresource": "VARCHAR",
                          "namespace": "VARCHAR", "name": "VARCHAR"},
-           "responseStatus": {"code": "INTEGER"},
+           "responseStatus": {"code": "INTEGER", "message": "VARCHAR"},
            "requestObject": "JSON",
            "requestReceivedTimestamp": "VARCHAR", "stageTimestamp": "VARCHAR",
            "annotations": {
               "apiserver.latency.k8s.io/etcd": "VARCHAR",
               "apiserver.latency.k8s.io/mutating-webhook": "VARCHAR",
               "apiserver.latency.k8s.io/validating-webhook": "VARCHAR",
-              "apiserver.latency.k8s.io/apf-queue-wait": "VARCHAR"}}') AS j,
+              "apiserver.latency.k8s.io/apf-queue-wait": "VARCHAR",
+              "k8s.io/deprecated": "VARCHAR", "k8s.io/removed-release": "VARCHAR"}}') AS j,
          -- The response body, with the start of each escape (`\n`, `\"`, `\u0026`) masked by two
          -- plain characters, so that none is left: DuckDB writes JSON anew when it takes a part of it,
          -- and would write `&` for `\u0026`. So its length is that in the log (blanks between the
@@ -142,7 +143,10 @@ SELECT
   coalesce(j.objectRef.namespace, '') AS namespace,
   coalesce(j.objectRef.name, '') AS name,
   j.responseStatus.code AS code_or_null,
+  coalesce(j.responseStatus.message, '') AS message,
   j.requestObject AS request_object,
+  coalesce(json_extract_string(j.requestObject, '$.metadata.resourceVersion'), '') AS request_version,
+  coalesce(json_extract_string(body, '$.metadata.resourceVersion'), '') AS response_version,
   body IS NOT NULL AS has_body,
   coalesce(strlen(body), 0) AS body_bytes,
   CASE WHEN json_type(body, '$.items') = 'ARRAY' THEN json_array_length(body, '$.items') ELSE 0 END
@@ -241,7 +245,25 @@ SELECT
                      WHEN as_integer(param(ps, 'timeoutSeconds')) < 60 THEN 'short'
                      WHEN as_integer(param(ps, 'timeoutSeconds')) <= 600 THEN 'informer'
                      ELSE 'long' END END)
+    WHEN resource = '' THEN
+      'path=' || CASE WHEN segments[1] IN ('api', 'apis') THEN 'discovery'
+                      WHEN segments[1] IN ('openapi', 'swagger.json') THEN 'openapi'
+                      WHEN segments[1] IN ('healthz', 'livez', 'readyz') THEN 'health'
+                      WHEN segments[1] = 'metrics' THEN 'metrics'
+                      WHEN segments[1] = 'version' THEN 'version'
+                      ELSE 'other' END
     ELSE '' END AS shape,
+  -- Group and version of an API path.
+  CASE segments[1] WHEN 'api' THEN coalesce(segments[2], '')
+                   WHEN 'apis' THEN array_to_string(segments[2:3], '/') ELSE '' END AS api_version,
+  -- A write that was done and no dry run, of which the log shows what the object then was.
+  verb IN ('update', 'patch') AND coalesce(code_or_null BETWEEN 200 AND 299, false)
+    AND coalesce(param(parameters(query), 'dryRun'), '') = '' AND response_version <> '' AS is_written,
+  CASE WHEN code <> '504' THEN ''
+       WHEN contains(message, 'context canceled') THEN 'client'
+       WHEN contains(message, 'Too large resource version') THEN 'cache'
+       WHEN contains(message, 'deadline exceeded') OR contains(message, 'allotted timeout') THEN 'deadline'
+       ELSE '' END AS timeout_cause,
   -- Outcome. A code that is absent is none, but for a panic.
   coalesce(code_or_null = 0 OR code_or_null >= 500, stage = 'Panic') AS is_error,
   coalesce(code_or_null = 429, false) AS is_throttled
@@ -324,7 +346,10 @@ SELECT
              + go_duration_us(annotations['apiserver.latency.k8s.io/validating-webhook']))
              FILTER (kind IS NOT NULL), 0)::BIGINT AS webhook_us,
   coalesce(sum(go_duration_us(annotations['apiserver.latency.k8s.io/apf-queue-wait']))
-             FILTER (kind IS NOT NULL), 0)::BIGINT AS queue_us
+             FILTER (kind IS NOT NULL), 0)::BIGINT AS queue_us,
+  count(*) FILTER (kind IS NOT NULL AND timeout_cause = 'client') AS timeout_client,
+  count(*) FILTER (kind IS NOT NULL AND timeout_cause = 'deadline') AS timeout_deadline,
+  count(*) FILTER (kind IS NOT NULL AND timeout_cause = 'cache') AS timeout_cache
 FROM stages s
 GROUP BY tile_of("at"), cluster, instance, "user", agent, verb, "group", resource, subresource, scope,
          namespace, code, shape
@@ -389,7 +414,33 @@ reread AS (
     AND resource <> ''
   WINDOW w AS (PARTITION BY cluster, full_user, agent, source, verb, uri ORDER BY place)
 ),
+unchanged AS (
+  SELECT *,
+    CASE WHEN is_written
+          AND ((verb = 'update' AND request_version = response_version)
+               OR (lag(is_written) OVER w AND lag(response_version) OVER w = response_version
+                   AND received - lag("at") OVER w BETWEEN 0 AND 900 * us_per_s()))
+         THEN 'no-change' END AS fact,
+    greatest(0, "at" - received) AS gap,
+    gap AS longest
+  FROM ordered
+  WHERE kind IN (1, 2)
+  WINDOW w AS (PARTITION BY cluster, full_user, agent, source, verb, uri ORDER BY place)
+),
+takeover AS (
+  SELECT *,
+    CASE WHEN lag(source) OVER w <> source THEN 'takeover' END AS fact,
+    received - lag("at") OVER w AS gap,
+    900 * us_per_s() AS longest
+  FROM ordered
+  WHERE verb IN ('update', 'patch') AND resource = 'leases' AND code_or_null BETWEEN 200 AND 299
+  WINDOW w AS (PARTITION BY cluster, full_user, agent, verb, uri ORDER BY place)
+),
 facts AS (
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM unchanged
+  UNION ALL
+  SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM takeover
+  UNION ALL
   SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM retry
   UNION ALL
   SELECT tile_of("at") AS tile, cluster, "user", agent, "group", resource, fact, gap, longest FROM relist
@@ -433,7 +484,7 @@ WITH per_tile AS (
     cluster, "group", resource, namespace, name, "user", agent,
     count(*) FILTER (verb IN ('get', 'list', 'watch')) AS reads,
     count(*) FILTER (verb NOT IN ('get', 'list', 'watch')) AS writes,
-    count(*) FILTER (code = '409') AS conflicts,
+    count(*) FILTER (code = '409' AND verb <> 'create') AS conflicts,
     min("at") AS first_at,
     max("at") AS last_at
   FROM ordered
@@ -552,6 +603,18 @@ per_client AS (
 SELECT c.*, coalesce(fleet, 0) AS fleet, coalesce(heaviest, '') AS heaviest
 FROM per_client c
 LEFT JOIN fleets USING (cluster, "user", agent);
+
+-- deprecated. What the apiserver itself calls so.
+CREATE OR REPLACE TABLE t_deprecated AS
+SELECT
+  cluster, "user", agent, api_version AS version, resource, subresource,
+  coalesce(annotations['k8s.io/removed-release'], '') AS removed,
+  count(*) AS requests,
+  min("at") AS "first",
+  max("at") AS "last"
+FROM stages
+WHERE terminal AND annotations['k8s.io/deprecated'] = 'true'
+GROUP BY ALL;
 
 -- coverage, of which here only the events by level and stage: all stages, late or not.
 CREATE OR REPLACE TABLE t_coverage_events AS

@@ -157,8 +157,8 @@ pub struct Event<'a> {
     pub subresource: JsonStr<'a>,
     /// `responseStatus.code`.
     pub code: Option<u16>,
-    /// `responseStatus.reason`.
-    pub reason: JsonStr<'a>,
+    /// `responseStatus.message`: what went wrong, in words.
+    pub message: JsonStr<'a>,
     /// `requestObject`, raw JSON; empty where absent.
     pub request_body: &'a [u8],
     /// `responseObject`, raw JSON; empty where absent.

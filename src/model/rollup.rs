@@ -12,7 +12,7 @@ pub struct TableSpec {
 }
 
 /// All tables.
-pub const TABLES: [TableSpec; 7] = [
+pub const TABLES: [TableSpec; 8] = [
     TableSpec {
         name: "traffic",
         key: 13,
@@ -44,6 +44,9 @@ pub const TABLES: [TableSpec; 7] = [
             "etcd_us",
             "webhook_us",
             "queue_us",
+            "timeout_client",
+            "timeout_deadline",
+            "timeout_cache",
         ],
     },
     TableSpec {
@@ -106,5 +109,10 @@ pub const TABLES: [TableSpec; 7] = [
             "fleet",
             "heaviest",
         ],
+    },
+    TableSpec {
+        name: "deprecated",
+        key: 7,
+        columns: &["cluster", "user", "agent", "version", "resource", "subresource", "removed", "requests", "first", "last"],
     },
 ];

@@ -118,8 +118,56 @@ pub enum WatchTimeout {
     Long,
 }
 
+/// What the path of a request for no resource is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathClass {
+    /// `/api`, `/apis` and what is below: which groups, versions and resources there are.
+    Discovery,
+    /// `/openapi` and what is below, `/swagger.json`: the schemas.
+    OpenApi,
+    /// `/healthz`, `/livez`, `/readyz` and what is below.
+    Health,
+    /// `/metrics` and what is below.
+    Metrics,
+    /// `/version`.
+    Version,
+    /// Anything else.
+    Other,
+}
+
+impl PathClass {
+    /// All classes.
+    pub const ALL: [Self; 6] = [Self::Discovery, Self::OpenApi, Self::Health, Self::Metrics, Self::Version, Self::Other];
+
+    /// The class of `uri`'s path.
+    pub fn of(uri: &[u8]) -> Self {
+        let path = &uri[..uri.iter().position(|&b| b == b'?').unwrap_or(uri.len())];
+        let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
+        match path[start..].split(|&b| b == b'/').next().unwrap_or_default() {
+            b"api" | b"apis" => Self::Discovery,
+            b"openapi" | b"swagger.json" => Self::OpenApi,
+            b"healthz" | b"livez" | b"readyz" => Self::Health,
+            b"metrics" => Self::Metrics,
+            b"version" => Self::Version,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::OpenApi => "openapi",
+            Self::Health => "health",
+            Self::Metrics => "metrics",
+            Self::Version => "version",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// How a read asks to be served: the parameters that decide whether the watch cache or etcd answers,
-/// and how much comes back.
+/// and how much comes back. Of a request for no resource, what its path is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadShape {
     /// `resourceVersion`.
@@ -138,9 +186,16 @@ pub struct ReadShape {
     pub initial_events: bool,
     /// For watches: `timeoutSeconds`.
     pub timeout: Option<WatchTimeout>,
+    /// Of a request for no resource: what its path is about. Nothing else is then set.
+    pub path: Option<PathClass>,
 }
 
 impl ReadShape {
+    /// Of a request for no resource.
+    pub fn of_path(uri: &[u8]) -> Self {
+        Self { path: Some(PathClass::of(uri)), ..Self::default() }
+    }
+
     /// Reads the query of `uri`; `watch` says whether the request is a watch.
     pub fn of(uri: &str, watch: bool) -> Self {
         let mut shape = Self { timeout: watch.then_some(WatchTimeout::Default), ..Self::default() };
@@ -224,10 +279,14 @@ impl ReadShape {
             | u32::from(self.bookmarks) << 9
             | u32::from(self.initial_events) << 10
             | self.timeout.map_or(7, |timeout| timeout as u32) << 11
+            | self.path.map_or(7, |path| path as u32) << 14
     }
 
     /// The shape as the roll-up's tables write it, e.g. `rv=0,sel=label`.
     pub fn encode(&self) -> String {
+        if let Some(path) = self.path {
+            return format!("path={}", path.name());
+        }
         let mut out = String::from(match self.version {
             Version::Unset => "rv=unset",
             Version::Zero => "rv=0",
@@ -265,6 +324,25 @@ impl ReadShape {
         });
         out
     }
+}
+
+/// The group and version of an API path: `v1` of `/api/v1/…`, `apps/v1` of `/apis/apps/v1/…`; empty for other paths.
+pub fn api_version(uri: &str) -> &str {
+    let path = uri.split('?').next().unwrap_or_default().trim_matches('/');
+    let (rest, parts) = match path.split_once('/') {
+        Some(("api", rest)) => (rest, 1),
+        Some(("apis", rest)) => (rest, 2),
+        _ => return "",
+    };
+    let end = rest.match_indices('/').nth(parts - 1).map_or(rest.len(), |(at, _)| at);
+    &rest[..end]
+}
+
+/// The value of a parameter of `uri`: the first of that name, percent-decoded; empty where there is none.
+pub fn parameter<'u>(uri: &'u str, name: &str) -> Cow<'u, str> {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.into_iter().find(|(key, _)| percent_decode(key) == name).map_or(Cow::Borrowed(""), |(_, value)| percent_decode(value))
 }
 
 /// Kubernetes' reading of a boolean parameter that is present.
@@ -331,6 +409,41 @@ mod tests {
         ] {
             assert_eq!(path_scope(uri.as_bytes()), scope, "{uri}");
         }
+    }
+
+    #[test]
+    fn paths_have_classes() {
+        for (uri, class) in [
+            ("/api", "discovery"),
+            ("/apis/", "discovery"),
+            ("//apis/apps/v1?timeout=32s", "discovery"),
+            ("/apisx", "other"),
+            ("/openapi/v3/api/v1?hash=1", "openapi"),
+            ("/swagger.json", "openapi"),
+            ("/readyz/etcd", "health"),
+            ("/metrics/cadvisor", "metrics"),
+            ("/version?x", "version"),
+            ("/", "other"),
+            ("", "other"),
+        ] {
+            assert_eq!(ReadShape::of_path(uri.as_bytes()).encode(), format!("path={class}"), "{uri}");
+        }
+    }
+
+    #[test]
+    fn versions_and_parameters_of_a_uri() {
+        for (uri, version) in [
+            ("/api/v1/pods?watch=1", "v1"),
+            ("/apis/policy/v1beta1/namespaces/a/x", "policy/v1beta1"),
+            ("/apis/apps/v1", "apps/v1"),
+            ("/apis/apps", "apps"),
+            ("/api", ""),
+            ("/healthz", ""),
+        ] {
+            assert_eq!(api_version(uri), version, "{uri}");
+        }
+        assert_eq!(parameter("/a?x=1&dry%52un=All&dryRun=", "dryRun"), "All");
+        assert_eq!(parameter("/a?x=1", "dryRun"), "");
     }
 
     #[test]

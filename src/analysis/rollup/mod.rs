@@ -5,6 +5,7 @@
 //! them into its tables. Parts of one input can be merged; [`Part::finish`] gives the tables.
 
 mod clients;
+mod deprecated;
 mod keys;
 mod notable;
 mod objects;
@@ -16,7 +17,7 @@ mod sequences;
 mod tables;
 mod tiles;
 
-pub use observe::{Batch, Observer};
+pub use observe::{Batch, Observer, Timeout};
 pub use rows::Fact;
 pub use sequences::READ_LOOK_BACK;
 pub use tables::Rollup;
@@ -25,6 +26,7 @@ use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;
 use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
+use deprecated::Deprecated;
 use keys::{Keys, Op};
 use notable::Notable;
 use objects::Objects;
@@ -64,6 +66,7 @@ pub struct Part {
     notable: Vec<Notable>,
     notable_dropped: u64,
     clients: Clients,
+    deprecated: Deprecated,
     ids: IdSample,
     late: u64,
     last_closed: Micros,
@@ -134,6 +137,7 @@ impl Part {
             notable: Vec::new(),
             notable_dropped: 0,
             clients: Clients::default(),
+            deprecated: Deprecated::default(),
             ids: IdSample::default(),
             late: 0,
             last_closed: Micros::MIN,
@@ -307,10 +311,18 @@ impl Part {
                 for (sum, spent) in into.spent.iter_mut().zip(more.spent) {
                     *sum += spent;
                 }
+                if let Some(timeout) = more.timeout {
+                    into.timeouts[timeout as usize] += 1;
+                }
             }
         }
-        if let Some(notable) = more.and_then(|more| more.notable) {
-            if self.notable.len() < MAX_NOTABLE { self.notable.push(notable) } else { self.notable_dropped += 1 }
+        if let Some(mut more) = more {
+            if let Some(names) = more.deprecated.take() {
+                self.deprecated.count(at, key, &self.keys, *names);
+            }
+            if let Some(notable) = more.notable {
+                if self.notable.len() < MAX_NOTABLE { self.notable.push(notable) } else { self.notable_dropped += 1 }
+            }
         }
         if late {
             return;
@@ -325,7 +337,8 @@ impl Part {
                     object.lease |= self.keys.subject_text(key_data.subject)[4] == "leases";
                 }
             }
-            object.conflicts += u64::from(key_data.code == Some(409));
+            // Of a create it says that the object is there already.
+            object.conflicts += u64::from(key_data.code == Some(409) && self.keys.symbols.get(key_data.verb) != "create");
             object.span = together(object.span, Some((at, at)));
         }
     }
@@ -403,6 +416,7 @@ impl Part {
         self.sources.merge(next.sources, &|k| u64::from(to.subjects[k as usize]), &to, keys);
         self.objects.merge(next.objects, &to);
         self.clients.merge(next.clients, &to, keys);
+        self.deprecated.merge(next.deprecated);
         self.notable.append(&mut next.notable);
         self.notable_dropped += next.notable_dropped;
         self.ids.merge(&next.ids);
@@ -451,7 +465,9 @@ fn request(observation: &Observation, keys: &Keys, key: u32) -> Request {
         at: observation.at,
         received,
         request: observation.request,
-        actor_resource: observation.actor_resource,
+        turn: observation.turn,
+        holds: observation.holds,
+        written: observation.more.as_ref().and_then(|more| more.written),
         complete: observation.terminal || observation.identity.is_none(),
         code: keys.traffic.get(key).code,
         lists: observation.lists,

@@ -4,13 +4,13 @@
 use super::keys::{Keys, Subject, TrafficKey};
 use super::notable::{Notable, notable};
 use super::routes::Routes;
-use crate::analysis::dims::{extra, scope_of, service_account};
+use crate::analysis::dims::{extra, member, scope_of, service_account};
 use crate::analysis::traffic::Outcome;
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::symbols::Symbols;
 use crate::model::time::Micros;
-use crate::model::uri::{ReadShape, Scope, Version};
+use crate::model::uri::{ReadShape, Scope, Version, api_version, parameter};
 use crate::model::walk::strings;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -39,8 +39,10 @@ pub struct Observation {
     pub identity: Option<u128>,
     /// Actor, verb and URI.
     pub request: u64,
-    /// Actor, group and resource; of watches and lists only.
-    pub actor_resource: u64,
+    /// Actor, group and resource, of watches and lists; of writes to a lease: client, verb and URI.
+    pub turn: u64,
+    /// Whether it is a write to a lease that was done.
+    pub holds: bool,
     /// Whether it lists: a LIST's first page, or a watch that sends initial events.
     pub lists: bool,
     /// Whether it is a read that can be the same as an earlier one.
@@ -64,8 +66,53 @@ pub struct More {
     pub body: Option<(u64, u64)>,
     /// Time spent in etcd, webhooks, APF queue, in µs.
     pub spent: [u64; 3],
+    /// Why it took too long, where its code is 504 and the message tells.
+    pub timeout: Option<Timeout>,
+    /// Of a write that was done: the object as it is now.
+    pub written: Option<Written>,
+    /// API group and version, and the release that has it no more, where the apiserver calls the API deprecated.
+    pub deprecated: Option<Box<(String, String)>>,
     /// A dangerous operation.
     pub notable: Option<Notable>,
+}
+
+/// Why a request ended in 504.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timeout {
+    /// The client was gone.
+    Client,
+    /// The time that the server or the client set was over.
+    Deadline,
+    /// The watch cache had not reached the version that was asked for.
+    Cache,
+}
+
+impl Timeout {
+    /// All causes.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Deadline, Self::Cache];
+
+    /// The cause that `message` tells.
+    fn of(message: &str) -> Option<Self> {
+        let says = |words: &str| message.contains(words);
+        if says("context canceled") {
+            Some(Self::Client)
+        } else if says("Too large resource version") {
+            Some(Self::Cache)
+        } else if says("deadline exceeded") || says("allotted timeout") {
+            Some(Self::Deadline)
+        } else {
+            None
+        }
+    }
+}
+
+/// An object after a write, as far as the log shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Hash of its resourceVersion; not 0.
+    pub version: u64,
+    /// Whether the request had that version too: nothing was changed.
+    pub same: bool,
 }
 
 /// What is known of a caller, and how often it called in this block.
@@ -123,6 +170,8 @@ pub struct Observer {
 #[derive(Debug, Clone, Copy, Default)]
 struct Person {
     actor: u64,
+    /// The same without the address.
+    client: u64,
     /// The block of which the numbers are; 0 where the actor is not known either.
     block: u32,
     source: u32,
@@ -167,17 +216,19 @@ impl Observer {
         let decoded = if e.verb.is_escaped() { e.verb.decode() } else { Cow::Borrowed("") };
         let verb = if e.verb.is_escaped() { decoded.as_bytes() } else { e.verb.raw() };
         let route = self.routes.find(e, verb);
-        let shape = route.shape.filter(|_| has_resource);
+        let shape = if has_resource { route.shape } else { Some(ReadShape::of_path(e.uri.raw())) };
         let key = self.row(&event, scope_of(e, route.path), shape);
         let continued = shape.is_some_and(|shape| shape.continued);
         let person = self.person(&event, key);
         let actor = person.actor;
-        let actor_resource = if matches!(verb, b"watch" | b"list") {
+        let turn = if matches!(verb, b"watch" | b"list") {
             self.scratch.clear();
             self.scratch.extend_from_slice(e.group.raw());
             self.scratch.push(0xff);
             self.scratch.extend_from_slice(e.resource.raw());
             xxh3_64_with_seed(&self.scratch, actor)
+        } else if holds_lease(e, verb) {
+            xxh3_64_with_seed(e.uri.raw(), person.client.wrapping_add(verb_hash(verb)))
         } else {
             0
         };
@@ -196,7 +247,8 @@ impl Observer {
             key,
             identity: long_running.then(|| event.identity(&mut self.scratch)),
             request,
-            actor_resource,
+            turn,
+            holds: turn != 0 && !matches!(verb, b"watch" | b"list"),
             lists,
             rereads: terminal && !long_running && has_resource && !continued && matches!(verb, b"get" | b"list"),
             from_version: shape.is_some_and(|shape| shape.version == Version::At),
@@ -243,8 +295,9 @@ impl Observer {
             self.scratch.push(0xff);
         }
         let actor = xxh3_64(&self.scratch);
+        let client = xxh3_64(&self.scratch[..self.scratch.len() - e.source.raw().len() - 1]);
         let source = self.batch.keys.symbols.intern_json(e.source).0;
-        Person { actor, block: self.block + 1, source, seen: self.caller(event, row) }
+        Person { actor, client, block: self.block + 1, source, seen: self.caller(event, row) }
     }
 
     /// Ends a block.
@@ -370,12 +423,50 @@ fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
     let body = (!e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
     let spent = spent(e);
     let notable = if terminal { notable(event) } else { None };
-    (body.is_some() || spent != [0; 3] || notable.is_some()).then(|| Box::new(More { body, spent, notable }))
+    let timeout = if e.code == Some(504) { Timeout::of(&e.message.decode()) } else { None };
+    let written = if body.is_some() { written(e) } else { None };
+    let deprecated = if terminal { deprecated(e) } else { None };
+    let is_there = body.is_some() || spent != [0; 3] || notable.is_some() || timeout.is_some() || deprecated.is_some();
+    is_there.then(|| Box::new(More { body, spent, timeout, written, deprecated, notable }))
+}
+
+/// Whether it is the kind of write by which a leader keeps its lease, and was done.
+fn holds_lease(event: &Event<'_>, verb: &[u8]) -> bool {
+    matches!(verb, b"update" | b"patch") && event.resource.is("leases") && event.code.is_some_and(|code| (200..300).contains(&code))
+}
+
+/// The object after an update or patch that was done and no dry run, where the log holds it.
+fn written(event: &Event<'_>) -> Option<Written> {
+    let is_update = event.verb.is("update");
+    let done = (is_update || event.verb.is("patch")) && event.code.is_some_and(|code| (200..300).contains(&code));
+    if !done || !parameter(&event.uri.decode(), "dryRun").is_empty() {
+        return None;
+    }
+    let version = |body| text_of(member(member(body, "metadata")?, "resourceVersion")?).filter(|version| !version.is_empty());
+    let now = version(event.response_body)?;
+    let same = is_update && version(event.request_body).is_some_and(|before| before == now);
+    Some(Written { version: xxh3_64(now.as_bytes()).max(1), same })
+}
+
+/// API group and version, and the release that has it no more, if the apiserver calls the API deprecated.
+fn deprecated(event: &Event<'_>) -> Option<Box<(String, String)>> {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("k8s.io/deprecated"));
+    FINDER.find(event.annotations)?;
+    let annotation = |name| member(event.annotations, name).and_then(text_of);
+    annotation("k8s.io/deprecated").filter(|value| value == "true")?;
+    let removed = annotation("k8s.io/removed-release").unwrap_or_default();
+    Some(Box::new((cut(api_version(&event.uri.decode())).into_owned(), cut(&removed).into_owned())))
+}
+
+/// The string that `raw` JSON is.
+fn text_of(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some(JsonStr::new(inner, inner.contains(&b'\\')).decode())
 }
 
 /// How many elements the `items` of a list have.
 fn items(body: &[u8]) -> u64 {
-    let Some(items) = crate::analysis::dims::member(body, "items").filter(|items| items.starts_with(b"[")) else { return 0 };
+    let Some(items) = member(body, "items").filter(|items| items.starts_with(b"[")) else { return 0 };
     let mut at = crate::model::walk::Cursor::new(&items[1..]);
     let mut count = 0;
     loop {
@@ -397,9 +488,7 @@ fn spent(event: &Event<'_>) -> [u64; 3] {
         return [0; 3];
     }
     let of = |name: &str| {
-        let value = crate::analysis::dims::member(event.annotations, &format!("{PREFIX}{name}"));
-        let text = value.and_then(|v| v.strip_prefix(b"\"")?.strip_suffix(b"\""));
-        let text = text.map(|raw| JsonStr::new(raw, raw.contains(&b'\\')).decode());
+        let text = member(event.annotations, &format!("{PREFIX}{name}")).and_then(text_of);
         text.and_then(|text| go_duration(&text)).unwrap_or(0)
     };
     [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]

@@ -29,6 +29,8 @@ pub struct TrafficMore {
     pub bodies: [u64; 3],
     /// µs spent in etcd, webhooks, APF queue.
     pub spent: [u64; 3],
+    /// Requests that took too long, by [`Timeout`].
+    pub timeouts: [u64; 3],
 }
 
 impl Traffic {
@@ -50,6 +52,9 @@ impl Row for Traffic {
                 *mine += theirs;
             }
             for (mine, theirs) in mine.spent.iter_mut().zip(theirs.spent) {
+                *mine += theirs;
+            }
+            for (mine, theirs) in mine.timeouts.iter_mut().zip(theirs.timeouts) {
                 *mine += theirs;
             }
         }
@@ -116,11 +121,16 @@ pub enum Fact {
     Retry429,
     /// The same request after code 0 or ≥ 500.
     Retry5xx,
+    /// A write that left the object as it was; its gap is its own duration.
+    NoChange,
+    /// A lease written to from another address than before.
+    Takeover,
 }
 
 impl Fact {
-    /// All facts, in the order of their names.
-    pub const ALL: [Self; 5] = [Self::Relist, Self::RelistShort, Self::Reread, Self::Retry429, Self::Retry5xx];
+    /// All facts, by their number.
+    pub const ALL: [Self; 7] =
+        [Self::Relist, Self::RelistShort, Self::Reread, Self::Retry429, Self::Retry5xx, Self::NoChange, Self::Takeover];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
@@ -130,6 +140,8 @@ impl Fact {
             Self::Reread => "reread",
             Self::Retry429 => "retry-429",
             Self::Retry5xx => "retry-5xx",
+            Self::NoChange => "no-change",
+            Self::Takeover => "takeover",
         }
     }
 
@@ -165,7 +177,7 @@ impl Row for Gaps {
     fn order(keys: &Keys, a: u64, b: u64) -> Ordering {
         let text = |key: u64| {
             let (subject, fact) = Fact::of(key);
-            (keys.subject_text(subject), fact)
+            (keys.subject_text(subject), fact.name())
         };
         text(a).cmp(&text(b))
     }

@@ -1,5 +1,6 @@
 //! Facts that need the order of events: retries, lists after a watch ended, the same read again.
 
+use super::observe::Written;
 use super::rows::Fact;
 use crate::model::time::{Micros, SECOND};
 use hashbrown::HashMap;
@@ -54,13 +55,23 @@ struct Last {
     failed: Option<Fact>,
     /// When the last read that can be repeated arrived.
     read: Option<Micros>,
+    /// Of a write: hash of the version that the object then had, else 0.
+    version: u64,
 }
 
-/// The last end of a watch, or list, of an actor on a resource.
+/// The last end of a watch, or list, of an actor on a resource; or the last write of a client to a lease.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
-    Ended { at: Micros, short: bool },
+    Ended {
+        at: Micros,
+        short: bool,
+    },
     Listed,
+    /// The last write to a lease, and which actor's it was.
+    Held {
+        at: Micros,
+        request: u64,
+    },
 }
 
 /// A request, as far as facts need it.
@@ -72,12 +83,16 @@ pub struct Request {
     pub received: Micros,
     /// Actor, verb and URI.
     pub request: u64,
-    /// Actor, group and resource.
-    pub actor_resource: u64,
+    /// Actor, group and resource; of a write to a lease: client, verb and URI.
+    pub turn: u64,
     /// Whether it is a request at all: not the start of one whose end is still to come.
     pub complete: bool,
     /// Its code.
     pub code: Option<u16>,
+    /// Whether it is a write to a lease that was done.
+    pub holds: bool,
+    /// Of a write that was done: the object as it is now.
+    pub written: Option<Written>,
     /// Whether it lists.
     pub lists: bool,
     /// Whether it can be the same as an earlier read.
@@ -118,18 +133,33 @@ impl Sequences {
                     found(Fact::Reread, gap);
                 }
             }
+            if let Some(written) = request.written {
+                let again = before.is_some_and(|last| last.version == written.version && gap(last.at, READ_LOOK_BACK).is_some());
+                if written.same || again {
+                    found(Fact::NoChange, (request.at - request.received).max(0) as u64);
+                }
+            }
             // A write that succeeded and was not remembered need not be.
-            if failed.is_some() || request.rereads || before.is_some() {
-                self.requests.replace(request.at, request.request, Last { at: request.at, failed, read });
+            if failed.is_some() || request.rereads || request.written.is_some() || before.is_some() {
+                let version = request.written.map_or(0, |written| written.version);
+                self.requests.replace(request.at, request.request, Last { at: request.at, failed, read, version });
             }
         }
-        if let Some((lifetime, from_version)) = request.watch_end {
+        if request.holds {
+            let before = self.turns.replace(request.at, request.turn, Turn::Held { at: request.at, request: request.request });
+            if let Some(Turn::Held { at, request: holder }) = before
+                && holder != request.request
+                && let Some(gap) = gap(at, READ_LOOK_BACK)
+            {
+                found(Fact::Takeover, gap);
+            }
+        } else if let Some((lifetime, from_version)) = request.watch_end {
             let short = from_version && lifetime.is_some_and(|lifetime| lifetime < SHORT);
-            self.turns.replace(request.at, request.actor_resource, Turn::Ended { at: request.at, short });
+            self.turns.replace(request.at, request.turn, Turn::Ended { at: request.at, short });
         } else if request.lists
-            && let Some(Turn::Ended { at, short }) = self.turns.get(request.actor_resource)
+            && let Some(Turn::Ended { at, short }) = self.turns.get(request.turn)
         {
-            self.turns.replace(request.at, request.actor_resource, Turn::Listed);
+            self.turns.replace(request.at, request.turn, Turn::Listed);
             if let Some(gap) = gap(at, LOOK_BACK) {
                 found(if short { Fact::RelistShort } else { Fact::Relist }, gap);
             }

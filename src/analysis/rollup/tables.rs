@@ -2,6 +2,7 @@
 
 use super::Part;
 use super::clients::{Client, ClientKey, Sample};
+use super::deprecated::{Calls, DeprecatedKey};
 use super::keys::{Keys, OTHER};
 use super::notable::Notable;
 use super::objects::{Object, ObjectKey};
@@ -23,6 +24,7 @@ pub struct Rollup {
     pub(super) objects: Vec<(ObjectKey, String, Object)>,
     pub(super) notable: Vec<Notable>,
     pub(super) clients: Vec<(ClientKey, Client)>,
+    pub(super) deprecated: Vec<(DeprecatedKey, Calls)>,
     /// First and last `at`, in µs.
     pub span: Option<(Micros, Micros)>,
     /// Events that were late.
@@ -50,6 +52,7 @@ pub(super) fn finish(part: Part, open: u64) -> Rollup {
         objects,
         notable: part.notable,
         clients: part.clients.into_rows().collect(),
+        deprecated: part.deprecated.into_rows(),
         span: part.span,
         late: part.late,
         open,
@@ -90,6 +93,7 @@ impl Rollup {
             "sources" => self.sources.iter().for_each(|(tile, key, row)| each(&sources_row(keys, *tile, *key, row))),
             "objects" => self.objects.iter().for_each(|(key, name, row)| each(&object_row(keys, key, name, row))),
             "notable" => self.notable.iter().for_each(|row| each(&notable_row(row))),
+            "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(&deprecated_row(key, row))),
             "clients" => self.clients.iter().for_each(|(key, row)| each(&client_row(keys, *key, row))),
             _ => return false,
         }
@@ -97,7 +101,7 @@ impl Rollup {
     }
 
     /// How many rows each table has, in the order of [`crate::model::rollup::TABLES`].
-    pub fn sizes(&self) -> [usize; 7] {
+    pub fn sizes(&self) -> [usize; 8] {
         [
             self.traffic.len(),
             self.pulse.len(),
@@ -106,6 +110,7 @@ impl Rollup {
             self.objects.len(),
             self.notable.len(),
             self.clients.len(),
+            self.deprecated.len(),
         ]
     }
 }
@@ -129,7 +134,7 @@ fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
     for histogram in [&row.latency, &more.lifetime] {
         fields.extend([histogram.encode(), histogram.sum.to_string(), histogram.max.to_string()]);
     }
-    fields.extend(more.bodies.iter().chain(&more.spent).map(u64::to_string));
+    fields.extend(more.bodies.iter().chain(&more.spent).chain(&more.timeouts).map(u64::to_string));
     fields
 }
 
@@ -221,6 +226,13 @@ fn client_row(keys: &Keys, key: ClientKey, client: &Client) -> Vec<String> {
     fields.extend([client.versions.members().join(";"), client.groups.members().join(";")]);
     fields.push(Sample::of(nodes.iter().map(|(node, _)| text(*node))).members().join(";"));
     fields.extend([client.pods.members().join(";"), client.instances.members().join(";"), nodes.len().to_string(), heaviest.join(";")]);
+    fields
+}
+
+fn deprecated_row(key: &DeprecatedKey, row: &Calls) -> Vec<String> {
+    let (first, last) = row.span.unwrap_or_default();
+    let mut fields = key.to_vec();
+    fields.extend([row.requests.to_string(), first.to_string(), last.to_string()]);
     fields
 }
 

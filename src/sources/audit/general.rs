@@ -144,7 +144,7 @@ pub fn event<'a>(members: &Members<'a>) -> Option<Event<'a>> {
     }
     if let Some(status) = members.object("responseStatus") {
         event.code = status.get("code").and_then(|code| code.parse().ok());
-        event.reason = status.string("reason").unwrap_or_default();
+        event.message = status.string("message").unwrap_or_default();
     }
     Some(event)
 }

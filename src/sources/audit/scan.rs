@@ -268,7 +268,7 @@ fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()>
         return Some(());
     }
     *at = before;
-    (event.code, event.reason) = (None, JsonStr::default());
+    (event.code, event.message) = (None, JsonStr::default());
     loop {
         at.need(b"\"")?;
         match at.plain_string()? {
@@ -276,9 +276,9 @@ fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()>
                 at.need(b":")?;
                 event.code = Some(at.number()?);
             }
-            b"reason" => {
+            b"message" => {
                 at.need(b":\"")?;
-                event.reason = at.string()?;
+                event.message = at.string()?;
             }
             _ => {
                 at.need(b":")?;
@@ -295,9 +295,9 @@ fn response_status<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()>
 #[inline]
 fn failure<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
     at.need(br#""metadata":{},"status":"Failure","message":""#)?;
-    at.string()?;
+    event.message = at.string()?;
     if at.eat(br#","reason":""#) {
-        event.reason = at.string()?;
+        at.string()?;
     }
     if at.eat(br#","details":{"#) {
         if at.eat(br#""name":""#) {
