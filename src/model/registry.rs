@@ -82,6 +82,11 @@ pub fn group_of(resource: &str) -> &'static str {
     GROUPS.iter().find(|(name, _)| *name == resource).map_or("", |(_, group)| group)
 }
 
+/// Whether it is one of Kubernetes' own resources, which are stored as protobuf.
+pub fn is_built_in(group: &str, resource: &str) -> bool {
+    group.is_empty() || GROUPS.contains(&(resource, group))
+}
+
 /// Where apiservers keep their objects by default, upstream and on OpenShift.
 pub const ROOTS: [&str; 3] = ["/registry/", "/kubernetes.io/", "/openshift.io/"];
 

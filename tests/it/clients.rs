@@ -277,8 +277,11 @@ impl Log {
     /// A request at `ms`, of `length` ms.
     fn add(&mut self, from: From<'_>, verb: &str, uri: &str, ms: u64, length: u64, code: u16) -> &mut Self {
         let path = uri.split('?').next().unwrap();
+        // Fewer segments name no resource.
+        let segments = path.trim_matches('/').split('/').count();
+        let has_resource = path.starts_with("/api") && segments >= if path.starts_with("/apis") { 4 } else { 3 };
         let mut parts: Vec<&str> = path.trim_start_matches("/api/v1/").trim_start_matches("/apis/").split('/').collect();
-        let group = if path.starts_with("/apis/") { parts.drain(..2).next().unwrap() } else { "" };
+        let group = if path.starts_with("/apis/") && has_resource { parts.drain(..2).next().unwrap() } else { "" };
         let namespace = if parts[0] == "namespaces" && parts.len() > 2 { parts.drain(..2).nth(1).unwrap() } else { "" };
         let name = parts.get(1).copied().unwrap_or_default();
         let time = |ms: u64| {
@@ -293,6 +296,9 @@ impl Log {
             "objectRef": {"resource": parts[0], "apiGroup": group, "namespace": namespace, "name": name, "subresource": parts.get(2).copied().unwrap_or_default(), "apiVersion": "v1"},
             "responseStatus": {"metadata": {}, "code": code}, "requestReceivedTimestamp": time(ms), "stageTimestamp": time(ms + length),
         });
+        if !has_resource {
+            event.as_object_mut().unwrap().remove("objectRef");
+        }
         self.lines.push((ms + length, event.to_string()));
         if verb == "watch" {
             event["stage"] = "ResponseStarted".into();
@@ -305,6 +311,15 @@ impl Log {
     /// So many requests, each `every` ms after the one before.
     fn every(&mut self, from: From<'_>, verb: &str, uri: &str, every: u64, times: u64, code: u16) -> &mut Self {
         (0..times).for_each(|n| _ = self.add(from, verb, uri, n * every, 5, code));
+        self
+    }
+
+    /// Changes the request that was added last.
+    fn but(&mut self, change: impl FnOnce(&mut Value)) -> &mut Self {
+        let (_, line) = self.lines.last_mut().unwrap();
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        change(&mut event);
+        *line = event.to_string();
         self
     }
 
@@ -357,7 +372,7 @@ fn lists_from_etcd() {
     Log::default().every(APP, "list", "/api/v1/pods", 50_000, 8, 200).finds("client-etcd-lists", true);
     Log::default().every(APP, "list", PODS, 50_000, 8, 200).finds("client-etcd-lists", false);
     Log::default().every(APP, "list", "/api/v1/events", 50_000, 8, 200).finds("client-etcd-lists", false);
-    Log::default().every(APP, "list", "/api/v1/pods", 100_000, 2, 200).finds("client-etcd-lists", false);
+    Log::default().every(APP, "list", "/api/v1/pods", 100_000, 20, 200).finds("client-etcd-lists", false);
 }
 
 #[test]
@@ -525,4 +540,246 @@ fn surges_and_storms() {
     storm(7).finds("client-relist-storm", true);
     storm(4).finds("client-relist-storm", false);
     storm(0).finds("client-relist-storm", false);
+}
+
+#[test]
+fn discovery() {
+    let apis = |every: u64, times: u64| {
+        let mut log = Log::default();
+        log.every(APP, "get", "/apis/apps/v1?timeout=32s", every, times, 200);
+        log
+    };
+    apis(1900, 120).finds("client-discovery", true);
+    apis(2100, 120).finds("client-discovery", false);
+    // All groups once.
+    apis(20, 60).finds("client-discovery", false);
+    // Health checks as often, and the same by ten copies.
+    Log::default().every(APP, "get", "/readyz", 1000, 240, 200).finds("client-discovery", false);
+    let mut log = Log::default();
+    let sources: Vec<String> = (0..10).map(|n| format!("10.0.1.{n}")).collect();
+    sources.iter().for_each(|ip| _ = log.every(From(APP.0, APP.1, ip), "get", "/openapi/v2", 5000, 60, 200));
+    log.finds("client-discovery", false);
+}
+
+#[test]
+fn lists_of_a_nodes_pods() {
+    let of_node = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+    Log::default().every(APP, "list", of_node, 55_000, 5, 200).finds("client-node-lists", true);
+    Log::default().every(APP, "list", of_node, 130_000, 5, 200).finds("client-node-lists", false);
+    Log::default().every(APP, "list", &format!("{of_node}&resourceVersion=0"), 10_000, 40, 200).finds("client-node-lists", false);
+    Log::default().every(APP, "list", "/api/v1/pods?labelSelector=a%3Db", 10_000, 40, 200).finds("client-node-lists", false);
+    // From 1.31 on the cache may answer: it has an index.
+    let mut log = Log::default();
+    let ran = log.every(APP, "list", of_node, 10_000, 40, 200).run(&["--k8s-version", "v1.34"]);
+    assert!(!ran.stdout.contains("client-node-lists"), "{}", ran.stdout);
+}
+
+/// An update whose response has a version.
+fn update(log: &mut Log, ms: u64, version: u64, more: &str) {
+    let uri = format!("/api/v1/namespaces/a/configmaps/c{more}");
+    log.add(APP, "update", &uri, ms, 5, 200).but(|event| {
+        event["level"] = "RequestResponse".into();
+        event["responseObject"] = json!({"kind": "ConfigMap", "metadata": {"name": "c", "resourceVersion": version.to_string()}});
+    });
+}
+
+#[test]
+fn writes_that_change_nothing() {
+    let writes = |every: u64, changes: u64, more: &str| {
+        let mut log = Log::default();
+        (0..60).for_each(|n| update(&mut log, n * every, if n % 10 < changes { 100 + n } else { 99 + n - (n % 10 - changes) }, more));
+        log
+    };
+    writes(4000, 0, "").finds("client-unchanged-writes", true);
+    writes(4000, 4, "").finds("client-unchanged-writes", true);
+    writes(4000, 6, "").finds("client-unchanged-writes", false);
+    writes(20_000, 0, "").finds("client-unchanged-writes", false);
+    writes(4000, 0, "?dryRun=All").finds("client-unchanged-writes", false);
+    // Without bodies it is not known, and that is said.
+    let lease = "/api/v1/namespaces/a/configmaps/c";
+    let report: Value = serde_json::from_str(&Log::default().every(APP, "update", lease, 9000, 40, 200).run(&[]).stdout).unwrap();
+    assert!(report["coverage"]["unknown"].to_string().contains("writes that change nothing"), "{report}");
+    assert!(!report["findings"].to_string().contains("client-unchanged-writes"), "{report}");
+}
+
+#[test]
+fn leaders() {
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/a/leases/app";
+    let (one, other) = (From(APP.0, APP.1, "10.0.0.7"), From(APP.0, APP.1, "10.0.0.8"));
+    let after = |gap: u64| {
+        let mut log = Log::default();
+        (0..5).for_each(|n| _ = log.add(one, "update", lease, n * 2000, 5, 200));
+        (0..5).for_each(|n| _ = log.add(other, "update", lease, 8005 + gap + n * 2000, 5, 200));
+        log
+    };
+    after(31_500).finds("client-failover-gap", true);
+    after(20_000).finds("client-failover-gap", false);
+    let found = after(31_500).found();
+    assert_eq!(found["client-failover-gap"]["evidence"]["leases"], "a/app");
+    // Refused writes hold nothing; one address that pauses is one leader.
+    let mut log = Log::default();
+    log.every(one, "update", lease, 2000, 20, 200).every(other, "update", lease, 2000, 20, 409).finds("client-failover-gap", false);
+    Log::default().add(one, "update", lease, 0, 5, 200).add(one, "update", lease, 60_000, 5, 200).finds("client-failover-gap", false);
+    let swaps = |times: u64| {
+        let mut log = Log::default();
+        (0..=times).for_each(|n| _ = log.add(if n % 2 == 0 { one } else { other }, "update", lease, n * 10_000, 5, 200));
+        log
+    };
+    swaps(4).finds("client-leader-changes", true);
+    swaps(3).finds("client-leader-changes", false);
+}
+
+#[test]
+fn deprecated_apis() {
+    let calls = |user: &str, removed: Option<&str>, deprecated: &str| {
+        let mut log = Log::default();
+        let from = From(user, "app/v1", "10.0.0.7");
+        log.add(from, "list", "/apis/policy/v1beta1/podsecuritypolicies", 0, 5, 200).but(|event| {
+            event["annotations"]["k8s.io/deprecated"] = deprecated.into();
+            if let Some(removed) = removed {
+                event["annotations"]["k8s.io/removed-release"] = removed.into();
+            }
+        });
+        let found = log.found();
+        found.get("client-deprecated-api").map(|f| (f["severity"].as_str().unwrap().to_owned(), f["evidence"]["version"].clone()))
+    };
+    let said = |severity: &str| Some((severity.to_owned(), Value::from("policy/v1beta1")));
+    // The server is 1.30.
+    assert_eq!(calls(APP.0, Some("1.32"), "true"), said("warning"));
+    assert_eq!(calls(APP.0, Some("1.33"), "true"), said("info"));
+    assert_eq!(calls(APP.0, None, "true"), said("info"));
+    assert_eq!(calls(APP.0, Some("1.32"), "false"), None);
+    assert_eq!(calls("system:kube-controller-manager", Some("1.32"), "true"), None);
+}
+
+#[test]
+fn nodes_that_send_more_than_others() {
+    let fleet = |nodes: u64, most: u64| {
+        let mut log = Log::default();
+        for n in 0..nodes {
+            let user = format!("system:node:n{n}");
+            let times = if n == 3 { most } else { 40 + n };
+            log.every(From(&user, "kubelet/v1", "10.0.0.1"), "get", &format!("/api/v1/nodes/n{n}"), 5000, times, 200);
+        }
+        log.found().get("client-uneven-nodes").map(|f| f["evidence"]["names"].as_str().unwrap().to_owned())
+    };
+    // The one in the middle sends 44.
+    assert_eq!(fleet(7, 132).as_deref(), Some("n3"));
+    assert_eq!(fleet(7, 131), None);
+    assert_eq!(fleet(4, 400), None);
+}
+
+#[test]
+fn why_requests_took_too_long() {
+    let found = |message: &str| {
+        let mut log = Log::default();
+        for n in 0..6 {
+            log.add(APP, "list", PODS, n * 9000, 5, 504).but(|event| event["responseStatus"]["message"] = message.into());
+        }
+        log.found()["client-timeouts"].clone()
+    };
+    let gone = found("Timeout: request did not complete within requested timeout - context canceled");
+    assert_eq!((&gone["evidence"]["client_gone"], &gone["evidence"]["deadline"]), (&json!(6), &json!(0)));
+    assert!(gone["summary"].as_str().unwrap().contains("the client had gone away"), "{gone}");
+    let behind = found("Timeout: Too large resource version: 9, current: 5");
+    assert!(behind["summary"].as_str().unwrap().contains("the watch cache was behind"), "{behind}");
+    assert!(!found("boom")["summary"].as_str().unwrap().contains("most of them"));
+}
+
+/// One LIST each of what four lines name, with what is beside the log.
+fn costs(log: &str, more: &[&str]) -> BTreeMap<String, Value> {
+    let report = clients(&[&[log], more].concat());
+    report["rows"].as_array().unwrap().iter().map(|row| (row["client"]["agent"].as_str().unwrap().to_owned(), row.clone())).collect()
+}
+
+#[test]
+fn what_lists_cost_by_metrics_and_by_the_database() {
+    let bundle = folder();
+    let mut log = Log::default();
+    let lists = [("pods", "/api/v1/pods"), ("nodes", "/api/v1/nodes"), ("configmaps", "/api/v1/configmaps")];
+    let lists = lists
+        .into_iter()
+        .chain([("deployments", "/apis/apps/v1/deployments"), ("policyreports", "/apis/wgpolicyk8s.io/v1alpha2/policyreports")]);
+    for (n, (agent, uri)) in (0..).zip(lists) {
+        log.add(From(APP.0, agent, APP.2), "list", uri, n * 1000, 5, 200);
+    }
+    log.add(From(APP.0, "labels", APP.2), "list", "/api/v1/pods?labelSelector=a", 6000, 5, 200);
+    let lines: String = log.lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+    write(bundle.path(), "audit.log", &lines);
+    let page =
+        glob::glob(root().join("samples/list-storm/metrics/apiserver-0/*").to_str().unwrap()).unwrap().map(Result::unwrap).max().unwrap();
+    fs::create_dir(bundle.path().join("metrics")).unwrap();
+    fs::copy(&page, bundle.path().join("metrics").join(page.file_name().unwrap())).unwrap();
+    let by_metrics = costs(bundle.path().to_str().unwrap(), &[]);
+    let by_database = costs(&format!("{}/audit.log", bundle.path().display()), &["--objects", &sample("list-storm/etcd/after.db.zst")]);
+    for agent in ["pods", "nodes", "configmaps", "deployments", "policyreports"] {
+        let bytes = |rows: &BTreeMap<String, Value>| rows[agent]["est_list_bytes"].as_f64().unwrap();
+        let (ours, theirs) = (bytes(&by_metrics), bytes(&by_database));
+        assert!(theirs > 20_000.0 && (ours / theirs - 1.0).abs() < 0.2, "{agent}: {ours} by metrics, {theirs} by the database");
+        assert_eq!(by_metrics[agent]["est_list_sources"]["metrics"], by_metrics[agent]["est_list_bytes"]);
+        assert_eq!(by_database[agent]["est_list_sources"]["snapshot"], by_database[agent]["est_list_bytes"]);
+        assert_eq!(by_metrics[agent]["lists_not_estimated"], 0);
+    }
+    assert_eq!(by_metrics["labels"]["lists_not_estimated"], 1);
+    // On the wire, gzip makes pods a fifteenth; the page says it of all LISTs since the apiserver's start.
+    let text = String::from_utf8(sample_bytes(page.to_str().unwrap())).unwrap();
+    let of = |suffix: &str| -> f64 {
+        let line = |line: &&str| {
+            line.starts_with(&format!("apiserver_response_sizes_{suffix}{{"))
+                && ["verb=\"LIST\"", "resource=\"pods\"", "scope=\"cluster\""].iter().all(|label| line.contains(label))
+        };
+        text.lines().filter(line).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    let wire = by_metrics["pods"]["est_wire_bytes"].as_f64().unwrap();
+    assert!((wire - of("sum") / of("count")).abs() < 1.0 && wire * 5.0 < by_metrics["pods"]["est_list_bytes"].as_f64().unwrap(), "{wire}");
+}
+
+/// Bytes and items of the LISTs in a log that holds them.
+const BODIES: &str = r#"
+import json, sys, zstandard
+raw = zstandard.ZstdDecompressor().decompressobj().decompress(open(sys.argv[1], "rb").read())
+for line in raw.decode().splitlines():
+    event = json.loads(line)
+    if event["verb"] == "list" and event["stage"] == "ResponseComplete" and event["responseStatus"]["code"] == 200 and event["objectRef"]["resource"] == "pods":
+        print(len(line[line.index('"responseObject":') + 17:line.rindex(',"requestReceivedTimestamp"')].encode()), len(event["responseObject"]["items"]))
+"#;
+
+#[test]
+fn what_lists_cost_by_their_responses() {
+    let mut command = Command::new(python());
+    command.args(["-c", BODIES, &sample("levels/audit.log.zst")]);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let lists: Vec<(u64, u64)> =
+        ran.stdout.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).collect();
+    assert_eq!(lists.len(), 21);
+    let rows = costs(&sample("levels"), &[]);
+    let agent = &rows["node-agent"];
+    assert_eq!(agent["est_list_bytes"], lists.iter().map(|(bytes, _)| bytes).sum::<u64>());
+    assert_eq!(agent["est_list_sources"], json!({"responses": agent["est_list_bytes"], "snapshot": 0, "metrics": 0}));
+    // Half a megabyte of pods is much where it is a thousand of them.
+    let mut log = Log::default();
+    for n in 0..5 {
+        let items: Vec<Value> = (0..1200).map(|n| json!({"metadata": {"name": format!("p{n}")}})).collect();
+        log.add(APP, "list", "/api/v1/pods?resourceVersion=0", n * 30_000, 5, 200)
+            .but(|event| event["responseObject"] = json!({"items": items}));
+    }
+    let found = &log.found()["client-full-list"];
+    assert_eq!(
+        (&found["severity"], &found["evidence"]["objects"], &found["evidence"]["source"]),
+        (&json!("warning"), &json!(1200), &json!("responses"))
+    );
+}
+
+#[test]
+fn whom_lists_cost_most_comes_first() {
+    let by = |flags: &[&str]| {
+        let ran = plimsoll(&[&["clients", &sample("list-storm"), "--top", "0"], flags].concat());
+        ran.exits(0);
+        ran.stdout
+    };
+    let first = |text: &str| text.lines().nth(3).unwrap_or_default().to_owned();
+    assert!(first(&by(&[])).contains("node-agent"), "{}", by(&[]));
+    assert!(first(&by(&["--sort-by", "peak_rps"])).contains("event-spammer") || first(&by(&["--sort-by", "peak_rps"])).contains("kubectl"));
+    plimsoll(&["clients", &sample("quiet"), "--sort-by", "colour"]).exits(2);
 }

@@ -212,6 +212,17 @@ def peak(times):
     return max((sum(seconds[s + i] for i in range(10)) for s in list(seconds)), default=0)
 
 
+def uneven(seen, requests):
+    """Of five nodes or more: those with 100 requests and three times as many as the one in the middle."""
+    counts = Counter({node: 0 for node in {e.node for e in seen} - {""}})
+    counts.update(r.node for r in requests if r.node and r.kind())
+    if len(counts) < 5:
+        return {}
+    middle = sorted(counts.values(), reverse=True)[len(counts) // 2]
+    most = sorted(counts.items(), key=lambda node: (-node[1], node[0]))[:16]
+    return {node: n for node, n in most if n >= 100 and n >= 3 * middle}
+
+
 def row(client, seen, requests, total, window, gaps, relisted, server):
     """seen: the client's terminal and started events; requests: those that are requests."""
     lists, errors = dict.fromkeys(["full", "paged", "cache", "etcd", "unsure"], 0), Counter()
@@ -230,7 +241,7 @@ def row(client, seen, requests, total, window, gaps, relisted, server):
         "client": dict(zip(("cluster", "user", "agent"), client)),
         "service_account": ":".join(account[2:]) if account[:2] == ["system", "serviceaccount"] and len(account) == 4 else "",
         "versions": kept({e.version for e in seen}), "instances": kept({e.instance for e in seen}),
-        "nodes": len({e.node for e in seen} - {""}), "pods": kept({e.pod for e in seen}),
+        "nodes": len({e.node for e in seen} - {""}), "pods": kept({e.pod for e in seen}), "uneven_nodes": uneven(seen, requests),
         "source_ips": len({r.source for r in requests if r.kind()} - {""}),
         "requests": len(requests), "rps": len(requests) / window, "share": len(requests) / total,
         "peak_rps": peak(r.received for r in requests) / 10,

@@ -2,6 +2,7 @@
 //!
 //! A client is a user with an agent product in a cluster; all kubelets are one.
 
+pub mod cost;
 pub mod detect;
 mod minutes;
 pub mod report;
@@ -9,12 +10,12 @@ pub mod sizes;
 
 use super::list_route::{Minor, Route, route};
 use super::rollup::Rollup;
-use super::rollup::read::{Addresses, ClientRow, ObjectRow, TrafficRow, What, Who};
-use crate::analysis::rollup::Fact;
+use super::rollup::read::{Addresses, ClientRow, DeprecatedRow, ObjectRow, PulseRow, TrafficRow, What, Who};
+use super::rollup::{Fact, Op};
 use crate::model::histogram::Histogram;
 use crate::model::time::{Micros, SECOND};
+use cost::{Cost, Known};
 use minutes::Minutes;
-use sizes::Sizes;
 use std::collections::BTreeMap;
 
 /// All clients of a log.
@@ -28,8 +29,10 @@ pub struct Clients<'r> {
     pub requests: u64,
     /// The apiservers' version, where it is known.
     pub server: Option<Minor>,
-    /// How large objects are, where that is known.
-    pub sizes: Option<&'r Sizes>,
+    /// What is known of the size of LISTs.
+    pub known: &'r Known,
+    /// Whether that is anything, or the log itself holds responses.
+    pub is_cost_known: bool,
     /// The clients, those with most requests first.
     pub list: Vec<Profile<'r>>,
 }
@@ -49,6 +52,10 @@ pub struct Profile<'r> {
     addresses: Addresses,
     /// What it did with each resource.
     pub uses: BTreeMap<What<'r>, Use<'r>>,
+    /// What it sent to deprecated APIs.
+    deprecated: Vec<DeprecatedRow<'r>>,
+    /// What its LISTs return.
+    pub cost: Cost,
 }
 
 /// What a client did with one resource.
@@ -58,49 +65,87 @@ pub struct Use<'r> {
     facts: Vec<(i64, Fact, &'r Histogram)>,
     addresses: Addresses,
     objects: Vec<ObjectRow<'r>>,
+    /// Requests by the second (from 6 h on: tile) in which they arrived.
+    arrivals: Vec<(i64, u64)>,
+    lists_at_once: AtOnce,
+}
+
+/// How many requests were on their way at the same time.
+#[derive(Debug, Default)]
+struct AtOnce {
+    second: i64,
+    now: u64,
+    ended: u64,
+    most: u64,
+}
+
+impl AtOnce {
+    /// Takes a row of pulse, in the order of time. What ends within a second is taken to last for all of it.
+    fn add(&mut self, row: PulseRow) {
+        if row.second != self.second {
+            self.now = self.now.saturating_sub(std::mem::take(&mut self.ended));
+            self.second = row.second;
+        }
+        self.now += row.starts;
+        self.ended += row.ends;
+        self.most = self.most.max(self.now);
+    }
 }
 
 impl<'r> Clients<'r> {
-    /// The profiles that a roll-up holds; `server` is the apiservers' version, `sizes` how large objects are.
-    pub fn new(rollup: &'r Rollup, server: Option<Minor>, sizes: Option<&'r Sizes>) -> Self {
+    /// The profiles that a roll-up holds; `server` is the apiservers' version, `known` tells how large LISTs are.
+    pub fn new(rollup: &'r Rollup, server: Option<Minor>, known: &'r Known) -> Self {
         let mut profiles: BTreeMap<Who<'r>, Profile<'r>> = BTreeMap::new();
         for about in rollup.clients() {
             let (who, requests) = (about.who, 0);
-            let (arrivals, addresses, uses) = Default::default();
-            profiles.insert(who, Profile { who, about, requests, arrivals, addresses, uses });
+            let (arrivals, addresses, uses, deprecated, cost) = Default::default();
+            profiles.insert(who, Profile { who, about, requests, arrivals, addresses, uses, deprecated, cost });
         }
+        // Rows name client and resource by number.
+        let subjects = rollup.subjects();
+        let mut uses: Vec<Use<'r>> = subjects.iter().map(|_| Use::default()).collect();
         let mut requests = rollup.folded();
         for row in rollup.traffic() {
             requests += row.requests;
-            if let Some(profile) = profiles.get_mut(&row.who) {
-                profile.requests += row.requests;
-                profile.uses.entry(row.what).or_default().rows.push(row);
+            uses[row.subject].rows.push(row);
+        }
+        for row in rollup.pulse() {
+            let one = &mut uses[row.subject];
+            match one.arrivals.last_mut() {
+                Some(last) if last.0 == row.second => last.1 += row.starts,
+                _ if row.starts > 0 => one.arrivals.push((row.second, row.starts)),
+                _ => {}
+            }
+            if row.op == Op::List {
+                one.lists_at_once.add(row);
             }
         }
-        for (second, who, _, _, starts) in rollup.arrivals() {
-            if let Some(profile) = profiles.get_mut(&who) {
-                *profile.arrivals.entry(second).or_default() += starts;
-            }
+        for (tile, subject, fact, gaps) in rollup.facts() {
+            uses[subject].facts.push((tile, fact, gaps));
         }
-        for (tile, who, what, fact, gaps) in rollup.facts() {
-            if let Some(profile) = profiles.get_mut(&who) {
-                profile.uses.entry(what).or_default().facts.push((tile, fact, gaps));
-            }
-        }
-        for (who, what, addresses) in rollup.addresses() {
-            if let Some(profile) = profiles.get_mut(&who) {
-                profile.addresses.merge(&addresses);
-                profile.uses.entry(what).or_default().addresses.merge(&addresses);
-            }
+        for (subject, addresses) in rollup.addresses() {
+            uses[subject].addresses.merge(&addresses);
         }
         for object in rollup.objects() {
-            if let Some(profile) = profiles.get_mut(&object.who) {
-                profile.uses.entry(object.what).or_default().objects.push(object);
+            uses[object.subject].objects.push(object);
+        }
+        for (one, (who, what)) in uses.into_iter().zip(subjects) {
+            let Some(profile) = profiles.get_mut(&who).filter(|_| !one.is_empty()) else { continue };
+            profile.requests += one.rows.iter().map(|row| row.requests).sum::<u64>();
+            one.arrivals.iter().for_each(|(second, starts)| *profile.arrivals.entry(*second).or_default() += starts);
+            profile.addresses.merge(&one.addresses);
+            one.rows.iter().for_each(|row| profile.cost.add(known, who.cluster, row));
+            profile.uses.insert(what, one);
+        }
+        for row in rollup.deprecated() {
+            if let Some(profile) = profiles.get_mut(&row.who) {
+                profile.deprecated.push(row);
             }
         }
+        let is_cost_known = known.is_any() || profiles.values().any(|profile| profile.cost.bytes[0] > 0);
         let mut list: Vec<Profile<'r>> = profiles.into_values().filter(|profile| profile.requests > 0).collect();
         list.sort_by(|a, b| b.requests.cmp(&a.requests).then(a.who.cmp(&b.who)));
-        Self { span: rollup.span.unwrap_or_default(), tile: rollup.tile_seconds(), requests, server, sizes, list }
+        Self { span: rollup.span.unwrap_or_default(), tile: rollup.tile_seconds(), requests, server, known, is_cost_known, list }
     }
 
     /// The time that the log covers, in seconds; at least one.
@@ -135,6 +180,19 @@ impl<'r> Profile<'r> {
         self.who.user == "system:node:*"
     }
 
+    /// Whether it is a part of Kubernetes, and changes with it.
+    fn is_kubernetes(&self) -> bool {
+        let user = self.who.user;
+        self.is_kubelets() || user.starts_with("system:kube-") || user.starts_with("system:serviceaccount:kube-system:")
+    }
+
+    /// Nodes that send three times as many requests as the one in the middle, and a hundred or more; of five nodes or more.
+    pub fn uneven_nodes(&self) -> Vec<(&'r str, u64)> {
+        let (count, heaviest) = &self.about.nodes;
+        let is_uneven = |(_, requests): &&(&str, u64)| *count >= 5 && *requests >= 100 && *requests >= 3 * self.about.median_node;
+        heaviest.iter().filter(is_uneven).copied().collect()
+    }
+
     /// Most requests that arrived in any ten seconds, by the second.
     fn peak_rps(&self, clients: &Clients<'_>) -> f64 {
         let length = clients.pulse();
@@ -154,6 +212,10 @@ impl<'r> Profile<'r> {
 }
 
 impl<'r> Use<'r> {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.facts.is_empty() && self.arrivals.is_empty() && self.objects.is_empty()
+    }
+
     /// Requests of the rows for which `is` holds.
     fn sum(&self, is: impl Fn(&TrafficRow<'r>) -> bool) -> u64 {
         self.rows.iter().filter(|row| is(row)).map(|row| row.requests).sum()

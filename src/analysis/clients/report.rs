@@ -1,11 +1,13 @@
 //! Profiles as a report.
 
+use super::cost::Origin;
 use super::detect::Found;
-use super::{Clients, Profile, listing, succeeded};
+use super::{Clients, Profile, listing};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
+use crate::model::event::{Level, Stage};
 use crate::model::histogram::Histogram;
-use crate::model::input::InputReport;
+use crate::model::input::{Coverage, InputReport};
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros};
 use crate::model::units::{counted, duration, grouped};
@@ -13,13 +15,14 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
 /// The fields of a row.
-pub const FIELDS: [&str; 24] = [
+pub const FIELDS: [&str; 28] = [
     "client",
     "service_account",
     "versions",
     "instances",
     "nodes",
     "heaviest_nodes",
+    "uneven_nodes",
     "pods",
     "source_ips",
     "requests",
@@ -30,6 +33,9 @@ pub const FIELDS: [&str; 24] = [
     "lists",
     "est_list_bytes",
     "est_list_bytes_per_s",
+    "est_list_sources",
+    "est_wire_bytes",
+    "lists_not_estimated",
     "watches",
     "relists",
     "errors",
@@ -41,14 +47,13 @@ pub const FIELDS: [&str; 24] = [
 ];
 
 /// What people are shown.
-const PEOPLE: [&str; 13] = [
+const PEOPLE: [&str; 12] = [
     "agent",
     "user",
     "source_ips",
     "requests",
     "rps",
     "peak_rps",
-    "share",
     "est_list_bytes_per_s",
     "full_lists",
     "paged_lists",
@@ -64,9 +69,16 @@ pub struct Read {
     pub inputs: Vec<InputReport>,
     /// What the logs show at all.
     pub coverage: Map<String, Json>,
+    /// Events by level and stage.
+    pub logged: Coverage,
     /// Rows that people are shown.
     pub top: Option<usize>,
+    /// The field by which rows are sorted, the largest first: one of [`MEASURES`].
+    pub sort_by: Option<String>,
 }
+
+/// Fields by which rows can be sorted.
+pub const MEASURES: [&str; 8] = ["requests", "rps", "peak_rps", "source_ips", "est_list_bytes_per_s", "watches", "relists", "throttled"];
 
 /// The report.
 pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report {
@@ -80,16 +92,34 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     }
     let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
-    // Those with something to tell come first.
+    // Those with something to tell come first, then those that cost most.
     let mut rows = people.rows;
-    rows.sort_by_key(|row| matches!(row.last(), Some(Value::Text(problems)) if problems.is_empty()));
+    let sort_by = read.sort_by.as_deref().or(clients.is_cost_known.then_some("est_list_bytes_per_s"));
+    if let Some(at) = sort_by.and_then(|field| people.columns.iter().position(|column| column == field)) {
+        let number = |row: &Vec<Value>| match row.get(at) {
+            Some(Value::Count(count)) => *count as f64,
+            Some(Value::Number(number)) => *number,
+            _ => 0.0,
+        };
+        rows.sort_by(|a, b| number(b).total_cmp(&number(a)));
+    }
+    if read.sort_by.is_none() {
+        rows.sort_by_key(|row| matches!(row.last(), Some(Value::Text(problems)) if problems.is_empty()));
+    }
     let mut notes = Vec::new();
+    let unknown = unknown(clients, &read.logged);
+    if !unknown.is_empty() {
+        notes.push(format!("Can't be told from this: {}.", unknown.join("; ")));
+    }
+    let mut coverage = read.coverage;
+    coverage.insert("levels".to_owned(), levels(&read.logged));
+    coverage.insert("unknown".to_owned(), json!(unknown));
     if let Some(top) = read.top.filter(|top| rows.len() > *top) {
         notes.push(format!("{} more clients not shown; --top 0 shows all.", grouped((rows.len() - top) as u64)));
         rows.truncate(top);
     }
     people.rows = rows;
-    if clients.sizes.is_none()
+    if !clients.is_cost_known
         && let Some(at) = people.column("est_list_bytes_per_s")
     {
         people.columns.remove(at);
@@ -110,7 +140,7 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
         schema: "plimsoll.clients/v1".to_owned(),
         inputs: read.inputs,
         window: Window { from: time::format(from), to: time::format(to), seconds },
-        coverage: read.coverage,
+        coverage,
         totals: vec![
             ("requests".to_owned(), clients.requests.into()),
             ("clients".to_owned(), (clients.list.len() as u64).into()),
@@ -125,6 +155,36 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     }
 }
 
+/// Events by level.
+fn levels(logged: &Coverage) -> Json {
+    let counts = Level::ALL.iter().zip(&logged.events).map(|(level, stages)| (level.name(), stages.iter().sum::<u64>()));
+    Json::Object(
+        counts.filter(|(name, count)| !name.is_empty() && *count > 0).map(|(name, count)| (name.to_owned(), count.into())).collect(),
+    )
+}
+
+/// What the input does not hold, and so no finding can be about.
+fn unknown(clients: &Clients<'_>, logged: &Coverage) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if logged.events[Level::RequestResponse as usize].iter().sum::<u64>() == 0 {
+        unknown.push("writes that change nothing (the audit policy logs no responses)");
+    }
+    if !clients.is_cost_known {
+        unknown.push("how much LISTs return (give an etcd database with --objects, or a bundle with metrics of Kubernetes 1.34 or later)");
+    }
+    if clients.server.is_none() {
+        unknown.push("whether most LISTs are answered by cache or etcd (give --k8s-version)");
+    }
+    let has_watches = clients.list.iter().flat_map(Profile::rows).any(|row| row.verb == "watch");
+    let started: u64 = logged.events.iter().map(|stages| stages[Stage::ResponseStarted as usize]).sum();
+    if has_watches && started == 0 {
+        unknown.push(
+            "watches that are still open, and requests that were not authenticated (the audit policy leaves out the stage ResponseStarted)",
+        );
+    }
+    unknown.into_iter().map(str::to_owned).collect()
+}
+
 fn group<N: Into<String>>(values: impl IntoIterator<Item = (N, Value)>) -> Value {
     Value::Group(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
 }
@@ -137,9 +197,8 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
     let mut lists: [u64; 5] = [0; 5];
     let (mut opened, mut bookmarks, mut throttled) = (0, 0, 0);
     let mut lifetimes = Histogram::default();
-    let answered = profile.rows().filter(|row| succeeded(row));
-    let list_bytes: Option<u64> =
-        clients.sizes.map(|sizes| answered.filter_map(|row| Some(row.requests * sizes.of_list(row)?.bytes)).sum());
+    let cost = &profile.cost;
+    let list_bytes = clients.is_cost_known.then(|| cost.total());
     for row in profile.rows() {
         *verbs.entry(row.verb).or_default() += row.requests;
         match row.code {
@@ -175,6 +234,7 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
         Value::Json(json!(about.instances)),
         (about.nodes.0 as u64).into(),
         group(about.nodes.1.iter().map(|(node, requests)| (*node, (*requests).into()))),
+        group(profile.uneven_nodes().into_iter().map(|(node, requests)| (node, requests.into()))),
         Value::Json(json!(about.pods)),
         profile.sources().into(),
         profile.requests.into(),
@@ -185,6 +245,12 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
         group(["full", "paged", "cache", "etcd", "unsure"].into_iter().zip(lists.map(Value::from))),
         list_bytes.into(),
         list_bytes.map(|bytes| bytes as f64 / clients.seconds()).into(),
+        match list_bytes {
+            Some(_) => group(Origin::ALL.into_iter().zip(cost.bytes).map(|(origin, bytes)| (origin.name(), bytes.into()))),
+            None => Value::None,
+        },
+        cost.wire.map(|bytes| bytes.round() as u64).into(),
+        cost.not_estimated.into(),
         group([
             ("opened", opened.into()),
             ("bookmarks", bookmarks.into()),
@@ -219,7 +285,6 @@ fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Va
         field("requests"),
         field("rps"),
         field("peak_rps"),
-        field("share"),
         field("est_list_bytes_per_s"),
         within("lists", "full"),
         within("lists", "paged"),

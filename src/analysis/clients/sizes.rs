@@ -13,6 +13,13 @@ pub struct Size {
     pub bytes: u64,
 }
 
+impl Size {
+    /// One of so many equal parts.
+    pub fn part(self, parts: u64) -> Self {
+        Self { objects: self.objects / parts.max(1), bytes: self.bytes / parts.max(1) }
+    }
+}
+
 /// Objects by group, resource and namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
@@ -62,15 +69,12 @@ impl Sizes {
     /// What one LIST like this returns, if that can be said: all of the resource, all in a namespace, or a node's share. What labels and fields
     /// choose, and how long a page is, no log tells.
     pub fn of_list(&self, row: &TrafficRow<'_>) -> Option<Size> {
-        let shape = row.shape.filter(|shape| row.verb == "list" && !shape.limit && !shape.continued)?;
+        let shape = row.shape.filter(|shape| row.verb == "list" && shape.path.is_none() && !shape.limit && !shape.continued)?;
         let all = self.of(row.what, (row.scope == Scope::Namespace).then_some(row.namespace));
         match shape.selector {
             Selector::None => Some(all),
-            Selector::Name => Some(Size { objects: 1, bytes: all.bytes / all.objects.max(1) }),
-            Selector::Node => {
-                let nodes = self.of(("", "nodes"), None).objects.max(1);
-                Some(Size { objects: all.objects / nodes, bytes: all.bytes / nodes })
-            }
+            Selector::Name => Some(all.part(all.objects)),
+            Selector::Node => Some(all.part(self.of(("", "nodes"), None).objects)),
             Selector::Field | Selector::Label => None,
         }
     }

@@ -6,8 +6,10 @@ use super::rows::{Fact, HEAVIEST, SourceSet, md5_64};
 use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Scale};
 use crate::model::histogram::Histogram;
+use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
 use crate::model::uri::{ReadShape, Scope};
+use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
 /// Who, on which resource.
@@ -29,8 +31,8 @@ pub type What<'r> = (&'r str, &'r str);
 pub struct TrafficRow<'r> {
     /// Start of its tile, in seconds.
     pub tile: i64,
-    /// Client.
-    pub who: Who<'r>,
+    /// Client and resource: their number among [`Rollup::subjects`].
+    pub subject: usize,
     /// Resource.
     pub what: What<'r>,
     /// Apiserver.
@@ -57,15 +59,47 @@ pub struct TrafficRow<'r> {
     pub lifetime: Option<&'r Histogram>,
     /// Events with a response body, its bytes, its items.
     pub bodies: [u64; 3],
+    /// Requests that took too long, by [`super::Timeout`].
+    pub timeouts: [u64; 3],
+}
+
+/// A row of `pulse`.
+#[derive(Debug, Clone, Copy)]
+pub struct PulseRow {
+    /// Second; from 6 h on start of its tile.
+    pub second: i64,
+    /// Number of client and resource.
+    pub subject: usize,
+    /// Class of operation.
+    pub op: Op,
+    /// Requests that arrived.
+    pub starts: u64,
+    /// Requests that ended.
+    pub ends: u64,
+}
+
+/// A row of `deprecated`.
+#[derive(Debug, Clone, Copy)]
+pub struct DeprecatedRow<'r> {
+    /// Client.
+    pub who: Who<'r>,
+    /// Group and version.
+    pub version: &'r str,
+    /// Resource.
+    pub resource: &'r str,
+    /// The release that has it no more, where the apiserver says.
+    pub removed: &'r str,
+    /// Requests.
+    pub requests: u64,
+    /// First and last `at`.
+    pub span: (Micros, Micros),
 }
 
 /// A row of `objects`.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectRow<'r> {
-    /// Client.
-    pub who: Who<'r>,
-    /// Resource.
-    pub what: What<'r>,
+    /// Number of client and resource.
+    pub subject: usize,
     /// Namespace.
     pub namespace: &'r str,
     /// Name.
@@ -102,6 +136,8 @@ pub struct ClientRow<'r> {
     pub instances: Vec<&'r str>,
     /// Distinct nodes, and those with most requests.
     pub nodes: (usize, Vec<(&'r str, u64)>),
+    /// Requests of the node in the middle.
+    pub median_node: u64,
     /// First and last `at`.
     pub span: (Micros, Micros),
 }
@@ -155,17 +191,22 @@ impl Rollup {
         Scale::TRAFFIC.length(span)
     }
 
+    /// Clients and resources by number.
+    pub fn subjects(&self) -> Vec<(Who<'_>, What<'_>)> {
+        (0..self.keys.subjects.iter().count() as u32).map(|subject| who(&self.keys, subject)).collect()
+    }
+
     /// Rows of `traffic`, without what was folded.
     pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
         let rows = self.traffic.iter().filter(|(_, key, _)| *key != OTHER_KEY);
         rows.map(|(tile, key, row)| {
             let key = self.keys.traffic.get(*key as u32);
             let s = |symbol| self.keys.symbols.get(symbol);
-            let (who, what) = who(&self.keys, key.subject);
+            let [.., group, resource] = self.keys.subject_text(key.subject);
             TrafficRow {
                 tile: *tile,
-                who,
-                what,
+                subject: key.subject as usize,
+                what: (group, resource),
                 instance: s(key.instance),
                 verb: s(key.verb),
                 subresource: s(key.subresource),
@@ -178,6 +219,7 @@ impl Rollup {
                 latency: &row.latency,
                 lifetime: row.more.as_ref().map(|more| &more.lifetime),
                 bodies: row.more.as_ref().map_or([0; 3], |more| more.bodies),
+                timeouts: row.more.as_ref().map_or([0; 3], |more| more.timeouts),
             }
         })
     }
@@ -187,54 +229,65 @@ impl Rollup {
         self.traffic.iter().filter(|(_, key, _)| *key == OTHER_KEY).map(|(_, _, row)| row.requests).sum()
     }
 
-    /// Seconds (or tiles), clients, and how many requests arrived then.
-    pub fn arrivals(&self) -> impl Iterator<Item = (i64, Who<'_>, What<'_>, Op, u64)> {
-        let rows = self.pulse.iter().filter(|(_, key, row)| *key != OTHER_KEY && row.starts > 0);
+    /// Rows of `pulse`, in the order of time.
+    pub fn pulse(&self) -> impl Iterator<Item = PulseRow> {
+        let rows = self.pulse.iter().filter(|(_, key, _)| *key != OTHER_KEY);
         rows.map(|(second, key, row)| {
             let key = self.keys.pulses.get(*key as u32);
-            let (who, what) = who(&self.keys, key.subject);
-            (*second, who, what, key.op, u64::from(row.starts))
+            let (starts, ends) = (u64::from(row.starts), u64::from(row.ends));
+            PulseRow { second: *second, subject: key.subject as usize, op: key.op, starts, ends }
         })
     }
 
-    /// Facts that need the order of events: tile, client, resource, fact, and gaps in µs.
-    pub fn facts(&self) -> impl Iterator<Item = (i64, Who<'_>, What<'_>, Fact, &Histogram)> {
+    /// Rows of `deprecated`.
+    pub fn deprecated(&self) -> impl Iterator<Item = DeprecatedRow<'_>> {
+        self.deprecated.iter().map(|([cluster, user, agent, version, resource, _, removed], calls)| DeprecatedRow {
+            who: Who { cluster, user, agent },
+            version,
+            resource,
+            removed,
+            requests: calls.requests,
+            span: calls.span.unwrap_or_default(),
+        })
+    }
+
+    /// Facts that need the order of events: tile, number of client and resource, fact, and gaps in µs.
+    pub fn facts(&self) -> impl Iterator<Item = (i64, usize, Fact, &Histogram)> {
         let rows = self.facts.iter().filter(|(_, key, _)| *key != OTHER_KEY);
         rows.map(|(tile, key, gaps)| {
             let (subject, fact) = Fact::of(*key);
-            let (who, what) = who(&self.keys, subject);
-            (*tile, who, what, fact, &gaps.0)
+            (*tile, subject as usize, fact, &gaps.0)
         })
     }
 
-    /// Clients, resources, and the addresses from which their requests came in a tile.
-    pub fn addresses(&self) -> impl Iterator<Item = (Who<'_>, What<'_>, Addresses)> {
+    /// Numbers of clients and resources, and the addresses from which their requests came in a tile.
+    pub fn addresses(&self) -> impl Iterator<Item = (usize, Addresses)> {
         let rows = self.sources.iter().filter(|(_, key, _)| *key != OTHER_KEY);
-        rows.map(|(_, key, row)| {
-            let (who, what) = who(&self.keys, *key as u32);
+        // The same addresses stand in every tile.
+        let mut hashes: HashMap<Symbol, u64, foldhash::fast::FixedState> = HashMap::default();
+        rows.map(move |(_, key, row)| {
+            let mut hash = |source: Symbol| *hashes.entry(source).or_insert_with(|| md5_64(self.keys.symbols.get(source)));
             let mut addresses = Addresses::default();
             match &row.set {
-                SourceSet::Exact(counts) => {
-                    addresses.smallest.extend(counts.iter().map(|(source, _)| md5_64(self.keys.symbols.get(*source))))
-                }
-                SourceSet::Open(counts) => addresses.smallest.extend(counts.keys().map(|source| md5_64(self.keys.symbols.get(*source)))),
+                SourceSet::Exact(counts) => addresses.smallest.extend(counts.iter().map(|(source, _)| hash(*source))),
+                SourceSet::Open(counts) => addresses.smallest.extend(counts.keys().map(|source| hash(*source))),
                 SourceSet::Sketch { smallest, .. } => {
                     addresses.smallest.extend(smallest);
                     addresses.beyond = true;
                 }
             }
             addresses.cut();
-            (who, what, addresses)
+            (*key as usize, addresses)
         })
     }
 
     /// Rows of `objects`.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRow<'_>> {
         self.objects.iter().map(|(key, name, row)| {
-            let (who, what) = who(&self.keys, key.subject);
+            let subject = key.subject as usize;
             let namespace = self.keys.symbols.get(key.namespace);
             let Object { reads, writes, conflicts, .. } = *row;
-            ObjectRow { who, what, namespace, name, reads, writes, conflicts, span: row.span.unwrap_or_default() }
+            ObjectRow { subject, namespace, name, reads, writes, conflicts, span: row.span.unwrap_or_default() }
         })
     }
 
@@ -246,6 +299,7 @@ impl Rollup {
                 client.nodes.iter().map(|(node, requests)| (self.keys.symbols.get(*node), *requests)).collect();
             heaviest.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
             let count = heaviest.len();
+            let median_node = heaviest.get(count / 2).map_or(0, |(_, requests)| *requests);
             heaviest.truncate(HEAVIEST);
             ClientRow {
                 who: Who { cluster, user, agent },
@@ -254,6 +308,7 @@ impl Rollup {
                 pods: client.pods.members(),
                 instances: client.instances.members(),
                 nodes: (count, heaviest),
+                median_node,
                 span: client.span.unwrap_or_default(),
             }
         })

@@ -1,11 +1,13 @@
 //! `plimsoll clients`: how each client behaves.
 
-use crate::analysis::clients::report::{Read, report};
+use crate::analysis::clients::cost::{Known, Metered};
+use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::commands::pages;
 use crate::commands::rollup::{Selection, roll_up_some};
 use crate::commands::traffic;
 use crate::sources::find::Wanted;
@@ -57,7 +59,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let selection = Selection { since, until, filters };
-    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    let sort_by = context.settings.sort_by.clone();
+    if let Some(field) = sort_by.as_deref().filter(|field| !MEASURES.contains(field)) {
+        return Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", MEASURES.join(" "))));
+    }
+    let found = traffic::find(&args.sources, Wanted::Both, context)?;
+    if found.streams.is_empty() {
+        let (folder, _) = found.without_logs.first().cloned().unwrap_or_else(|| (args.sources.join(", "), 0));
+        return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
+    }
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
     let progress = Progress::bytes(bytes, context.settings.progress);
@@ -66,16 +76,23 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for loss in &outcome.losses {
         context.lost(loss)?;
     }
-    let sizes = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
-    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), sizes.as_ref());
+    let metrics = Metered::new(&pages::quiet_facts(found.pages, context.settings.threads));
+    let snapshot = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
+    let known = Known { snapshot, metrics };
+    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients);
     let mut coverage = serde_json::Map::new();
     coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
-    coverage.insert("list_sizes".to_owned(), json!(sizes.as_ref().map(|sizes| &sizes.source)));
-    coverage.insert("objects_of_unknown_size".to_owned(), json!(sizes.as_ref().map(|sizes| sizes.unread)));
+    coverage.insert("list_sizes".to_owned(), json!(known.snapshot.as_ref().map(|sizes| &sizes.source)));
+    coverage.insert("objects_of_unknown_size".to_owned(), json!(known.snapshot.as_ref().map(|sizes| sizes.unread)));
     coverage.insert("late_events".to_owned(), json!(rollup.late));
     coverage.insert("open_requests".to_owned(), json!(rollup.open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
-    let read = Read { inputs: outcome.inputs, coverage, top: context.settings.top };
-    context.print(&report(&clients, &findings, read), FailOn::Never)
+    let logged = outcome.total();
+    let read = Read { inputs: outcome.inputs, coverage, logged, top: context.settings.top, sort_by };
+    let told = context.print(&report(&clients, &findings, read), FailOn::Never);
+    // The program ends here. Giving back row by row what the roll-up holds would take a tenth of the time.
+    std::mem::forget(clients);
+    std::mem::forget(rollup);
+    told
 }

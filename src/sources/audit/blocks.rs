@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// and for many streams to be open together.
 pub(super) const BLOCK: usize = 1 << 20;
 
+/// Blocks of a plain file that one thread reads one after the other, at most.
+const RUN: u64 = 4;
+
 /// Lines longer than this are counted and passed over.
 pub(super) const MAX_LINE: usize = 32 << 20;
 
@@ -167,6 +170,20 @@ impl Feed {
     /// How many blocks it has given.
     pub(super) fn order(&self) -> u64 {
         self.order
+    }
+
+    /// The next blocks, which one thread is to read one after the other: what is done once for all of them is done
+    /// less often. Few at first, so that all threads have something to do with a small log. Empty after the last.
+    pub(super) fn next_run(&mut self) -> Vec<Cut> {
+        let most = (self.order / 16).clamp(1, RUN);
+        let mut run: Vec<Cut> = self.next().into_iter().collect();
+        while run.len() < most as usize
+            && matches!(&self.open, Some(Open::Ranges { size, next, .. }) if next < size)
+            && let Some(cut) = self.next()
+        {
+            run.push(cut);
+        }
+        run
     }
 
     /// The next block; `None` after the last.

@@ -58,7 +58,7 @@ impl Outcome {
 /// What comes of a stream, in its order.
 #[derive(Debug)]
 pub enum Delivery<B> {
-    /// What the worker made of the next block.
+    /// What the worker made of the next block, or of some that follow one another.
     Block {
         /// The stream's number.
         stream: usize,
@@ -74,17 +74,17 @@ pub enum Delivery<B> {
 
 /// What a worker sends.
 enum Message<B> {
-    /// One parsed block, by its place in its stream.
-    Parsed { stream: usize, order: u64, block: Box<Parsed<B>> },
+    /// Parsed blocks that follow one another, by the place of the first in their stream.
+    Parsed { stream: usize, order: u64, run: Box<Parsed<B>> },
     /// So many blocks were all of a stream.
     Blocks { stream: usize, count: u64 },
 }
 
-/// One parsed block.
+/// Parsed blocks that follow one another.
 struct Parsed<B> {
-    file: usize,
     batch: B,
-    counts: Counts,
+    /// Of each block: its file, and what was met in it.
+    blocks: Vec<(usize, Counts)>,
 }
 
 /// The blocks of a stream that came before their turn.
@@ -140,7 +140,8 @@ pub fn run<W: Worker>(
                     loop {
                         let Some(stream) = lock(schedule).next() else { break };
                         let mut feed = lock(&feeds[stream]);
-                        let Some(cut) = feed.next() else {
+                        let cuts = feed.next_run();
+                        let Some(order) = cuts.first().map(|cut| cut.order) else {
                             let count = feed.order();
                             drop(feed);
                             if !lock(schedule).exhausted(stream) || send.send(Message::Blocks { stream, count }).is_ok() {
@@ -149,15 +150,19 @@ pub fn run<W: Worker>(
                             break;
                         };
                         drop(feed);
-                        let mut counts = Counts::default();
-                        let (file, order) = (cut.file, cut.order);
-                        let last = parser.block(cut, &names[stream], &mut worker, &mut counts);
-                        watcher.read(counts.bytes);
-                        if let Some(last) = last {
-                            lock(schedule).reached(stream, last);
+                        let mut blocks = Vec::with_capacity(cuts.len());
+                        for cut in cuts {
+                            let mut counts = Counts::default();
+                            let file = cut.file;
+                            let last = parser.block(cut, &names[stream], &mut worker, &mut counts);
+                            watcher.read(counts.bytes);
+                            if let Some(last) = last {
+                                lock(schedule).reached(stream, last);
+                            }
+                            blocks.push((file, counts));
                         }
-                        let block = Box::new(Parsed { file, batch: worker.flush(), counts });
-                        if send.send(Message::Parsed { stream, order, block }).is_err() {
+                        let run = Box::new(Parsed { batch: worker.flush(), blocks });
+                        if send.send(Message::Parsed { stream, order, run }).is_err() {
                             break;
                         }
                     }
@@ -169,8 +174,8 @@ pub fn run<W: Worker>(
         let mut turns: Vec<Turn<W::Batch>> = names.iter().map(|_| Turn { due: 0, pending: BTreeMap::new(), total: None }).collect();
         for message in receive {
             let stream = match message {
-                Message::Parsed { stream, order, block } => {
-                    turns[stream].pending.insert(order, block);
+                Message::Parsed { stream, order, run } => {
+                    turns[stream].pending.insert(order, run);
                     stream
                 }
                 Message::Blocks { stream, count } => {
@@ -179,10 +184,10 @@ pub fn run<W: Worker>(
                 }
             };
             let turn = &mut turns[stream];
-            while let Some(block) = turn.pending.remove(&turn.due) {
-                turn.due += 1;
-                log.take(stream, block.file, block.counts);
-                consume(Delivery::Block { stream, batch: block.batch });
+            while let Some(run) = turn.pending.remove(&turn.due) {
+                turn.due += run.blocks.len() as u64;
+                run.blocks.into_iter().for_each(|(file, counts)| log.take(stream, file, counts));
+                consume(Delivery::Block { stream, batch: run.batch });
             }
             if turn.total == Some(turn.due) {
                 turn.total = None;

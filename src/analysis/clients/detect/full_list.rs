@@ -1,8 +1,8 @@
-//! LISTs of everything where everything is much.
+//! LISTs of everything where everything is much, and what a burst of them takes.
 
 use super::{Clients, Found, name, resource, told};
+use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
-use crate::analysis::clients::succeeded;
 use crate::model::report::Severity;
 use crate::model::units::{bytes, grouped};
 use serde_json::json;
@@ -14,28 +14,44 @@ const BYTES: u64 = 1_000_000;
 /// A minute, in so many minutes: a habit.
 const PER_MINUTE: f64 = 1.0;
 const MINUTES: usize = 3;
+const WINDOW: i64 = 5;
+/// Of a client's LISTs.
+const NEARLY_ALL: f64 = 0.95;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
-    let Some(sizes) = clients.sizes else { return };
     for (profile, what, one) in clients.uses() {
-        let large = one.rows.iter().filter(|row| succeeded(row)).filter_map(|row| Some((row, sizes.of_list(row)?)));
-        let large: Vec<_> = large.filter(|(_, size)| size.objects >= OBJECTS || size.bytes >= BYTES).collect();
+        let whole = one.rows.iter().filter(|row| row.shape.is_some_and(|shape| !shape.limit && !shape.continued));
+        let large = whole.filter_map(|row| Some((row, clients.known.of_list(profile.who.cluster, row)?)));
+        let large: Vec<_> = large.filter(|(_, (size, _))| size.objects >= OBJECTS || size.bytes >= BYTES).collect();
         let minutes = Minutes::of(clients.tile, large.iter().map(|(row, _)| (row.tile, row.requests)));
-        let Some(largest) = large.iter().map(|(_, size)| *size).max_by_key(|size| size.bytes) else { continue };
-        let total: u64 = large.iter().map(|(row, size)| row.requests * size.bytes).sum();
-        let severity = if minutes.with(PER_MINUTE) >= MINUTES { Severity::Warning } else { Severity::Info };
+        let Some((largest, origin)) = large.iter().map(|(_, known)| *known).max_by_key(|(size, _)| size.bytes) else { continue };
+        let total: u64 = large.iter().map(|(row, (size, _))| row.requests * size.bytes).sum();
+        // Where nearly all of its LISTs are such, so are those that were on their way together. Longer tiles do not tell.
+        let lists = one.sum(|row| row.verb == "list") as f64;
+        let at_once = (clients.pulse() == 1 && minutes.total() >= NEARLY_ALL * lists).then_some(one.lists_at_once.most);
+        let burst = at_once.map(|count| count * largest.bytes);
+        let together = at_once.zip(burst).filter(|(count, _)| *count > 1);
+        let together = together.map(|(count, burst)| format!("; {count} within a second, {} at once", bytes(burst as f64)));
+        let source = match origin {
+            Origin::Responses => "as the responses in the log show",
+            Origin::Snapshot => "by the etcd database",
+            Origin::Metrics => "by the apiserver's metrics",
+        };
+        let is_habit = minutes.with(PER_MINUTE) >= MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
+        let severity = if is_habit { Severity::Warning } else { Severity::Info };
         let summary = format!(
-            "{} lists {} whole, {} objects of {} at a time: {} times, {} in all",
+            "{} lists {} whole, {} objects of {} at a time ({source}): {} times, {} in all{}",
             name(profile),
             resource(what),
             grouped(largest.objects),
             bytes(largest.bytes as f64),
             grouped(minutes.total() as u64),
-            bytes(total as f64)
+            bytes(total as f64),
+            together.unwrap_or_default()
         );
-        let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes, "bytes": total, "minutes": minutes.with(PER_MINUTE)});
+        let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes, "bytes": total, "minutes": minutes.with(PER_MINUTE), "source": origin.name(), "at_once": at_once, "burst_bytes": burst});
         let finding = clients.finding("client-full-list", severity, profile, what, &minutes);
         let remedy = "list in pages (limit=500 with continue), choose with selectors on the server, or use an informer, which lists once";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, remedy)));
     }
 }

@@ -2,8 +2,11 @@
 
 mod access_reviews;
 mod conflicts;
+mod deprecated_api;
+mod discovery;
 mod etcd_lists;
 mod event_flood;
+mod failover;
 mod fan_out;
 mod forbidden_loop;
 mod full_list;
@@ -11,12 +14,15 @@ mod get_polling;
 mod lease_churn;
 mod no_backoff;
 mod no_bookmarks;
+mod node_lists;
 mod node_status;
 mod relist_storm;
 mod repeated_list;
 mod surge;
 mod timeouts;
 mod too_old;
+mod unchanged_writes;
+mod uneven_nodes;
 mod watch_churn;
 
 use super::minutes::Minutes;
@@ -31,7 +37,7 @@ pub type Found<'r> = (Option<Who<'r>>, Finding);
 
 type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<Found<'r>>);
 
-const ALL: [Find; 18] = [
+const ALL: [Find; 24] = [
     repeated_list::find,
     full_list::find,
     etcd_lists::find,
@@ -49,6 +55,12 @@ const ALL: [Find; 18] = [
     lease_churn::find,
     timeouts::find,
     forbidden_loop::find,
+    discovery::find,
+    node_lists::find,
+    unchanged_writes::find,
+    failover::find,
+    deprecated_api::find,
+    uneven_nodes::find,
     surge::find,
 ];
 

@@ -31,6 +31,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             continue;
         }
         let throttled: u64 = profile.rows().filter(|row| row.code == Some(429)).map(|row| row.requests).sum();
+        // Who waits the same time after each failure comes back together with all others that failed then.
+        let spread = gaps.quantile(0.9).zip(gaps.quantile(0.1)).map_or(0.0, |(p90, p10)| p90 / p10.max(1e3));
         let median = gaps.quantile(0.5).unwrap_or(0.0) / 1e3;
         let summary = format!(
             "{} tries again at once after 429 and server errors: {} within a second ({} of its retries), half of them within {}",
@@ -39,7 +41,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             percent(share),
             duration((median * 1e3).ceil() as i64)
         );
-        let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "throttled": throttled});
+        let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "p90_to_p10": spread, "throttled": throttled});
         let minutes = Minutes::of(clients.tile, tiles.into_iter());
         let finding = clients.finding("client-no-backoff", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = "honour Retry-After, and wait longer after each failure with some chance in it (client-go: 10 tries, wait.Backoff); a FlowSchema of its own keeps it from others until then";

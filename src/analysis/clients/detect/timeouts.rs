@@ -20,9 +20,27 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if minutes.busiest() < PER_MINUTE && (minutes.total() < TIMES || share < SHARE) {
             continue;
         }
-        let summary =
-            format!("{}: {} ended in 504 ({} of its requests)", name(profile), counted(minutes.total() as u64, "request"), percent(share));
-        let evidence = json!({"timeouts": minutes.total(), "share": share, "busiest_minute": minutes.busiest()});
+        let mut causes = [0; 3];
+        profile.rows().for_each(|row| causes.iter_mut().zip(row.timeouts).for_each(|(sum, count)| *sum += count));
+        let [gone, deadline, behind] = causes;
+        // The one that explains most of them, if it explains half.
+        let main = [
+            (deadline, ", most of them because the time for it was over"),
+            (behind, ", most of them because the watch cache was behind the version asked for"),
+            (gone, ", most of them because the client had gone away: the work went on without it"),
+        ];
+        let why = main.iter().filter(|(count, _)| *count as f64 * 2.0 >= minutes.total()).max_by_key(|(count, _)| *count);
+        let summary = format!(
+            "{}: {} ended in 504 ({} of its requests){}",
+            name(profile),
+            counted(minutes.total() as u64, "request"),
+            percent(share),
+            why.map_or("", |(_, words)| words)
+        );
+        let evidence = json!({
+            "timeouts": minutes.total(), "share": share, "busiest_minute": minutes.busiest(),
+            "client_gone": gone, "deadline": deadline, "cache_behind": behind,
+        });
         let finding = clients.finding("client-timeouts", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = "ask for less at once (limit, selectors) or give it more time (timeout=); see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -1,0 +1,31 @@
+//! Nodes of a fleet that send much more than the others.
+
+use super::{Clients, Found, name, told};
+use crate::analysis::clients::minutes::Minutes;
+use crate::model::report::Severity;
+use crate::model::units::grouped;
+use serde_json::json;
+
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+    for profile in clients.others() {
+        let outliers = profile.uneven_nodes();
+        let Some((node, requests)) = outliers.first() else { continue };
+        let median = profile.about.median_node;
+        let times = *requests as f64 / median.max(1) as f64;
+        let more = if outliers.len() > 1 { format!(" ({} nodes in all)", outliers.len()) } else { String::new() };
+        let summary = format!(
+            "{} sends {} requests from node {node}, {times:.1} times as many as from the node in the middle{more}",
+            name(profile),
+            grouped(*requests)
+        );
+        let nodes: Vec<&str> = outliers.iter().map(|(node, _)| *node).collect();
+        let evidence = json!({
+            "nodes": profile.about.nodes.0, "outliers": outliers.len(), "median_requests": median, "most_requests": requests, "times": times,
+            "names": nodes.join(" "),
+        });
+        let minutes = Minutes::between(clients.tile, profile.about.span);
+        let finding = clients.finding("client-uneven-nodes", Severity::Info, profile, ("", ""), &minutes);
+        let remedy = "look at what these nodes run, and at their logs: more pods, a loop that crashes and starts again, an older version (plimsoll traffic --by verb,resource,code --where node=…)";
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+    }
+}
