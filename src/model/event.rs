@@ -169,6 +169,8 @@ pub struct Event<'a> {
     pub at: JsonStr<'a>,
     /// `annotations`, the JSON object.
     pub annotations: &'a [u8],
+    /// Whether the reader knows that `annotations` say only why the request was let in (`authorization.k8s.io/…`), as most do.
+    pub only_reason: bool,
 }
 
 /// An event with its times read, and where it comes from.

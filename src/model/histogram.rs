@@ -3,6 +3,8 @@
 //! Integer buckets make a merge exact and let any SQL engine compute the same ones
 //! (docs/rollup.md, "Histograms"). A quantile is within half a bucket, 1/32, of the true value.
 
+use smallvec::SmallVec;
+
 /// The bucket that `value` falls into.
 #[inline]
 pub fn bucket(value: u64) -> u16 {
@@ -27,8 +29,8 @@ pub fn midpoint(bucket: u16) -> f64 {
 /// Durations in microseconds: their number by bucket, their sum and the largest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// (bucket, count), ascending; most histograms hold few buckets.
-    buckets: Vec<(u16, u32)>,
+    /// (bucket, count), ascending. Histograms are many, and most hold one or two.
+    buckets: SmallVec<[(u16, u32); 2]>,
     /// The sum of all values.
     pub sum: u64,
     /// The largest value; 0 where there is none.

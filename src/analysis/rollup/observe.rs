@@ -421,11 +421,11 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: Scope, shape: Option<R
 fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
     let e = event.event;
     let body = (!e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
-    let spent = spent(e);
+    let spent = if e.only_reason { [0; 3] } else { spent(e) };
     let notable = if terminal { notable(event) } else { None };
     let timeout = if e.code == Some(504) { Timeout::of(&e.message.decode()) } else { None };
     let written = if body.is_some() { written(e) } else { None };
-    let deprecated = if terminal { deprecated(e) } else { None };
+    let deprecated = if terminal && !e.only_reason { deprecated(e) } else { None };
     let is_there = body.is_some() || spent != [0; 3] || notable.is_some() || timeout.is_some() || deprecated.is_some();
     is_there.then(|| Box::new(More { body, spent, timeout, written, deprecated, notable }))
 }

@@ -7,7 +7,7 @@
 
 use crate::model::event::{Caller, Event};
 use crate::model::json::JsonStr;
-use crate::model::walk::quick_hash;
+use crate::model::walk::{Cursor, quick_hash};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -78,6 +78,8 @@ struct Known {
     agent: Span,
     /// The annotations of its last event: mostly the rule by which it was let in.
     annotations: Vec<u8>,
+    /// Whether they hold `authorization.k8s.io/decision` and `/reason` and nothing else.
+    only_reason: bool,
 }
 
 const NONE: u32 = u32::MAX;
@@ -258,6 +260,7 @@ impl Callers {
                     source: string(event.source),
                     agent: string(event.agent),
                     annotations: Vec::new(),
+                    only_reason: false,
                 });
                 self.text.extend_from_slice(text);
                 let callers = &self.callers;
@@ -275,11 +278,12 @@ impl Callers {
         *self = Self { generation: self.generation + 1, ..Self::default() };
     }
 
-    /// The length of the annotations at the start of `text`, if the caller's last event had the same.
+    /// The length of the annotations at the start of `text`, if the caller's last event had the same, and whether they hold only the reason.
     #[inline]
-    pub fn same_annotations(&self, caller: Option<Caller>, text: &[u8]) -> Option<usize> {
-        let last = &self.callers.get(caller?.index as usize)?.annotations;
-        (!last.is_empty() && text.starts_with(last)).then_some(last.len())
+    pub fn same_annotations(&self, caller: Option<Caller>, text: &[u8]) -> Option<(usize, bool)> {
+        let known = self.callers.get(caller?.index as usize)?;
+        let last = &known.annotations;
+        (!last.is_empty() && text.starts_with(last)).then_some((last.len(), known.only_reason))
     }
 
     /// Keeps the annotations of the caller's last event.
@@ -292,6 +296,18 @@ impl Callers {
         {
             known.annotations.clear();
             known.annotations.extend_from_slice(text);
+            known.only_reason = holds_only_reason(text).is_some();
         }
     }
+}
+
+/// Whether annotations hold `authorization.k8s.io/decision` and `/reason` and nothing else.
+fn holds_only_reason(text: &[u8]) -> Option<()> {
+    let mut at = Cursor::new(text);
+    at.need(br#"{"authorization.k8s.io/decision":""#)?;
+    at.string()?;
+    at.need(br#","authorization.k8s.io/reason":""#)?;
+    at.string()?;
+    at.need(b"}")?;
+    at.is_done().then_some(())
 }

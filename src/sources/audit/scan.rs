@@ -65,7 +65,10 @@ pub fn scan<'a>(text: &'a [u8], start: usize, memory: &mut Memory, event: &mut E
         event.at = at.timestamp()?;
         if at.eat(br#","annotations":"#) {
             match callers.same_annotations(event.caller, &text[at.position()..]) {
-                Some(length) => event.annotations = at.pass(length),
+                Some((length, only_reason)) => {
+                    event.annotations = at.pass(length);
+                    event.only_reason = only_reason;
+                }
                 None => {
                     event.annotations = at.value()?;
                     callers.keep_annotations(event.caller, event.annotations);

@@ -24,7 +24,7 @@ fn compare(line: &[u8], memory: &mut Memory) -> bool {
     let Some(end) = scan(line, 0, memory, &mut fast) else { return false };
     let text = String::from_utf8_lossy(line);
     assert_eq!(end, line.iter().position(|&b| b == b'\n').unwrap_or(line.len()), "{text}");
-    (fast.caller, fast.target) = (None, None);
+    (fast.caller, fast.target, fast.only_reason) = (None, None, false);
     let members = match Members::parse(&line[..end]) {
         Ok(members) => members,
         // The scanner does not look into strings and bodies that it passes over; everything it reports is read all the same.
