@@ -22,6 +22,7 @@ mod etcd_oracles;
 mod etcd_pull;
 mod etcd_usage;
 mod exactness;
+mod flow;
 mod follow;
 mod forms;
 mod heap;
