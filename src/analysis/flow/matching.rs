@@ -1,6 +1,7 @@
 //! Which FlowSchema a request matches, as kube-apiserver decides it: the schemas in the order of their precedence, then of their
 //! names; the first that matches counts.
 
+use crate::analysis::dims::member;
 use crate::model::event::Event;
 use crate::model::flowcontrol::{FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
 use crate::model::json::JsonStr;
@@ -191,13 +192,16 @@ pub fn caller<'a>(event: &Event<'a>) -> Caller<'a> {
     if event.impersonated.is_empty() {
         return Caller { user: event.user.decode(), groups: decoded(event.groups) };
     }
-    let user = crate::analysis::dims::member(event.impersonated, "username").and_then(|value| {
-        let mut at = Cursor::new(value);
-        at.need(b"\"")?;
-        at.string()
-    });
-    let groups = crate::analysis::dims::member(event.impersonated, "groups").unwrap_or_default();
+    let user = member(event.impersonated, "username").and_then(text_of);
+    let groups = member(event.impersonated, "groups").unwrap_or_default();
     Caller { user: user.unwrap_or_default().decode(), groups: decoded(groups) }
+}
+
+/// A raw JSON string.
+pub(super) fn text_of(value: &[u8]) -> Option<JsonStr<'_>> {
+    let mut at = Cursor::new(value);
+    at.need(b"\"")?;
+    at.string()
 }
 
 #[cfg(test)]
