@@ -4,11 +4,11 @@ use crate::support::{agree, folder, oracle, plimsoll, root, rows, run, sample, t
 use serde_json::{Value, json};
 
 /// Sample, cluster, time of the last capture of its objects.
-const SAMPLES: [(&str, &str, &str); 3] =
+pub(crate) const SAMPLES: [(&str, &str, &str); 3] =
     [("list-storm", "lab-1", "1795166746"), ("overload-restart", "lab-2", "1795167481"), ("quiet", "lab-3", "1795167847")];
 
 /// Its logs as the oracle takes them.
-fn logs(name: &str, cluster: &str) -> Vec<String> {
+pub(crate) fn logs(name: &str, cluster: &str) -> Vec<String> {
     let pattern = root().join("samples").join(name).join("audit/*/*");
     let files = glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap);
     files.map(|file| format!("{cluster}:{}={}", file.parent().unwrap().file_name().unwrap().to_str().unwrap(), file.display())).collect()

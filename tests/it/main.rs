@@ -23,6 +23,7 @@ mod etcd_pull;
 mod etcd_usage;
 mod exactness;
 mod flow;
+mod flow_fence;
 mod follow;
 mod forms;
 mod heap;

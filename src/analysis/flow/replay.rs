@@ -5,7 +5,6 @@ use super::classify::{Classifier, Sets};
 use super::matching::{Set, caller, text_of};
 use super::queues::{Arrival, Fate, Level, flow_hash};
 use crate::analysis::dims::member;
-use crate::analysis::rollup::Rollup;
 use crate::model::event::{Event, Stage, Timed};
 use crate::model::flowcontrol::{Distinguisher, Limit};
 use crate::model::histogram::Histogram;
@@ -23,13 +22,46 @@ const REORDER: Micros = 65 * SECOND;
 /// Requests held to bring them into order; beyond, the oldest are taken as they are.
 const MAX_HELD: usize = 4 << 20;
 
+/// Kinds of requests whose durations a thread keeps.
+const MAX_KINDS: usize = 1 << 16;
+
 /// Flows whose hash a thread remembers.
 const MAX_FLOWS: usize = 1 << 16;
 
 /// What is taken for the duration of a request about which nothing is known: 5 ms.
 const UNKNOWN: Micros = 5000;
 
-/// How long requests usually take, for those that were refused and so took no time.
+/// How long requests last without what they wait, as one thread meets them.
+#[derive(Debug, Default)]
+pub struct Durations {
+    by: HashMap<u64, Histogram>,
+}
+
+impl Durations {
+    /// Takes an event.
+    pub fn event(&mut self, event: &Timed<'_, '_>) {
+        let e = event.event;
+        let counts = if e.verb.is("watch") { event.stage == Stage::ResponseStarted } else { event.stage.is_terminal() };
+        let Some(elapsed) = event.elapsed().filter(|_| counts && e.code != Some(429)) else { return };
+        let lasts = (elapsed as Micros - queue_wait(e, elapsed)).max(0) as u64;
+        for key in keys_of(e) {
+            if self.by.len() < MAX_KINDS || self.by.contains_key(&key) {
+                self.by.entry(key).or_default().add(lasts);
+            }
+        }
+    }
+
+    /// The medians of what all threads met.
+    pub fn medians(all: impl Iterator<Item = Self>) -> Medians {
+        let mut by: HashMap<u64, Histogram> = HashMap::new();
+        for (key, lasts) in all.flat_map(|one| one.by) {
+            by.entry(key).or_default().merge(&lasts);
+        }
+        Medians { by: by.into_iter().filter_map(|(key, lasts)| Some((key, lasts.quantile(0.5)? as Micros))).collect() }
+    }
+}
+
+/// How long requests usually last, for those that were refused and so took no time.
 #[derive(Debug, Default)]
 pub struct Medians {
     /// By user, verb, group, resource; by verb, group, resource; by verb. In µs.
@@ -37,24 +69,16 @@ pub struct Medians {
 }
 
 impl Medians {
-    /// From a roll-up's latencies of requests that were not refused.
-    pub fn new(rollup: &Rollup) -> Self {
-        let mut by: HashMap<u64, Histogram> = HashMap::new();
-        for row in rollup.traffic().filter(|row| row.code != Some(429)) {
-            for key in keys(row.who.user, row.verb, row.what.0, row.what.1) {
-                by.entry(key).or_default().merge(row.latency);
-            }
-        }
-        let medians = by.into_iter().filter_map(|(key, latency)| Some((key, latency.quantile(0.5)? as Micros)));
-        Self { by: medians.collect() }
-    }
-
     fn of(&self, event: &Event<'_>) -> Micros {
-        let user = event.user.decode();
-        let user = if user.starts_with("system:node:") { Cow::Borrowed("system:node:*") } else { user };
-        let keys = keys(&user, &event.verb.decode(), &event.group.decode(), &event.resource.decode());
-        keys.iter().find_map(|key| self.by.get(key)).copied().unwrap_or(UNKNOWN)
+        keys_of(event).iter().find_map(|key| self.by.get(key)).copied().unwrap_or(UNKNOWN)
     }
+}
+
+/// From the narrowest kind to the widest.
+fn keys_of(event: &Event<'_>) -> [u64; 3] {
+    let user = event.user.decode();
+    let user = if user.starts_with("system:node:") { Cow::Borrowed("system:node:*") } else { user };
+    keys(&user, &event.verb.decode(), &event.group.decode(), &event.resource.decode())
 }
 
 fn keys(user: &str, verb: &str, group: &str, resource: &str) -> [u64; 3] {
@@ -66,8 +90,8 @@ fn keys(user: &str, verb: &str, group: &str, resource: &str) -> [u64; 3] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     at: Micros,
-    /// A hash of its audit id: of two that arrived in the same microsecond one must be first.
-    id: u64,
+    /// The first bytes of its audit id: of two that arrived in the same microsecond one must be first.
+    id: [u8; 8],
     lasts: Micros,
     now: (u16, u64),
     then: (u16, u64),
@@ -150,7 +174,7 @@ impl Observer<'_> {
         let Some((now_set, then_set)) = self.plan.sets() else { return };
         let request = Request {
             at: received,
-            id: xxh3_64(e.audit_id.raw()),
+            id: std::array::from_fn(|at| e.audit_id.raw().get(at).copied().unwrap_or(0)),
             lasts: lasts.max(0),
             now: self.flow(now_set, now.number - 1, e),
             then: self.flow(then_set, then.number - 1, e),

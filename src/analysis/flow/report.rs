@@ -32,6 +32,8 @@ pub struct Proposal<'p> {
     pub source: String,
     /// Length of the log.
     pub span: Micros,
+    /// Steps in which the fence is to be opened again.
+    pub ramp: u32,
 }
 
 const FIELDS: [&str; 12] = [
@@ -118,14 +120,13 @@ impl Proposal<'_> {
         let verb = if self.fence.schemas.len() == 1 { "1 client".to_owned() } else { format!("{} clients", self.fence.schemas.len()) };
         let mut lines = vec![
             format!("A fence around {verb}, made by plimsoll from audit logs. Read this, then: kubectl apply -f FILE"),
-            format!("Undo: kubectl delete flowschemas,prioritylevelconfigurations -l {}={}", LABEL.0, LABEL.1),
-            String::new(),
+            self.undo(),
             format!(
-                "Seats: {} of each apiserver's {} (shares {} of {total}); none are lent, none borrowed.",
+                "Seats: {} on each apiserver, for shares {} of {total}; none are lent, none borrowed.",
                 grouped(seats.into()),
-                self.seats.in_words(),
                 level.shares
             ),
+            format!("An apiserver's seats: {}.", self.seats.in_words()),
             format!("FlowSchemas in force: {}.", self.source),
         ];
         lines.extend(self.others());
@@ -141,12 +142,22 @@ impl Proposal<'_> {
                 lines.push(format!("At most {} at a time on each apiserver; all else gets 429 at once.", counted(seats.into(), "request")))
             }
         }
-        lines.push(String::new());
         lines.extend(self.simulated());
         for (user, why) in self.refused {
             lines.push(format!("Not fenced: {user}: {why}."));
         }
         lines
+    }
+
+    /// How it is taken away again: the schemas first.
+    fn undo(&self) -> String {
+        match self.fence.schemas.as_slice() {
+            [only] => format!(
+                "Undo: kubectl delete flowschema {} && kubectl delete prioritylevelconfiguration {}",
+                only.name, self.fence.level.name
+            ),
+            _ => format!("Undo: kubectl delete flowschemas,prioritylevelconfigurations -l {}={}", LABEL.0, LABEL.1),
+        }
     }
 
     /// What the other levels lose.
@@ -196,6 +207,40 @@ impl Proposal<'_> {
         lines
     }
 
+    /// How the fence is opened again: shares, seats and command of each step, each with twice the shares.
+    fn steps(&self) -> Vec<(u32, u32, String)> {
+        let level = &self.fence.level;
+        let mut shares = level.shares;
+        let step = |_| {
+            shares = shares.saturating_mul(2).max(1);
+            let wider = PriorityLevel { shares, ..level.clone() };
+            let levels: Vec<PriorityLevel> =
+                self.sets.1.levels.iter().map(|one| if one.name == wider.name { wider.clone() } else { one.clone() }).collect();
+            let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
+            let command = format!("kubectl patch prioritylevelconfiguration {} --type merge -p '{patch}'", level.name);
+            (shares, nominal(self.seats.number(), &wider, &levels), command)
+        };
+        (0..self.ramp).map(step).collect()
+    }
+
+    /// The steps for people. They are commands, not documents: whoever applies the whole file gets the fence, not its end.
+    pub fn opening(&self) -> Vec<String> {
+        let steps = self.steps();
+        let mut lines = Vec::new();
+        for (at, (_, seats, command)) in steps.iter().enumerate() {
+            let seats = counted(u64::from(*seats), "seat");
+            lines.push(format!("Step {} of {}, {seats} on each apiserver: {command}", at + 1, steps.len()));
+        }
+        if !lines.is_empty() {
+            lines.insert(
+                0,
+                "To open it again, one step at a time, as long as the apiservers and the client's 429s stay as they should:".to_owned(),
+            );
+            lines.push(self.undo().replacen("Undo:", "Then:", 1));
+        }
+        lines
+    }
+
     /// What is said of one client.
     fn about(&self, schema: &str, precedence: i32, client: &Client) -> Vec<String> {
         let fate = self.fates(1, self.sets.1).get(schema).copied().unwrap_or_default();
@@ -222,7 +267,7 @@ impl Proposal<'_> {
             })
             .collect();
         if !matches.is_empty() {
-            lines.push(format!("Its requests match now: {}. {precedence} comes before those that have a larger one.", listed(&matches)));
+            lines.push(format!("Its requests match now: {}. The fence has {precedence} and is asked before these.", listed(&matches)));
         }
         lines.push(format!("Fenced: {} of its {} in the log.", grouped(fate.requests), counted(client.requests, "request")));
         lines
@@ -241,6 +286,14 @@ impl Proposal<'_> {
                 .iter()
                 .map(|(_, object)| columns.map(|name| Value::Json(object.get(name).cloned().unwrap_or_default())).to_vec())
                 .collect(),
+        };
+        let step =
+            |(shares, seats, command): (u32, u32, String)| vec![u64::from(shares).into(), u64::from(seats).into(), Value::Text(command)];
+        let steps = Table {
+            name: "steps".to_owned(),
+            title: String::new(),
+            columns: ["shares", "seats", "command"].map(str::to_owned).to_vec(),
+            rows: self.steps().into_iter().map(step).collect(),
         };
         let total = |scenario: usize| {
             let mut all = Fate::default();
@@ -269,7 +322,7 @@ impl Proposal<'_> {
                 (text("fence_seats"), number(self.level_seats(&self.fence.level).into())),
             ],
             table,
-            tables: vec![manifests],
+            tables: if self.ramp > 0 { vec![manifests, steps] } else { vec![manifests] },
             people: Some(vec![self.table()]),
             lead: self.head().into_iter().filter(|line| !line.is_empty()).collect(),
             ..Report::default()

@@ -3,7 +3,6 @@
 use super::{Args, fence};
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
-use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::commands::flow::FlowFlags;
 use crate::commands::rollup::Selection;
@@ -41,11 +40,18 @@ pub struct EmitFlags {
     pub flow: FlowFlags,
 }
 
+/// Whether the flags make sense together, before anything is read.
+pub(super) fn check(args: &Args) -> Result<(), Error> {
+    match args.emit.emit {
+        Some(form @ (Emit::Flowschema | Emit::Fence)) => fence::check(form, &args.emit, &args.sources),
+        None => Ok(()),
+    }
+}
+
 /// What the analysis gave.
 pub(super) struct Analysed<'a, 'r> {
     pub(super) args: &'a Args,
     pub(super) selection: &'a Selection,
-    pub(super) rollup: &'r Rollup,
     pub(super) clients: &'a Clients<'r>,
     pub(super) findings: &'a [Found<'r>],
     pub(super) outcome: Outcome,

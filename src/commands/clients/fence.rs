@@ -3,8 +3,8 @@
 use super::emit::{Analysed, Emit, EmitFlags};
 use crate::analysis::dims::Dim;
 use crate::analysis::flow::Set;
-use crate::analysis::flow::fence::{self, Client, Fence, Strength};
-use crate::analysis::flow::replay::{Batch, Medians, Observer, Plan, Replay, Replayed, Scenario};
+use crate::analysis::flow::fence::{self, Client, Strength};
+use crate::analysis::flow::replay::{Batch, Durations, Medians, Observer, Plan, Replay, Replayed, Scenario};
 use crate::analysis::flow::report::Proposal;
 use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::list_route::Minor;
@@ -15,7 +15,6 @@ use crate::commands::pages;
 use crate::commands::rollup::Selection;
 use crate::commands::traffic::Counting;
 use crate::model::event::{Stage, Timed};
-use crate::model::flowcontrol::FlowConfig;
 use crate::model::report::Window;
 use crate::model::time;
 use crate::sources::audit::pass::{self, Delivery, Worker};
@@ -31,13 +30,12 @@ use std::sync::Arc;
 /// Runs it.
 pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
     let flags = &analysed.args.emit;
-    check(form, flags, &analysed.args.sources, context)?;
     let cluster = one_cluster(&analysed)?;
     let matched = flow::matched(&flags.flow, &analysed.args.sources, context)?;
     let own = built_in().map_err(|error| Error::Input(error.to_string()))?;
     let Some((now, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
     let (users, refused) = users(form, flags, &analysed, &cluster)?;
-    let (clients, refused) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
+    let (clients, refused, medians) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
     if clients.is_empty() {
         for (user, why) in &refused {
             context.say(format!("not fenced: {user}: {why}"))?;
@@ -49,7 +47,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
     let strength = strength(form, flags, &analysed);
     let fence = fence::fence(now, &clients, strength).map_err(|why| Error::Usage(why.to_string()))?;
     let then = fence::with(now, &fence, &own);
-    let replayed = replay(&analysed, &cluster, (now, &then), seats, context)?;
+    let replayed = replay(&analysed, &cluster, (now, &then), (seats, medians), context)?;
     let span = analysed.clients.span;
     let proposal = Proposal {
         sets: (now, &then),
@@ -60,6 +58,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         replayed: &replayed,
         source: source(&matched),
         span: span.1 - span.0,
+        ramp: flags.ramp.unwrap_or(0),
     };
     match context.settings.format {
         Format::Table | Format::Yaml => {
@@ -67,8 +66,8 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
             for (comments, object) in proposal.manifests() {
                 objects::yaml(&comments, &object, out)?;
             }
-            if form == Emit::Fence {
-                steps(flags.ramp.unwrap_or(0), &fence, (now, &own), seats, out)?;
+            for line in proposal.opening() {
+                writeln!(out, "# {line}")?;
             }
             Ok(out.flush()?)
         }
@@ -84,7 +83,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
 }
 
 /// The flags that make no sense together, and inputs that can't be read several times.
-fn check(form: Emit, flags: &EmitFlags, sources: &[String], _context: &Context<'_>) -> Result<(), Error> {
+pub(super) fn check(form: Emit, flags: &EmitFlags, sources: &[String]) -> Result<(), Error> {
     if form == Emit::Fence && flags.clients.len() != 1 {
         return Err(Error::Usage("--emit fence is for one client: name it with --client USER".to_owned()));
     }
@@ -144,7 +143,7 @@ fn fenced(
     cluster: &str,
     matched: &Matched,
     context: &mut Context<'_>,
-) -> Result<(Vec<Client>, Vec<(String, String)>), Error> {
+) -> Result<(Vec<Client>, Vec<(String, String)>, Medians), Error> {
     let cluster_only = format!("cluster={cluster}").parse().map_err(Error::Usage)?;
     let Selection { since, until, .. } = *analysed.selection;
     let query = Query {
@@ -159,20 +158,22 @@ fn fenced(
     let mut traffic = Traffic::default();
     let streams = streams(analysed)?;
     let progress = progress(&streams, context);
-    let make = || Counting(plan.fold(), None);
+    let make = || Looking { counting: Counting(plan.fold(), None), durations: Durations::default(), selection: analysed.selection };
     let (workers, _) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
         if let Delivery::Block { batch, .. } = delivery {
             traffic.take(batch);
         }
     });
     progress.finish();
-    let breakdown = traffic.finish(&plan, workers.into_iter().map(|worker| worker.0).collect());
+    let (folds, durations): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.counting.0, worker.durations)).unzip();
+    let medians = Durations::medians(durations.into_iter());
+    let breakdown = traffic.finish(&plan, folds);
     let rows = breakdown.rows.into_iter().filter_map(|row| {
         let [user, schema]: [String; 2] = row.dims.try_into().ok()?;
         Some((user, schema, row.stats.requests))
     });
     let mut matches = fence::matches(rows);
-    let Some((set, _)) = matched.sets.of(cluster) else { return Ok((Vec::new(), refused)) };
+    let Some((set, _)) = matched.sets.of(cluster) else { return Ok((Vec::new(), refused, medians)) };
     let mut clients = Vec::new();
     for user in users {
         let mut client = fence::client(analysed.clients, analysed.findings, cluster, &user);
@@ -188,7 +189,7 @@ fn fenced(
             Err(why) => return Err(Error::Usage(why.to_string())),
         }
     }
-    Ok((clients, refused))
+    Ok((clients, refused, medians))
 }
 
 /// The logs once more.
@@ -224,6 +225,31 @@ fn server_seats(flags: &EmitFlags, sources: &[String], cluster: &str, set: &Set,
     ServerSeats::of_facts(&facts, cluster, &set.levels).unwrap_or(ServerSeats::Default)
 }
 
+/// Counts by user and FlowSchema, and how long requests last.
+struct Looking<'p> {
+    counting: Counting<'p>,
+    durations: Durations,
+    selection: &'p Selection,
+}
+
+impl Worker for Looking<'_> {
+    type Batch = <Counting<'static> as Worker>::Batch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if within(self.selection, &event) {
+            self.durations.event(&event);
+        }
+        self.counting.event(event);
+    }
+    fn flush(&mut self) -> Self::Batch {
+        self.counting.flush()
+    }
+}
+
+/// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the same seats.
+fn within(selection: &Selection, event: &Timed<'_, '_>) -> bool {
+    selection.since.is_none_or(|since| event.at >= since) && selection.until.is_none_or(|until| event.at < until)
+}
+
 /// The observer of analysis as a worker of the source's pass.
 struct Replaying<'p> {
     observer: Observer<'p>,
@@ -233,8 +259,7 @@ struct Replaying<'p> {
 impl Worker for Replaying<'_> {
     type Batch = Batch;
     fn event(&mut self, event: Timed<'_, '_>) {
-        let Selection { since, until, .. } = self.selection;
-        if since.is_none_or(|since| event.at >= since) && until.is_none_or(|until| event.at < until) {
+        if within(self.selection, &event) {
             self.observer.event(event);
         }
     }
@@ -248,13 +273,12 @@ fn replay(
     analysed: &Analysed<'_, '_>,
     cluster: &str,
     (now, then): (&Set, &Set),
-    seats: ServerSeats,
+    (seats, medians): (ServerSeats, Medians),
     context: &mut Context<'_>,
 ) -> Result<Replayed, Error> {
     let of = |set: &Set| set.levels.iter().map(|level| nominal(seats.number(), level, &set.levels)).collect();
     let scenarios = vec![Scenario { proposed: false, seats: of(now) }, Scenario { proposed: true, seats: of(then) }];
     let has_starts = analysed.outcome.total().events.iter().any(|stages| stages[Stage::ResponseStarted as usize] > 0);
-    let medians = Medians::new(analysed.rollup);
     let plan = Plan::new(now.clone(), then.clone(), cluster.to_owned(), medians, has_starts);
     let mut replay = Replay::new(&plan, scenarios);
     let streams = streams(analysed)?;
@@ -286,30 +310,4 @@ fn source(matched: &Matched) -> String {
         true => "those that kube-apiserver 1.36 makes itself, as none were found (--flow-schemas names others)".to_owned(),
         false => paths.join(", "),
     }
-}
-
-/// The steps that open an emergency fence again: the level alone, each time with more seats.
-fn steps(count: u32, fence: &Fence, (now, own): (&Set, &FlowConfig), seats: ServerSeats, out: &mut dyn Write) -> Result<(), Error> {
-    let mut shares = fence.level.shares;
-    for step in 1..=count {
-        shares = (shares * 2).max(1);
-        let mut wider = fence.clone();
-        wider.level.shares = shares;
-        let then = fence::with(now, &wider, own);
-        let its = nominal(seats.number(), &wider.level, &then.levels);
-        let comment = format!(
-            "Step {step} of {count}: shares {shares}, {its} seats on each apiserver. Apply it alone, then watch the 429s and the apiservers."
-        );
-        objects::yaml(&[comment], &fence::level_object(&wider.level), out)?;
-    }
-    if count > 0 {
-        let schemas: Vec<&str> = fence.schemas.iter().map(|schema| schema.name.as_str()).collect();
-        let last = format!(
-            "# Then open it: kubectl delete flowschema {} && kubectl delete prioritylevelconfiguration {}",
-            schemas.join(" "),
-            fence.level.name
-        );
-        writeln!(out, "{last}")?;
-    }
-    Ok(())
 }

@@ -53,6 +53,7 @@ const DIMS: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node"
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    emit::check(args)?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
     let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
@@ -77,7 +78,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), sizes.as_ref());
     let findings = detect::all(&clients);
     if let Some(form) = args.emit.emit {
-        let analysed = emit::Analysed { args, selection: &selection, rollup: &rollup, clients: &clients, findings: &findings, outcome };
+        let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, outcome };
         return emit::run(form, analysed, context);
     }
     let mut coverage = serde_json::Map::new();

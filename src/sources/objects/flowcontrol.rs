@@ -228,8 +228,7 @@ fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(
 #[derive(Deserialize)]
 struct Meta {
     name: String,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
@@ -241,8 +240,7 @@ struct Object<S> {
 #[derive(Deserialize)]
 struct Name {
     name: String,
-    #[serde(default)]
-    namespace: String,
+    namespace: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -277,24 +275,25 @@ struct RawSubject {
     service_account: Option<Name>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct RawResourceRule {
-    verbs: Vec<String>,
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    cluster_scope: bool,
-    namespaces: Vec<String>,
+    verbs: List,
+    api_groups: List,
+    resources: List,
+    cluster_scope: Option<bool>,
+    namespaces: List,
 }
 
 #[derive(Deserialize)]
 struct RawPathRule {
-    #[serde(default)]
-    verbs: Vec<String>,
-    #[serde(default, rename = "nonResourceURLs")]
-    paths: Vec<String>,
+    verbs: List,
+    #[serde(rename = "nonResourceURLs")]
+    paths: List,
 }
+
+/// A list that may be `null`: the apiserver writes those so that were not given.
+type List = Option<Vec<String>>;
 
 fn schema(object: &Value) -> Result<FlowSchema, String> {
     let Object { metadata, spec } = Object::<SchemaSpec>::deserialize(object).map_err(|error| error.to_string())?;
@@ -318,17 +317,18 @@ fn rule(raw: RawRule) -> Result<Rule, String> {
             "Group" => Subject::Group(raw.group.ok_or_else(|| lacks("group"))?.name),
             "ServiceAccount" => {
                 let Name { name, namespace } = raw.service_account.ok_or_else(|| lacks("serviceAccount"))?;
-                Subject::ServiceAccount { namespace, name }
+                Subject::ServiceAccount { namespace: namespace.unwrap_or_default(), name }
             }
             other => return Err(format!("a subject is of kind '{other}', not User, Group or ServiceAccount")),
         })
     };
     let subjects = raw.subjects.unwrap_or_default().into_iter().map(subject).collect::<Result<_, _>>()?;
     let resource = |raw: RawResourceRule| {
-        let RawResourceRule { verbs, api_groups: groups, resources, cluster_scope, namespaces } = raw;
-        ResourceRule { verbs, groups, resources, cluster_scope, namespaces }
+        let RawResourceRule { verbs, api_groups, resources, cluster_scope, namespaces } = raw;
+        let [verbs, groups, resources, namespaces] = [verbs, api_groups, resources, namespaces].map(Option::unwrap_or_default);
+        ResourceRule { verbs, groups, resources, cluster_scope: cluster_scope.unwrap_or(false), namespaces }
     };
-    let path = |RawPathRule { verbs, paths }| PathRule { verbs, paths };
+    let path = |RawPathRule { verbs, paths }| PathRule { verbs: verbs.unwrap_or_default(), paths: paths.unwrap_or_default() };
     Ok(Rule {
         subjects,
         resources: raw.resource_rules.unwrap_or_default().into_iter().map(resource).collect(),
@@ -393,7 +393,7 @@ fn level(object: &Value) -> Result<PriorityLevel, String> {
         Some(other) => return Err(format!("limitResponse.type is '{other}', not Queue or Reject")),
     };
     // v1beta3 can't tell 0 from nothing but by this annotation.
-    let zero = metadata.annotations.contains_key("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares");
+    let zero = metadata.annotations.is_some_and(|all| all.contains_key("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"));
     let default = if is_exempt || zero { 0 } else { DEFAULT_SHARES };
     Ok(PriorityLevel {
         name: metadata.name,
@@ -434,7 +434,12 @@ spec: { type: Limited, limited: { limitResponse: { type: Reject } } }
 ---
 kind: FlowSchemaList
 apiVersion: flowcontrol.apiserver.k8s.io/v1
-items: [{ metadata: { name: a }, spec: { priorityLevelConfiguration: { name: old } } }]
+items:
+  - metadata: { name: a, annotations: null }
+    spec:
+      priorityLevelConfiguration: { name: old }
+      distinguisherMethod: null
+      rules: [{ subjects: null, resourceRules: [{ verbs: [get], apiGroups: null, namespaces: null }], nonResourceRules: null }]
 ";
         let config = parse("x", text.as_bytes()).unwrap();
         let queue = Limit::Queue { queues: 3, hand_size: 2, queue_length_limit: 50 };
