@@ -57,11 +57,14 @@ pub struct Classifier<'s> {
     /// Of the reader's callers and targets.
     generations: (u32, u32),
     /// The rules about a caller, by the reader's number.
-    callers: Vec<Option<Box<[(u16, u16)]>>>,
+    callers: Vec<Option<Rules>>,
     known: HashTable<(Key, u16)>,
     /// Whether events have to be asked for their cluster: then nothing is remembered.
     by_cluster: bool,
 }
+
+/// Numbers of schemas and of rules in them.
+type Rules = Box<[(u16, u16)]>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {

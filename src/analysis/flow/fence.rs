@@ -47,18 +47,23 @@ pub fn refusal(user: &str) -> Option<&'static str> {
     }
 }
 
-/// The users with findings of severity warning or critical, in the order of the findings; those of `cluster`.
+/// The users of `cluster` with findings of severity warning or critical: those with critical ones first, then those with most requests.
 pub fn culprits(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str) -> Vec<String> {
-    let mut users: Vec<String> = Vec::new();
-    for (who, _) in found.iter().filter(|(_, finding)| finding.severity >= Severity::Warning) {
-        if let Some(who) = who.filter(|who| who.cluster == cluster)
-            && !users.iter().any(|user| user == who.user)
-            && clients.list.iter().any(|profile| profile.who.user == who.user)
-        {
-            users.push(who.user.to_owned());
+    let mut users: BTreeMap<&str, (Severity, u64)> = BTreeMap::new();
+    for (who, finding) in found.iter().filter(|(_, finding)| finding.severity >= Severity::Warning) {
+        if let Some(who) = who.filter(|who| who.cluster == cluster) {
+            let worst = users.entry(who.user).or_insert((finding.severity, 0));
+            worst.0 = worst.0.max(finding.severity);
         }
     }
-    users
+    for profile in clients.list.iter().filter(|profile| profile.who.cluster == cluster) {
+        if let Some((_, requests)) = users.get_mut(profile.who.user) {
+            *requests += profile.requests;
+        }
+    }
+    let mut users: Vec<_> = users.into_iter().collect();
+    users.sort_by_key(|(user, worst)| (std::cmp::Reverse(*worst), *user));
+    users.into_iter().map(|(user, _)| user.to_owned()).collect()
 }
 
 /// What the profiles tell of a user.

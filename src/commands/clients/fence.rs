@@ -17,6 +17,7 @@ use crate::commands::traffic::Counting;
 use crate::model::event::{Stage, Timed};
 use crate::model::report::Window;
 use crate::model::time;
+use crate::model::units::counted;
 use crate::sources::audit::pass::{self, Delivery, Worker};
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::objects::flowcontrol::built_in;
@@ -26,6 +27,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Clients that are fenced unless they are named: who fences more has other problems than these clients.
+const WORST: usize = 20;
 
 /// Runs it.
 pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
@@ -111,7 +115,10 @@ fn one_cluster(analysed: &Analysed<'_, '_>) -> Result<String, Error> {
 }
 
 /// Whom to fence, and whom not and why.
-type Users = (Vec<String>, Vec<(String, String)>);
+type Users = (Vec<String>, Refused);
+
+/// Users that are not fenced, and why.
+type Refused = Vec<(String, String)>;
 
 /// Those who are named, else those with findings.
 fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
@@ -130,20 +137,26 @@ fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &s
         return Ok((users, Vec::new()));
     }
     let all = fence::culprits(analysed.clients, analysed.findings, cluster);
-    let (refused, users): (Vec<String>, Vec<String>) = all.into_iter().partition(|user| fence::refusal(user).is_some());
+    let (refused, mut users): (Vec<String>, Vec<String>) = all.into_iter().partition(|user| fence::refusal(user).is_some());
     let refused = refused.into_iter().filter_map(|user| fence::refusal(&user).map(|why| (user, why.to_owned())));
-    Ok((users, refused.collect()))
+    let mut refused: Refused = refused.collect();
+    if users.len() > WORST {
+        let more = counted((users.len() - WORST) as u64, "more client");
+        refused.push((format!("{more} with findings"), format!("only the {WORST} worst are; --client names others")));
+        users.truncate(WORST);
+    }
+    Ok((users, refused))
 }
 
 /// What is known of the users, with the FlowSchemas that they match: one more pass.
 fn fenced(
     users: Vec<String>,
-    mut refused: Vec<(String, String)>,
+    mut refused: Refused,
     analysed: &Analysed<'_, '_>,
     cluster: &str,
     matched: &Matched,
     context: &mut Context<'_>,
-) -> Result<(Vec<Client>, Vec<(String, String)>, Medians), Error> {
+) -> Result<(Vec<Client>, Refused, Medians), Error> {
     let cluster_only = format!("cluster={cluster}").parse().map_err(Error::Usage)?;
     let Selection { since, until, .. } = *analysed.selection;
     let query = Query {
