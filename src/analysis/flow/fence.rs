@@ -161,7 +161,7 @@ fn schema(name: String, level: &str, precedence: i32, user: &str) -> FlowSchema 
 /// A name for a user's objects: what a name of Kubernetes may hold, told from others that look alike by a hash.
 fn named(user: &str) -> String {
     let short = user.strip_prefix("system:serviceaccount:").unwrap_or(user).to_lowercase();
-    let mut slug: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let mut slug: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(38).collect();
     slug = slug.trim_matches('-').to_owned();
     let plain = user.strip_prefix("system:serviceaccount:").is_some_and(|rest| rest.replace(':', "-") == slug && !rest.contains('-'));
     if !plain {
