@@ -1,5 +1,6 @@
 //! The dimensions by which the requests of an audit log can be broken down.
 
+use super::flow::Flow;
 use super::list_route::{Minor, list_kind};
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, MAX_TEXT, cut};
@@ -33,11 +34,22 @@ pub enum Dim {
     ListKind,
     Stage,
     Minute,
+    FlowSchema,
+    PriorityLevel,
+}
+
+/// What is known of an event that does not stand in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known<'k> {
+    /// The apiservers' version: it decides who answers a LIST.
+    pub server: Option<Minor>,
+    /// The FlowSchema that the request matches.
+    pub flow: Flow<'k>,
 }
 
 impl Dim {
     /// All dimensions that an audit log has, in the order of the documentation.
-    pub const ALL: [(Self, &'static str); 20] = [
+    pub const ALL: [(Self, &'static str); 22] = [
         (Self::Verb, "verb"),
         (Self::Resource, "resource"),
         (Self::Group, "group"),
@@ -58,10 +70,17 @@ impl Dim {
         (Self::ListKind, "list-kind"),
         (Self::Stage, "stage"),
         (Self::Minute, "minute"),
+        (Self::FlowSchema, "flow_schema"),
+        (Self::PriorityLevel, "priority_level"),
     ];
 
     /// Dimensions that only `/metrics` have.
-    pub const METRICS_ONLY: [&'static str; 4] = ["version", "component", "flow_schema", "priority_level"];
+    pub const METRICS_ONLY: [&'static str; 2] = ["version", "component"];
+
+    /// Whether it follows from FlowSchemas.
+    pub fn is_flow(self) -> bool {
+        matches!(self, Self::FlowSchema | Self::PriorityLevel)
+    }
 
     /// Its name on the command line and in JSON.
     pub fn name(self) -> &'static str {
@@ -70,7 +89,7 @@ impl Dim {
 
     /// Appends its value for an event to `out`: the bytes as they stand in the log, where they are its text.
     #[inline]
-    pub fn write(self, event: &Timed<'_, '_>, server: Option<Minor>, out: &mut Vec<u8>) {
+    pub fn write(self, event: &Timed<'_, '_>, known: Known<'_>, out: &mut Vec<u8>) {
         let e = event.event;
         let text = match self {
             Self::Verb => e.verb,
@@ -81,20 +100,22 @@ impl Dim {
             Self::Name => e.name,
             Self::User => e.user,
             Self::SourceIp => e.source,
+            Self::FlowSchema => return out.extend_from_slice(known.flow.schema.as_bytes()),
+            Self::PriorityLevel => return out.extend_from_slice(known.flow.level.as_bytes()),
             Self::Agent if !e.agent.is_escaped() && e.agent.raw().len() <= MAX_TEXT => {
                 return out.extend_from_slice(e.agent_product().as_bytes());
             }
-            _ => return out.extend_from_slice(self.of(event, server).as_bytes()),
+            _ => return out.extend_from_slice(self.of(event, known).as_bytes()),
         };
         if text.is_escaped() || text.raw().len() > MAX_TEXT {
-            out.extend_from_slice(self.of(event, server).as_bytes());
+            out.extend_from_slice(self.of(event, known).as_bytes());
         } else {
             out.extend_from_slice(text.raw());
         }
     }
 
     /// Its value for an event; empty where the event has none.
-    pub fn of<'a>(self, event: &Timed<'_, 'a>, server: Option<Minor>) -> Cow<'a, str> {
+    pub fn of<'a>(self, event: &Timed<'_, 'a>, known: Known<'_>) -> Cow<'a, str> {
         let e = event.event;
         let text = match self {
             Self::Verb => e.verb.decode(),
@@ -116,11 +137,13 @@ impl Dim {
             Self::Scope => Cow::Borrowed(scope(e).name()),
             Self::ListKind if e.verb.is("list") && !e.resource.is_empty() => {
                 let shape = ReadShape::of(&e.uri.decode(), false);
-                Cow::Borrowed(list_kind(&shape, &e.group.decode(), &e.resource.decode(), server))
+                Cow::Borrowed(list_kind(&shape, &e.group.decode(), &e.resource.decode(), known.server))
             }
             Self::ListKind => Cow::Borrowed(""),
             Self::Stage => Cow::Borrowed(event.stage.name()),
             Self::Minute => Cow::Owned(time::format(event.at - event.at.rem_euclid(60 * SECOND))),
+            Self::FlowSchema => Cow::Owned(known.flow.schema.to_owned()),
+            Self::PriorityLevel => Cow::Owned(known.flow.level.to_owned()),
         };
         match text {
             Cow::Borrowed(text) => cut(text),

@@ -1,7 +1,6 @@
 //! `--where`: what to count.
 
-use super::dims::Dim;
-use super::list_route::Minor;
+use super::dims::{Dim, Known};
 use crate::model::event::Timed;
 use regex::Regex;
 use std::str::FromStr;
@@ -26,8 +25,12 @@ enum Test {
 
 impl Filter {
     /// Whether the event is to be counted.
-    pub fn accepts(&self, event: &Timed<'_, '_>, server: Option<Minor>) -> bool {
-        self.holds(&self.dim.of(event, server))
+    pub fn accepts(&self, event: &Timed<'_, '_>, known: Known<'_>) -> bool {
+        match self.dim {
+            Dim::FlowSchema => self.holds(known.flow.schema),
+            Dim::PriorityLevel => self.holds(known.flow.level),
+            dim => self.holds(&dim.of(event, known)),
+        }
     }
 }
 

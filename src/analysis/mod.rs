@@ -5,6 +5,7 @@ pub mod clients;
 pub mod dims;
 pub mod extract;
 pub mod filter;
+pub mod flow;
 pub mod heap;
 pub mod keyspace;
 pub mod list_route;

@@ -2,6 +2,7 @@
 
 pub mod clients;
 pub mod etcd;
+pub mod flow;
 pub mod heap;
 #[cfg(feature = "live")]
 pub mod live;

@@ -1,5 +1,6 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
+use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::model::event::Timed;
@@ -22,7 +23,7 @@ impl Selection {
     fn takes(&self, event: &Timed<'_, '_>) -> bool {
         self.since.is_none_or(|since| event.at >= since)
             && self.until.is_none_or(|until| event.at < until)
-            && self.filters.iter().all(|filter| filter.accepts(event, None))
+            && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
     }
 }
 

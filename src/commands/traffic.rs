@@ -1,5 +1,6 @@
 //! `plimsoll traffic`: who sends what.
 
+use super::flow::{self, FlowFlags, Matched};
 use super::traffic_follow::{self, FollowFlags};
 use super::{pages, traffic_live, traffic_metrics};
 use crate::analysis::dims::Dim;
@@ -19,13 +20,14 @@ use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::find::{self, Found, Wanted};
 use crate::views::text::plain;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Arguments of `plimsoll traffic`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 DIMENSIONS
   of audit logs: verb resource group subresource namespace name user serviceaccount agent agent-version
-    source-ip node code code-class instance cluster scope list-kind stage minute
+    source-ip node code code-class instance cluster scope list-kind stage minute flow_schema priority_level
   of metrics: verb resource group version subresource scope code component instance cluster, or
     flow_schema priority_level instance cluster
 
@@ -70,6 +72,8 @@ pub struct Args {
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
+    #[command(flatten)]
+    pub(super) flow: FlowFlags,
     #[command(flatten)]
     pub(super) kube: KubeFlags,
 }
@@ -117,6 +121,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Usage("--health is told by metrics; add --from metrics if there are any".to_owned()));
     }
     let (by, filters) = dims::<Dim>(args)?;
+    let by_flow = by.iter().chain(filters.iter().map(|filter| &filter.dim)).any(|dim| dim.is_flow());
+    let flows = |sources: &[String], context: &mut Context<'_>| match by_flow {
+        true => flow::matched(&args.flow, sources, context),
+        false => Ok(Matched::default()),
+    };
+    let matched = flows(&args.sources, context)?;
     let query = |server: &Option<Version>| Query {
         by: by.clone(),
         filters: filters.clone(),
@@ -124,10 +134,18 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         until,
         interval: None,
         server: server.as_ref().and_then(|(version, _)| Minor::parse(version)),
+        flow: by_flow.then(|| Arc::clone(&matched.sets)),
     };
     if args.follow.wanted() {
         let version = |bundle: Option<&Bundle>| server_version(args.k8s_version.as_deref(), bundle);
-        return traffic_follow::run(&args.sources, &args.follow, query, version, context);
+        return traffic_follow::run(
+            &args.sources,
+            &args.follow,
+            query,
+            version,
+            by_flow.then(|| (matched.coverage.clone(), matched.note.clone())),
+            context,
+        );
     }
     let mut found = found.unwrap_or_default();
     let server = server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
@@ -135,7 +153,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let base = match args.baseline.is_empty() {
         true => None,
         // The bounds are those of the log that is looked at; the baseline is taken whole.
-        false => Some((Query { since: None, until: None, ..query.clone() }, find(&args.baseline, Wanted::Logs, context)?)),
+        false => {
+            let flow = by_flow.then(|| flows(&args.baseline, context)).transpose()?.map(|matched| matched.sets);
+            Some((Query { since: None, until: None, flow, ..query.clone() }, find(&args.baseline, Wanted::Logs, context)?))
+        }
     };
     let base = base
         .map(|(query, found)| read(&query, found, None, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
@@ -149,6 +170,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
     let (breakdown, mut reading) = read(&query, found, windows.as_ref().map(|windows| (windows, &facts)), context)?;
     reading.server = server;
+    reading.flow = by_flow.then_some((matched.coverage, matched.note));
     let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     let told = logs::told(&breakdown, reading);
     let report = report::report(logs::measured(&query, breakdown), base.as_ref(), told, &shape);
@@ -220,7 +242,7 @@ fn read(
     let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(windows, &seen, facts, &spans));
     let breakdown = traffic.finish(&plan, folds);
     let Outcome { inputs, losses, coverage } = outcome;
-    let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics };
+    let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
     Ok((breakdown, reading))
 }
 

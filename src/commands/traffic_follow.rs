@@ -11,6 +11,7 @@ use crate::model::report::Report;
 use crate::model::units::parse_duration;
 use crate::sources::audit::follow::Follower;
 use crate::views::Format;
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::io::Write;
@@ -69,6 +70,7 @@ pub(super) fn run(
     flags: &FollowFlags,
     query: impl Fn(&Option<Version>) -> Query,
     version: impl Fn(Option<&Bundle>) -> Result<Option<Version>, Error>,
+    flow: Option<(Value, Option<String>)>,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let every = flags.every()?;
@@ -92,6 +94,7 @@ pub(super) fn run(
         query: &query,
         plan: &plan,
         server,
+        flow,
         worker: Counting(plan.fold(), None),
         traffic: Traffic::default(),
         told: HashMap::new(),
@@ -131,6 +134,7 @@ struct Live<'p> {
     query: &'p Query,
     plan: &'p Plan,
     server: Option<Version>,
+    flow: Option<(Value, Option<String>)>,
     worker: Counting<'p>,
     traffic: Traffic,
     /// Losses that have been told, by file and kind, and how many there were then.
@@ -165,6 +169,7 @@ impl Live<'_> {
             streams: follower.streams(),
             server: self.server.clone(),
             against_metrics: None,
+            flow: self.flow.clone(),
         };
         let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
         let told = logs::told(&breakdown, reading);

@@ -6,6 +6,7 @@
 pub mod bundle;
 pub mod event;
 pub mod flame;
+pub mod flowcontrol;
 pub mod histogram;
 pub mod input;
 pub mod json;

@@ -350,6 +350,13 @@ fn is_true(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
 }
 
+/// The path of a request URI, unescaped.
+pub fn decoded_path(uri: &str) -> Cow<'_, str> {
+    let path = &uri[..uri.find('?').unwrap_or(uri.len())];
+    // In a path, unlike in a query, a plus is a plus.
+    if path.contains('+') { Cow::Owned(percent_decode(&path.replace('+', "%2B")).into_owned()) } else { percent_decode(path) }
+}
+
 /// Resolves `%XX` and `+`; what is malformed stays as it is.
 fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {

@@ -8,6 +8,7 @@ pub mod exposition;
 pub mod find;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod objects;
 pub mod open;
 pub mod pages;
 pub mod pprof;

@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 157] = [
+const COLUMNS: [Column; 162] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -90,6 +90,11 @@ const COLUMNS: [Column; 157] = [
     column("queued", "QUEUED", Kind::Count),
     column("dispatched_per_s", "PER SEC", Kind::Rate),
     column("rejected", "REJECTED", Kind::Count),
+    column("requests_with_fence", "WITH FENCE", Kind::Count),
+    column("queued_now", "QUEUED NOW", Kind::Count),
+    column("rejected_now", "REJECTED NOW", Kind::Count),
+    column("max_wait_now_ms", "WAIT NOW MS", Kind::Millis),
+    column("max_wait_ms", "WAIT MS", Kind::Millis),
     wide("wait_p50_ms", "WAIT P50 MS", Kind::Millis),
     column("wait_p99_ms", "WAIT P99 MS", Kind::Millis),
     column("bound_s", "WITHIN S", Kind::Count),

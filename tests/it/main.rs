@@ -22,6 +22,8 @@ mod etcd_oracles;
 mod etcd_pull;
 mod etcd_usage;
 mod exactness;
+mod flow;
+mod flow_fence;
 mod follow;
 mod forms;
 mod heap;

@@ -227,7 +227,7 @@ fn exit_codes() {
     let log = sample("forms/v1.log");
     for bad in [
         &["--by", "banana"][..],
-        &["--by", "flow_schema"],
+        &["--by", "component"],
         &["--where", "verb"],
         &["--where", "banana=1"],
         &["--where", "verb=~("],

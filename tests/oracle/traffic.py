@@ -8,6 +8,7 @@ The rules of counting are sections 1 and 2 of docs/rollup.md, written down here 
 without a look at the Rust. Prints {"rows": [...], "events": n, "stages": {...}, "lost": n}.
 
 --fold-nodes   system:node:NAME counts as the user system:node:*
+--flow FILE    match requests with the FlowSchemas of these objects (repeatable; flow.py); without it the two dimensions are empty
 --pair-by-id   an event without requestReceivedTimestamp has no part of `received` in its request's identity
                (docs/rollup.md puts its own time there; then the two ends of a GKE watch never meet)
 """
@@ -18,8 +19,11 @@ import sys
 import zlib
 from datetime import datetime, timezone
 
+sys.dont_write_bytecode = True
+import flow  # noqa: E402
+
 DIMENSIONS = ("verb resource group subresource namespace name user serviceaccount agent agent-version source-ip node "
-              "code code-class instance cluster scope stage minute").split()
+              "code code-class instance cluster scope stage minute flow_schema priority_level").split()
 
 # ---------------------------------------------------------------- reading: bytes, lines, events
 
@@ -307,6 +311,7 @@ def main():
     arguments.add_argument("--by", default="verb")
     arguments.add_argument("--fold-nodes", action="store_true")
     arguments.add_argument("--pair-by-id", action="store_true")
+    arguments.add_argument("--flow", action="append", default=[])
     arguments.add_argument("files", nargs="+", metavar="[CLUSTER:INSTANCE=]FILE")
     args = arguments.parse_args()
     by = args.by.split(",") if args.by else []
@@ -314,6 +319,7 @@ def main():
         if dim not in DIMENSIONS:
             arguments.error(f"no dimension {dim}; there are: {' '.join(DIMENSIONS)}")
 
+    schemas = flow.load(args.flow)
     rows = {}
     ends = {}      # identity of a long-running request -> times of its terminal events
     started = []   # started events of long-running requests
@@ -343,6 +349,7 @@ def main():
                 ref = event.get("objectRef") or {}
                 code = (event.get("responseStatus") or {}).get("code")
                 dims = dimensions(event, ref, code, at, cluster, instance, args.fold_nodes)
+                dims["flow_schema"], dims["priority_level"] = flow.match(schemas, event) if args.flow else ("", "")
                 row = rows.setdefault(tuple(cut(dims[d]) for d in by), Row())
                 identity = (cluster, instance, event.get("auditID"), event.get("requestURI"),
                             given if args.pair_by_id else received)

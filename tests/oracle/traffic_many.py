@@ -51,7 +51,7 @@ def main():
     bys, arguments = sys.argv[1].split(" "), sys.argv[2:]
     traffic.read = read
     breakdowns = {by: breakdown(by, arguments) for by in bys}
-    counted = list(times(a for a in arguments if not a.startswith("--")))
+    counted = list(times(a for a in arguments if not a.startswith("--")))  # a flag has its value behind =
     json.dump({"breakdowns": breakdowns, "first": min(counted, default=None), "last": max(counted, default=None)}, sys.stdout)
 
 

@@ -26,6 +26,8 @@ pub struct Reading {
     pub server: Option<(String, &'static str)>,
     /// How much the log shows of what the metrics count, where they are at hand.
     pub against_metrics: Option<Comparison>,
+    /// Where FlowSchemas come from, if they were asked for; and what to say of it.
+    pub flow: Option<(Json, Option<String>)>,
 }
 
 /// The time counted: from the first to the last event within the query's bounds, whether its filters accept
@@ -134,6 +136,7 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
         notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
     }
     notes.extend(reading.against_metrics.as_ref().and_then(Comparison::note));
+    notes.extend(reading.flow.as_ref().and_then(|(_, note)| note.clone()));
     if breakdown.folded > 0 {
         notes.push(format!(
             "{} of rows beyond {} counted as {}.",
@@ -196,5 +199,7 @@ fn coverage(breakdown: &Breakdown, reading: &Reading) -> Map<String, Json> {
         "kubernetes_version": reading.server.as_ref().map(|(version, _)| version),
         "kubernetes_version_from": reading.server.as_ref().map(|(_, from)| from),
     });
-    if let Json::Object(map) = value { map } else { Map::new() }
+    let mut map = if let Json::Object(map) = value { map } else { Map::new() };
+    map.extend(reading.flow.as_ref().map(|(source, _)| ("flow_schemas".to_owned(), source.clone())));
+    map
 }

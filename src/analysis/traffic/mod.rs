@@ -8,8 +8,9 @@ pub mod logs;
 mod quick;
 pub mod report;
 
-use crate::analysis::dims::Dim;
+use crate::analysis::dims::{Dim, Known};
 use crate::analysis::filter::Filter;
+use crate::analysis::flow::{Classifier, Sets};
 use crate::analysis::list_route::Minor;
 use crate::analysis::peak::{Peaks, WINDOW};
 use crate::analysis::pending::{Pending, Start, Started};
@@ -22,7 +23,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use quick::Quick;
 use std::hash::BuildHasher;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows kept; requests of further ones are counted as `(other)`.
 pub const MAX_ROWS: usize = 300_000;
@@ -45,6 +46,8 @@ pub struct Query {
     pub interval: Option<Micros>,
     /// The apiservers' version, where known: it decides who answers a LIST.
     pub server: Option<Minor>,
+    /// FlowSchemas, where a dimension needs them.
+    pub flow: Option<Arc<Sets>>,
 }
 
 /// What happened to the requests of a row.
@@ -204,6 +207,7 @@ impl Plan {
             known: HashTable::new(),
             keys: Vec::new(),
             quick: Quick::of(&self.query),
+            flow: self.query.flow.as_deref().map(Sets::classifier),
             counts: vec![Counts::default(); 2],
             arrivals: Vec::new(),
             ids: IdSample::default(),
@@ -244,10 +248,11 @@ struct Long {
 pub struct Fold<'p> {
     plan: &'p Plan,
     /// The rows this thread has met: where their keys stand in `keys`, and their numbers.
-    known: HashTable<Known>,
+    known: HashTable<Met>,
     keys: Vec<u8>,
     /// Rows by what the reader knows of events by number, each at the place of its hash.
     quick: Option<Quick>,
+    flow: Option<Classifier<'p>>,
     /// By row.
     counts: Vec<Counts>,
     /// Rows that have met an arrival in this block.
@@ -274,13 +279,15 @@ impl Fold<'_> {
         self.last = Some(self.last.map_or(event.at, |last| last.max(event.at)));
         let long_running = event.event.is_long_running();
         let terminal = event.stage.is_terminal();
-        if !query.filters.iter().all(|filter| filter.accepts(&event, query.server)) {
+        let flow = self.flow.as_mut().map(|classifier| classifier.flow(&event)).unwrap_or_default();
+        let known = Known { server: query.server, flow };
+        if !query.filters.iter().all(|filter| filter.accepts(&event, known)) {
             if long_running && terminal {
                 self.batch.long.push(Long { identity: event.identity(&mut self.scratch), at: event.at, row: None, started: None });
             }
             return;
         }
-        let row = self.row_of(&event);
+        let row = self.row_of(&event, known);
         let counts = &mut self.counts[row as usize];
         let stats = &mut counts.stats;
         let outcome = Outcome::of(event.event, event.stage);
@@ -335,24 +342,24 @@ impl Fold<'_> {
 
     /// The row of an event.
     #[inline]
-    fn row_of(&mut self, event: &Timed<'_, '_>) -> u32 {
+    fn row_of(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
         if let Some(quick) = &mut self.quick
-            && let Some(key) = quick.key(&self.plan.query, event)
+            && let Some(key) = quick.key(event, known)
         {
             if let Some(row) = quick.find(key) {
                 return row;
             }
-            let row = self.new_row(None, event);
+            let row = self.new_row(None, event, known);
             if let Some(quick) = &mut self.quick {
                 quick.keep(key, row);
             }
             return row;
         }
-        self.row_by_text(event)
+        self.row_by_text(event, known)
     }
 
     /// One look-up by the text of all dimensions together.
-    fn row_by_text(&mut self, event: &Timed<'_, '_>) -> u32 {
+    fn row_by_text(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
         let query = &self.plan.query;
         self.key.clear();
         for dim in &query.by {
@@ -364,7 +371,7 @@ impl Fold<'_> {
                     self.key.push(NUMBER);
                 }
                 _ => {
-                    dim.write(event, query.server, &mut self.key);
+                    dim.write(event, known, &mut self.key);
                     self.key.push(SEPARATOR);
                 }
             }
@@ -375,10 +382,10 @@ impl Fold<'_> {
         }
         let hash = self.hasher.hash_one(self.key.as_slice());
         let (keys, key) = (&self.keys, &self.key);
-        match self.known.find(hash, |known| known.hash == hash && keys[known.from..known.to] == **key) {
-            Some(known) => known.row,
+        match self.known.find(hash, |one| one.hash == hash && keys[one.from..one.to] == **key) {
+            Some(found) => found.row,
             None => {
-                let row = self.new_row(interval, event);
+                let row = self.new_row(interval, event, known);
                 self.remember(hash, row);
                 row
             }
@@ -387,9 +394,9 @@ impl Fold<'_> {
 
     /// The row of an event that this thread has not met, or has forgotten.
     #[cold]
-    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>) -> u32 {
+    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
         let query = &self.plan.query;
-        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, query.server)).collect();
+        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, known)).collect();
         let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
         if self.counts.len() <= row as usize {
             self.counts.resize(row as usize + 1, Counts::default());
@@ -406,8 +413,8 @@ impl Fold<'_> {
         }
         let from = self.keys.len();
         self.keys.extend_from_slice(&self.key);
-        let known = Known { hash, from, to: self.keys.len(), row };
-        self.known.insert_unique(hash, known, |known| known.hash);
+        let met = Met { hash, from, to: self.keys.len(), row };
+        self.known.insert_unique(hash, met, |met| met.hash);
     }
 }
 
@@ -422,7 +429,7 @@ struct Counts {
 
 /// A row that a thread has met.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct Met {
     hash: u64,
     from: usize,
     to: usize,

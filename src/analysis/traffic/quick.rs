@@ -4,7 +4,7 @@
 //! no more keys than rows, however many callers differ in what is not asked for.
 
 use super::Query;
-use crate::analysis::dims::Dim;
+use crate::analysis::dims::{Dim, Known};
 use crate::model::event::Timed;
 use hashbrown::{HashMap, HashTable};
 
@@ -25,6 +25,7 @@ pub struct Quick {
     targets: Parts,
     by_code: bool,
     by_stage: bool,
+    by_flow: bool,
     /// Key and row.
     rows: HashTable<(u64, u32)>,
 }
@@ -43,15 +44,15 @@ const NONE: u32 = u32::MAX;
 
 impl Parts {
     #[inline]
-    fn number(&mut self, index: u32, generation: u32, query: &Query, event: &Timed<'_, '_>) -> u32 {
+    fn number(&mut self, index: u32, generation: u32, event: &Timed<'_, '_>) -> u32 {
         match self.known.get(index as usize) {
             Some(&number) if number != NONE && self.generation == generation => number,
-            _ => self.new_number(index, generation, query, event),
+            _ => self.new_number(index, generation, event),
         }
     }
 
     #[cold]
-    fn new_number(&mut self, index: u32, generation: u32, query: &Query, event: &Timed<'_, '_>) -> u32 {
+    fn new_number(&mut self, index: u32, generation: u32, event: &Timed<'_, '_>) -> u32 {
         if self.generation != generation {
             self.known.clear();
             self.generation = generation;
@@ -61,7 +62,8 @@ impl Parts {
         }
         let mut text = Vec::new();
         for dim in &self.dims {
-            dim.write(event, query.server, &mut text);
+            // None of these dimensions asks for more than the event.
+            dim.write(event, Known::default(), &mut text);
             text.push(super::SEPARATOR);
         }
         let next = self.numbers.len() as u32;
@@ -78,24 +80,27 @@ impl Quick {
         let (callers, targets) = (those(&CALLER), those(&TARGET));
         let by_code = query.by.iter().any(|dim| matches!(dim, Dim::Code | Dim::CodeClass));
         let by_stage = query.by.contains(&Dim::Stage);
-        let others = query.by.iter().filter(|dim| matches!(dim, Dim::Code | Dim::CodeClass | Dim::Stage)).count();
+        let others = query.by.iter().filter(|dim| matches!(dim, Dim::Code | Dim::CodeClass | Dim::Stage) || dim.is_flow()).count();
+        let by_flow = query.by.iter().any(|dim| dim.is_flow());
         let all = callers.dims.len() + targets.dims.len() + others == query.by.len();
-        (all && query.interval.is_none()).then(|| Self { callers, targets, by_code, by_stage, rows: HashTable::new() })
+        (all && query.interval.is_none()).then(|| Self { callers, targets, by_code, by_stage, by_flow, rows: HashTable::new() })
     }
 
     /// The key of the event's row, if the reader knows its caller and target.
     #[inline]
-    pub fn key(&mut self, query: &Query, event: &Timed<'_, '_>) -> Option<u64> {
+    pub fn key(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> Option<u64> {
         let (caller, target) = (event.event.caller?, event.event.target?);
         if self.callers.numbers.len() + self.targets.numbers.len() > MAX_NUMBERS {
             self.forget();
         }
-        let who = u64::from(self.callers.number(caller.index, caller.generation, query, event));
-        let what = u64::from(self.targets.number(target.index, target.generation, query, event));
+        let who = u64::from(self.callers.number(caller.index, caller.generation, event));
+        let what = u64::from(self.targets.number(target.index, target.generation, event));
         let code = event.event.code.filter(|_| self.by_code).map_or(0, |code| u64::from(code) + 1);
         let stage = if self.by_stage { event.stage as u64 } else { 0 };
-        // 24 bits for the caller, 20 for the target, 17 for the code, 2 for the stage.
-        (who < 1 << 24 && what < 1 << 20).then_some(who << 39 | what << 19 | code << 2 | stage)
+        let flow = if self.by_flow { u64::from(known.flow.number) } else { 0 };
+        // 24 bits for the caller, 20 for the target, 7 for the flow schema, 10 for the code, 2 for the stage.
+        let fits = who < 1 << 24 && what < 1 << 20 && flow < 1 << 7 && code < 1 << 10;
+        fits.then_some(who << 39 | what << 19 | flow << 12 | code << 2 | stage)
     }
 
     #[cold]

@@ -1,5 +1,8 @@
 //! `plimsoll clients`: how each client behaves.
 
+mod emit;
+mod fence;
+
 use crate::analysis::clients::cost::{Known, Metered};
 use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
@@ -21,10 +24,12 @@ EXAMPLES
   plimsoll clients bundle/ --fail-on warning
   plimsoll clients audit.log --objects snapshot.db       # what their LISTs cost
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
+  plimsoll clients bundle/ --emit flowschema > fence.yaml   # read it, then kubectl apply -f fence.yaml
+  plimsoll clients /var/log/kubernetes/ --emit fence --client system:serviceaccount:ci:bot --ramp 3
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
-threshold on, and when it may be wrong: docs/findings.md.")]
+threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: docs/flowcontrol.md.")]
 pub struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
@@ -41,6 +46,8 @@ pub struct Args {
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
+    #[command(flatten)]
+    emit: emit::EmitFlags,
 }
 
 /// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
@@ -48,6 +55,7 @@ const DIMS: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node"
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    emit::check(args)?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
     let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
@@ -81,6 +89,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients);
+    if let Some(form) = args.emit.emit {
+        let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, outcome };
+        return emit::run(form, analysed, context);
+    }
     let mut coverage = serde_json::Map::new();
     coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
     coverage.insert("list_sizes".to_owned(), json!(known.snapshot.as_ref().map(|sizes| &sizes.source)));

@@ -1,0 +1,13 @@
+//! API Priority and Fairness on audit logs: which FlowSchema a request matches, a fence around clients, and what would have become
+//! of the logged requests with it. (Rules and their sources: docs/flowcontrol.md.)
+
+mod classify;
+pub mod fence;
+mod matching;
+mod queues;
+pub mod replay;
+pub mod report;
+pub mod seats;
+
+pub use classify::{Classifier, Flow, Sets};
+pub use matching::{Asked, Caller, Set, caller, is_classified};

@@ -1,0 +1,65 @@
+//! `plimsoll clients --emit FORM`: what can be applied against the clients that were found.
+
+use super::{Args, fence};
+use crate::analysis::clients::Clients;
+use crate::analysis::clients::detect::Found;
+use crate::cli::{Context, Error};
+use crate::commands::flow::FlowFlags;
+use crate::commands::rollup::Selection;
+use crate::sources::audit::pass::Outcome;
+
+/// What to print in place of the profiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Emit {
+    /// FlowSchemas and a PriorityLevelConfiguration that fence the clients with findings of warning or critical, or those of --client.
+    Flowschema,
+    /// The emergency form for one --client: a level that refuses, and steps to open it again.
+    Fence,
+}
+
+/// Flags of `--emit`.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Emit")]
+pub struct EmitFlags {
+    /// Print this in place of the profiles, as YAML for kubectl apply (-o json: a report; -o wide: what the replay gave).
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub emit: Option<Emit>,
+    /// A user to emit for, whether something was found or not (repeatable): system:serviceaccount:NAMESPACE:NAME
+    #[arg(long = "client", value_name = "USER", requires = "emit")]
+    pub clients: Vec<String>,
+    /// nominalConcurrencyShares of the fence [default: 5; of --emit fence: 0, before Kubernetes 1.29 1].
+    #[arg(long, value_name = "N", requires = "emit")]
+    pub shares: Option<u32>,
+    /// Seats of an apiserver: --max-requests-inflight + --max-mutating-requests-inflight [default: by the bundle's metrics, else 600].
+    #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub server_seats: Option<u32>,
+    /// With --emit fence: this many further steps, each with more seats, to open it again.
+    #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=10))]
+    pub ramp: Option<u32>,
+    #[command(flatten)]
+    pub flow: FlowFlags,
+}
+
+/// Whether the flags make sense together, before anything is read.
+pub(super) fn check(args: &Args) -> Result<(), Error> {
+    match args.emit.emit {
+        Some(form @ (Emit::Flowschema | Emit::Fence)) => fence::check(form, &args.emit, &args.sources),
+        None => Ok(()),
+    }
+}
+
+/// What the analysis gave.
+pub(super) struct Analysed<'a, 'r> {
+    pub(super) args: &'a Args,
+    pub(super) selection: &'a Selection,
+    pub(super) clients: &'a Clients<'r>,
+    pub(super) findings: &'a [Found<'r>],
+    pub(super) outcome: Outcome,
+}
+
+/// Prints the form.
+pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
+    match form {
+        Emit::Flowschema | Emit::Fence => fence::run(form, analysed, context),
+    }
+}

@@ -1,0 +1,326 @@
+//! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests with it.
+
+use super::emit::{Analysed, Emit, EmitFlags};
+use crate::analysis::dims::Dim;
+use crate::analysis::flow::Set;
+use crate::analysis::flow::fence::{self, Client, Strength};
+use crate::analysis::flow::replay::{Batch, Durations, Medians, Observer, Plan, Replay, Replayed, Scenario};
+use crate::analysis::flow::report::Proposal;
+use crate::analysis::flow::seats::{ServerSeats, nominal};
+use crate::analysis::list_route::Minor;
+use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
+use crate::cli::{Context, Error, FailOn, Progress};
+use crate::commands::flow::{self, Matched};
+use crate::commands::pages;
+use crate::commands::rollup::Selection;
+use crate::commands::traffic::Counting;
+use crate::model::event::{Stage, Timed};
+use crate::model::report::Window;
+use crate::model::time;
+use crate::model::units::counted;
+use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::find::{self, LogStream, Wanted};
+use crate::sources::objects::flowcontrol::built_in;
+use crate::views::{Format, objects};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Clients that are fenced unless they are named: who fences more has other problems than these clients.
+const WORST: usize = 20;
+
+/// Runs it.
+pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
+    let flags = &analysed.args.emit;
+    let cluster = one_cluster(&analysed)?;
+    let matched = flow::matched(&flags.flow, &analysed.args.sources, context)?;
+    let own = built_in().map_err(|error| Error::Input(error.to_string()))?;
+    let Some((now, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
+    let (users, refused) = users(form, flags, &analysed, &cluster)?;
+    let (clients, refused, medians) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
+    if clients.is_empty() {
+        for (user, why) in &refused {
+            context.say(format!("not fenced: {user}: {why}"))?;
+        }
+        context.say("no client to fence: no finding of severity warning or critical is about one; --client USER names others")?;
+        return Ok(());
+    }
+    let seats = server_seats(flags, &analysed.args.sources, &cluster, now, context);
+    let strength = strength(form, flags, &analysed);
+    let fence = fence::fence(now, &clients, strength).map_err(|why| Error::Usage(why.to_string()))?;
+    let then = fence::with(now, &fence, &own);
+    let replayed = replay(&analysed, &cluster, (now, &then), (seats, medians), context)?;
+    let span = analysed.clients.span;
+    let proposal = Proposal {
+        sets: (now, &then),
+        fence: &fence,
+        clients: &clients,
+        refused: &refused,
+        seats,
+        replayed: &replayed,
+        source: source(&matched),
+        span: span.1 - span.0,
+        ramp: flags.ramp.unwrap_or(0),
+    };
+    match context.settings.format {
+        Format::Table | Format::Yaml => {
+            let out = &mut context.io.out;
+            for (comments, object) in proposal.manifests() {
+                objects::yaml(&comments, &object, out)?;
+            }
+            for line in proposal.opening() {
+                writeln!(out, "# {line}")?;
+            }
+            Ok(out.flush()?)
+        }
+        _ => {
+            let window = Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
+            let mut coverage = Map::new();
+            coverage.insert("flow_schemas".to_owned(), matched.coverage.clone());
+            coverage.insert("server_seats".to_owned(), json!(seats.in_words()));
+            let inputs = analysed.outcome.inputs;
+            context.print(&proposal.report(inputs, window, coverage), FailOn::Never)
+        }
+    }
+}
+
+/// The flags that make no sense together, and inputs that can't be read several times.
+pub(super) fn check(form: Emit, flags: &EmitFlags, sources: &[String]) -> Result<(), Error> {
+    if form == Emit::Fence && flags.clients.len() != 1 {
+        return Err(Error::Usage("--emit fence is for one client: name it with --client USER".to_owned()));
+    }
+    if form != Emit::Fence && flags.ramp.is_some() {
+        return Err(Error::Usage("--ramp is for --emit fence".to_owned()));
+    }
+    let once = |source: &&String| Path::new(source.as_str()).metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    let is_stream = |source: &&String| *source == "-" || source.starts_with("http://") || source.starts_with("https://") || once(source);
+    match sources.iter().find(is_stream) {
+        Some(source) => Err(Error::Usage(format!("{source}: --emit reads the logs several times; write it to a file first"))),
+        None => Ok(()),
+    }
+}
+
+/// A fence is for one cluster.
+fn one_cluster(analysed: &Analysed<'_, '_>) -> Result<String, Error> {
+    let clusters: BTreeSet<&str> = analysed.clients.list.iter().map(|profile| profile.who.cluster).collect();
+    match clusters.len() {
+        0 | 1 => Ok(clusters.first().map(|name| (*name).to_owned()).unwrap_or_default()),
+        _ => Err(Error::Usage(format!(
+            "the logs are of several clusters ({}); choose one with --where cluster=NAME",
+            clusters.into_iter().collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+/// Whom to fence, and whom not and why.
+type Users = (Vec<String>, Refused);
+
+/// Users that are not fenced, and why.
+type Refused = Vec<(String, String)>;
+
+/// Those who are named, else those with findings.
+fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
+    if !flags.clients.is_empty() {
+        for user in &flags.clients {
+            if let Some(why) = fence::refusal(user) {
+                return Err(Error::Usage(format!("--client {user}: not fenced: {why}")));
+            }
+            let is_there = analysed.clients.list.iter().any(|profile| profile.who.user == user && profile.who.cluster == cluster);
+            if !is_there && form == Emit::Flowschema {
+                return Err(Error::Usage(format!("--client {user}: no request of this user in the log; plimsoll clients shows the users")));
+            }
+        }
+        let mut users = flags.clients.clone();
+        users.dedup();
+        return Ok((users, Vec::new()));
+    }
+    let all = fence::culprits(analysed.clients, analysed.findings, cluster);
+    let (refused, mut users): (Vec<String>, Vec<String>) = all.into_iter().partition(|user| fence::refusal(user).is_some());
+    let refused = refused.into_iter().filter_map(|user| fence::refusal(&user).map(|why| (user, why.to_owned())));
+    let mut refused: Refused = refused.collect();
+    if users.len() > WORST {
+        let more = counted((users.len() - WORST) as u64, "more client");
+        refused.push((format!("{more} with findings"), format!("only the {WORST} worst are; --client names others")));
+        users.truncate(WORST);
+    }
+    Ok((users, refused))
+}
+
+/// What is known of the users, with the FlowSchemas that they match: one more pass.
+fn fenced(
+    users: Vec<String>,
+    mut refused: Refused,
+    analysed: &Analysed<'_, '_>,
+    cluster: &str,
+    matched: &Matched,
+    context: &mut Context<'_>,
+) -> Result<(Vec<Client>, Refused, Medians), Error> {
+    let cluster_only = format!("cluster={cluster}").parse().map_err(Error::Usage)?;
+    let Selection { since, until, .. } = *analysed.selection;
+    let query = Query {
+        by: vec![Dim::User, Dim::FlowSchema],
+        filters: vec![cluster_only],
+        since,
+        until,
+        flow: Some(Arc::clone(&matched.sets)),
+        ..Query::default()
+    };
+    let plan = Breaking::new(query);
+    let mut traffic = Traffic::default();
+    let streams = streams(analysed)?;
+    let progress = progress(&streams, context);
+    let make = || Looking { counting: Counting(plan.fold(), None), durations: Durations::default(), selection: analysed.selection };
+    let (workers, _) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
+        if let Delivery::Block { batch, .. } = delivery {
+            traffic.take(batch);
+        }
+    });
+    progress.finish();
+    let (folds, durations): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.counting.0, worker.durations)).unzip();
+    let medians = Durations::medians(durations.into_iter());
+    let breakdown = traffic.finish(&plan, folds);
+    let rows = breakdown.rows.into_iter().filter_map(|row| {
+        let [user, schema]: [String; 2] = row.dims.try_into().ok()?;
+        Some((user, schema, row.stats.requests))
+    });
+    let mut matches = fence::matches(rows);
+    let Some((set, _)) = matched.sets.of(cluster) else { return Ok((Vec::new(), refused, medians)) };
+    let mut clients = Vec::new();
+    for user in users {
+        let mut client = fence::client(analysed.clients, analysed.findings, cluster, &user);
+        client.matches = matches.remove(&user).unwrap_or_default();
+        if client.matches.is_empty() {
+            // Nothing is known of it: what an ordinary user or service account would match.
+            let name = if user.starts_with("system:serviceaccount:") { "service-accounts" } else { "global-default" };
+            client.matches.push((name.to_owned(), 0));
+        }
+        match fence::fence(set, std::slice::from_ref(&client), Strength { shares: 1, queues: true }) {
+            Ok(_) => clients.push(client),
+            Err(why) if analysed.args.emit.clients.is_empty() => refused.push((user, why.to_string())),
+            Err(why) => return Err(Error::Usage(why.to_string())),
+        }
+    }
+    Ok((clients, refused, medians))
+}
+
+/// The logs once more.
+fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
+    let found = find::find(&analysed.args.sources, Wanted::Logs, 0);
+    match found.streams.is_empty() {
+        true => Err(Error::Input("the logs are gone".to_owned())),
+        false => Ok(found.streams),
+    }
+}
+
+fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
+    let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
+    Progress::bytes(bytes, context.settings.progress)
+}
+
+fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Strength {
+    // Up to 1.28 a level can't have 0 shares.
+    let least = if analysed.clients.server.is_some_and(|server| server < Minor(29)) { 1 } else { 0 };
+    match form {
+        Emit::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
+        Emit::Fence => Strength { shares: flags.shares.unwrap_or(least), queues: false },
+    }
+}
+
+/// The apiservers' seats: as given, else the smallest number that an apiserver's metrics tell, else the default.
+fn server_seats(flags: &EmitFlags, sources: &[String], cluster: &str, set: &Set, context: &Context<'_>) -> ServerSeats {
+    if let Some(seats) = flags.server_seats {
+        return ServerSeats::Given(seats);
+    }
+    let pages = find::find(sources, Wanted::Pages, 0).pages;
+    let facts = pages::quiet_facts(pages, context.settings.threads);
+    ServerSeats::of_facts(&facts, cluster, &set.levels).unwrap_or(ServerSeats::Default)
+}
+
+/// Counts by user and FlowSchema, and how long requests last.
+struct Looking<'p> {
+    counting: Counting<'p>,
+    durations: Durations,
+    selection: &'p Selection,
+}
+
+impl Worker for Looking<'_> {
+    type Batch = <Counting<'static> as Worker>::Batch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if within(self.selection, &event) {
+            self.durations.event(&event);
+        }
+        self.counting.event(event);
+    }
+    fn flush(&mut self) -> Self::Batch {
+        self.counting.flush()
+    }
+}
+
+/// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the same seats.
+fn within(selection: &Selection, event: &Timed<'_, '_>) -> bool {
+    selection.since.is_none_or(|since| event.at >= since) && selection.until.is_none_or(|until| event.at < until)
+}
+
+/// The observer of analysis as a worker of the source's pass.
+struct Replaying<'p> {
+    observer: Observer<'p>,
+    selection: &'p Selection,
+}
+
+impl Worker for Replaying<'_> {
+    type Batch = Batch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if within(self.selection, &event) {
+            self.observer.event(event);
+        }
+    }
+    fn flush(&mut self) -> Batch {
+        self.observer.flush()
+    }
+}
+
+/// Serves the log's requests without the fence and with it.
+fn replay(
+    analysed: &Analysed<'_, '_>,
+    cluster: &str,
+    (now, then): (&Set, &Set),
+    (seats, medians): (ServerSeats, Medians),
+    context: &mut Context<'_>,
+) -> Result<Replayed, Error> {
+    let of = |set: &Set| set.levels.iter().map(|level| nominal(seats.number(), level, &set.levels)).collect();
+    let scenarios = vec![Scenario { proposed: false, seats: of(now) }, Scenario { proposed: true, seats: of(then) }];
+    let has_starts = analysed.outcome.total().events.iter().any(|stages| stages[Stage::ResponseStarted as usize] > 0);
+    let plan = Plan::new(now.clone(), then.clone(), cluster.to_owned(), medians, has_starts);
+    let mut replay = Replay::new(&plan, scenarios);
+    let streams = streams(analysed)?;
+    let progress = progress(&streams, context);
+    let make = || Replaying { observer: plan.observer(), selection: analysed.selection };
+    pass::run(streams, context.settings.threads, &progress, make, |delivery| {
+        if let Delivery::Block { batch, .. } = delivery {
+            replay.take(batch);
+        }
+    });
+    progress.finish();
+    let replayed = replay.finish();
+    if replayed.unseen > 0 {
+        context.say("the log does not hold the starts of watches (stage ResponseStarted): they are left out of the replay")?;
+    }
+    Ok(replayed)
+}
+
+/// Where the FlowSchemas come from, in words.
+fn source(matched: &Matched) -> String {
+    let paths: Vec<&str> = matched.coverage["sets"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|set| set["paths"].as_array().into_iter().flatten())
+        .filter_map(Json::as_str)
+        .collect();
+    match paths.is_empty() {
+        true => "those that kube-apiserver 1.36 makes itself, as none were found (--flow-schemas names others)".to_owned(),
+        false => paths.join(", "),
+    }
+}
