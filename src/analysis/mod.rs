@@ -15,4 +15,5 @@ pub mod pending;
 pub mod reconcile;
 pub mod repeated;
 pub mod rollup;
+pub mod seats;
 pub mod traffic;

@@ -44,6 +44,7 @@ mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
 mod rollup;
+mod seats;
 mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]

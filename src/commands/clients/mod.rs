@@ -1,11 +1,13 @@
 //! `plimsoll clients`: how each client behaves.
 
+mod seats;
+
 use crate::analysis::clients::report::{Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, TimeFlags};
 use crate::commands::rollup::{Selection, roll_up_some};
 use crate::commands::traffic;
 use crate::sources::find::Wanted;
@@ -19,18 +21,23 @@ EXAMPLES
   plimsoll clients bundle/ --fail-on warning
   plimsoll clients audit.log --objects snapshot.db       # what their LISTs cost
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
+  plimsoll clients --seats                               # live: who holds the seats of priority levels now
+  plimsoll clients bundle/ --seats                       # the same by dump pages of API Priority and Fairness
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
 threshold on, and when it may be wrong: docs/findings.md.")]
 pub struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
-    #[arg(value_name = "SOURCE", required = true)]
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
+    #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
     /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is who or what: user,
     /// serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
+    /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests, dump_queues and dump_priority_levels.
+    #[arg(long, conflicts_with = "objects")]
+    seats: bool,
     /// A snapshot or copy of etcd's database (or a folder that holds one): how large the objects are that are listed.
     #[arg(long, value_name = "FILE.db")]
     objects: Option<String>,
@@ -39,6 +46,8 @@ pub struct Args {
     /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
+    #[command(flatten)]
+    kube: KubeFlags,
 }
 
 /// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
@@ -57,6 +66,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let selection = Selection { since, until, filters };
+    if args.seats {
+        return seats::run(args, selection, context);
+    }
     let found = traffic::find(&args.sources, Wanted::Logs, context)?;
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
