@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 167] = [
+const COLUMNS: [Column; 171] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -64,6 +64,10 @@ const COLUMNS: [Column; 167] = [
     column("watches", "WATCHES", Kind::Count),
     wide("relists", "RELISTS", Kind::Count),
     column("problems", "FINDINGS", Kind::Text),
+    column("shortest_history_s", "LEAST HELD S", Kind::Rate),
+    column("too_old", "TOO OLD", Kind::Count),
+    column("at_risk", "AT RISK", Kind::Count),
+    column("over_limit", "OVER LIMIT", Kind::Count),
     column("schema", "FLOW SCHEMA", Kind::Text),
     column("seats_executing", "HOLDS", Kind::Count),
     column("seats_queued", "WAITS FOR", Kind::Count),

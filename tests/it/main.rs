@@ -24,6 +24,7 @@ mod etcd_usage;
 mod exactness;
 mod follow;
 mod forms;
+mod gateway;
 mod heap;
 #[cfg(feature = "live")]
 mod lab;

@@ -3,9 +3,11 @@
 //! A client is a user with an agent product in a cluster; all kubelets are one.
 
 pub mod detect;
+pub mod gateway;
 mod minutes;
 pub mod report;
 pub mod sizes;
+pub mod watch_cache;
 
 use super::list_route::{Minor, Route, route};
 use super::rollup::Rollup;

@@ -1,6 +1,8 @@
 //! `plimsoll clients`: how each client behaves.
 
+mod emit;
 mod seats;
+mod watch_cache;
 
 use crate::analysis::clients::report::{Read, report};
 use crate::analysis::clients::{Clients, detect};
@@ -23,6 +25,7 @@ EXAMPLES
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
   plimsoll clients --seats                               # live: who holds the seats of priority levels now
   plimsoll clients bundle/ --seats                       # the same by dump pages of API Priority and Fairness
+  plimsoll clients /var/log/kubernetes/ --emit gateway --gateway envoy    # limits for a gateway before the apiservers
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
@@ -47,6 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]
+    emit: emit::EmitFlags,
+    #[command(flatten)]
     kube: KubeFlags,
 }
 
@@ -66,6 +71,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let selection = Selection { since, until, filters };
+    if args.emit.emit == Some(emit::Emit::WatchCache) {
+        return watch_cache::run(args, &selection, context);
+    }
     if args.seats {
         return seats::run(args, selection, context);
     }
@@ -81,6 +89,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let sizes = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), sizes.as_ref());
     let findings = detect::all(&clients);
+    if let Some(form) = args.emit.emit {
+        let analysed = emit::Analysed { flags: &args.emit, clients: &clients, findings: &findings, outcome };
+        return emit::run(form, analysed, context);
+    }
     let mut coverage = serde_json::Map::new();
     coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
     coverage.insert("list_sizes".to_owned(), json!(sizes.as_ref().map(|sizes| &sizes.source)));
