@@ -245,6 +245,11 @@ fn watch_caches_hold_what_an_independent_count_says() {
     }
     let people = plimsoll(&["clients", &sample("list-storm"), "--emit", "watch-cache"]).exits(0).stdout.clone();
     assert!(people.contains("allowWatchBookmarks=true") && people.contains("--watch-cache-sizes is ignored"), "{people}");
+    // After a restart caches begin empty, and hold no more than what came since; else 75 s at least.
+    let restarted = plimsoll(&["clients", &sample("overload-restart/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);
+    let held = restarted["rows"].as_array().unwrap().iter().filter_map(|row| row["history_s"].as_f64());
+    assert!(held.clone().count() > 20 && held.clone().all(|held| held <= 59.0), "{:?}", held.max_by(f64::total_cmp));
+    assert!(restarted["rows"].as_array().unwrap().iter().all(|row| row["shortest_history_s"].as_f64().is_none_or(|least| least > 58.0)));
     // Metrics alone do, logs alone do not.
     let alone = plimsoll(&["clients", &sample("list-storm/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);
     assert_eq!(alone["rows"].as_array().unwrap().len(), rows.len());

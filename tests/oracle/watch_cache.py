@@ -40,7 +40,8 @@ def main():
             for (a, x), (b, y) in zip(course[:i], course[1:i + 1]):
                 if x <= target <= y and y > x:
                     when = a + (b - a) * (target - x) / (y - x)
-            least = min(least or 1e18, at - when)
+            # Smaller caches double rather than forget what is younger than 75 s, and none is older than its process.
+            least = min(least or 1e18, min(max(at - when, 75), end - start))
         out[key] = {"capacity": capacity, "rate": rate, "history": min(capacity / rate, end - start) if rate > 0 else None, "shortest": least}
     print(json.dumps(out))
 

@@ -8,14 +8,14 @@ use super::detect::Found;
 use super::{Clients, Profile, succeeded};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::catalogue::Metric;
-use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::facts::{Fact, Facts, Instance};
 use crate::model::histogram::Histogram;
 use crate::model::input::InputReport;
-use crate::model::report::{Report, Table, Value, Window};
+use crate::model::report::{Finding, Report, Table, Value, Window};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{counted, duration, significant};
 use serde_json::{Map, Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Seconds of history that a cache that can still grow holds at least.
 const FRESH: f64 = 75.0;
@@ -60,9 +60,14 @@ struct Cache {
 /// Group and resource, on an instance.
 type Key<'f> = (usize, &'f str, &'f str);
 
-fn caches(facts: &Facts) -> BTreeMap<Key<'_>, Cache> {
+/// Whether the apiserver is one of those whose caches have the size that is set; one of which nothing is known is not.
+fn is_old(instance: &Instance, server: Option<Minor>) -> bool {
+    server.map_or_else(|| instance.is_before(19), |server| server < Minor(19))
+}
+
+fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
     let mut caches: BTreeMap<Key<'_>, Cache> = BTreeMap::new();
-    let key = |fact: &crate::analysis::metrics::facts::Fact| (fact.instance, facts.text(fact.labels[0]), facts.text(fact.labels[1]));
+    let key = |fact: &Fact| (fact.instance, facts.text(fact.labels[0]), facts.text(fact.labels[1]));
     for fact in facts.of(Metric::CacheCapacity) {
         if let Some(capacity) = fact.last.filter(|capacity| *capacity > 0.0) {
             caches.insert(key(fact), Cache { capacity, ..Cache::default() });
@@ -85,16 +90,20 @@ fn caches(facts: &Facts) -> BTreeMap<Key<'_>, Cache> {
             .filter(|(seconds, _)| *seconds > 0.0)
             .collect();
         let peak = steps.iter().map(|(seconds, events)| events / seconds).max_by(f64::total_cmp);
+        // A process that took another's place began with an empty cache.
+        let begin = instance.start.map_or(i64::MIN, |start| (start * SECOND as f64) as i64);
         let ends: Vec<(i64, i64, f64)> = fact
             .course
             .iter()
             .filter_map(|(interval, events)| instance.intervals.get(*interval as usize).map(|(from, to)| (*from, *to, *events)))
+            .filter(|(from, ..)| *from >= begin)
             .collect();
+        let bound = |seconds: f64| up.filter(|up| *up > 0.0).map_or(seconds, |up| seconds.min(up));
+        // The capacity is that of the last page. Before, it was what 75 s asked for, unless it was as large as it gets, or set.
+        let sizes_itself = !is_old(instance, server) && cache.capacity < LARGEST;
+        let least = shortest(&ends, cache.capacity).map(|least| if sizes_itself { least.max(FRESH) } else { least });
         cache.rates = [rate, peak.filter(|_| !instance.since_start)];
-        cache.history = [
-            mean.map(|mean| up.filter(|up| *up > 0.0).map_or(mean, |up| mean.min(up))),
-            if instance.since_start { None } else { shortest(&ends, cache.capacity) },
-        ];
+        cache.history = [mean.map(bound), least.map(bound).filter(|_| !instance.since_start)];
     }
     caches
 }
@@ -150,7 +159,7 @@ fn fallen(known: &Known<'_, '_>, cluster: &str, what: (&str, &str), history: Opt
     let same = |other: &str| other == cluster || other.is_empty() || cluster.is_empty();
     for profile in clients.list.iter().filter(|profile| same(profile.who.cluster)) {
         let name = format!("{} ({})", profile.who.agent, profile.who.user);
-        let of = |name: &str, finding: &crate::model::report::Finding| finding.subject.get(name).map_or("", String::as_str).to_owned();
+        let of = |name: &str, finding: &Finding| finding.subject.get(name).map_or("", String::as_str).to_owned();
         let is_told = found.iter().any(|(who, finding)| {
             *who == Some(profile.who)
                 && finding.id == "client-too-old"
@@ -195,16 +204,17 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
 
 /// The report; `None` if no page tells of watch caches.
 pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
-    let caches = caches(facts);
+    let caches = caches(facts, known.server);
     if caches.is_empty() {
         return None;
     }
+    let instances: BTreeSet<usize> = caches.keys().map(|(instance, ..)| *instance).collect();
     let mut rows: Vec<(bool, f64, Vec<Value>)> = Vec::new();
     for ((instance, group, resource), cache) in &caches {
         let of = &facts.instances[*instance];
         let least = cache.history[1].or(cache.history[0]);
         let fallen = fallen(&known, &of.cluster, (group, resource), least);
-        let old_server = known.server.map_or_else(|| of.is_before(19), |server| server < Minor(19));
+        let old_server = is_old(of, known.server);
         let name = if group.is_empty() { (*resource).to_owned() } else { format!("{resource}.{group}") };
         let proposals = proposals(cache, &name, &fallen, old_server);
         let row = vec![
@@ -244,13 +254,13 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
     if known.profiles.is_none() {
         notes.push("Without audit logs it is not known who falls out.".to_owned());
     }
-    if facts.instances.iter().any(|instance| instance.since_start) {
+    if instances.iter().any(|at| facts.instances[*at].since_start) {
         notes.push("Of an apiserver with one page, rates are those since its start; two pages or more tell how it is now.".to_owned());
     }
     let people = for_people(&table, shown);
     let mut coverage = Map::new();
     coverage.insert("audit_logs".to_owned(), json!(known.profiles.is_some()));
-    coverage.insert("since_start".to_owned(), json!(facts.instances.iter().any(|instance| instance.since_start)));
+    coverage.insert("since_start".to_owned(), json!(instances.iter().any(|at| facts.instances[*at].since_start)));
     Some(Report {
         schema: "plimsoll.clients.watch_cache/v1".to_owned(),
         inputs: known.inputs,
@@ -259,7 +269,7 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
         lead: vec![format!(
             "{} of {} in {}.",
             counted(caches.len() as u64, "watch cache"),
-            counted(facts.instances.len() as u64, "instance"),
+            counted(instances.len() as u64, "apiserver"),
             duration(to - from)
         )],
         table,

@@ -26,6 +26,7 @@ EXAMPLES
   plimsoll clients --seats                               # live: who holds the seats of priority levels now
   plimsoll clients bundle/ --seats                       # the same by dump pages of API Priority and Fairness
   plimsoll clients /var/log/kubernetes/ --emit gateway --gateway envoy    # limits for a gateway before the apiservers
+  plimsoll clients bundle/ --emit watch-cache            # seconds of history in watch caches, and who falls out
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
