@@ -42,7 +42,7 @@ def main():
                     when = a + (b - a) * (target - x) / (y - x)
             # Smaller caches double rather than forget what is younger than 75 s, and none is older than its process.
             least = min(least or 1e18, min(max(at - when, 75), end - start))
-        out[key] = {"capacity": capacity, "rate": rate, "history": min(capacity / rate, end - start) if rate > 0 else None, "shortest": least}
+        out[key] = {"capacity": capacity, "rate": rate, "history": min(max(capacity / rate, 75), end - start) if rate > 0 else None, "shortest": least}
     print(json.dumps(out))
 
 

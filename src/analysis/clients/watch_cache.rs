@@ -51,7 +51,7 @@ const FIELDS: [&str; 13] = [
 struct Cache {
     /// Events that it holds at most.
     capacity: f64,
-    /// Events per second: over the whole time, and in the busiest interval between two pages.
+    /// Events per second since the last restart: over the whole time, and in the busiest interval between two pages.
     rates: [Option<f64>; 2],
     /// Seconds: at the mean rate, and the least that was held at any page.
     history: [Option<f64>; 2],
@@ -76,20 +76,8 @@ fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
     for fact in facts.of(Metric::CacheEvents) {
         let Some(cache) = caches.get_mut(&key(fact)) else { continue };
         let instance = &facts.instances[fact.instance];
-        let rate = Some(facts.rate(fact)).filter(|rate| rate.is_finite());
         // Nothing is older than the process.
         let up = instance.start.map(|start| instance.to as f64 / SECOND as f64 - start);
-        let mean = rate.filter(|rate| *rate > 0.0).map(|rate| cache.capacity / rate);
-        let steps: Vec<(f64, f64)> = fact
-            .course
-            .iter()
-            .filter_map(|(interval, events)| {
-                let (from, to) = instance.intervals.get(*interval as usize)?;
-                Some(((to - from) as f64 / SECOND as f64, *events))
-            })
-            .filter(|(seconds, _)| *seconds > 0.0)
-            .collect();
-        let peak = steps.iter().map(|(seconds, events)| events / seconds).max_by(f64::total_cmp);
         // A process that took another's place began with an empty cache.
         let begin = instance.start.map_or(i64::MIN, |start| (start * SECOND as f64) as i64);
         let ends: Vec<(i64, i64, f64)> = fact
@@ -99,11 +87,20 @@ fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
             .filter(|(from, ..)| *from >= begin)
             .collect();
         let bound = |seconds: f64| up.filter(|up| *up > 0.0).map_or(seconds, |up| seconds.min(up));
+        let per_second = |(from, to, events): &(i64, i64, f64)| (to > from).then(|| events / ((to - from) as f64 / SECOND as f64));
+        let peak = ends.iter().filter_map(per_second).max_by(f64::total_cmp);
+        let seconds: i64 = instance.intervals.iter().filter(|(from, _)| *from >= begin).map(|(from, to)| to - from).sum();
+        let rate = match seconds {
+            1.. if !instance.since_start => Some(ends.iter().map(|(.., events)| events).sum::<f64>() / (seconds as f64 / SECOND as f64)),
+            _ => Some(facts.rate(fact)).filter(|rate| rate.is_finite()),
+        };
         // The capacity is that of the last page. Before, it was what 75 s asked for, unless it was as large as it gets, or set.
         let sizes_itself = !is_old(instance, server) && cache.capacity < LARGEST;
-        let least = shortest(&ends, cache.capacity).map(|least| if sizes_itself { least.max(FRESH) } else { least });
+        let held = |seconds: f64| bound(if sizes_itself { seconds.max(FRESH) } else { seconds });
+        let mean = rate.filter(|rate| *rate > 0.0).map(|rate| cache.capacity / rate);
+        let least = shortest(&ends, cache.capacity).filter(|_| !instance.since_start);
         cache.rates = [rate, peak.filter(|_| !instance.since_start)];
-        cache.history = [mean.map(bound), least.map(bound).filter(|_| !instance.since_start)];
+        cache.history = [mean.map(held), least.map(held)];
     }
     caches
 }
