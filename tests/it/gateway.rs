@@ -1,6 +1,6 @@
 //! `plimsoll clients --emit gateway` and `--emit watch-cache`.
 
-use crate::support::{Ran, count, feed, number, plimsoll, python, root, run, sample, sample_bytes};
+use crate::support::{Ran, count, feed, folder, number, plimsoll, python, root, run, sample, sample_bytes, write};
 use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,4 +266,45 @@ fn watch_caches_hold_what_an_independent_count_says() {
     assert_eq!(alone["rows"].as_array().unwrap().len(), rows.len());
     let ran = plimsoll(&["clients", &sample("list-storm/audit"), "--emit", "watch-cache"]);
     assert!(ran.exits(3).stderr.contains("watch_cache_capacity"), "{}", ran.stderr);
+}
+
+/// Watches of pods without bookmarks that live longer than the least that the cache held (87.7 s on apiserver-0).
+#[test]
+fn watches_that_outlive_the_cache_are_at_risk() {
+    let check = |agent: &str, query: &str, seconds: u64, times: u64| {
+        let home = folder();
+        let pattern = root().join("samples/list-storm/metrics/apiserver-0/*.zst");
+        for page in glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap) {
+            write(
+                home.path(),
+                &format!("metrics/apiserver-0/{}", page.file_name().unwrap().to_str().unwrap()),
+                std::fs::read(&page).unwrap(),
+            );
+        }
+        let mut lines = Vec::new();
+        for n in 0..times {
+            for (stage, at) in [("ResponseStarted", n * 300), ("ResponseComplete", n * 300 + seconds)] {
+                let time = |at: u64| format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", 9 + at / 3600, at / 60 % 60, at % 60);
+                let event = json!({
+                    "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{n}"), "stage": stage,
+                    "requestURI": format!("/api/v1/pods?watch=true&resourceVersion=7{query}"), "verb": "watch", "user": {"username": "u"},
+                    "sourceIPs": ["10.0.0.7"], "userAgent": agent, "objectRef": {"resource": "pods", "apiVersion": "v1"},
+                    "responseStatus": {"metadata": {}, "code": 200}, "requestReceivedTimestamp": time(n * 300), "stageTimestamp": time(at),
+                });
+                lines.push((at, event.to_string()));
+            }
+        }
+        lines.sort();
+        write(home.path(), "audit/apiserver-0/audit.log", lines.into_iter().map(|(_, line)| line + "\n").collect::<String>());
+        let report = plimsoll(&["clients", home.path().to_str().unwrap(), "--emit", "watch-cache", "-o", "json"]).json(0);
+        let rows = report["rows"].as_array().unwrap();
+        assert!(rows.iter().filter(|row| row["resource"] != "pods").all(|row| row["at_risk"] == json!([])));
+        let pods = rows.iter().find(|row| row["resource"] == "pods").unwrap();
+        assert!((number(pods, "shortest_history_s") - 87.7).abs() < 0.1, "{pods}");
+        (pods["at_risk"].as_array().unwrap().len(), pods["proposals"].to_string().contains("timeoutSeconds below 87"))
+    };
+    assert_eq!(check("long/v1", "", 200, 3), (1, true));
+    assert_eq!(check("marked/v1", "&allowWatchBookmarks=true", 200, 3), (0, false));
+    assert_eq!(check("short/v1", "", 80, 3), (0, false));
+    assert_eq!(check("few/v1", "", 200, 2), (0, false));
 }

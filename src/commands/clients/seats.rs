@@ -6,7 +6,7 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
-use crate::cli::{Context, Error, FailOn, Progress};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress};
 use crate::commands::rollup::{Selection, roll_up_some};
 use crate::commands::{pages, traffic};
 use crate::model::apf::{DumpPage, Moment};
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
     if live && (selection.since.is_some() || selection.until.is_some()) {
         return Err(Error::Usage("a live cluster has no past here: --since and --until need a SOURCE".to_owned()));
     }
-    let mut found = if live { ask(args, context)? } else { look(&args.sources, context)? };
+    let mut found = if live { ask(&args.kube, context)? } else { look(&args.sources, context)? };
     pages::keep(&mut found.dumps, selection.since, selection.until);
     let mut inputs = Vec::new();
     let mut dumps = Vec::new();
@@ -147,10 +147,10 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
 
 /// Takes the pages of every apiserver of the cluster that the kubeconfig names.
 #[cfg(feature = "live")]
-fn ask(args: &Args, context: &mut Context<'_>) -> Result<Found, Error> {
+fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
     use crate::sources::live::Cluster;
     const PAGES: [&str; 3] = ["dump_priority_levels", "dump_queues", "dump_requests?includeRequestDetails=1"];
-    let cluster = Cluster::connect(&crate::commands::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+    let cluster = Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
@@ -189,6 +189,6 @@ fn ask(args: &Args, context: &mut Context<'_>) -> Result<Found, Error> {
 }
 
 #[cfg(not(feature = "live"))]
-fn ask(_: &Args, _: &mut Context<'_>) -> Result<Found, Error> {
+fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Found, Error> {
     Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
 }
