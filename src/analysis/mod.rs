@@ -16,4 +16,5 @@ pub mod pending;
 pub mod reconcile;
 pub mod repeated;
 pub mod rollup;
+pub mod seats;
 pub mod traffic;

@@ -42,6 +42,10 @@ pub enum LossKind {
     NoSamples,
     /// A metrics page longer than is read.
     PageTooLong,
+    /// A line of a dump page of API Priority and Fairness that is no row.
+    NotARow,
+    /// A dump page longer than is read.
+    DumpTooLong,
 }
 
 impl LossKind {
@@ -87,6 +91,13 @@ impl LossKind {
             Self::PageCutOff => ("is where the page breaks off", "take the page again; what stands before this line was used"),
             Self::NoSamples => ("is all of a page that holds no sample", "take the page again"),
             Self::PageTooLong => ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source"),
+            Self::NotARow => (
+                "is no row of this page",
+                "look at the line: the other rows were read. Names and paths may hold newlines; or the page was cut off",
+            ),
+            Self::DumpTooLong => {
+                ("is longer than 32 MiB", "what stands before this place was used; an apiserver's own page is far shorter")
+            }
         }
     }
 }
@@ -131,7 +142,7 @@ impl fmt::Display for Loss {
 pub struct InputReport {
     /// Path as given or found, `-`, or URL.
     pub path: String,
-    /// `audit` or `metrics`.
+    /// `audit`, `metrics`, `apf-dump` and the like.
     pub kind: &'static str,
     /// Bytes read (of the file as it lies on disk).
     pub bytes: u64,

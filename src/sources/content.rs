@@ -1,6 +1,7 @@
 //! What a file holds, told by how it begins.
 
 use crate::model::time::{Micros, TimeParser};
+use crate::sources::apf;
 use crate::sources::audit;
 use crate::sources::exposition::{Dialect, Item, Reader};
 use crate::sources::pprof;
@@ -18,6 +19,8 @@ pub enum Content {
     Database,
     /// A Go profile, as protobuf or as text.
     Profile,
+    /// A page of what API Priority and Fairness holds.
+    Dump,
     /// Nothing at all.
     Empty,
     /// Something else, in words.
@@ -40,6 +43,7 @@ impl Content {
             Self::Metrics => "it looks like Prometheus metrics",
             Self::Database => "it looks like an etcd snapshot",
             Self::Profile => "it is a Go profile",
+            Self::Dump => "it is a dump page of API Priority and Fairness",
             Self::Empty => "it is empty",
             Self::Other(looks) => looks,
         }
@@ -78,6 +82,9 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
             && (!lines || runs_together(first_line))
             && (open_ended || text.starts_with(b"[") || line_end == text.len() || runs_together(first_line));
         return (if document { Content::AuditDocument } else { Content::AuditLines }, first);
+    }
+    if apf::begins_like_one(text) {
+        return (Content::Dump, None);
     }
     if mentions(b"inactive_anon ") && mentions(b"pgfault ") {
         return (Content::Other("it looks like a cgroup's memory.stat"), None);

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Folder names that say what lies in them, not which apiserver wrote it.
-const PLAIN_FOLDERS: [&str; 15] = [
+const PLAIN_FOLDERS: [&str; 17] = [
+    "apf",
+    "dumps",
     "heap",
     "heaps",
     "pprof",
@@ -56,13 +58,16 @@ pub enum Wanted {
     Databases,
     /// Go profiles; `sources::pprof` finds them.
     Profiles,
+    /// Dump pages of API Priority and Fairness, and what can be read beside them: logs and metrics pages.
+    Dumps,
 }
 
 impl Wanted {
     fn wants(self, content: Content) -> bool {
         match content {
-            Content::AuditLines | Content::AuditDocument => matches!(self, Self::Logs | Self::Both),
-            Content::Metrics => matches!(self, Self::Pages | Self::Both),
+            Content::AuditLines | Content::AuditDocument => matches!(self, Self::Logs | Self::Both | Self::Dumps),
+            Content::Metrics => matches!(self, Self::Pages | Self::Both | Self::Dumps),
+            Content::Dump => self == Self::Dumps,
             Content::Database => self == Self::Databases,
             // An empty log is a log without events; a page is never empty.
             Content::Empty => matches!(self, Self::Logs | Self::Both),
@@ -78,6 +83,8 @@ pub struct Found {
     pub streams: Vec<LogStream>,
     /// The metrics pages, by folder.
     pub pages: Vec<PageFolder>,
+    /// Dump pages of API Priority and Fairness, by folder.
+    pub dumps: Vec<PageFolder>,
     /// etcd's databases.
     pub databases: Vec<Source>,
     /// The bundle's description, from the first `bundle.yaml` that was met.
@@ -102,6 +109,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     // (cluster, folder, family) → files: what belongs to one stream.
     let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
+    let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     // Files that are no pages, in folders that may have some.
     let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
     for argument in arguments {
@@ -129,6 +137,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
                 if !from_folder {
                     found.errors.push(error);
                 } else if matches!(wanted, Wanted::Pages | Wanted::Both)
+                    && content != Content::Dump
                     && let Place::File(path) = &source.place
                     && let Some(certain) = page_name(path)
                 {
@@ -145,9 +154,10 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             found.bundle = found.bundle.take().or(bundle);
             if content == Content::Database {
                 found.databases.push(source);
-            } else if content == Content::Metrics {
+            } else if matches!(content, Content::Metrics | Content::Dump) {
                 let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
-                folders.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
+                let of = if content == Content::Dump { &mut dumps } else { &mut folders };
+                of.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
             } else {
                 logs += 1;
                 groups.entry((cluster, folder, family)).or_default().push((source, instance));
@@ -181,11 +191,18 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
         let files = files.into_iter().map(|(source, _)| source).collect();
         found.streams.push(LogStream { stream: Stream { id, cluster, instance }, files });
     }
-    for ((cluster, _), (instance, mut pages)) in folders {
-        pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
-        found.pages.push(PageFolder { cluster, instance, pages });
-    }
+    found.pages = in_order(folders);
+    found.dumps = in_order(dumps);
     found
+}
+
+/// Folders of pages, the pages of each by time.
+fn in_order(folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)>) -> Vec<PageFolder> {
+    let folder = |((cluster, _), (instance, mut pages)): (_, (String, Vec<PageFile>))| {
+        pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
+        PageFolder { cluster, instance, pages }
+    };
+    folders.into_iter().map(folder).collect()
 }
 
 /// Whether a file is called like a metrics page: for certain if it lies in a folder `metrics` or is called so, not so certainly if it is called by a time.

@@ -68,6 +68,9 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
         Wanted::Databases => format!("not an etcd database ({looks}); take one with etcdctl snapshot save, or copy member/snap/db"),
         Wanted::Profiles => format!("not a Go profile ({looks}); take one with kubectl get --raw /debug/pprof/heap"),
         Wanted::Pages => format!("not a metrics page ({looks}); take one with kubectl get --raw /metrics"),
+        Wanted::Dumps => format!(
+            "neither a dump page of API Priority and Fairness nor an audit log or a metrics page ({looks}); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
+        ),
         Wanted::Both => format!(
             "neither an audit log nor a metrics page ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS, and what GET /metrics gives"
         ),
@@ -84,6 +87,9 @@ fn nothing_here(files: usize, wanted: Wanted) -> String {
             format!("no Go profile in this folder (looked at {files} files); take one with kubectl get --raw /debug/pprof/heap")
         }
         Wanted::Pages => format!("no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"),
+        Wanted::Dumps => format!(
+            "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
+        ),
         Wanted::Both => format!(
             "no audit log and no metrics page in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
         ),

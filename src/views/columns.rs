@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 162] = [
+const COLUMNS: [Column; 176] = [
     column("time", "TIME", Kind::Text),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
@@ -64,6 +64,20 @@ const COLUMNS: [Column; 162] = [
     column("watches", "WATCHES", Kind::Count),
     wide("relists", "RELISTS", Kind::Count),
     column("problems", "FINDINGS", Kind::Text),
+    column("shortest_history_s", "LEAST HELD S", Kind::Rate),
+    column("too_old", "TOO OLD", Kind::Count),
+    column("at_risk", "AT RISK", Kind::Count),
+    column("over_limit", "OVER LIMIT", Kind::Count),
+    column("schema", "FLOW SCHEMA", Kind::Text),
+    column("seats_executing", "HOLDS", Kind::Count),
+    column("seats_queued", "WAITS FOR", Kind::Count),
+    column("demand_share", "SHARE", Kind::Share),
+    column("oldest_wait_ms", "WAITED MS", Kind::Millis),
+    wide("longest_run_ms", "RUNS MS", Kind::Millis),
+    column("asks", "ASKS", Kind::Text),
+    column("agents", "AGENTS", Kind::Text),
+    column("rejected_total", "REJECTED", Kind::Count),
+    column("timed_out_total", "TIMED OUT", Kind::Count),
     column("peak_rps", "PEAK/S", Kind::Rate),
     column("errors", "5XX", Kind::Count),
     column("client_errors", "4XX", Kind::Count),

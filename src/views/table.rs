@@ -135,7 +135,12 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 30] = [
+const FIRST_TO_GO: [&str; 35] = [
+    "agents",
+    "schema",
+    "asks",
+    "timed_out_total",
+    "demand_share",
     "p50_ms",
     "peak_rps",
     "open",

@@ -26,6 +26,7 @@ mod flow;
 mod flow_fence;
 mod follow;
 mod forms;
+mod gateway;
 mod heap;
 #[cfg(feature = "live")]
 mod lab;
@@ -46,6 +47,7 @@ mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
 mod rollup;
+mod seats;
 mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]

@@ -38,6 +38,7 @@ USERS = {
     "sesame-front-only": ("front", "a b", ""),
     "sesame-itself": ("front", "front", ""),
     "sesame-no-metrics": ("front a b", "a b", "metrics"),
+    "sesame-no-debug": ("front a b", "a b", "debug"),
     "sesame-plugin": ("front a b", "a b", ""),
 }
 
@@ -234,6 +235,13 @@ class Handler(BaseHTTPRequestHandler):
             heaps = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "../../samples/quiet/heap/*.pb.gz")))
             with open(heaps[-1 if name == "b" else 0], "rb") as file:
                 return self.answer(200, file.read(), "application/octet-stream")
+        if path.startswith("/debug/api_priority_and_fairness/"):
+            if "debug" in forbidden:
+                return self.refuse(403, f'forbidden: User "jane" cannot get path "{path}"')
+            page = path.rsplit("/", 1)[1] + ("" if "includeRequestDetails" in query or "requests" not in path else "_plain")
+            files = sorted(glob.glob(os.path.join(os.path.dirname(__file__), f"../../samples/apf-dumps/apf/apiserver-0/{page}-*.txt*")))
+            if files:
+                return self.answer(200, content(files[-1]), "text/plain; charset=utf-8")
         if path == "/whoami":
             subject = dict(pair for part in certificate["subject"] for pair in part) if certificate else {}
             return self.answer(200, subject.get("commonName", "a token").encode(), "text/plain")

@@ -4,9 +4,11 @@
 
 pub mod cost;
 pub mod detect;
+pub mod gateway;
 mod minutes;
 pub mod report;
 pub mod sizes;
+pub mod watch_cache;
 
 use super::list_route::{Minor, Route, route};
 use super::rollup::Rollup;

@@ -168,7 +168,7 @@ impl Observer<'_> {
         if now.number == 0 || then.number == 0 {
             return;
         }
-        // What API Priority and Fairness refuses has no reason; other 429s (an eviction, a cache that begins anew) have.
+        // What API Priority and Fairness refuses has no message; other 429s (an eviction, a cache that begins anew) have.
         let was_refused = e.code == Some(429) && e.message.is_empty();
         let lasts = if was_refused { self.plan.medians.of(e) } else { elapsed as Micros - queue_wait(e, elapsed) };
         let Some((now_set, then_set)) = self.plan.sets() else { return };

@@ -45,6 +45,7 @@ impl Series {
     pub(super) fn is_timed(&self, with_latency: bool) -> bool {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
+            Metric::CacheEvents => true,
             Metric::Duration | Metric::FlowExecution => with_latency && self.part == Part::Bucket,
             _ => false,
         }

@@ -1,6 +1,6 @@
 //! `plimsoll clients --emit FORM`: what can be applied against the clients that were found.
 
-use super::{Args, fence};
+use super::{Args, fence, gateway};
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
 use crate::cli::{Context, Error};
@@ -15,14 +15,27 @@ pub enum Emit {
     Flowschema,
     /// The emergency form for one --client: a level that refuses, and steps to open it again.
     Fence,
+    /// Limits for gateways before the apiservers, for the clients with findings of warning or critical, or those of --client.
+    Gateway,
+    /// How many seconds of history each watch cache holds, by metrics pages, and who falls out of it.
+    WatchCache,
+}
+
+/// A gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum GatewayName {
+    /// KubeGateway: flow control by user.
+    Kubegateway,
+    /// Envoy: local rate limits by user agent.
+    Envoy,
 }
 
 /// Flags of `--emit`.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Emit")]
 pub struct EmitFlags {
-    /// Print this in place of the profiles, as YAML for kubectl apply (-o json: a report; -o wide: what the replay gave).
-    #[arg(long, value_enum, value_name = "FORM")]
+    /// Print this in place of the profiles, as YAML (-o json: a report; -o wide: tables).
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "seats")]
     pub emit: Option<Emit>,
     /// A user to emit for, whether something was found or not (repeatable): system:serviceaccount:NAMESPACE:NAME
     #[arg(long = "client", value_name = "USER", requires = "emit")]
@@ -36,6 +49,9 @@ pub struct EmitFlags {
     /// With --emit fence: this many further steps, each with more seats, to open it again.
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=10))]
     pub ramp: Option<u32>,
+    /// With --emit gateway: only for this gateway [default: a document for each].
+    #[arg(long, value_enum, value_name = "NAME", requires = "emit")]
+    pub gateway: Option<GatewayName>,
     #[command(flatten)]
     pub flow: FlowFlags,
 }
@@ -44,7 +60,7 @@ pub struct EmitFlags {
 pub(super) fn check(args: &Args) -> Result<(), Error> {
     match args.emit.emit {
         Some(form @ (Emit::Flowschema | Emit::Fence)) => fence::check(form, &args.emit, &args.sources),
-        None => Ok(()),
+        Some(Emit::Gateway | Emit::WatchCache) | None => Ok(()),
     }
 }
 
@@ -61,5 +77,8 @@ pub(super) struct Analysed<'a, 'r> {
 pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
     match form {
         Emit::Flowschema | Emit::Fence => fence::run(form, analysed, context),
+        Emit::Gateway => gateway::run(analysed, context),
+        // It needs no profiles to begin with, and was run before.
+        Emit::WatchCache => Ok(()),
     }
 }

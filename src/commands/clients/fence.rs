@@ -224,7 +224,7 @@ fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Stren
     let least = if analysed.clients.server.is_some_and(|server| server < Minor(29)) { 1 } else { 0 };
     match form {
         Emit::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
-        Emit::Fence => Strength { shares: flags.shares.unwrap_or(least), queues: false },
+        _ => Strength { shares: flags.shares.unwrap_or(least), queues: false },
     }
 }
 

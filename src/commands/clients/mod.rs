@@ -2,6 +2,9 @@
 
 mod emit;
 mod fence;
+mod gateway;
+mod seats;
+mod watch_cache;
 
 use crate::analysis::clients::cost::{Known, Metered};
 use crate::analysis::clients::report::{MEASURES, Read, report};
@@ -9,7 +12,7 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, TimeFlags};
 use crate::commands::pages;
 use crate::commands::rollup::{Selection, roll_up_some};
 use crate::commands::traffic;
@@ -26,18 +29,25 @@ EXAMPLES
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
   plimsoll clients bundle/ --emit flowschema > fence.yaml   # read it, then kubectl apply -f fence.yaml
   plimsoll clients /var/log/kubernetes/ --emit fence --client system:serviceaccount:ci:bot --ramp 3
+  plimsoll clients --seats                               # live: who holds the seats of priority levels now
+  plimsoll clients bundle/ --seats                       # the same by dump pages of API Priority and Fairness
+  plimsoll clients /var/log/kubernetes/ --emit gateway --gateway envoy    # limits for a gateway before the apiservers
+  plimsoll clients bundle/ --emit watch-cache            # seconds of history in watch caches, and who falls out
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
 threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: docs/flowcontrol.md.")]
 pub struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
-    #[arg(value_name = "SOURCE", required = true)]
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
+    #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
     /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is who or what: user,
     /// serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
+    /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests, dump_queues and dump_priority_levels.
+    #[arg(long, conflicts_with = "objects")]
+    seats: bool,
     /// A snapshot or copy of etcd's database (or a folder that holds one): how large the objects are that are listed.
     #[arg(long, value_name = "FILE.db")]
     objects: Option<String>,
@@ -48,6 +58,8 @@ pub struct Args {
     k8s_version: Option<String>,
     #[command(flatten)]
     emit: emit::EmitFlags,
+    #[command(flatten)]
+    kube: KubeFlags,
 }
 
 /// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
@@ -67,6 +79,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let selection = Selection { since, until, filters };
+    if args.emit.emit == Some(emit::Emit::WatchCache) {
+        return watch_cache::run(args, &selection, context);
+    }
+    if args.seats {
+        return seats::run(args, selection, context);
+    }
     let sort_by = context.settings.sort_by.clone();
     if let Some(field) = sort_by.as_deref().filter(|field| !MEASURES.contains(field)) {
         return Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", MEASURES.join(" "))));

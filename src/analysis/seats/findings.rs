@@ -1,0 +1,149 @@
+//! What is wrong with how seats are held: levels in which requests wait or are refused, and users who take most of them.
+
+use super::{Capture, Held, LevelNow, Seats};
+use crate::model::apf::Moment;
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{counted, duration, percent};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// A request that waits so long is not just between two that execute: a healthy level lets requests wait milliseconds.
+const LONG_WAIT: Micros = SECOND;
+
+/// Half of the time after which a request is rejected: a quarter of the 60 s that a request may take by default.
+const HALF_TIME: Micros = 7_500_000;
+
+/// From this share on one user takes most of a level.
+const MOST: f64 = 0.5;
+
+/// Everything that is found: the gravest first.
+pub(super) fn all(seats: &Seats) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for capture in &seats.captures {
+        for (name, level) in &capture.levels {
+            waits(capture, name, level, &mut found);
+            refuses(capture, name, level, &mut found);
+        }
+    }
+    found.sort_by_key(|finding: &Finding| std::cmp::Reverse(finding.severity));
+    found
+}
+
+fn finding(id: &str, severity: Severity, capture: &Capture, level: &str, user: &str) -> Finding {
+    let subject = [("cluster", capture.cluster.as_str()), ("instance", &capture.instance), ("priority_level", level), ("user", user)];
+    let mut finding = Finding::new(id, severity, &subject);
+    // What the last arrival tells is the least that it can be.
+    finding.confidence = if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
+    finding.first_seen = time::format(capture.at);
+    finding.last_seen = finding.first_seen.clone();
+    finding
+}
+
+fn evidence(finding: &mut Finding, evidence: Json) {
+    let given = evidence.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    finding.evidence = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+}
+
+fn ms(wait: Option<Micros>) -> Option<i64> {
+    wait.map(|wait| wait / 1000)
+}
+
+/// Users of a level over its FlowSchemas, those who hold and wait for most first.
+fn users(level: &LevelNow) -> Vec<(&str, Held)> {
+    let mut users: BTreeMap<&str, Held> = BTreeMap::new();
+    for ((_, user), held) in &level.by {
+        users.entry(user).or_default().merge(held);
+    }
+    let mut users: Vec<(&str, Held)> = users.into_iter().collect();
+    users.sort_by_key(|(_, held)| std::cmp::Reverse(held.demand()));
+    users
+}
+
+/// A user for people; a flow may have no name.
+fn called(user: &str) -> &str {
+    if user.is_empty() { "(no name)" } else { user }
+}
+
+fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Finding>) {
+    let Some(oldest) = level.oldest_wait.filter(|wait| *wait >= LONG_WAIT) else { return };
+    let severity = if oldest >= HALF_TIME { Severity::Critical } else { Severity::Warning };
+    let mut waits = finding("apf-level-waits", severity, capture, name, "");
+    let of_limit = level.limits[1].or(level.limits[0]).map(|limit| format!(" of {limit}")).unwrap_or_default();
+    let held = level.seats.map_or_else(String::new, |seats| format!("; {seats}{of_limit} seats are held"));
+    waits.summary = format!(
+        "in priority level {name}{} {} in queues, the oldest for {}{held}",
+        of_instance(capture),
+        if level.queued == 1 { "1 request waits".to_owned() } else { format!("{} wait", counted(level.queued, "request")) },
+        duration(oldest),
+    );
+    "see who holds and waits for the seats in the rows; slow that client down, give it a FlowSchema and level of its own, or give this level more shares"
+        .clone_into(&mut waits.remedy);
+    evidence(
+        &mut waits,
+        json!({"queued": level.queued, "executing": level.executing, "oldest_wait_ms": ms(Some(oldest)), "seats": level.seats,
+               "seats_queued": level.seats_queued, "limit": level.limits[1].or(level.limits[0])}),
+    );
+    found.push(waits);
+    let users = users(level);
+    let demand: u64 = users.iter().map(|(_, held)| held.demand()).sum();
+    let Some((user, most)) = users.first() else { return };
+    let others_wait = users.iter().skip(1).filter_map(|(_, held)| held.oldest_wait).max();
+    if (most.demand() as f64) < MOST * demand as f64 {
+        return;
+    }
+    // A level that one user has alone is that user's own affair; and where others hardly wait, fair queuing keeps them apart.
+    let Some(others_wait) = others_wait else { return };
+    let severity = match others_wait {
+        HALF_TIME.. => Severity::Critical,
+        LONG_WAIT.. => Severity::Warning,
+        _ => Severity::Info,
+    };
+    let mut one = finding("apf-one-user", severity, capture, name, user);
+    one.summary = format!(
+        "{} takes {} of the seats that are held or waited for in priority level {name}{}: {} executing, {} waiting; others wait for up to {}",
+        called(user),
+        percent(most.demand() as f64 / demand as f64),
+        of_instance(capture),
+        most.executing,
+        most.queued,
+        duration(others_wait),
+    );
+    "plimsoll clients on the audit log says what this client does wrong; a FlowSchema with a level of its own keeps it from the others' seats"
+        .clone_into(&mut one.remedy);
+    evidence(
+        &mut one,
+        json!({"demand_share": share(most.demand(), demand), "seats_executing": most.seats, "seats_queued": most.seats_queued,
+               "executing": most.executing, "queued": most.queued, "others_oldest_wait_ms": ms(Some(others_wait))}),
+    );
+    found.push(one);
+}
+
+fn refuses(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Finding>) {
+    let Some((refused, micros)) = level.refused.filter(|(refused, _)| *refused > 0) else { return };
+    let mut refuses = finding("apf-level-rejects", Severity::Warning, capture, name, "");
+    let users = users(level);
+    let held: u64 = users.iter().map(|(_, held)| held.seats).sum();
+    let most = users.iter().max_by_key(|(_, held)| held.seats).filter(|(_, most)| most.seats > 0);
+    let who = most.map_or_else(String::new, |(user, most)| {
+        format!("; {} holds {} of {} seats", called(user), most.seats, level.seats.unwrap_or(held))
+    });
+    refuses.summary =
+        format!("priority level {name}{} rejected {} in {}{who}", of_instance(capture), counted(refused, "request"), duration(micros));
+    "rejected clients get 429 and should wait before they try again; find who sends most to this level, or give the level more shares or queues"
+        .clone_into(&mut refuses.remedy);
+    evidence(
+        &mut refuses,
+        json!({"rejected": refused, "seconds": micros as f64 / SECOND as f64, "seats": level.seats,
+               "holder": most.map(|(user, _)| *user), "holder_seats": most.map(|(_, held)| held.seats)}),
+    );
+    found.push(refuses);
+}
+
+fn of_instance(capture: &Capture) -> String {
+    if capture.instance.is_empty() { String::new() } else { format!(" of {}", capture.instance) }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    (part as f64 / whole.max(1) as f64 * 1e3).round() / 1e3
+}

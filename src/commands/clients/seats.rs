@@ -1,0 +1,196 @@
+//! `plimsoll clients --seats`: who holds the seats of priority levels, now or when dump pages were taken.
+
+use super::Args;
+use crate::analysis::clients::cost::Known;
+use crate::analysis::clients::{Clients, detect};
+use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::seats::Seats;
+use crate::analysis::seats::report::{FIELDS, Read, report};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress};
+use crate::commands::rollup::{Selection, roll_up_some};
+use crate::commands::{pages, traffic};
+use crate::model::apf::{DumpPage, Moment};
+use crate::model::input::{InputReport, Loss, LossKind};
+use crate::model::time::{Micros, SECOND};
+use crate::sources::apf;
+use crate::sources::find::{self, Found, Wanted};
+use crate::sources::open::{Packing, SourceError};
+use crate::sources::pages::{Clock, PageFile, PageFolder};
+use crate::views::text::plain;
+use std::io::Read as _;
+
+/// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten seconds.
+const BESIDE: Micros = 60 * SECOND;
+
+/// Runs the command.
+pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = context.settings.sort_by.as_deref().filter(|field| !FIELDS.contains(field)) {
+        return Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", FIELDS.join(" "))));
+    }
+    let live = args.sources.is_empty();
+    if live && (selection.since.is_some() || selection.until.is_some()) {
+        return Err(Error::Usage("a live cluster has no past here: --since and --until need a SOURCE".to_owned()));
+    }
+    let mut found = if live { ask(&args.kube, context)? } else { look(&args.sources, context)? };
+    pages::keep(&mut found.dumps, selection.since, selection.until);
+    let mut inputs = Vec::new();
+    let mut dumps = Vec::new();
+    for folder in std::mem::take(&mut found.dumps) {
+        for page in folder.pages {
+            let owner = (folder.cluster.clone(), folder.instance.clone());
+            dumps.extend(read(page, owner, &mut inputs, context)?);
+        }
+    }
+    if dumps.is_empty() {
+        return Err(Error::Input("no dump page could be read; the messages above say why, or --since and --until leave none".to_owned()));
+    }
+    let limits = limits(std::mem::take(&mut found.pages), &dumps, context)?;
+    let seats = Seats::new(dumps, &limits);
+    let sort_by = context.settings.sort_by.clone();
+    let read = Read { inputs, sort_by, top: context.settings.top, ..Read::default() };
+    if found.streams.is_empty() {
+        return context.print(&report(&seats, read), FailOn::Never);
+    }
+    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
+    let progress = Progress::bytes(bytes, context.settings.progress);
+    let (rollup, outcome) = roll_up_some(found.streams, &selection, context.settings.threads, &progress);
+    progress.finish();
+    for loss in &outcome.losses {
+        context.lost(loss)?;
+    }
+    let known = Known::default();
+    let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
+    let findings = detect::all(&clients);
+    let mut inputs = read.inputs;
+    inputs.extend(outcome.inputs);
+    let read = Read { inputs, profiles: Some((&clients, &findings)), ..read };
+    context.print(&report(&seats, read), FailOn::Never)
+}
+
+/// Finds dump pages, and logs and metrics pages beside them.
+fn look(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
+    let mut found = find::find(sources, Wanted::Dumps, context.io.now);
+    if found.dumps.is_empty() && found.errors.is_empty() {
+        let folder = sources.join(", ");
+        found.errors.push(SourceError::NothingHere { folder, files: found.other_files, wanted: Wanted::Dumps });
+    }
+    if found.dumps.is_empty() {
+        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &found.errors {
+        context.lost(error)?;
+    }
+    Ok(found)
+}
+
+/// Reads a page; says what was lost of it.
+fn read(
+    mut page: PageFile,
+    (cluster, instance): (String, String),
+    inputs: &mut Vec<InputReport>,
+    context: &mut Context<'_>,
+) -> Result<Option<DumpPage>, Error> {
+    let path = page.source.path.clone();
+    let mut bytes = Vec::new();
+    let mut losses: Vec<Loss> = Vec::new();
+    let lost = |kind, offset, detail| Loss { kind, path: path.clone(), line: 0, offset, count: 1, detail };
+    let taken = page.source.reader().map_err(|error| error.to_string());
+    match taken.and_then(|reader| reader.take(apf::LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string())) {
+        Ok(size) if size as u64 == apf::LONGEST => losses.push(lost(LossKind::DumpTooLong, apf::LONGEST, String::new())),
+        Ok(_) => {}
+        Err(detail) => {
+            let kind = if page.source.packing == Packing::None { LossKind::Io } else { LossKind::Damaged };
+            losses.push(lost(kind, bytes.len() as u64, detail));
+        }
+    }
+    let rows = apf::read(&bytes, |apf::Fault { line, offset, what }| match losses.iter_mut().find(|loss| loss.kind == LossKind::NotARow) {
+        Some(loss) => loss.count += 1,
+        None => losses.push(Loss { kind: LossKind::NotARow, path: path.clone(), line, offset, count: 1, detail: what.to_owned() }),
+    });
+    for loss in &losses {
+        context.lost(loss)?;
+    }
+    inputs.push(InputReport {
+        path: path.clone(),
+        kind: "apf-dump",
+        bytes: if page.source.size > 0 { page.source.size } else { bytes.len() as u64 },
+        records: rows.as_ref().map_or(0, |rows| rows.count() as u64),
+        skipped: losses.iter().map(|loss| loss.count).sum(),
+        first_error: losses.first().map(Loss::to_string),
+    });
+    let moment = match page.clock {
+        Clock::Name => Moment::Name,
+        Clock::Read => Moment::Read,
+        Clock::Samples | Clock::Modified => Moment::Modified,
+    };
+    if rows.is_none() && losses.is_empty() {
+        context.lost(format!("{path}: this is no dump page of API Priority and Fairness; is APF on, and may this user read /debug?"))?;
+    }
+    Ok(rows.map(|rows| DumpPage { cluster, instance, path, at: page.at, moment, rows }))
+}
+
+/// The limits of levels, by the metrics page of each folder that is nearest to a dump page.
+fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Context<'_>) -> Result<Facts, Error> {
+    let far = |page: &PageFile| dumps.iter().map(|dump| (dump.at - page.at).abs()).min().unwrap_or(Micros::MAX);
+    for folder in &mut folders {
+        let nearest = folder.pages.iter().map(far).min().unwrap_or(Micros::MAX).min(BESIDE);
+        folder.pages.retain(|page| far(page) <= nearest);
+        folder.pages.truncate(1);
+    }
+    folders.retain(|folder| !folder.pages.is_empty());
+    if folders.is_empty() {
+        return Ok(Facts::default());
+    }
+    Ok(pages::facts(folders, false, context)?.0)
+}
+
+/// Takes the pages of every apiserver of the cluster that the kubeconfig names.
+#[cfg(feature = "live")]
+fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
+    use crate::sources::live::Cluster;
+    const PAGES: [&str; 3] = ["dump_priority_levels", "dump_queues", "dump_requests?includeRequestDetails=1"];
+    let cluster = Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+    for note in cluster.notes() {
+        context.say(note)?;
+    }
+    let mut found = Found::default();
+    let mut errors = Vec::new();
+    for (number, server) in cluster.apiservers().iter().enumerate() {
+        let (cluster_name, instance) = (cluster.name().to_owned(), server.name.clone());
+        let mut folder = PageFolder { cluster: cluster_name.clone(), instance: instance.clone(), pages: Vec::new() };
+        for name in PAGES {
+            let path = format!("/debug/api_priority_and_fairness/{name}");
+            match cluster.get(number, &path) {
+                Ok(page) => folder.pages.push(PageFile::read(format!("{instance}{path}"), page.at, page.body)),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        if folder.pages.is_empty() {
+            continue;
+        }
+        found.dumps.push(folder);
+        // Only limits stand there: without them the rest is as true.
+        match cluster.get(number, "/metrics") {
+            Ok(page) => {
+                let pages = vec![PageFile::read(format!("{instance}/metrics"), page.at, page.body)];
+                found.pages.push(PageFolder { cluster: cluster_name, instance, pages });
+            }
+            Err(error) => context.say(format!("{error}; the limits of levels are not known"))?,
+        }
+    }
+    if found.dumps.is_empty() {
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in errors {
+        context.lost(error)?;
+    }
+    Ok(found)
+}
+
+#[cfg(not(feature = "live"))]
+fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Found, Error> {
+    Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+}

@@ -1,0 +1,45 @@
+//! `plimsoll clients --emit watch-cache`: what watch caches hold, by metrics; and who falls out, by audit logs.
+
+use super::Args;
+use crate::analysis::clients::watch_cache::{Known, report};
+use crate::analysis::clients::{Clients, detect};
+use crate::analysis::list_route::Minor;
+use crate::cli::{Context, Error, FailOn, Progress};
+use crate::commands::rollup::{Selection, roll_up_some};
+use crate::commands::{pages, traffic};
+use crate::sources::find::Wanted;
+
+/// Runs it.
+pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>) -> Result<(), Error> {
+    if !args.emit.clients.is_empty() {
+        return Err(Error::Usage("--client is not for --emit watch-cache: it tells of resources".to_owned()));
+    }
+    let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
+    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
+    pages::keep(&mut found.pages, selection.since, selection.until);
+    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let missing = || {
+        Error::Input(
+            "no page of metrics here tells of watch caches (watch_cache_capacity); take two of each apiserver, some minutes apart, with kubectl get --raw /metrics"
+                .to_owned(),
+        )
+    };
+    let mut known = Known { inputs: told.inputs, server, top: context.settings.top, profiles: None };
+    if found.streams.is_empty() {
+        return context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never);
+    }
+    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
+    let progress = Progress::bytes(bytes, context.settings.progress);
+    let (rollup, outcome) = roll_up_some(found.streams, selection, context.settings.threads, &progress);
+    progress.finish();
+    for loss in &outcome.losses {
+        context.lost(loss)?;
+    }
+    let sizes = crate::analysis::clients::cost::Known::default();
+    let clients = Clients::new(&rollup, server, &sizes);
+    let findings = detect::all(&clients);
+    known.inputs.extend(outcome.inputs);
+    let known = Known { profiles: Some((&clients, &findings)), ..known };
+    context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never)
+}
