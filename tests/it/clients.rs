@@ -783,3 +783,50 @@ fn whom_lists_cost_most_comes_first() {
     assert!(first(&by(&["--sort-by", "peak_rps"])).contains("event-spammer") || first(&by(&["--sort-by", "peak_rps"])).contains("kubectl"));
     plimsoll(&["clients", &sample("quiet"), "--sort-by", "colour"]).exits(2);
 }
+
+/// The log without what `keep` says no to, and each line as `change` makes it.
+fn edited(log: &str, change: impl Fn(Value) -> Vec<Value>) -> String {
+    let events = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    events.flat_map(change).map(|event| format!("{event}\n")).collect()
+}
+
+#[test]
+fn stages_that_are_left_out_and_levels_without_bodies() {
+    let place = folder();
+    let report = |text: &str| clients(&[&write(place.path(), "audit.log", text), "--k8s-version", "v1.36"]);
+    let log = plain_log("list-storm");
+    let whole = report(&log);
+    // With RequestReceived too nothing changes.
+    let received = edited(&log, |event| {
+        let mut before = event.clone();
+        before["stage"] = "RequestReceived".into();
+        before["stageTimestamp"] = before["requestReceivedTimestamp"].clone();
+        before.as_object_mut().unwrap().remove("responseStatus");
+        vec![before, event]
+    });
+    assert_eq!(shape(&report(&received), str::to_owned), shape(&whole, str::to_owned));
+    // Without ResponseStarted the culprits are the same, and what can't be seen is said.
+    let unstarted = edited(&log, |event| if event["stage"] == "ResponseStarted" { vec![] } else { vec![event] });
+    let unstarted = report(&unstarted);
+    assert_eq!(warnings(&unstarted), warnings(&whole));
+    assert!(unstarted["coverage"]["unknown"].to_string().contains("ResponseStarted"), "{}", unstarted["coverage"]);
+    assert!(!whole["coverage"]["unknown"].to_string().contains("ResponseStarted"), "{}", whole["coverage"]);
+    // Without bodies: what only they tell is not told, and that is said; all else is the same.
+    let log = plain_log_of(&sample("levels/audit.log.zst"));
+    let bare = edited(&log, |mut event| {
+        event["level"] = "Metadata".into();
+        event.as_object_mut().unwrap().retain(|name, _| name != "requestObject" && name != "responseObject");
+        vec![event]
+    });
+    let (with, without) = (report(&log), report(&bare));
+    assert_eq!(with["coverage"]["levels"]["RequestResponse"].as_u64().map(|count| count > 100), Some(true), "{}", with["coverage"]);
+    assert_eq!(without["coverage"]["levels"].as_object().unwrap().keys().collect::<Vec<_>>(), ["Metadata"]);
+    let said = |report: &Value| report["coverage"]["unknown"].to_string();
+    assert!(said(&without).contains("writes that change nothing") && said(&without).contains("how much LISTs return"), "{}", said(&without));
+    assert!(!said(&with).contains("writes that change nothing") && !said(&with).contains("how much LISTs return"), "{}", said(&with));
+    assert_eq!(ids(&with), ids(&without));
+}
+
+fn plain_log_of(path: &str) -> String {
+    String::from_utf8(sample_bytes(path)).unwrap()
+}
