@@ -822,7 +822,11 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
     assert_eq!(with["coverage"]["levels"]["RequestResponse"].as_u64().map(|count| count > 100), Some(true), "{}", with["coverage"]);
     assert_eq!(without["coverage"]["levels"].as_object().unwrap().keys().collect::<Vec<_>>(), ["Metadata"]);
     let said = |report: &Value| report["coverage"]["unknown"].to_string();
-    assert!(said(&without).contains("writes that change nothing") && said(&without).contains("how much LISTs return"), "{}", said(&without));
+    assert!(
+        said(&without).contains("writes that change nothing") && said(&without).contains("how much LISTs return"),
+        "{}",
+        said(&without)
+    );
     assert!(!said(&with).contains("writes that change nothing") && !said(&with).contains("how much LISTs return"), "{}", said(&with));
     assert_eq!(ids(&with), ids(&without));
 }

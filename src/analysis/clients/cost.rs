@@ -112,7 +112,7 @@ impl Known {
         if row.verb != "list" || row.code.is_some_and(|code| code >= 400) {
             return None;
         }
-        let [bodies, bytes, items] = row.bodies;
+        let [bodies, bytes, items] = row.bodies();
         if let Some((objects, bytes)) = items.checked_div(bodies).zip(bytes.checked_div(bodies)) {
             return Some((Size { objects, bytes }, Origin::Responses));
         }
@@ -161,7 +161,7 @@ impl Cost {
         match known.of_list(cluster, row) {
             // Of all responses that the log holds the sum is known, not only the average.
             Some((_, Origin::Responses)) => {
-                let [bodies, bytes, _] = row.bodies.map(u128::from);
+                let [bodies, bytes, _] = row.bodies().map(u128::from);
                 self.bytes[0] += (bytes * u128::from(row.requests) / bodies.max(1)) as u64;
             }
             Some((size, origin)) => self.bytes[origin as usize] += size.bytes * row.requests,

@@ -18,14 +18,20 @@ impl Minutes {
     pub(super) fn of(length: i64, tiles: impl Iterator<Item = (i64, u64)>) -> Self {
         let tiles: Vec<(i64, u64)> = tiles.filter(|(_, count)| *count > 0).collect();
         let first = tiles.iter().map(|(tile, _)| *tile).min().unwrap_or(0);
-        let mut counts: BTreeMap<i64, f64> = BTreeMap::new();
-        for (tile, count) in &tiles {
-            let minutes = (length / 60).max(1);
-            for minute in 0..minutes {
-                *counts.entry((tile - first) / 60 + minute).or_default() += *count as f64 / minutes as f64;
-            }
-        }
         let end = tiles.iter().map(|(tile, _)| tile + length).max().unwrap_or(0);
+        let each = (length / 60).max(1);
+        let minutes = (end - first) as usize / 60 + each as usize + 1;
+        let parts = tiles.iter().flat_map(|(tile, count)| (0..each).map(move |n| ((tile - first) / 60 + n, *count as f64 / each as f64)));
+        let counts = if minutes / 16 <= tiles.len() {
+            // Mostly tiles are many more than minutes.
+            let mut counts = vec![0.0; minutes];
+            parts.for_each(|(minute, count)| counts[minute as usize] += count);
+            (0..).zip(counts).filter(|(_, count)| *count > 0.0).collect()
+        } else {
+            let mut counts: BTreeMap<i64, f64> = BTreeMap::new();
+            parts.for_each(|(minute, count)| *counts.entry(minute).or_default() += count);
+            counts
+        };
         Self { first, counts, end }
     }
 
@@ -100,5 +106,8 @@ mod tests {
         let minutes = Minutes::of(600, [(0, 50)].into_iter());
         assert_eq!((minutes.busiest(), minutes.with(5.0), minutes.total()), (5.0, 10, 50.0));
         assert_eq!(Minutes::of(10, std::iter::empty()), Minutes::default());
+        // However far apart.
+        let far = Minutes::of(3600, [(0, 60), (1 << 50, 120)].into_iter());
+        assert_eq!((far.total(), far.busiest(), far.with(1.0)), (180.0, 2.0, 120));
     }
 }

@@ -244,7 +244,7 @@ impl<'r> Use<'r> {
     /// Lifetimes of the watches that ended and for which `is` holds.
     fn lifetimes(&self, is: impl Fn(&TrafficRow<'r>) -> bool) -> Histogram {
         let mut all = Histogram::default();
-        self.rows.iter().filter(|row| row.verb == "watch" && is(row)).filter_map(|row| row.lifetime).for_each(|one| all.merge(one));
+        self.rows.iter().filter(|row| row.verb == "watch" && is(row)).filter_map(|row| row.lifetime()).for_each(|one| all.merge(one));
         all
     }
 

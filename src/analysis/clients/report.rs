@@ -219,7 +219,7 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
         if row.verb == "watch" {
             opened += row.requests;
             bookmarks += if row.shape.is_some_and(|shape| shape.bookmarks) { row.requests } else { 0 };
-            row.lifetime.into_iter().for_each(|one| lifetimes.merge(one));
+            row.lifetime().into_iter().for_each(|one| lifetimes.merge(one));
         }
     }
     let relists: u64 = profile.uses.values().map(|one| one.gaps(Fact::Relist).count() + one.gaps(Fact::RelistShort).count()).sum();

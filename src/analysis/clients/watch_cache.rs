@@ -130,7 +130,7 @@ fn outlives(profile: &Profile<'_>, what: (&str, &str), history: f64) -> Option<f
     let one = profile.uses.iter().find(|(of, _)| **of == what)?.1;
     let mut lifetimes = Histogram::default();
     for row in one.rows.iter().filter(|row| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| !shape.bookmarks)) {
-        row.lifetime.into_iter().for_each(|one| lifetimes.merge(one));
+        row.lifetime().into_iter().for_each(|one| lifetimes.merge(one));
     }
     let median = lifetimes.quantile(0.5).filter(|_| lifetimes.count() >= WATCHES)? / SECOND as f64;
     (median > history).then_some(median)

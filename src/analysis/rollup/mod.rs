@@ -24,6 +24,7 @@ pub use tables::Rollup;
 
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;
+use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
 use deprecated::Deprecated;
@@ -35,7 +36,6 @@ use observe::Observation;
 use rows::{Gaps, Pulse, Sources, Traffic};
 use sequences::{Request, Sequences};
 use std::cmp::Ordering;
-use std::sync::Arc;
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
 
 /// An event further behind the newest of its stream is late.
@@ -49,8 +49,10 @@ const MAX_NOTABLE: usize = 50_000;
 pub struct Part {
     keys: Keys,
     streams: Vec<StreamState>,
-    /// Observations that wait for their turn.
-    waiting: Vec<Waiting>,
+    /// Where observations that wait for their turn stand in `blocks`.
+    waiting: Vec<Place>,
+    /// Blocks with observations that wait; places of those that are done with are used again.
+    blocks: Vec<Block>,
     released: Micros,
     /// Events up to here may stand in another part.
     split: Micros,
@@ -79,15 +81,27 @@ struct StreamState {
     done: bool,
 }
 
-/// An observation with what its batch knows.
-#[derive(Debug)]
-struct Waiting {
-    observation: Observation,
-    key: u32,
-    source: crate::model::symbols::Symbol,
-    names: Arc<crate::model::symbols::Symbols>,
+/// Where an observation stands. It is large, so it stays where it is, and places are put in order.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: Micros,
+    block: u32,
+    index: u32,
+}
+
+/// A block of observations, and how its numbers are numbered in the part.
+#[derive(Debug, Default)]
+struct Block {
+    observations: Vec<Observation>,
+    names: Symbols,
+    /// By number of a traffic key.
+    keys: Vec<u32>,
+    /// By number of a symbol.
+    symbols: Vec<Symbol>,
     /// Whether it is counted in the part before, and only its facts are made here.
     fact_only: bool,
+    /// Observations that still wait.
+    left: usize,
 }
 
 /// A started event that waits for its end, or an end that waits for its start.
@@ -124,6 +138,7 @@ impl Part {
             keys: Keys::default(),
             streams: vec![StreamState { newest: Micros::MIN, done: false }; streams],
             waiting: Vec::new(),
+            blocks: Vec::new(),
             released: Micros::MIN,
             split,
             span: None,
@@ -153,18 +168,16 @@ impl Part {
         self.streams[stream].newest = self.streams[stream].newest.max(newest.unwrap_or(Micros::MIN));
         let bound = self.streams[stream].newest.saturating_sub(SLACK);
         let to = self.keys.renumber(&batch.keys);
-        let mut all = batch.observations;
-        all.sort_by(in_order);
-        let names = Arc::new(batch.names);
-        for observation in all {
-            let key = to.traffic[observation.key as usize];
-            if observation.at < bound {
-                self.sequences.take(&request(&observation, &self.keys, key), |_, _| {});
-            } else {
-                let source = to.symbols[observation.source as usize];
-                self.waiting.push(Waiting { key, source, names: names.clone(), observation, fact_only: true });
-            }
+        let block =
+            Block { observations: batch.observations, names: batch.names, keys: to.traffic, symbols: to.symbols, fact_only: true, left: 0 };
+        let mut order: Vec<usize> = (0..block.observations.len()).collect();
+        order.sort_by(|&a, &b| in_order(&block.observations[a], &block.observations[b]));
+        let (before, wait): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&index| block.observations[index].at < bound);
+        for index in before {
+            let observation = &block.observations[index];
+            self.sequences.take(&request(observation, &self.keys, block.keys[observation.key as usize]), |_, _| {});
         }
+        self.wait(block, wait);
     }
 
     /// Takes a block, in the order of its stream.
@@ -174,29 +187,39 @@ impl Part {
         for seen in &callers {
             self.clients.take(seen, to.traffic[seen.key as usize], &mut self.keys);
         }
-        let names = Arc::new(names);
+        let mut block = Block { observations, names, keys: to.traffic, symbols: to.symbols, fact_only: false, left: 0 };
         let mut newest = self.streams[stream].newest;
-        for observation in observations {
-            let at = observation.at;
+        let mut wait = Vec::with_capacity(block.observations.len());
+        for index in 0..block.observations.len() {
+            let at = block.observations[index].at;
             self.span = together(self.span, Some((at, at)));
             let late = newest != Micros::MIN && at < newest - SLACK;
             newest = newest.max(at);
-            let waiting = Waiting {
-                key: to.traffic[observation.key as usize],
-                source: to.symbols[observation.source as usize],
-                names: names.clone(),
-                observation,
-                fact_only: false,
-            };
             if late {
                 self.late += 1;
-                self.count(&mut { waiting }, true, false);
+                self.count(&mut block, index, true, false);
             } else {
-                self.waiting.push(waiting);
+                wait.push(index);
             }
         }
+        self.wait(block, wait);
         self.streams[stream].newest = newest;
         self.release();
+    }
+
+    /// Lets observations of a block wait for their turn.
+    fn wait(&mut self, mut block: Block, which: Vec<usize>) {
+        if which.is_empty() {
+            return;
+        }
+        block.left = which.len();
+        let free = self.blocks.iter().position(|block| block.left == 0).unwrap_or(self.blocks.len());
+        let place = |index: usize| Place { at: block.observations[index].at, block: free as u32, index: index as u32 };
+        self.waiting.extend(which.into_iter().map(place));
+        match self.blocks.get_mut(free) {
+            Some(place) => *place = block,
+            None => self.blocks.push(block),
+        }
     }
 
     /// Says that a stream has no more blocks.
@@ -222,15 +245,20 @@ impl Part {
 
     /// Counts what waits and lies before `bound`, in the order of time.
     fn count_waiting(&mut self, bound: Micros, facts: bool) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        // Observations are large: their places are sorted, not they.
-        let mut ready: Vec<u32> = (0..waiting.len() as u32).filter(|&i| waiting[i as usize].observation.at < bound).collect();
-        ready.sort_by(|&a, &b| in_order(&waiting[a as usize].observation, &waiting[b as usize].observation));
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let (mut ready, wait): (Vec<Place>, Vec<Place>) = self.waiting.iter().partition(|place| place.at < bound);
+        self.waiting = wait;
+        let observation = |place: &Place| &blocks[place.block as usize].observations[place.index as usize];
+        ready.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| in_order(observation(a), observation(b))));
         for place in ready {
-            self.count(&mut waiting[place as usize], false, facts);
+            let block = &mut blocks[place.block as usize];
+            self.count(block, place.index as usize, false, facts);
+            block.left -= 1;
+            if block.left == 0 {
+                *block = Block::default();
+            }
         }
-        waiting.retain(|waiting| waiting.observation.at >= bound);
-        self.waiting = waiting;
+        self.blocks = blocks;
     }
 
     fn close(&mut self, released: Micros) {
@@ -248,15 +276,16 @@ impl Part {
     }
 
     /// Counts an event, and makes its facts unless the part that follows does.
-    fn count(&mut self, waiting: &mut Waiting, late: bool, facts: bool) {
+    fn count(&mut self, block: &mut Block, index: usize, late: bool, facts: bool) {
+        let observation = &mut block.observations[index];
+        let key = block.keys[observation.key as usize];
         if facts {
-            self.facts_of(waiting);
+            self.facts_of(observation, key);
         }
-        if waiting.fact_only {
+        if block.fact_only {
             return;
         }
-        let Waiting { observation, key, source, names, .. } = waiting;
-        let (key, source) = (*key, *source);
+        let source = block.symbols[observation.source as usize];
         let key_data = *self.keys.traffic.get(key);
         let at = observation.at;
         let received = observation.received.unwrap_or(at);
@@ -329,7 +358,7 @@ impl Part {
             return;
         }
         if observation.terminal && observation.name != 0 {
-            let name = names.get(crate::model::symbols::Symbol(observation.name));
+            let name = block.names.get(Symbol(observation.name));
             let object = self.objects.at(at, key_data.subject, key_data.namespace, name);
             match self.keys.class(key).1 {
                 Op::Get | Op::List | Op::Watch => object.reads += 1,
@@ -344,9 +373,9 @@ impl Part {
         }
     }
 
-    fn facts_of(&mut self, waiting: &Waiting) {
-        let request = request(&waiting.observation, &self.keys, waiting.key);
-        let subject = self.keys.traffic.get(waiting.key).subject;
+    fn facts_of(&mut self, observation: &Observation, key: u32) {
+        let request = request(observation, &self.keys, key);
+        let subject = self.keys.traffic.get(key).subject;
         let (facts, keys) = (&mut self.facts, &self.keys);
         self.sequences.take(&request, |fact, gap| facts.row(request.at, false, fact.key(subject), keys).0.add(gap));
     }
@@ -423,10 +452,13 @@ impl Part {
         self.ids.merge(&next.ids);
         self.late += next.late;
         // What waits at the end of the later part waits on, under its new keys.
-        for waiting in std::mem::take(&mut next.waiting) {
-            let source = to.symbols[waiting.source.0 as usize];
-            self.waiting.push(Waiting { key: key(waiting.key), source, ..waiting });
-        }
+        let offset = self.blocks.len() as u32;
+        self.waiting.extend(next.waiting.iter().map(|place| Place { block: place.block + offset, ..*place }));
+        self.blocks.extend(std::mem::take(&mut next.blocks).into_iter().map(|mut block| {
+            block.keys.iter_mut().for_each(|number| *number = key(*number));
+            block.symbols.iter_mut().for_each(|symbol| *symbol = to.symbols[symbol.0 as usize]);
+            block
+        }));
         self.sequences = next.sequences;
         self.span = together(self.span, next.span);
     }

@@ -2,7 +2,7 @@
 
 use super::keys::{Keys, Op};
 use super::objects::Object;
-use super::rows::{Fact, HEAVIEST, SourceSet, md5_64};
+use super::rows::{Fact, HEAVIEST, SourceSet, Traffic, md5_64};
 use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Scale};
 use crate::model::histogram::Histogram;
@@ -11,6 +11,8 @@ use crate::model::time::{Micros, SECOND};
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::rc::Rc;
 
 /// Who, on which resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,11 +28,9 @@ pub struct Who<'r> {
 /// API group and resource; both empty for what is no resource.
 pub type What<'r> = (&'r str, &'r str);
 
-/// A row of `traffic`.
+/// Who asked for what, and what came of it: the key of rows of `traffic`, but for the tile.
 #[derive(Debug, Clone, Copy)]
-pub struct TrafficRow<'r> {
-    /// Start of its tile, in seconds.
-    pub tile: i64,
+pub struct Asked<'r> {
     /// Client and resource: their number among [`Rollup::subjects`].
     pub subject: usize,
     /// Resource.
@@ -49,18 +49,47 @@ pub struct TrafficRow<'r> {
     pub code: Option<u16>,
     /// How a read asks to be served.
     pub shape: Option<ReadShape>,
+}
+
+/// A row of `traffic`. Rows are many, and their keys few.
+#[derive(Debug, Clone)]
+pub struct TrafficRow<'r> {
+    /// Start of its tile, in seconds.
+    pub tile: i64,
     /// Requests, open ones included.
     pub requests: u64,
-    /// Open ones.
-    pub open: u64,
+    asked: Rc<Asked<'r>>,
+    row: &'r Traffic,
+}
+
+impl<'r> Deref for TrafficRow<'r> {
+    type Target = Asked<'r>;
+    #[inline]
+    fn deref(&self) -> &Asked<'r> {
+        &self.asked
+    }
+}
+
+impl<'r> TrafficRow<'r> {
     /// Latencies in µs.
-    pub latency: &'r Histogram,
+    pub fn latency(&self) -> &'r Histogram {
+        &self.row.latency
+    }
+
     /// Lifetimes of long-running requests in µs.
-    pub lifetime: Option<&'r Histogram>,
+    pub fn lifetime(&self) -> Option<&'r Histogram> {
+        self.row.more.as_ref().map(|more| &more.lifetime)
+    }
+
     /// Events with a response body, its bytes, its items.
-    pub bodies: [u64; 3],
+    pub fn bodies(&self) -> [u64; 3] {
+        self.row.more.as_ref().map_or([0; 3], |more| more.bodies)
+    }
+
     /// Requests that took too long, by [`super::Timeout`].
-    pub timeouts: [u64; 3],
+    pub fn timeouts(&self) -> [u64; 3] {
+        self.row.more.as_ref().map_or([0; 3], |more| more.timeouts)
+    }
 }
 
 /// A row of `pulse`.
@@ -199,28 +228,25 @@ impl Rollup {
     /// Rows of `traffic`, without what was folded.
     pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
         let rows = self.traffic.iter().filter(|(_, key, _)| *key != OTHER_KEY);
-        rows.map(|(tile, key, row)| {
-            let key = self.keys.traffic.get(*key as u32);
-            let s = |symbol| self.keys.symbols.get(symbol);
-            let [.., group, resource] = self.keys.subject_text(key.subject);
-            TrafficRow {
-                tile: *tile,
-                subject: key.subject as usize,
-                what: (group, resource),
-                instance: s(key.instance),
-                verb: s(key.verb),
-                subresource: s(key.subresource),
-                scope: key.scope,
-                namespace: s(key.namespace),
-                code: key.code,
-                shape: key.shape,
-                requests: row.requests,
-                open: row.open,
-                latency: &row.latency,
-                lifetime: row.more.as_ref().map(|more| &more.lifetime),
-                bodies: row.more.as_ref().map_or([0; 3], |more| more.bodies),
-                timeouts: row.more.as_ref().map_or([0; 3], |more| more.timeouts),
-            }
+        let mut known: Vec<Option<Rc<Asked<'_>>>> = vec![None; self.keys.traffic.iter().count()];
+        rows.map(move |(tile, key, row)| {
+            let asked = known[*key as usize].get_or_insert_with(|| {
+                let key = self.keys.traffic.get(*key as u32);
+                let s = |symbol| self.keys.symbols.get(symbol);
+                let [.., group, resource] = self.keys.subject_text(key.subject);
+                Rc::new(Asked {
+                    subject: key.subject as usize,
+                    what: (group, resource),
+                    instance: s(key.instance),
+                    verb: s(key.verb),
+                    subresource: s(key.subresource),
+                    scope: key.scope,
+                    namespace: s(key.namespace),
+                    code: key.code,
+                    shape: key.shape,
+                })
+            });
+            TrafficRow { tile: *tile, requests: row.requests, asked: asked.clone(), row }
         })
     }
 

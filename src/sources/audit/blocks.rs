@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) const BLOCK: usize = 1 << 20;
 
 /// Blocks of a plain file that one thread reads one after the other, at most.
-const RUN: u64 = 4;
+const RUN: u64 = 8;
 
 /// Lines longer than this are counted and passed over.
 pub(super) const MAX_LINE: usize = 32 << 20;

@@ -18,6 +18,9 @@ const SHARE: f64 = 0.5;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for profile in clients.others() {
         let refused = |row: &&TrafficRow<'r>| matches!(row.code, Some(401 | 403));
+        if !profile.rows().any(|row| refused(&row)) {
+            continue;
+        }
         // What it may do does not excuse what it may not: only kinds of requests that are refused count.
         let mut kinds: BTreeMap<(&str, &str, &str), [u64; 2]> = BTreeMap::new();
         for row in profile.rows() {

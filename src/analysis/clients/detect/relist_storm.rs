@@ -63,7 +63,7 @@ fn again(clients: &Clients<'_>, one: &Use<'_>, copies: u64) -> Vec<(i64, u64)> {
     // Watches of single objects come and go with whom they are for.
     for row in one.rows.iter().filter(|row| !is_of_one(row)) {
         let counts = tiles.entry(row.tile).or_default();
-        let begun = if row.verb == "watch" { row.latency.count() } else { 0 };
+        let begun = if row.verb == "watch" { row.latency().count() } else { 0 };
         counts[1] += begun;
         if row.shape.is_some_and(|shape| shape.initial_events) {
             counts[0] += begun;

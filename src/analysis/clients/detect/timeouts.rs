@@ -21,7 +21,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             continue;
         }
         let mut causes = [0; 3];
-        profile.rows().for_each(|row| causes.iter_mut().zip(row.timeouts).for_each(|(sum, count)| *sum += count));
+        profile.rows().for_each(|row| causes.iter_mut().zip(row.timeouts()).for_each(|(sum, count)| *sum += count));
         let [gone, deadline, behind] = causes;
         // The one that explains most of them, if it explains half.
         let main = [

@@ -22,7 +22,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let from_version =
             |row: &&TrafficRow<'_>| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.version == Version::At);
         let at_once =
-            one.rows.iter().filter(from_version).map(|row| (row.tile, row.lifetime.map_or(0, |lifetimes| lifetimes.below(AT_ONCE))));
+            one.rows.iter().filter(from_version).map(|row| (row.tile, row.lifetime().map_or(0, |lifetimes| lifetimes.below(AT_ONCE))));
         let (minutes, relists) = (Minutes::of(clients.tile, at_once), one.fact_minutes(clients, Fact::RelistShort));
         let minutes = if relists.total() < minutes.total() { relists } else { minutes };
         let gone = one.sum(|row| row.verb == "list" && row.code == Some(410));
