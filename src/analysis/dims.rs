@@ -180,6 +180,17 @@ pub fn service_account(user: JsonStr<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
+/// The user under whose name a client is kept: all kubelets are one.
+pub fn folded(user: &str) -> &str {
+    if user.starts_with("system:node:") { "system:node:*" } else { user }
+}
+
+/// The string that `raw` JSON is.
+pub fn text_of(raw: &[u8]) -> Option<JsonStr<'_>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some(JsonStr::new(inner, inner.contains(&b'\\')))
+}
+
 /// The node that a request came from: the kubelet's own, else the one that the token says its pod runs on.
 pub fn node<'a>(event: &Event<'a>) -> Cow<'a, str> {
     let user = event.user.decode();

@@ -93,6 +93,16 @@ impl<'io> Context<'io> {
         Ok(())
     }
 
+    /// The field of `--sort-by`, which must be one of `fields`.
+    pub fn sort_by(&self, fields: &[&str]) -> Result<Option<String>, Error> {
+        match &self.settings.sort_by {
+            Some(field) if !fields.contains(&field.as_str()) => {
+                Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", fields.join(" "))))
+            }
+            field => Ok(field.clone()),
+        }
+    }
+
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
         let fail_on = self.settings.fail_on.unwrap_or(fail_on);

@@ -1,8 +1,10 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
+use super::traffic;
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
+use crate::cli::{Context, Error};
 use crate::model::event::Timed;
 use crate::model::time::Micros;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
@@ -41,6 +43,17 @@ pub fn roll_up_some(streams: Vec<LogStream>, selection: &Selection, threads: usi
         Delivery::End { stream } => part.end(stream),
     });
     (part.finish(), outcome)
+}
+
+/// The same for a command: with progress, and it is said what was lost.
+pub(super) fn read(streams: Vec<LogStream>, selection: &Selection, context: &mut Context<'_>) -> Result<(Rollup, Outcome), Error> {
+    let progress = traffic::progress(&streams, context);
+    let (rollup, outcome) = roll_up_some(streams, selection, context.settings.threads, &progress);
+    progress.finish();
+    for loss in &outcome.losses {
+        context.lost(loss)?;
+    }
+    Ok((rollup, outcome))
 }
 
 /// The observer of analysis as a worker of the source's pass.

@@ -17,7 +17,7 @@ use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::find::{self, Found, Wanted};
+use crate::sources::find::{self, Found, LogStream, Wanted};
 use crate::views::text::plain;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -196,7 +196,13 @@ pub(super) fn dims<D: FromStr<Err = String>>(args: &Args) -> Result<(Vec<D>, Vec
 /// Finds what is to be read; says what could not be used.
 pub(super) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
     let found = find::find(sources, wanted, context.io.now);
-    if found.streams.is_empty() && found.pages.is_empty() {
+    let is_some = !(found.streams.is_empty() && found.pages.is_empty());
+    usable(found, is_some, context)
+}
+
+/// What was found, if it is what was looked for; says what could not be used.
+pub(super) fn usable(found: Found, is_some: bool, context: &mut Context<'_>) -> Result<Found, Error> {
+    if !is_some {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
     }
@@ -204,6 +210,12 @@ pub(super) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>
         context.lost(error)?;
     }
     Ok(found)
+}
+
+/// Progress of a pass over logs.
+pub(super) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
+    let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
+    Progress::bytes(bytes, context.settings.progress)
 }
 
 /// Reads the logs and counts; says what was lost.
@@ -214,8 +226,7 @@ fn read(
     context: &mut Context<'_>,
 ) -> Result<(Breakdown, Reading), Error> {
     let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
-    let bytes = found.streams.iter().flat_map(|s| &s.files).map(|file| file.size).sum();
-    let progress = Progress::bytes(bytes, context.settings.progress);
+    let progress = progress(&found.streams, context);
     let plan = Plan::new(query.clone());
     let mut traffic = Traffic::default();
     let (workers, outcome) = pass::run(
@@ -277,16 +288,12 @@ pub(super) fn interval_for(span: Micros) -> Micros {
 }
 
 fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
-    let Some(field) = &context.settings.sort_by else { return Ok(()) };
     let dims = args.by.iter().map(String::as_str);
     let base = BASE_FIELDS.iter().copied().filter(|_| !args.baseline.is_empty());
     let time = args.series.then_some("time");
     let mut fields: Vec<&str> = time.into_iter().chain(dims).chain(FIELDS).chain(base).collect();
-    if fields.contains(&field.as_str()) {
-        return Ok(());
-    }
     fields.dedup();
-    Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", fields.join(" "))))
+    context.sort_by(&fields).map(drop)
 }
 
 /// The apiservers' version, as given or as a bundle says, and where it is known from.

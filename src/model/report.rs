@@ -2,6 +2,7 @@
 
 use crate::model::input::InputReport;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// A value in a table or among the totals.
@@ -22,6 +23,21 @@ pub enum Value {
     Group(Vec<(String, Value)>),
     /// What only machines read: lists, findings.
     Json(serde_json::Value),
+}
+
+impl Value {
+    /// The order in which rows are sorted by a field: text upwards, numbers downwards, what is neither behind them.
+    pub fn in_order(&self, other: &Self) -> Ordering {
+        let number = |value: &Self| match value {
+            Self::Count(count) => *count as f64,
+            Self::Number(number) => *number,
+            _ => f64::NEG_INFINITY,
+        };
+        match (self, other) {
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (a, b) => number(b).total_cmp(&number(a)),
+        }
+    }
 }
 
 impl From<&str> for Value {

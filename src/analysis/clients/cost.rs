@@ -136,8 +136,10 @@ impl Known {
             Scope::Namespace => "namespace",
             _ => return None,
         };
-        let key = [cluster, row.what.0, row.what.1, scope].map(str::to_owned);
-        if row.verb == "list" { self.metrics.wire.get(&key).copied() } else { None }
+        if row.verb != "list" || self.metrics.wire.is_empty() {
+            return None;
+        }
+        self.metrics.wire.get(&[cluster, row.what.0, row.what.1, scope].map(str::to_owned)).copied()
     }
 }
 

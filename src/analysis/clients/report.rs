@@ -96,12 +96,7 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     let mut rows = people.rows;
     let sort_by = read.sort_by.as_deref().or(clients.is_cost_known.then_some("est_list_bytes_per_s"));
     if let Some(at) = sort_by.and_then(|field| people.columns.iter().position(|column| column == field)) {
-        let number = |row: &Vec<Value>| match row.get(at) {
-            Some(Value::Count(count)) => *count as f64,
-            Some(Value::Number(number)) => *number,
-            _ => 0.0,
-        };
-        rows.sort_by(|a, b| number(b).total_cmp(&number(a)));
+        rows.sort_by(|a, b| a[at].in_order(&b[at]));
     }
     if read.sort_by.is_none() {
         rows.sort_by_key(|row| matches!(row.last(), Some(Value::Text(problems)) if problems.is_empty()));

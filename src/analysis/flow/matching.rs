@@ -1,11 +1,11 @@
 //! Which FlowSchema a request matches, as kube-apiserver decides it: the schemas in the order of their precedence, then of their
 //! names; the first that matches counts.
 
-use crate::analysis::dims::member;
+use crate::analysis::dims::{member, text_of};
 use crate::model::event::Event;
 use crate::model::flowcontrol::{FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
 use crate::model::json::JsonStr;
-use crate::model::walk::{Cursor, strings};
+use crate::model::walk::strings;
 use std::borrow::Cow;
 
 /// The schema and level that every apiserver has, whether the objects are there or not.
@@ -195,13 +195,6 @@ pub fn caller<'a>(event: &Event<'a>) -> Caller<'a> {
     let user = member(event.impersonated, "username").and_then(text_of);
     let groups = member(event.impersonated, "groups").unwrap_or_default();
     Caller { user: user.unwrap_or_default().decode(), groups: decoded(groups) }
-}
-
-/// A raw JSON string.
-pub(super) fn text_of(value: &[u8]) -> Option<JsonStr<'_>> {
-    let mut at = Cursor::new(value);
-    at.need(b"\"")?;
-    at.string()
 }
 
 #[cfg(test)]

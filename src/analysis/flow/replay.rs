@@ -2,9 +2,9 @@
 //! FlowSchemas and priority levels than those in force. What this leaves out: docs/flowcontrol.md.
 
 use super::classify::{Classifier, Sets};
-use super::matching::{Set, caller, text_of};
+use super::matching::{Set, caller};
 use super::queues::{Arrival, Fate, Level, flow_hash};
-use crate::analysis::dims::member;
+use crate::analysis::dims::{folded, member, text_of};
 use crate::model::event::{Event, Stage, Timed};
 use crate::model::flowcontrol::{Distinguisher, Limit};
 use crate::model::histogram::Histogram;
@@ -77,8 +77,7 @@ impl Medians {
 /// From the narrowest kind to the widest.
 fn keys_of(event: &Event<'_>) -> [u64; 3] {
     let user = event.user.decode();
-    let user = if user.starts_with("system:node:") { Cow::Borrowed("system:node:*") } else { user };
-    keys(&user, &event.verb.decode(), &event.group.decode(), &event.resource.decode())
+    keys(folded(&user), &event.verb.decode(), &event.group.decode(), &event.resource.decode())
 }
 
 fn keys(user: &str, verb: &str, group: &str, resource: &str) -> [u64; 3] {

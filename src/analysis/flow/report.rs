@@ -58,6 +58,13 @@ impl Proposal<'_> {
         set.schemas.iter().zip(fates).map(|(schema, fate)| (schema.name.clone(), *fate)).collect()
     }
 
+    /// What became of all requests, in a scenario.
+    fn total(&self, scenario: usize) -> Fate {
+        let mut all = Fate::default();
+        self.replayed.fates.get(scenario).into_iter().flatten().for_each(|fate| all.merge(fate));
+        all
+    }
+
     fn level(&self, schema: &str) -> Option<&PriorityLevel> {
         let (_, then) = self.sets;
         then.schemas.iter().find(|one| one.name == schema).and_then(|one| then.level(&one.level))
@@ -174,13 +181,8 @@ impl Proposal<'_> {
 
     /// What the replay says.
     fn simulated(&self) -> Vec<String> {
-        let (now, then) = (self.fates(0, self.sets.0), self.fates(1, self.sets.1));
-        let total = |fates: &BTreeMap<String, Fate>| {
-            let mut all = Fate::default();
-            fates.values().for_each(|fate| all.merge(fate));
-            all
-        };
-        let (before, after) = (total(&now), total(&then));
+        let then = self.fates(1, self.sets.1);
+        let (before, after) = (self.total(0), self.total(1));
         let logged: u64 = self.replayed.refused.iter().sum();
         let mut lines = vec![
             format!(
@@ -295,12 +297,7 @@ impl Proposal<'_> {
             columns: ["shares", "seats", "command"].map(str::to_owned).to_vec(),
             rows: self.steps().into_iter().map(step).collect(),
         };
-        let total = |scenario: usize| {
-            let mut all = Fate::default();
-            self.replayed.fates.get(scenario).into_iter().flatten().for_each(|fate| all.merge(fate));
-            all
-        };
-        let (before, after) = (total(0), total(1));
+        let (before, after) = (self.total(0), self.total(1));
         coverage.insert("late_requests".to_owned(), json!(self.replayed.late));
         coverage.insert("watches_without_start".to_owned(), json!(self.replayed.unseen));
         coverage.insert(

@@ -214,16 +214,8 @@ fn fields(usage: &Usage, total: &Usage, decoded: bool) -> [Value; 11] {
 
 /// Sorts rows by a field: text upwards, numbers downwards. A field that there is not changes nothing.
 pub(super) fn sort(columns: &[String], rows: &mut [Vec<Value>], field: &str) {
-    let number = |value: &Value| match value {
-        Value::Count(count) => *count as f64,
-        Value::Number(number) => *number,
-        _ => f64::NEG_INFINITY,
-    };
     if let Some(at) = columns.iter().position(|column| column == field) {
-        rows.sort_by(|a, b| match (&a[at], &b[at]) {
-            (Value::Text(a), Value::Text(b)) => a.cmp(b),
-            (a, b) => number(b).total_cmp(&number(a)),
-        });
+        rows.sort_by(|a, b| a[at].in_order(&b[at]));
     }
 }
 

@@ -4,7 +4,7 @@
 use super::keys::{Keys, Subject, TrafficKey};
 use super::notable::{Notable, notable};
 use super::routes::Routes;
-use crate::analysis::dims::{extra, member, scope_of, service_account};
+use crate::analysis::dims::{extra, folded, member, scope_of, service_account, text_of};
 use crate::analysis::traffic::Outcome;
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
@@ -410,7 +410,7 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: Scope, shape: Option<R
     let (subresource, namespace) = (text(e.subresource), text(e.namespace));
     let agent = keys.intern(&cut(&e.agent_product()));
     let user = e.user.decode();
-    let user = keys.intern(&cut(if user.starts_with("system:node:") { "system:node:*" } else { &user }));
+    let user = keys.intern(&cut(folded(&user)));
     let cluster = keys.intern(event.cluster());
     let instance = keys.intern(event.instance());
     let subject = keys.subjects.number(Subject { cluster, user, agent, group, resource });
@@ -442,7 +442,8 @@ fn written(event: &Event<'_>) -> Option<Written> {
     if !done || !parameter(&event.uri.decode(), "dryRun").is_empty() {
         return None;
     }
-    let version = |body| text_of(member(member(body, "metadata")?, "resourceVersion")?).filter(|version| !version.is_empty());
+    let version =
+        |body| Some(text_of(member(member(body, "metadata")?, "resourceVersion")?)?.decode()).filter(|version| !version.is_empty());
     let now = version(event.response_body)?;
     let same = is_update && version(event.request_body).is_some_and(|before| before == now);
     Some(Written { version: xxh3_64(now.as_bytes()).max(1), same })
@@ -452,16 +453,10 @@ fn written(event: &Event<'_>) -> Option<Written> {
 fn deprecated(event: &Event<'_>) -> Option<Box<(String, String)>> {
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("k8s.io/deprecated"));
     FINDER.find(event.annotations)?;
-    let annotation = |name| member(event.annotations, name).and_then(text_of);
+    let annotation = |name| member(event.annotations, name).and_then(text_of).map(|text| text.decode());
     annotation("k8s.io/deprecated").filter(|value| value == "true")?;
     let removed = annotation("k8s.io/removed-release").unwrap_or_default();
     Some(Box::new((cut(api_version(&event.uri.decode())).into_owned(), cut(&removed).into_owned())))
-}
-
-/// The string that `raw` JSON is.
-fn text_of(raw: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    Some(JsonStr::new(inner, inner.contains(&b'\\')).decode())
 }
 
 /// How many elements the `items` of a list have.
@@ -489,7 +484,7 @@ fn spent(event: &Event<'_>) -> [u64; 3] {
     }
     let of = |name: &str| {
         let text = member(event.annotations, &format!("{PREFIX}{name}")).and_then(text_of);
-        text.and_then(|text| go_duration(&text)).unwrap_or(0)
+        text.and_then(|text| go_duration(&text.decode())).unwrap_or(0)
     };
     [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]
 }

@@ -3,6 +3,7 @@
 use super::{Capture, Held, Holder, LevelNow, Seats, findings};
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
+use crate::analysis::dims::folded;
 use crate::model::apf::Moment;
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Severity, Table, Value, Window};
@@ -83,8 +84,7 @@ struct Known<'r> {
 
 fn known<'a>(profiles: Option<(&'a Clients<'_>, &'a [Found<'_>])>, holder: &Holder) -> Option<Known<'a>> {
     let (clients, found) = profiles?;
-    // All kubelets are one client.
-    let user = if holder.user.starts_with("system:node:") { "system:node:*" } else { holder.user.as_str() };
+    let user = folded(&holder.user);
     let same = |cluster: &str| cluster == holder.cluster || cluster.is_empty() || holder.cluster.is_empty();
     let mut known = Known::default();
     for profile in clients.list.iter().filter(|profile| profile.who.user == user && same(profile.who.cluster)) {
@@ -201,16 +201,7 @@ fn row(seats: &Seats, holder: &Holder, held: &Held, instances: &BTreeSet<String>
 fn order(table: &Table, field: Option<&str>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..table.rows.len()).collect();
     let Some(column) = field.and_then(|field| table.column(field)) else { return order };
-    let number = |at: &usize| match &table.rows[*at][column] {
-        Value::Count(count) => *count as f64,
-        Value::Number(number) => *number,
-        _ => f64::NEG_INFINITY,
-    };
-    let text = |at: &usize| match &table.rows[*at][column] {
-        Value::Text(text) => text.clone(),
-        _ => String::new(),
-    };
-    order.sort_by(|a, b| number(b).total_cmp(&number(a)).then_with(|| text(a).cmp(&text(b))));
+    order.sort_by(|a, b| table.rows[*a][column].in_order(&table.rows[*b][column]));
     order
 }
 

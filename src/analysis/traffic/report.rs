@@ -258,18 +258,7 @@ fn base_fields(was: Option<&Measures>, now: &Measures, base_rps: Option<f64>) ->
 /// Sorts by a field: numbers and counts from the largest, text from the smallest; ties as they were.
 fn sort(table: &mut Table, field: &str) {
     let Some(at) = table.column(field) else { return };
-    table.rows.sort_by(|a, b| match (&a[at], &b[at]) {
-        (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        (a, b) => number(b).total_cmp(&number(a)),
-    });
-}
-
-fn number(value: &Value) -> f64 {
-    match value {
-        Value::Count(count) => *count as f64,
-        Value::Number(number) => *number,
-        _ => f64::NEG_INFINITY,
-    }
+    table.rows.sort_by(|a, b| a[at].in_order(&b[at]));
 }
 
 /// For people: each row once, with its course over time as bars.

@@ -3,6 +3,7 @@
 use super::{Args, fence, gateway};
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
+use crate::analysis::metrics::facts::Facts;
 use crate::cli::{Context, Error};
 use crate::commands::flow::FlowFlags;
 use crate::commands::rollup::Selection;
@@ -70,6 +71,7 @@ pub(super) struct Analysed<'a, 'r> {
     pub(super) selection: &'a Selection,
     pub(super) clients: &'a Clients<'r>,
     pub(super) findings: &'a [Found<'r>],
+    pub(super) facts: &'a Facts,
     pub(super) outcome: Outcome,
 }
 

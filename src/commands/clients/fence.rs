@@ -9,11 +9,10 @@ use crate::analysis::flow::report::Proposal;
 use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
-use crate::cli::{Context, Error, FailOn, Progress};
+use crate::cli::{Context, Error, FailOn};
 use crate::commands::flow::{self, Matched};
-use crate::commands::pages;
 use crate::commands::rollup::Selection;
-use crate::commands::traffic::Counting;
+use crate::commands::traffic::{Counting, progress};
 use crate::model::event::{Stage, Timed};
 use crate::model::report::Window;
 use crate::model::time;
@@ -47,7 +46,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         context.say("no client to fence: no finding of severity warning or critical is about one; --client USER names others")?;
         return Ok(());
     }
-    let seats = server_seats(flags, &analysed.args.sources, &cluster, now, context);
+    let seats = server_seats(&analysed, &cluster, now);
     let strength = strength(form, flags, &analysed);
     let fence = fence::fence(now, &clients, strength).map_err(|why| Error::Usage(why.to_string()))?;
     let then = fence::with(now, &fence, &own);
@@ -214,11 +213,6 @@ fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     }
 }
 
-fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
-    let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    Progress::bytes(bytes, context.settings.progress)
-}
-
 fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Strength {
     // Up to 1.28 a level can't have 0 shares.
     let least = if analysed.clients.server.is_some_and(|server| server < Minor(29)) { 1 } else { 0 };
@@ -229,13 +223,9 @@ fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Stren
 }
 
 /// The apiservers' seats: as given, else the smallest number that an apiserver's metrics tell, else the default.
-fn server_seats(flags: &EmitFlags, sources: &[String], cluster: &str, set: &Set, context: &Context<'_>) -> ServerSeats {
-    if let Some(seats) = flags.server_seats {
-        return ServerSeats::Given(seats);
-    }
-    let pages = find::find(sources, Wanted::Pages, 0).pages;
-    let facts = pages::quiet_facts(pages, context.settings.threads);
-    ServerSeats::of_facts(&facts, cluster, &set.levels).unwrap_or(ServerSeats::Default)
+fn server_seats(analysed: &Analysed<'_, '_>, cluster: &str, set: &Set) -> ServerSeats {
+    let told = || ServerSeats::of_facts(analysed.facts, cluster, &set.levels);
+    analysed.args.emit.server_seats.map(ServerSeats::Given).or_else(told).unwrap_or(ServerSeats::Default)
 }
 
 /// Counts by user and FlowSchema, and how long requests last.

@@ -12,9 +12,9 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::commands::pages;
-use crate::commands::rollup::{Selection, roll_up_some};
+use crate::commands::rollup::{self, Selection};
 use crate::commands::traffic;
 use crate::sources::find::Wanted;
 use serde_json::json;
@@ -85,30 +85,22 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.seats {
         return seats::run(args, selection, context);
     }
-    let sort_by = context.settings.sort_by.clone();
-    if let Some(field) = sort_by.as_deref().filter(|field| !MEASURES.contains(field)) {
-        return Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", MEASURES.join(" "))));
-    }
+    let sort_by = context.sort_by(&MEASURES)?;
     let found = traffic::find(&args.sources, Wanted::Both, context)?;
     if found.streams.is_empty() {
         let (folder, _) = found.without_logs.first().cloned().unwrap_or_else(|| (args.sources.join(", "), 0));
         return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
     }
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
-    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    let progress = Progress::bytes(bytes, context.settings.progress);
-    let (rollup, outcome) = roll_up_some(found.streams, &selection, context.settings.threads, &progress);
-    progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
-    let metrics = Metered::new(&pages::quiet_facts(found.pages, context.settings.threads));
+    let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
+    let facts = pages::quiet_facts(found.pages, context.settings.threads);
+    let metrics = Metered::new(&facts);
     let snapshot = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients);
     if let Some(form) = args.emit.emit {
-        let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, outcome };
+        let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, facts: &facts, outcome };
         return emit::run(form, analysed, context);
     }
     let mut coverage = serde_json::Map::new();

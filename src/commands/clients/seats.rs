@@ -7,8 +7,8 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
-use crate::cli::{Context, Error, FailOn, KubeFlags, Progress};
-use crate::commands::rollup::{Selection, roll_up_some};
+use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::commands::rollup::{self, Selection};
 use crate::commands::{pages, traffic};
 use crate::model::apf::{DumpPage, Moment};
 use crate::model::input::{InputReport, Loss, LossKind};
@@ -17,7 +17,6 @@ use crate::sources::apf;
 use crate::sources::find::{self, Found, Wanted};
 use crate::sources::open::{Packing, SourceError};
 use crate::sources::pages::{Clock, PageFile, PageFolder};
-use crate::views::text::plain;
 use std::io::Read as _;
 
 /// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten seconds.
@@ -25,9 +24,7 @@ const BESIDE: Micros = 60 * SECOND;
 
 /// Runs the command.
 pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = context.settings.sort_by.as_deref().filter(|field| !FIELDS.contains(field)) {
-        return Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", FIELDS.join(" "))));
-    }
+    let sort_by = context.sort_by(&FIELDS)?;
     let live = args.sources.is_empty();
     if live && (selection.since.is_some() || selection.until.is_some()) {
         return Err(Error::Usage("a live cluster has no past here: --since and --until need a SOURCE".to_owned()));
@@ -47,19 +44,12 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
     }
     let limits = limits(std::mem::take(&mut found.pages), &dumps, context)?;
     let seats = Seats::new(dumps, &limits);
-    let sort_by = context.settings.sort_by.clone();
     let read = Read { inputs, sort_by, top: context.settings.top, ..Read::default() };
     if found.streams.is_empty() {
         return context.print(&report(&seats, read), FailOn::Never);
     }
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
-    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    let progress = Progress::bytes(bytes, context.settings.progress);
-    let (rollup, outcome) = roll_up_some(found.streams, &selection, context.settings.threads, &progress);
-    progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
+    let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let known = Known::default();
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients);
@@ -76,14 +66,8 @@ fn look(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
         let folder = sources.join(", ");
         found.errors.push(SourceError::NothingHere { folder, files: found.other_files, wanted: Wanted::Dumps });
     }
-    if found.dumps.is_empty() {
-        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
-    }
-    for error in &found.errors {
-        context.lost(error)?;
-    }
-    Ok(found)
+    let is_some = !found.dumps.is_empty();
+    traffic::usable(found, is_some, context)
 }
 
 /// Reads a page; says what was lost of it.

@@ -4,8 +4,8 @@ use super::Args;
 use crate::analysis::clients::watch_cache::{Known, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, Progress};
-use crate::commands::rollup::{Selection, roll_up_some};
+use crate::cli::{Context, Error, FailOn};
+use crate::commands::rollup::{self, Selection};
 use crate::commands::{pages, traffic};
 use crate::sources::find::Wanted;
 
@@ -29,13 +29,7 @@ pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>)
     if found.streams.is_empty() {
         return context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never);
     }
-    let bytes = found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    let progress = Progress::bytes(bytes, context.settings.progress);
-    let (rollup, outcome) = roll_up_some(found.streams, selection, context.settings.threads, &progress);
-    progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
+    let (rollup, outcome) = rollup::read(found.streams, selection, context)?;
     let sizes = crate::analysis::clients::cost::Known::default();
     let clients = Clients::new(&rollup, server, &sizes);
     let findings = detect::all(&clients);
