@@ -1,0 +1,80 @@
+//! Quotas: what stands in a namespace, what is used of it, and whose it is.
+
+use crate::model::quantity::{Form, Quantity};
+use crate::model::series::Day;
+use crate::model::time::Micros;
+use std::collections::BTreeMap;
+
+/// A namespace, as far as quotas care.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What a ResourceQuota grants of one resource, and what is used of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing {
+    /// The namespace.
+    pub namespace: String,
+    /// The ResourceQuota's name.
+    pub quota: String,
+    /// The resource as quotas name it: `requests.cpu`, `pods`, `count/jobs.batch`.
+    pub resource: String,
+    /// What is granted.
+    pub hard: Quantity,
+    /// What is used.
+    pub used: Quantity,
+}
+
+/// What was used of a resource in a namespace over time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Usage {
+    /// The namespace.
+    pub namespace: String,
+    /// The resource as quotas name it.
+    pub resource: String,
+    /// Day by day, ascending; days without a value are left out.
+    pub days: Vec<Day>,
+    /// What was granted at each day's end, as `(day, hard)`, ascending; empty where no quota stood.
+    pub hard: Vec<(i32, f64)>,
+}
+
+/// All that is known of the quotas of one cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quotas {
+    /// The cluster, as its bundle names it; else empty.
+    pub cluster: String,
+    /// When `standings` was taken.
+    pub at: Micros,
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// What stands now, ordered by namespace, quota and resource.
+    pub standings: Vec<Standing>,
+    /// What was used over time, ordered by namespace and resource.
+    pub usage: Vec<Usage>,
+    /// What nodes can hold, by resource (`cpu`, `memory`, `pods`), of those that take pods.
+    pub allocatable: BTreeMap<String, Quantity>,
+}
+
+/// Whether a resource of quotas counts things: `pods`, `count/…`, `services`, extended resources; as against CPU and bytes.
+pub fn is_countable(resource: &str) -> bool {
+    !matches!(resource, "cpu" | "requests.cpu" | "limits.cpu") && !is_bytes(resource)
+}
+
+/// Whether a resource of quotas is an amount of bytes.
+pub fn is_bytes(resource: &str) -> bool {
+    let (_, of_class) = resource.split_once("storageclass.storage.k8s.io/").unwrap_or_default();
+    let resource = if of_class.is_empty() { resource } else { of_class };
+    let resource = resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource);
+    matches!(resource, "memory" | "storage" | "ephemeral-storage") || resource.starts_with("hugepages-")
+}
+
+/// The form in which quantities of a resource are written.
+pub fn form(resource: &str) -> Form {
+    if is_bytes(resource) { Form::Binary } else { Form::Decimal }
+}
