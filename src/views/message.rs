@@ -55,7 +55,9 @@ fn cut(text: &str) -> String {
 fn fill(name: &str, template: &str, values: &Value) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // A line with a tag alone is no line of the text.
     environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
     let mut text = environment.render_str(template, values).map_err(|error| format!("template {name}: {error:#}"))?;
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -192,8 +194,8 @@ mod tests {
         for part in [
             "Quotas near their limits in prod, for pay:\n",
             "WARNING (new)  shop: requests.memory\n",
-            "  full       46Gi of 50Gi, 92%, since 2026-11-18 11:06 UTC\n",
-            "  trend      3Gi more per week (+6%)\n",
+            "  full       46Gi of 50Gi, 92.0%, since 2026-11-18 11:06 UTC\n",
+            "  trend      3Gi more per week (+6.0%)\n",
             "  reached    on 2026-11-20 at this trend\n",
             "  proposed   56Gi\n",
             "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 UTC\n",
@@ -202,7 +204,9 @@ mod tests {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
         }
         assert!(
-            rendered.slack.contains("• WARNING `shop` requests.memory: 46Gi of 50Gi (92%); 3Gi more per week (+6%), reached on 2026-11-20"),
+            rendered
+                .slack
+                .contains("• WARNING `shop` requests.memory: 46Gi of 50Gi (92.0%); 3Gi more per week (+6.0%), reached on 2026-11-20"),
             "{}",
             rendered.slack
         );

@@ -22,6 +22,8 @@ pub struct State {
     version: u32,
     /// When the last run decided.
     pub at: Micros,
+    /// The cluster that it was about.
+    pub cluster: String,
     /// What owners were told, by name.
     pub watches: BTreeMap<String, Watch>,
     /// What has still to be sent, the oldest first.
@@ -30,7 +32,7 @@ pub struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { version: VERSION, at: 0, watches: BTreeMap::new(), outbox: Vec::new() }
+        Self { version: VERSION, at: 0, cluster: String::new(), watches: BTreeMap::new(), outbox: Vec::new() }
     }
 }
 
@@ -40,6 +42,13 @@ pub struct Store {
     folder: PathBuf,
     log: Mutex<File>,
     _lock: File,
+}
+
+/// Where the state is if no folder is named: the user's folder for such, as the XDG Base Directory Specification has it.
+pub fn default_folder() -> Result<PathBuf, String> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    folder.map(|folder| folder.join("plimsoll/alerts")).ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
 }
 
 fn fail(path: &Path) -> impl Fn(io::Error) -> String + '_ {
@@ -230,7 +239,7 @@ mod tests {
     #[test]
     fn a_state_that_can_not_be_read_is_an_error_that_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        for bad in ["", "{", "{\"version\":2,\"at\":0,\"watches\":{},\"outbox\":[]}", "[]"] {
+        for bad in ["", "{", "{\"version\":2,\"at\":0,\"cluster\":\"\",\"watches\":{},\"outbox\":[]}", "[]"] {
             fs::write(folder.path().join("state.json"), bad).unwrap();
             let error = Store::open(folder.path(), NOW).unwrap_err();
             assert!(error.contains("state.json") && (error.contains("move it away") || error.contains("newer")), "{error}");

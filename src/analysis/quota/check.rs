@@ -2,19 +2,21 @@
 
 use super::trend;
 use crate::model::alert::{Gauge, Key, Level, Thresholds};
-use crate::model::quantity::{Form, Quantity};
+use crate::model::input::InputReport;
+use crate::model::quantity::Quantity;
 use crate::model::quota::{Quotas, Standing};
 use crate::model::report::{Finding, Report, Table, Value};
 use crate::model::series::{DAY, Day};
 use crate::model::time::{self, Micros};
 use crate::model::units::percent;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A level falls only when usage is this much below its threshold: what swings about it is not told again and again.
 pub const MARGIN: f64 = 0.02;
 
-/// What `quota propose` would grant, by namespace and resource.
-pub type Proposals = BTreeMap<(String, String), Quantity>;
+/// What `quota propose` would grant.
+pub type Proposed = BTreeMap<Key, Quantity>;
 
 /// A gauge and how near its limit is.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +32,7 @@ pub struct Checked {
 }
 
 /// Looks at all quotas, in their order. `owner` says whose a namespace is.
-pub fn check(quotas: &Quotas, thresholds: &Thresholds, proposals: &Proposals, owner: impl Fn(&str) -> String) -> Vec<Checked> {
+pub fn check(quotas: &Quotas, thresholds: &Thresholds, proposals: &Proposed, owner: impl Fn(&str) -> String) -> Vec<Checked> {
     let mut checked = Vec::with_capacity(quotas.standings.len());
     for standing in &quotas.standings {
         let (gauge, days) = gauge(quotas, standing, proposals);
@@ -42,16 +44,17 @@ pub fn check(quotas: &Quotas, thresholds: &Thresholds, proposals: &Proposals, ow
 }
 
 /// The gauge, and the days until the trend is at the limit.
-fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposals) -> (Gauge, Option<f64>) {
+fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposed) -> (Gauge, Option<f64>) {
     let hard = standing.hard.value();
-    let days = trend::usage(&quotas.usage, &standing.namespace, &standing.resource).map_or(&[][..], |usage| usage.days.as_slice());
+    let days = trend::usage(&quotas.usage, &standing.namespace, &standing.quota, &standing.resource)
+        .map_or(&[][..], |usage| usage.days.as_slice());
     let trend = trend::trend(days, Day::of(quotas.at));
     // The line is one of full days: it is asked for as of today's beginning.
     let today = Micros::from(Day::of(quotas.at)) * DAY;
     let full_at = trend.and_then(|trend| trend.days_until(hard)).map(|days| (today + (days * DAY as f64) as Micros).max(quotas.at));
     let key = Key { namespace: standing.namespace.clone(), quota: standing.quota.clone(), resource: standing.resource.clone() };
     let share = (hard > 0.0).then(|| standing.used.value() / hard);
-    let proposed = proposals.get(&(key.namespace.clone(), key.resource.clone()));
+    let proposed = proposals.get(&key);
     let per_week = trend.map(trend::Trend::per_week);
     let gauge = Gauge {
         used: standing.used.to_string(),
@@ -99,7 +102,14 @@ pub const FIELDS: [&str; 12] = [
 ];
 
 /// The report: the fullest first.
-pub fn report(quotas: &Quotas, checked: &[Checked], thresholds: &Thresholds, sort_by: Option<&str>, top: Option<usize>) -> Report {
+pub fn report(
+    quotas: &Quotas,
+    checked: &[Checked],
+    thresholds: &Thresholds,
+    inputs: Vec<InputReport>,
+    sort_by: Option<&str>,
+    top: Option<usize>,
+) -> Report {
     let mut order: Vec<&Checked> = checked.iter().collect();
     let fullness =
         |checked: &Checked| (checked.level, checked.gauge.share.unwrap_or(if checked.level.is_some() { f64::INFINITY } else { 0.0 }));
@@ -116,7 +126,8 @@ pub fn report(quotas: &Quotas, checked: &[Checked], thresholds: &Thresholds, sor
     let count = |level: Option<Level>| checked.iter().filter(|one| one.level == level).count() as u64;
     let (critical, warning) = (count(Some(Level::Critical)), count(Some(Level::Warning)));
     let trends = checked.iter().filter(|one| one.gauge.per_week.is_some()).count();
-    let mut report = Report { schema: "plimsoll.quota-check/v1".to_owned(), table, shown: top, ..Report::default() };
+    let mut report =
+        Report { schema: "plimsoll.quota-check/v1".to_owned(), inputs, table, shown: top, findings_shown: top, ..Report::default() };
     report.totals = vec![
         ("quotas".to_owned(), Value::Count(checked.len() as u64)),
         ("critical".to_owned(), Value::Count(critical)),
@@ -144,7 +155,8 @@ pub fn report(quotas: &Quotas, checked: &[Checked], thresholds: &Thresholds, sor
 fn row(checked: &Checked, at: Micros) -> Vec<Value> {
     let gauge = &checked.gauge;
     let text = |text: &str| Value::Text(text.to_owned());
-    let number = |quantity: &str| quantity.parse::<Quantity>().ok().map(Quantity::value);
+    // People read these beside, as text.
+    let number = |quantity: Option<&str>| Value::Json(json!(quantity.and_then(|text| text.parse::<Quantity>().ok()).map(Quantity::value)));
     vec![
         text(&gauge.key.namespace),
         text(&gauge.key.quota),
@@ -158,9 +170,9 @@ fn row(checked: &Checked, at: Micros) -> Vec<Value> {
         gauge.full_at.map(time::format).map(Value::Text).unwrap_or_default(),
         gauge.proposed.as_deref().into(),
         text(&checked.owner),
-        number(&gauge.used).into(),
-        number(&gauge.hard).into(),
-        gauge.proposed.as_deref().and_then(number).into(),
+        number(Some(gauge.used.as_str())),
+        number(Some(gauge.hard.as_str())),
+        number(gauge.proposed.as_deref()),
     ]
 }
 
@@ -196,11 +208,6 @@ fn finding(quotas: &Quotas, checked: &Checked) -> Option<Finding> {
         None => "free what is not needed, or grant more: plimsoll quota propose says how much".to_owned(),
     };
     Some(finding)
-}
-
-/// A quantity of a resource for people, of a measured value.
-pub fn shown(value: f64, form: Form) -> String {
-    Quantity::measured(value, form).map(|quantity| quantity.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -249,9 +256,10 @@ mod tests {
         }
         quotas.standings.push(Standing { namespace: "e".into(), ..standing("1", "0") });
         let thresholds = Thresholds { warn: 0.8, critical: 0.95, days: None };
-        let proposals = Proposals::from([(("b".to_owned(), "pods".to_owned()), "102".parse().unwrap())]);
+        let proposals =
+            Proposed::from([(Key { namespace: "b".into(), quota: "q".into(), resource: "pods".into() }, "102".parse().unwrap())]);
         let checked = check(&quotas, &thresholds, &proposals, |namespace| format!("team-{namespace}"));
-        let report = report(&quotas, &checked, &thresholds, None, None);
+        let report = report(&quotas, &checked, &thresholds, Vec::new(), None, None);
         let names: Vec<&Value> = report.table.rows.iter().map(|row| &row[0]).collect();
         assert_eq!(names, ["e", "c", "b", "a", "d"].map(Value::from).iter().collect::<Vec<_>>());
         let found: Vec<(&str, &str)> = report.findings.iter().map(|found| (found.id.as_str(), found.subject["owner"].as_str())).collect();

@@ -71,16 +71,20 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(lower + (upper - lower) / 2.0)
 }
 
-/// What is known of a resource of a namespace in time. Quotas name CPU and memory that is requested in two ways.
-pub fn usage<'u>(usage: &'u [Usage], namespace: &str, resource: &str) -> Option<&'u Usage> {
-    let find = |resource: &str| {
-        let at = usage.binary_search_by(|usage| (usage.namespace.as_str(), usage.resource.as_str()).cmp(&(namespace, resource)));
+/// What is known in time of a resource that a quota grants: the quota's own usage, else that of its namespace. Quotas name CPU and memory
+/// that is requested in two ways.
+pub fn usage<'u>(usage: &'u [Usage], namespace: &str, quota: &str, resource: &str) -> Option<&'u Usage> {
+    let other = match resource {
+        "cpu" | "memory" | "ephemeral-storage" => Some(format!("requests.{resource}")),
+        _ => resource.strip_prefix("requests.").filter(|name| matches!(*name, "cpu" | "memory" | "ephemeral-storage")).map(str::to_owned),
+    };
+    let find = |quota: &str, resource: &str| {
+        let key = (namespace, quota, resource);
+        let at = usage.binary_search_by(|usage| (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str()).cmp(&key));
         at.ok().and_then(|at| usage.get(at))
     };
-    find(resource).or_else(|| match resource {
-        "cpu" | "memory" | "ephemeral-storage" => find(&format!("requests.{resource}")),
-        _ => find(resource.strip_prefix("requests.").filter(|name| matches!(*name, "cpu" | "memory" | "ephemeral-storage"))?),
-    })
+    let either = |quota: &str| find(quota, resource).or_else(|| find(quota, other.as_deref()?));
+    either(quota).or_else(|| either(""))
 }
 
 #[cfg(test)]
@@ -129,11 +133,18 @@ mod tests {
 
     #[test]
     fn both_names_of_a_resource_are_one() {
-        let of = |resource: &str| Usage { namespace: "a".into(), resource: resource.into(), ..Usage::default() };
-        let known = [of("pods"), of("requests.cpu")];
-        assert_eq!(usage(&known, "a", "cpu").unwrap().resource, "requests.cpu");
-        assert_eq!(usage(&known, "a", "pods").unwrap().resource, "pods");
-        assert!(usage(&known, "a", "limits.cpu").is_none() && usage(&known, "b", "pods").is_none());
-        assert!(usage(&[of("memory")], "a", "requests.memory").is_some());
+        let of = |quota: &str, resource: &str| Usage {
+            namespace: "a".into(),
+            quota: quota.into(),
+            resource: resource.into(),
+            ..Usage::default()
+        };
+        let known = [of("", "pods"), of("", "requests.cpu"), of("q", "pods")];
+        let find = |namespace, quota, resource| usage(&known, namespace, quota, resource).map(|usage| usage.quota.as_str());
+        assert_eq!(find("a", "q", "pods"), Some("q"));
+        assert_eq!(find("a", "r", "pods"), Some(""));
+        assert_eq!(find("a", "q", "cpu"), Some(""));
+        assert_eq!((find("a", "q", "limits.cpu"), find("b", "q", "pods")), (None, None));
+        assert!(usage(&[of("", "memory")], "a", "q", "requests.memory").is_some());
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Labels and annotations that name the owner where the configuration has no others.
-pub const OWNER_KEYS: [&str; 4] = ["plimsoll.io/owner", "team", "owner", "plimsoll.example/owner"];
+pub const OWNER_KEYS: [&str; 3] = ["plimsoll.io/owner", "owner", "team"];
 
 /// From where on usage is worth a word where nothing else is said.
 pub const THRESHOLDS: Thresholds = Thresholds { warn: 0.8, critical: 0.95, days: None };
@@ -138,6 +138,23 @@ struct SmtpFile {
     #[serde(default)]
     to: Vec<String>,
     ca_file: Option<PathBuf>,
+}
+
+/// The configuration where there is no file: owners by the usual labels and annotations, and nobody is told.
+pub fn none() -> Config {
+    let default =
+        Owner { name: String::new(), namespaces: Vec::new(), channels: Vec::new(), to: Vec::new(), hours: None, critical_any_time: true };
+    Config {
+        cluster: String::new(),
+        thresholds: THRESHOLDS,
+        repeat: Duration::ZERO,
+        keep: Duration::ZERO,
+        owner_keys: OWNER_KEYS.map(str::to_owned).to_vec(),
+        channels: Vec::new(),
+        owners: Vec::new(),
+        default,
+        templates: Templates::default(),
+    }
 }
 
 /// Reads the configuration. Paths in it are relative to its folder. Secrets are not read yet.
@@ -333,7 +350,7 @@ fn span(text: &str) -> Option<[bool; 7]> {
 /// `09:30` as minutes of the day; up to `24:00`.
 fn minute(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
-    let number = |text: &str| if text.len() == 2 { text.parse::<u16>().ok() } else { None };
+    let number = |text: &str| text.parse::<u16>().ok().filter(|_| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()));
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     (minutes < 60 && hours * 60 + minutes <= 1440).then_some(hours * 60 + minutes)
 }
