@@ -334,8 +334,8 @@ pub struct Message {
 pub struct Parcel {
     /// What is said.
     pub message: Message,
-    /// Addresses for mail.
-    pub to: Vec<String>,
+    /// Addresses for mail, by channel.
+    pub to: BTreeMap<String, Vec<String>>,
     /// The subject of a mail.
     pub subject: String,
     /// Text for mail and stdout.

@@ -9,6 +9,8 @@
     reason = "a test that can not go on has failed; clippy.toml allows it in the tests, not in what they share"
 )]
 
+#[cfg(feature = "live")]
+mod alert_lab;
 mod architecture;
 mod changing;
 mod clients;
@@ -46,6 +48,8 @@ mod metrics_pages;
 mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
+#[cfg(feature = "live")]
+mod quota_alert;
 mod rollup;
 mod seats;
 mod support;

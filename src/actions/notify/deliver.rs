@@ -202,7 +202,7 @@ fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
         Way::Webhook { url, login, key } => Box::new(super::webhook::Webhook::new(url, login.as_ref(), key.as_ref(), ca)?),
         Way::Slack { url } => Box::new(super::slack::Slack::new(url, ca)?),
         Way::Smtp { server, port, tls, login, from, .. } => {
-            Box::new(super::smtp::Mailer::new(server, *port, *tls, login.as_ref(), from, ca)?)
+            Box::new(super::smtp::Mailer::new(&channel.name, server, *port, *tls, login.as_ref(), from, ca)?)
         }
         Way::Stdout => return Err("stdout is no channel of a thread".to_owned()),
     })

@@ -13,6 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// A mail server.
 #[derive(Debug)]
 pub(super) struct Mailer {
+    channel: String,
     server: String,
     port: u16,
     security: Security,
@@ -22,6 +23,7 @@ pub(super) struct Mailer {
 
 impl Mailer {
     pub(super) fn new(
+        channel: &str,
         server: &str,
         port: u16,
         tls: Tls,
@@ -36,7 +38,7 @@ impl Mailer {
         };
         let login = login.map(|(user, password)| Ok::<_, String>(Credentials::new(user.clone(), reveal(password)?))).transpose()?;
         let from = from.parse().map_err(|error| format!("from: '{from}' is no address: {error}"))?;
-        Ok(Self { server: server.to_owned(), port, security, login, from })
+        Ok(Self { channel: channel.to_owned(), server: server.to_owned(), port, security, login, from })
     }
 
     pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
@@ -54,7 +56,8 @@ impl Mailer {
 
     fn mail(&self, parcel: &Parcel) -> Result<Message, String> {
         let message = &parcel.message;
-        if parcel.to.is_empty() {
+        let to = parcel.to.get(&self.channel).map_or(&[][..], Vec::as_slice);
+        if to.is_empty() {
             return Err("there is nobody to write to: give the owner or the channel 'to'".to_owned());
         }
         let date = UNIX_EPOCH + Duration::from_micros(u64::try_from(message.at).unwrap_or(0));
@@ -64,7 +67,7 @@ impl Mailer {
             let name = HeaderName::new_from_ascii(name.to_owned()).map_err(|error| error.to_string())?;
             mail = mail.raw_header(HeaderValue::new(name, value.to_owned()));
         }
-        for address in &parcel.to {
+        for address in to {
             mail = mail.to(address.parse().map_err(|error| format!("'{address}' is no address: {error}"))?);
         }
         mail.body(parcel.text.clone()).map_err(|error| error.to_string())
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_header_stays_one_header() {
-        let mailer = Mailer::new("localhost", 25, Tls::None, None, "plimsoll <plimsoll@example.org>", None).unwrap();
+        let mailer = Mailer::new("mail", "localhost", 25, Tls::None, None, "plimsoll <plimsoll@example.org>", None).unwrap();
         let message = Told {
             id: "0123".into(),
             cluster: String::new(),
@@ -114,14 +117,14 @@ mod tests {
             over: vec![],
         };
         let subject = "a\r\nBcc: evil@example.org\r\n\r\nbody größe".to_owned();
-        let (to, text, slack) = (vec!["a@example.org".to_owned()], "text\n.\n".to_owned(), String::new());
+        let (to, text, slack) = ([("mail".to_owned(), vec!["a@example.org".to_owned()])].into(), "text\n.\n".to_owned(), String::new());
         let mut parcel = Parcel { message, to, subject, text, slack, channels: vec![] };
         let mail = String::from_utf8(mailer.mail(&parcel).unwrap().formatted()).unwrap();
         let (head, _) = mail.split_once("\r\n\r\n").unwrap();
         assert!(!head.lines().any(|line| line.to_lowercase().starts_with("bcc")), "{head}");
         assert!(head.contains("Message-ID: <0123@plimsoll>\r\n") && head.contains("Auto-Submitted: auto-generated"), "{head}");
         for bad in ["a@example.org\r\nBcc: b@example.org", "a@example.org, b@example.org", "", "a"] {
-            parcel.to = vec![bad.to_owned()];
+            parcel.to = [("mail".to_owned(), vec![bad.to_owned()])].into();
             assert!(mailer.mail(&parcel).is_err(), "{bad:?}");
         }
     }

@@ -176,7 +176,7 @@ mod tests {
         let (cluster, owner) = ("c".to_owned(), "o".to_owned());
         let message = Message { id: id.into(), cluster, owner, at: 0, reason: Reason::News, level: None, alerts: vec![], over: vec![] };
         let channels = channels.iter().map(|channel| (*channel).to_owned()).collect();
-        Parcel { message, to: vec![], subject: String::new(), text: String::new(), slack: String::new(), channels }
+        Parcel { message, to: BTreeMap::new(), subject: String::new(), text: String::new(), slack: String::new(), channels }
     }
 
     fn left(state: &State) -> Vec<String> {

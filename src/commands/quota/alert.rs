@@ -168,14 +168,11 @@ fn trial() -> Message {
 
 fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<Parcel, Error> {
     let message::Rendered { subject, text, slack } = message::render(message, &config.templates).map_err(Error::Usage)?;
-    let mail = config.channels.iter().filter(|channel| owner.channels.contains(&channel.name));
-    let fallback: Vec<String> = mail
-        .flat_map(|channel| match &channel.way {
-            Way::Smtp { to, .. } => to.clone(),
-            _ => Vec::new(),
-        })
-        .collect();
-    let to = owners::addresses(owner, &fallback);
+    let addresses = |channel: &Channel| match &channel.way {
+        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => Some((channel.name.clone(), owners::addresses(owner, to))),
+        _ => None,
+    };
+    let to = config.channels.iter().filter_map(addresses).collect();
     Ok(Parcel { message: message.clone(), to, subject, text, slack, channels: owner.channels.clone() })
 }
 
