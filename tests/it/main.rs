@@ -16,6 +16,8 @@ mod changing;
 mod clients;
 mod coverage;
 mod damage;
+#[cfg(feature = "live")]
+mod deploy;
 mod etcd_extract;
 mod etcd_flame;
 mod etcd_health;

@@ -1,7 +1,7 @@
 //! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
 
 use super::check::{self, Flags};
-use super::inputs::{self, SourceFlags};
+use super::inputs::{self, NEEDED, SourceFlags};
 use crate::actions::notify::deliver::{self, Outcome, Standing};
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
@@ -148,7 +148,7 @@ struct Seen {
 }
 
 fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen, Error> {
-    let mut read = inputs::read_kinds(&args.source, &check::is_wanted, context)?;
+    let mut read = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &args.source, config);
     if checked.is_empty() {
         context.say("no quotas are known here: nothing is taken for over")?;

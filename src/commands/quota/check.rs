@@ -1,6 +1,6 @@
 //! `plimsoll quota check`: how full quotas are.
 
-use super::inputs::{self, Inputs, SourceFlags};
+use super::inputs::{self, Inputs, NEEDED, SourceFlags};
 use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
 use crate::analysis::quota::{lint, owners, propose};
 use crate::cli::{Context, Error, FailOn};
@@ -72,7 +72,7 @@ pub struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let config = args.flags.config()?;
-    let mut inputs = inputs::read_kinds(&args.source, &is_wanted, context)?;
+    let mut inputs = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
     let checked = look(&mut inputs, &args.source, &config);
     if inputs.quotas.standings.is_empty() {
         context.say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
@@ -80,11 +80,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Inputs { quotas, inputs, .. } = inputs;
     let report = check::report(&quotas, &checked, &config.thresholds, inputs, sort_by.as_deref(), context.settings.top);
     context.print(&report, FailOn::Critical)
-}
-
-/// Kinds of objects that are read of a live cluster: no more is needed, and no more has to be allowed.
-pub(super) fn is_wanted(kind: &str) -> bool {
-    matches!(kind, "Namespace" | "ResourceQuota")
 }
 
 /// Looks at the quotas of the namespaces that are asked for.

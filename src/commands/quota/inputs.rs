@@ -50,6 +50,9 @@ pub struct Inputs {
     pub inputs: Vec<InputReport>,
 }
 
+/// Kinds of objects that check and alert read of a live cluster: they need no more, and no more has to be allowed.
+pub const NEEDED: [&str; 2] = ["Namespace", "ResourceQuota"];
+
 /// Reads all of it.
 pub fn read(flags: &SourceFlags, context: &mut Context<'_>) -> Result<Inputs, Error> {
     read_kinds(flags, &|_| true, context)
