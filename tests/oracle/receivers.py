@@ -117,6 +117,12 @@ class Http(BaseHTTPRequestHandler):
         dawdle()
         self.answer(200, b"ok")
 
+    def handle(self):
+        try:
+            super().handle()
+        except ConnectionError:
+            pass  # killed
+
     def log_message(self, *_):
         pass
 

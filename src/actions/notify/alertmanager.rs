@@ -4,7 +4,7 @@ use super::Fault;
 use super::deliver::Standing;
 use super::http::Target;
 use crate::model::alert::{Alert, Level, Login, Parcel, Url};
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Micros, SECOND};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Alerts in one request.
 const BATCH: usize = 500;
+
+/// Alertmanager takes an end that lies ahead of its clock for none: so much may its clock be behind ours.
+const SKEW: Micros = 60 * SECOND;
 
 /// An Alertmanager.
 #[derive(Debug)]
@@ -65,12 +68,12 @@ impl Alertmanager {
     /// An alert, and the one of another level that it takes the place of: the level is one of the labels.
     fn of(&self, alert: &Alert, cluster: &str, owner: &str, at: Micros) -> Vec<Value> {
         let stands = alert.ended.is_none();
-        let until = alert.ended.unwrap_or(at.saturating_add(self.hold));
+        let until = alert.ended.map_or(at.saturating_add(self.hold), |ended| ended - SKEW);
         // What is over has the level under which it was told, if it was.
         let level = if stands { alert.level } else { alert.was.unwrap_or(alert.level) };
         let mut all = vec![self.one(alert, level, until, cluster, owner)];
         if let Some(was) = alert.was.filter(|was| stands && *was != level) {
-            all.push(self.one(alert, was, at, cluster, owner));
+            all.push(self.one(alert, was, at - SKEW, cluster, owner));
         }
         all
     }

@@ -130,6 +130,7 @@ impl Store {
             }
         }
         let state = peek(folder)?;
+        sweep(folder);
         let path = folder.join("sent.log");
         let log = File::options().create(true).truncate(false).read(true).append(true).open(&path).map_err(fail(&path))?;
         // What follows a broken line would not be read.
@@ -158,6 +159,18 @@ impl Store {
         let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         log.write_all(line(id, channel).as_bytes())?;
         log.sync_data()
+    }
+}
+
+/// Removes what runs that were killed had begun to write. Nobody else writes here: we hold the lock.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".state.json.") && name.ends_with(".tmp") {
+            // What can't be removed does no harm.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -224,6 +237,15 @@ mod tests {
             let state = peek(folder.path()).unwrap();
             assert_eq!(state.outbox.len(), usize::from(cut < line("a", "mail").len()), "{cut}");
         }
+    }
+
+    #[test]
+    fn what_a_kill_left_half_written_is_swept_away() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(".state.json.4711.tmp"), "{").unwrap();
+        let (_store, state) = Store::open(folder.path(), NOW).unwrap();
+        assert_eq!(state, State::default());
+        assert!(!folder.path().join(".state.json.4711.tmp").exists());
     }
 
     #[test]

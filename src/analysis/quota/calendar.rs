@@ -71,7 +71,8 @@ fn begins(calendar: &Calendar, wall: DateTime) -> Vec<Timestamp> {
 }
 
 /// Days, named as in `Mon-Fri` or `Sun-Thu`.
-pub fn days(first: usize, last: usize) -> [bool; 7] {
+#[cfg(test)]
+pub(crate) fn days(first: usize, last: usize) -> [bool; 7] {
     let mut days = [false; 7];
     let mut at = first % 7;
     days[at] = true;
