@@ -309,7 +309,7 @@ fn each_channel_gets_its_form() {
     assert_eq!(report["totals"]["sent"], 5, "{report}");
     let accepted = lab.noted("accepted");
     let of = |channel: &str| accepted.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"));
-    let id = report["rows"][0]["id"].as_str().unwrap();
+    let id = report["rows"][0]["message_id"].as_str().unwrap();
     let mail = of("mail");
     assert_eq!((&mail["to"], &mail["sender"]), (&json!(["ops@example.org"]), &json!("plimsoll@example.org")));
     assert_eq!(mail["subject"], "critical: 1 quota of ops near its limit (lab)");
@@ -384,10 +384,10 @@ fn a_channel_that_fails_holds_up_no_other_and_loses_nothing() {
     // The next run delivers what is left, with the same id, and nothing else.
     lab.faults(&json!({}));
     lab.start_alertmanager();
-    let id = report["rows"][0]["id"].clone();
+    let id = report["rows"][0]["message_id"].clone();
     let report = lab.run(&lab.arguments("2037-05-04T11:00:00Z", &full()), &[]).json(0);
     assert_eq!(report["totals"]["sent"], 4, "{report}");
-    assert!(report["rows"].as_array().unwrap().iter().all(|row| row["id"] == id), "{report}");
+    assert!(report["rows"].as_array().unwrap().iter().all(|row| row["message_id"] == id), "{report}");
     assert_eq!(lab.alerts().len(), 1);
     // Where the objects can't be read, what is due is sent all the same.
     lab.faults(&json!({"mail": "500"}));
@@ -448,12 +448,12 @@ fn a_dry_run_shows_who_would_be_told_when_and_changes_nothing() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|row| ["owner", "channel", "status", "when", "level"].map(|name| row[name].as_str().unwrap()).join(" "))
+        .map(|row| ["owner", "channel", "status", "when", "local", "level"].map(|name| row[name].as_str().unwrap_or("-")).join(" "))
         .collect();
     let wanted = [
-        "ops chat now 2037-03-28T12:00:00Z warning",
-        "ops pages now 2037-03-28T12:00:00Z warning",
-        "rest mail waits 2037-03-30T07:00:00Z (Mon 2037-03-30 09:00 CEST) critical",
+        "ops chat now 2037-03-28T12:00:00Z - warning",
+        "ops pages now 2037-03-28T12:00:00Z - warning",
+        "rest mail waits 2037-03-30T07:00:00Z Mon 2037-03-30 09:00 CEST critical",
     ];
     assert_eq!(rows, wanted.map(str::to_owned).into());
     assert!(!lab.state().exists() && lab.noted("tried").is_empty());

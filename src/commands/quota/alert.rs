@@ -11,7 +11,7 @@ use crate::cli::{Context, Error, FailOn};
 use crate::model::alert::{Channel, Config, Level, Message, Owner, Parcel, Reason, Way};
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Table, Value};
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{counted, parse_duration};
 use crate::sources::alerts;
 use crate::views::message;
@@ -218,7 +218,7 @@ fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Result<(), Error
     Ok(())
 }
 
-const COLUMNS: [&str; 10] = ["owner", "channel", "status", "when", "level", "reason", "alerts", "over", "id", "error"];
+const COLUMNS: [&str; 11] = ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];
 
 /// A row for each message and channel, and for each owner whose news wait.
 fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<&[Outcome]>) -> Vec<Vec<Value>> {
@@ -231,6 +231,7 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
             text(channel),
             text(status),
             Value::Text(time::format(message.at)),
+            Value::None,
             message.level.map(Level::name).into(),
             text(message.reason.name()),
             count(message.alerts.len()),
@@ -255,16 +256,15 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
         }
     }
     for waiting in &decided.waiting {
-        let until = waiting.until.map_or("never".to_owned(), |until| match &waiting.owner.hours {
-            Some(hours) => format!("{} ({})", time::format(until), calendar::wall(hours, until)),
-            None => time::format(until),
-        });
+        let until = waiting.until.map_or("never".to_owned(), time::format);
+        let local = waiting.until.zip(waiting.owner.hours.as_ref()).map(|(until, hours)| Value::Text(calendar::wall(hours, until)));
         for Channel { name, .. } in config.channels.iter().filter(|channel| waiting.owner.channels.contains(&channel.name)) {
             rows.push(vec![
                 text(if waiting.owner.name.is_empty() { "(nobody)" } else { &waiting.owner.name }),
                 text(name),
                 text("waits"),
                 Value::Text(until.clone()),
+                local.clone().unwrap_or_default(),
                 text(waiting.level.name()),
                 text(Reason::News.name()),
                 count(waiting.count),
@@ -287,7 +287,7 @@ fn report(rows: Vec<Vec<Value>>, inputs: Vec<InputReport>, now: Micros, done: &s
     if waiting > 0 {
         lead += &format!(", {waiting} waiting for working hours");
     }
-    lead += &format!(", at {}", time::format(now));
+    lead += &format!(", at {}", time::format(now - now.rem_euclid(SECOND)));
     let columns = COLUMNS.map(str::to_owned).to_vec();
     let table = Table { name: "messages".to_owned(), columns, rows, ..Table::default() };
     let totals = vec![("sent".to_owned(), sent.into()), ("failed".to_owned(), failed.into()), ("waiting".to_owned(), waiting.into())];
