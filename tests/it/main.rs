@@ -46,6 +46,7 @@ mod metrics_pages;
 mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
+mod quota;
 mod rollup;
 mod seats;
 mod support;

@@ -127,10 +127,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             counted(days, "day")
         ));
     }
-    let left_out = left_out(proposals);
-    if let Some(note) = &left_out {
-        notes.push(note.clone());
-    }
+    notes.extend(left_out(proposals));
     if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
         notes.push(
             "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would tell what was refused."
@@ -172,6 +169,12 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"].map(str::to_owned).to_vec(),
         rows: commitments.iter().map(commitment).collect(),
     };
+    let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
+    if shown < table.rows.len() {
+        notes.push(format!("{shown} of {} limits; --top 0 shows all, and -o json, yaml and csv hold them.", table.rows.len()));
+    }
+    let first_rows = Table { rows: table.rows[..shown].to_vec(), ..table.clone() };
+    let people = if cluster.rows.is_empty() { vec![first_rows] } else { vec![first_rows, cluster.clone()] };
     let mut coverage = serde_json::Map::new();
     coverage.insert("days".to_owned(), days.into());
     coverage.insert("audit_logs".to_owned(), told.has_logs.into());
@@ -190,16 +193,17 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         ],
         lead: vec![format!(
             "{} for {}: {} + {} headroom, rounded up.",
-            counted(proposals.rows.len() as u64, "quota"),
+            counted(proposals.rows.len() as u64, "limit"),
             counted(names.len() as u64, if told.of_projects { "project" } else { "namespace" }),
             match rules.peak {
                 super::propose::Peak::Max => "the peak of usage",
                 super::propose::Peak::P999 => "the 99.9th percentile of usage",
                 super::propose::Peak::P99 => "the 99th percentile of usage",
             },
-            percent(rules.headroom)
+            rules.headroom_in_words()
         )],
         shown: told.top,
+        people: Some(people),
         table,
         tables: if commitments.is_empty() { Vec::new() } else { vec![cluster] },
         notes,
