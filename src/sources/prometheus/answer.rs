@@ -128,7 +128,8 @@ map_seed!(Body, Answer, "an answer of Prometheus", |bound, answer, key, map| {
         "status" => answer.status = map.next_value()?,
         "errorType" => answer.error_type = map.next_value()?,
         "error" => answer.error = map.next_value()?,
-        "warnings" | "infos" => {
+        // `infos` are hints on how an expression is written; they say nothing of what is missing.
+        "warnings" => {
             let warnings: Option<Vec<String>> = map.next_value()?;
             let room = WARNINGS - answer.warnings.len().min(WARNINGS);
             answer.warnings.extend(warnings.into_iter().flatten().take(room));
@@ -338,7 +339,7 @@ mod tests {
             status: "success".to_owned(),
             kind: "matrix".to_owned(),
             rows: vec![(labels(&[("__name__", "up"), ("namespace", "a\"é")]), points), (labels(&[]), vec![])],
-            warnings: vec!["one store is down".to_owned(), "a hint".to_owned()],
+            warnings: vec!["one store is down".to_owned()],
             peak: Some(7),
             left_out: 2,
             histograms: 1,

@@ -1,6 +1,6 @@
 //! What goes wrong between here and Prometheus, said so that the next step is clear.
 
-use crate::model::units::{counted, grouped};
+use crate::model::units::grouped;
 use crate::sources::live::foreign;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub enum PromError {
         what: &'static str,
     },
     /// No connection, or none that holds.
-    #[error("{url}: {what}, after {}; {next}", counted(u64::from(*tries), "try").replace("trys", "tries"))]
+    #[error("{url}: {what}, after {tries} {}; {next}", if *tries == 1 { "try" } else { "tries" })]
     Unreachable {
         /// What was asked.
         url: String,
@@ -44,7 +44,7 @@ pub enum PromError {
         next: &'static str,
     },
     /// 429 or 5xx, however often it was asked.
-    #[error("{url}: {code} after {tries} tries{}, {what}; try again later", asks(*retry_after))]
+    #[error("{url}: {code} after {tries} {}{}, {what}; try again later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after))]
     Busy {
         /// What was asked.
         url: String,
