@@ -43,6 +43,7 @@ pub(super) struct Bound {
     left_out: Cell<u64>,
     histograms: Cell<u64>,
     is_exceeded: Cell<bool>,
+    is_over: Cell<bool>,
 }
 
 /// Why a body is no answer.
@@ -61,27 +62,30 @@ pub(super) fn read(reader: impl Read, points: u64) -> Result<Answer, Unread> {
     let bound =
         Bound { points, seen: Cell::default(), left_out: Cell::default(), histograms: Cell::default(), is_exceeded: Cell::default() };
     // A point takes some 40 bytes, a series' labels perhaps some thousands; there are no more series than points.
-    let reader = Capped { reader, left: (64 << 20) + points.saturating_mul(256), is_exceeded: &bound.is_exceeded };
+    let reader = Capped { reader, left: (64 << 20) + points.saturating_mul(256), is_exceeded: &bound.is_exceeded, is_over: &bound.is_over };
     let mut parser = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(64 << 10, reader));
     let read = Body(&bound).deserialize(&mut parser).and_then(|answer| parser.end().map(|()| answer));
     match read {
         Ok(answer) => Ok(Answer { left_out: bound.left_out.get(), histograms: bound.histograms.get(), ..answer }),
         Err(_) if bound.is_exceeded.get() => Err(Unread::TooMany),
-        Err(error) if error.is_eof() || error.is_io() => Err(Unread::Cut(error.to_string())),
+        // A number that ends behind its point is no number to the parser: that it wanted more tells.
+        Err(error) if error.is_io() || bound.is_over.get() => Err(Unread::Cut(error.to_string())),
         Err(error) => Err(Unread::Foreign(error.to_string())),
     }
 }
 
-/// A reader that fails behind so many bytes.
+/// A reader that fails behind so many bytes, and remembers that it has come to its end.
 struct Capped<'b, R> {
     reader: R,
     left: u64,
     is_exceeded: &'b Cell<bool>,
+    is_over: &'b Cell<bool>,
 }
 
 impl<R: Read> Read for Capped<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = self.reader.read(buffer)?;
+        self.is_over.set(size == 0);
         match self.left.checked_sub(size as u64) {
             Some(left) => self.left = left,
             None => {
@@ -308,12 +312,12 @@ pub(super) struct Values {
 
 /// Reads the values of a label, up to 64 MiB of them.
 pub(super) fn read_values(reader: impl Read) -> Result<Values, Unread> {
-    let is_exceeded = Cell::default();
-    let reader = Capped { reader, left: 64 << 20, is_exceeded: &is_exceeded };
+    let (is_exceeded, is_over) = (Cell::default(), Cell::default());
+    let reader = Capped { reader, left: 64 << 20, is_exceeded: &is_exceeded, is_over: &is_over };
     match serde_json::from_reader(io::BufReader::new(reader)) {
         Ok(values) => Ok(values),
         Err(_) if is_exceeded.get() => Err(Unread::TooMany),
-        Err(error) if error.is_eof() || error.is_io() => Err(Unread::Cut(error.to_string())),
+        Err(error) if error.is_io() || is_over.get() => Err(Unread::Cut(error.to_string())),
         Err(error) => Err(Unread::Foreign(error.to_string())),
     }
 }
@@ -351,7 +355,7 @@ mod tests {
         let error =
             r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory","data":null}"#;
         let error = read(error.as_bytes(), 1).unwrap();
-        assert_eq!((error.error_type.as_str(), error.error.len()), ("execution", 53));
+        assert_eq!((error.error_type.as_str(), error.error.len()), ("execution", 56));
     }
 
     #[test]
