@@ -229,7 +229,9 @@ impl Server {
     pub(crate) fn queries(&self) -> Vec<(String, u64)> {
         let text = std::fs::read_to_string(self.home.path().join("queries")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        // Those that it ended for the limit's sake stand there, too.
         lines
+            .filter(|line| line["error"].is_null())
             .map(|line| {
                 let peak = line["stats"]["samples"]["peakSamples"].as_u64().expect("statistics of samples in the query log");
                 (line["params"]["query"].as_str().unwrap().to_owned(), peak)
