@@ -59,8 +59,14 @@ pub(super) enum Unread {
 
 /// Reads an answer of at most so many points.
 pub(super) fn read(reader: impl Read, points: u64) -> Result<Answer, Unread> {
-    let bound =
-        Bound { points, seen: Cell::default(), left_out: Cell::default(), histograms: Cell::default(), is_exceeded: Cell::default() };
+    let bound = Bound {
+        points,
+        seen: Cell::default(),
+        left_out: Cell::default(),
+        histograms: Cell::default(),
+        is_exceeded: Cell::default(),
+        is_over: Cell::default(),
+    };
     // A point takes some 40 bytes, a series' labels perhaps some thousands; there are no more series than points.
     let reader = Capped { reader, left: (64 << 20) + points.saturating_mul(256), is_exceeded: &bound.is_exceeded, is_over: &bound.is_over };
     let mut parser = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(64 << 10, reader));
