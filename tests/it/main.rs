@@ -29,6 +29,8 @@ mod forms;
 mod gateway;
 mod heap;
 #[cfg(feature = "live")]
+mod history_data;
+#[cfg(feature = "live")]
 mod lab;
 #[cfg(feature = "live")]
 mod live;
@@ -46,6 +48,10 @@ mod metrics_pages;
 mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
+#[cfg(feature = "live")]
+mod prometheus_faults;
+#[cfg(feature = "live")]
+mod prometheus_history;
 mod quota;
 mod rollup;
 mod seats;
