@@ -53,6 +53,7 @@ mod prometheus_faults;
 #[cfg(feature = "live")]
 mod prometheus_history;
 mod quota;
+mod quota_history;
 mod rollup;
 mod seats;
 mod support;

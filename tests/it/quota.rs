@@ -305,3 +305,85 @@ fn scopes_stay_and_damage_is_told() {
     let ran = plimsoll(&["quota", "propose", &sample("damage/not-audit.log")]);
     assert!(ran.exits(3).stderr.contains("no Kubernetes objects"), "{}", ran.stderr);
 }
+
+#[test]
+fn api_quotas_are_what_an_independent_count_says() {
+    let source = sample("list-storm");
+    let logs: Vec<String> =
+        glob::glob(&format!("{source}/audit/*/*")).unwrap().map(|path| path.unwrap().to_str().unwrap().to_owned()).collect();
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/quota_api.py")).args(&logs);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let truth: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report = plimsoll(&["quota", "propose", &source, "--api", "--clients", "100", "--server-seats", "2000", "-o", "json"]).json(0);
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() > 10, "{rows:?}");
+    for row in rows {
+        let expected = &truth[row["user"].as_str().unwrap()];
+        assert_eq!(row["requests"], expected["requests"], "{row}");
+        for field in ["peak_rps", "peak_seats"] {
+            assert!((number(row, field) - number(expected, field)).abs() < 1e-9, "{field}: {row} {expected}");
+        }
+        let seats = number(row, "peak_seats") * 1.2;
+        assert!(number(row, "proposed_seats") >= seats && number(row, "proposed_seats") < seats.max(1.0) + 1.0, "{row}");
+    }
+    // No user of the log that may be limited is missing.
+    let limited = |user: &&String| {
+        !user.starts_with("system:")
+            || user.starts_with("system:serviceaccount:") && !user.starts_with("system:serviceaccount:kube-system:")
+    };
+    let expected = truth.as_object().unwrap().keys().filter(limited).count();
+    assert_eq!(rows.len(), expected);
+}
+
+#[test]
+fn api_quotas_are_levels_with_as_many_seats() {
+    let source = sample("list-storm");
+    let args = ["quota", "propose", &source, "--api", "--clients", "5"];
+    let report = plimsoll(&[&args[..], &["-o", "json"]].concat()).json(0);
+    let ran = plimsoll(&[&args[..], &["-o", "yaml"]].concat());
+    ran.exits(0);
+    let manifests = documents(&ran.stdout);
+    let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["shares"].is_number()).collect();
+    assert_eq!(manifests.len(), 2 * rows.len());
+    assert!(rows.len() >= 3);
+    // The built-in levels have 245 shares; the shares of all tell how many seats each has of 600.
+    let shares = |manifest: &Value| manifest["spec"]["limited"]["nominalConcurrencyShares"].as_u64().unwrap();
+    let built_in: u64 = 245;
+    let all: u64 = built_in + manifests.iter().filter(|manifest| manifest["kind"] == "PriorityLevelConfiguration").map(shares).sum::<u64>();
+    for (row, pair) in rows.iter().zip(manifests.chunks(2)) {
+        let [level, schema] = pair else { unreachable!() };
+        assert_eq!((&level["metadata"]["name"], &schema["spec"]["priorityLevelConfiguration"]["name"]), (&row["level"], &row["level"]));
+        assert_eq!(row["shares"].as_u64(), Some(shares(level)));
+        let seats = (600 * shares(level)).div_ceil(all);
+        assert!(seats >= row["proposed_seats"].as_u64().unwrap(), "{row} has {seats} seats");
+        let subject = &schema["spec"]["rules"][0]["subjects"][0];
+        let user = match subject["kind"].as_str().unwrap() {
+            "ServiceAccount" => format!(
+                "system:serviceaccount:{}:{}",
+                subject["serviceAccount"]["namespace"].as_str().unwrap(),
+                subject["serviceAccount"]["name"].as_str().unwrap()
+            ),
+            _ => subject["user"]["name"].as_str().unwrap().to_owned(),
+        };
+        assert_eq!(row["user"], user);
+    }
+    let ran = plimsoll(&["quota", "propose", &source, "--api", "--server-seats", "2"]);
+    assert!(ran.exits(2).stderr.contains("half of an apiserver's seats"), "{}", ran.stderr);
+}
+
+#[test]
+fn every_finding_of_quotas_is_in_the_docs() {
+    let docs = std::fs::read_to_string(root().join("docs/findings.md")).unwrap();
+    let mut ids = std::collections::BTreeSet::new();
+    for file in ["lint.rs", "report.rs"] {
+        let text = std::fs::read_to_string(root().join("src/analysis/quota").join(file)).unwrap();
+        ids.extend(text.split('"').filter(|part| part.starts_with("quota-") && !part.contains([' ', '/'])).map(str::to_owned));
+    }
+    ids.remove("quota-propose");
+    assert!(ids.len() >= 8, "{ids:?}");
+    for id in ids {
+        assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
+    }
+}

@@ -1,5 +1,6 @@
 //! Quotas: what is used of them, what they should be, what is wrong with them.
 
+pub mod api;
 pub mod collect;
 pub mod lint;
 pub mod manifests;

@@ -1,5 +1,6 @@
 //! Proposals and what lint finds, as reports.
 
+use crate::analysis::quota::api::{ApiQuota, Demands};
 use crate::analysis::quota::propose::{Censored, Commitment, Proposal, Proposals, Rules};
 use crate::model::quantity::Quantity;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
@@ -306,6 +307,70 @@ pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::inpu
         findings_shown: Some(shown),
         notes,
         findings,
+        ..Report::default()
+    }
+}
+
+/// The report of `quota propose --api`. `granted`: name, shares and seats of each level, in the order of rows that get one.
+pub fn api(
+    rows: &[ApiQuota],
+    granted: &[(String, u32, u32)],
+    demands: &Demands,
+    inputs: Vec<crate::model::input::InputReport>,
+    (top, notes): (Option<usize>, Vec<String>),
+) -> Report {
+    let columns = [
+        "user",
+        "requests",
+        "peak_rps",
+        "peak_seats",
+        "peak_at",
+        "flow_schema",
+        "priority_level",
+        "proposed_rps",
+        "proposed_seats",
+        "shares",
+        "level",
+        "reason",
+    ];
+    let mut levels = granted.iter();
+    let row = |row: &ApiQuota| {
+        let own = if row.without.is_empty() { levels.next() } else { None };
+        vec![
+            Value::Text(row.user.clone()),
+            row.requests.into(),
+            row.peak_rps.into(),
+            row.peak_seats.into(),
+            Value::Text(time::format(row.peak_at)),
+            Value::Text(row.matches.first().map(|(name, _)| name.clone()).unwrap_or_default()),
+            Value::Text(row.level.clone()),
+            row.proposed_rps.into(),
+            u64::from(row.proposed_seats).into(),
+            own.map(|(_, shares, _)| u64::from(*shares)).into(),
+            Value::Text(own.map(|(name, ..)| name.clone()).unwrap_or_default()),
+            Value::Text(row.without.clone()),
+        ]
+    };
+    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
+    let seats: u64 = granted.iter().map(|(.., seats)| u64::from(*seats)).sum();
+    Report {
+        schema: "plimsoll.quota-propose/v1".to_owned(),
+        inputs,
+        window: window(demands.span),
+        totals: vec![
+            ("users".to_owned(), (demands.users.len() as u64).into()),
+            ("proposals".to_owned(), (rows.len() as u64).into()),
+            ("seats".to_owned(), seats.into()),
+        ],
+        lead: vec![format!(
+            "{} of {}, those that take most seats; their levels have {} together.",
+            rows.len(),
+            counted(demands.users.len() as u64, "user"),
+            counted(seats, "seat")
+        )],
+        table: Table { name: "rows".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows, ..Table::default() },
+        shown: top,
+        notes,
         ..Report::default()
     }
 }

@@ -1,5 +1,6 @@
 //! `plimsoll quota`: what quotas should be, and what is wrong with them.
 
+mod api;
 pub mod inputs;
 mod lint;
 mod propose;
