@@ -52,6 +52,59 @@ fn jumble(seed: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Seconds at the end in which there are pods, nodes and objects.
+pub(crate) const LAST: i64 = 7_200;
+
+/// What the other standard queries are about, in namespace team-1: constant but for one peak of objects. With it stands what must
+/// not count: a second kube-state-metrics, pods that are done, init containers that are no sidecars, nodes that take no pods.
+fn last_hours() -> Vec<Fed> {
+    let mut fed = Vec::new();
+    let mut add = |name: &'static str, labels: &[(&'static str, &str)], value: f64| {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let points = (0..LAST / EVERY).map(|step| (END - LAST + step * EVERY, value)).collect();
+        fed.push(Fed { name, labels, points });
+    };
+    let container = |instance, pod, name, resource| {
+        [("instance", instance), ("namespace", "team-1"), ("pod", pod), ("container", name), ("resource", resource)]
+    };
+    for (instance, pod, name, value) in
+        [("a", "runs", "main", 0.5), ("b", "runs", "main", 0.5), ("a", "done", "main", 4.0), ("a", "waits", "main", 1.0)]
+    {
+        add("kube_pod_container_resource_requests", &container(instance, pod, name, "cpu"), value);
+    }
+    add("kube_pod_container_resource_limits", &container("a", "runs", "main", "cpu"), 2.0);
+    for (name, value) in [("side", 0.25), ("setup", 8.0)] {
+        add("kube_pod_init_container_resource_requests", &container("a", "waits", name, "cpu"), value);
+    }
+    let info = |name, policy| [("namespace", "team-1"), ("pod", "waits"), ("container", name), ("restart_policy", policy)];
+    add("kube_pod_init_container_info", &info("side", "Always"), 1.0);
+    add("kube_pod_init_container_info", &info("setup", ""), 1.0);
+    for (pod, phase, value) in [
+        ("runs", "Running", 1.0),
+        ("runs", "Pending", 0.0),
+        ("done", "Succeeded", 1.0),
+        ("done", "Running", 0.0),
+        ("waits", "Pending", 1.0),
+    ] {
+        add("kube_pod_status_phase", &[("namespace", "team-1"), ("pod", pod), ("phase", phase)], value);
+    }
+    for (node, cpu) in [("one", 4.0), ("two", 8.0)] {
+        add("kube_node_status_allocatable", &[("node", node), ("resource", "cpu")], cpu);
+    }
+    for (node, value) in [("one", 0.0), ("two", 1.0)] {
+        add("kube_node_spec_unschedulable", &[("node", node)], value);
+    }
+    for (name, value) in [("main", 100.0), ("side", 50.0), ("", 175.0)] {
+        add("container_memory_working_set_bytes", &[("namespace", "team-1"), ("container", name), ("pod", "runs")], value);
+    }
+    add("apiserver_storage_objects", &[("instance", "a"), ("resource", "pods")], 10.0);
+    add("apiserver_storage_objects", &[("instance", "b"), ("resource", "pods")], 12.0);
+    add("etcd_mvcc_db_total_size_in_bytes", &[("instance", "e")], 1e9);
+    let objects = fed.iter_mut().rfind(|fed| fed.name == "apiserver_storage_objects").unwrap();
+    objects.points[7].1 = 99.0;
+    fed
+}
+
 impl Truth {
     /// The formula.
     fn new() -> Self {
@@ -104,6 +157,7 @@ impl Truth {
             let labels = [("verb", (*verb).to_owned()), ("resource", "pods".to_owned()), ("instance", "10.0.0.2:6443".to_owned())];
             fed.push(Fed { name: "apiserver_request_total", labels: labels.into(), points });
         }
+        fed.extend(last_hours());
         Self { fed }
     }
 
