@@ -60,7 +60,7 @@ pub(crate) const LAST: i64 = 7_200;
 fn last_hours() -> Vec<Fed> {
     let mut fed = Vec::new();
     let mut add = |name: &'static str, labels: &[(&'static str, &str)], value: f64| {
-        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let labels = labels.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (*name, (*value).to_owned())).collect();
         let points = (0..LAST / EVERY).map(|step| (END - LAST + step * EVERY, value)).collect();
         fed.push(Fed { name, labels, points });
     };
