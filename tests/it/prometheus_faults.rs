@@ -115,7 +115,7 @@ fn who_asks_and_where() {
         let server = Fake::new(vec![good(none); 3]);
         let headers = vec![("X-Scope-OrgID".to_owned(), "team-a".to_owned())];
         let (result, _) = ask(&Endpoint { auth, headers, ..endpoint(&format!("{}/prometheus/", server.url)) }, "max_over_time(x[$step])");
-        assert_eq!(result.unwrap(), []);
+        assert!(result.unwrap().is_empty());
         let asked = server.asked();
         assert_eq!(asked.len(), 3, "two looks and one chunk");
         for head in &asked {
