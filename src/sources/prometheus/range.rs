@@ -365,6 +365,9 @@ impl Prometheus {
                 values
             }
         };
+        if values.len() < 2 {
+            return Err(heavy("it".to_owned(), format!("{raise}, or let `split` name a label that its series have, which {label} is not")));
+        }
         let parts = if weight.is_finite() { (2.0 * weight / self.limit as f64).ceil() as usize } else { 2 };
         let size = values.len().div_ceil(parts.clamp(2, values.len()));
         Ok(values.chunks(size).map(<[String]>::to_vec).collect())
