@@ -330,13 +330,8 @@ impl Prometheus {
         why: &str,
         watcher: &dyn Watcher,
     ) -> Result<Vec<Vec<String>>, PromError> {
-        let heavy = |part: String, next: String| PromError::TooHeavy {
-            name: query.name.clone(),
-            part,
-            limit: self.limit,
-            why: why.to_owned(),
-            next,
-        };
+        let limit = self.limit;
+        let heavy = |part: String, next: String| PromError::TooHeavy { name: query.name.clone(), part, limit, why: why.to_owned(), next };
         let raise = if weight.is_finite() {
             format!("raise --max-samples to {} or more", weight.ceil())
         } else {
