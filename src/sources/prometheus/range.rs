@@ -38,7 +38,7 @@ pub struct Window {
 impl Window {
     /// The whole steps between two times. Steps are counted from 1970, so that days hold whole ones where the step divides a day.
     pub fn new(from: Micros, until: Micros, step: Micros) -> Result<Self, PromError> {
-        if step < SECOND || step > 3_600 * SECOND || step % 1_000 != 0 {
+        if !(SECOND..=3_600 * SECOND).contains(&step) || step % 1_000 != 0 {
             return Err(PromError::Given("--step is between 1s and 1h, in whole milliseconds".to_owned()));
         }
         let down = |at: Micros| at.div_euclid(step) * step;
