@@ -4,14 +4,16 @@
 //! own blocks by `promtool tsdb create-blocks-from openmetrics`. [`Truth`] keeps every point, so that a test compares with
 //! what went in and with nothing that was read back.
 
-use crate::support::folder;
+use crate::support::{folder, root};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Seconds between samples.
@@ -52,6 +54,59 @@ fn jumble(seed: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Seconds at the end in which there are pods, nodes and objects.
+pub(crate) const LAST: i64 = 7_200;
+
+/// What the other standard queries are about, in namespace team-1: constant but for one peak of objects. With it stands what must
+/// not count: a second kube-state-metrics, pods that are done, init containers that are no sidecars, nodes that take no pods.
+fn last_hours() -> Vec<Fed> {
+    let mut fed = Vec::new();
+    let mut add = |name: &'static str, labels: &[(&'static str, &str)], value: f64| {
+        let labels = labels.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let points = (0..LAST / EVERY).map(|step| (END - LAST + step * EVERY, value)).collect();
+        fed.push(Fed { name, labels, points });
+    };
+    let container = |instance, pod, name, resource| {
+        [("instance", instance), ("namespace", "team-1"), ("pod", pod), ("container", name), ("resource", resource)]
+    };
+    for (instance, pod, name, value) in
+        [("a", "runs", "main", 0.5), ("b", "runs", "main", 0.5), ("a", "done", "main", 4.0), ("a", "waits", "main", 1.0)]
+    {
+        add("kube_pod_container_resource_requests", &container(instance, pod, name, "cpu"), value);
+    }
+    add("kube_pod_container_resource_limits", &container("a", "runs", "main", "cpu"), 2.0);
+    for (name, value) in [("side", 0.25), ("setup", 8.0)] {
+        add("kube_pod_init_container_resource_requests", &container("a", "waits", name, "cpu"), value);
+    }
+    let info = |name, policy| [("namespace", "team-1"), ("pod", "waits"), ("container", name), ("restart_policy", policy)];
+    add("kube_pod_init_container_info", &info("side", "Always"), 1.0);
+    add("kube_pod_init_container_info", &info("setup", ""), 1.0);
+    for (pod, phase, value) in [
+        ("runs", "Running", 1.0),
+        ("runs", "Pending", 0.0),
+        ("done", "Succeeded", 1.0),
+        ("done", "Running", 0.0),
+        ("waits", "Pending", 1.0),
+    ] {
+        add("kube_pod_status_phase", &[("namespace", "team-1"), ("pod", pod), ("phase", phase)], value);
+    }
+    for (node, cpu) in [("one", 4.0), ("two", 8.0)] {
+        add("kube_node_status_allocatable", &[("node", node), ("resource", "cpu")], cpu);
+    }
+    for (node, value) in [("one", 0.0), ("two", 1.0)] {
+        add("kube_node_spec_unschedulable", &[("node", node)], value);
+    }
+    for (name, value) in [("main", 100.0), ("side", 50.0), ("", 175.0)] {
+        add("container_memory_working_set_bytes", &[("namespace", "team-1"), ("container", name), ("pod", "runs")], value);
+    }
+    add("apiserver_storage_objects", &[("instance", "a"), ("resource", "pods")], 10.0);
+    add("apiserver_storage_objects", &[("instance", "b"), ("resource", "pods")], 12.0);
+    add("etcd_mvcc_db_total_size_in_bytes", &[("instance", "e")], 1e9);
+    let objects = fed.iter_mut().rfind(|fed| fed.name == "apiserver_storage_objects").unwrap();
+    objects.points[7].1 = 99.0;
+    fed
+}
+
 impl Truth {
     /// The formula.
     fn new() -> Self {
@@ -74,7 +129,7 @@ impl Truth {
                         continue;
                     }
                     let daily = 400 + ((at % 86_400) / EVERY * 2) % 288;
-                    let value = daily + (jumble(seed << 32 | step as u64) % 50) as i64 + if step == peak { 1_000 } else { 0 };
+                    let value = daily + (jumble((seed << 32) | step as u64) % 50) as i64 + if step == peak { 1_000 } else { 0 };
                     used.push((at, value as f64 * unit));
                     hard.push((at, if step < steps / 3 { 1_500.0 } else { 2_000.0 } * unit));
                 }
@@ -104,6 +159,7 @@ impl Truth {
             let labels = [("verb", (*verb).to_owned()), ("resource", "pods".to_owned()), ("instance", "10.0.0.2:6443".to_owned())];
             fed.push(Fed { name: "apiserver_request_total", labels: labels.into(), points });
         }
+        fed.extend(last_hours());
         Self { fed }
     }
 
@@ -135,34 +191,50 @@ impl Truth {
     }
 }
 
-/// The blocks, made once for all tests of a run.
-pub(crate) fn history() -> &'static (tempfile::TempDir, Truth) {
-    static BLOCKS: OnceLock<(tempfile::TempDir, Truth)> = OnceLock::new();
-    BLOCKS.get_or_init(|| {
-        let (home, truth) = (folder(), Truth::new());
-        let next = std::sync::atomic::AtomicI64::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    loop {
-                        let day = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        if day >= DAYS {
-                            return;
-                        }
-                        // promtool reads the whole file once for each block of two hours: so a file a day.
-                        let page = home.path().join(format!("{day}.txt"));
-                        std::fs::write(&page, truth.page(day)).unwrap();
-                        let mut promtool = Command::new("promtool");
-                        promtool.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(&page).arg(home.path().join("blocks"));
-                        let done = promtool.output().expect("promtool is missing: run .ci/setup");
-                        assert!(done.status.success(), "promtool: {}", String::from_utf8_lossy(&done.stderr));
-                        std::fs::remove_file(&page).unwrap();
-                    }
-                });
-            }
-        });
-        (home, truth)
+/// Where the blocks are, and what went into them.
+pub(crate) fn history() -> &'static (PathBuf, Truth) {
+    static HISTORY: OnceLock<(PathBuf, Truth)> = OnceLock::new();
+    HISTORY.get_or_init(|| {
+        let truth = Truth::new();
+        let mut hasher = DefaultHasher::new();
+        (0..DAYS).for_each(|day| truth.page(day).hash(&mut hasher));
+        // They are kept for the next run, under a name that changes with what is in them.
+        let kept = root().join("target/prometheus-blocks");
+        let blocks = kept.join(format!("{:016x}", hasher.finish()));
+        if !blocks.is_dir() {
+            let _ = std::fs::remove_dir_all(&kept);
+            std::fs::create_dir_all(&kept).unwrap();
+            let made = tempfile::tempdir_in(&kept).unwrap();
+            make_blocks(&truth, made.path());
+            std::fs::rename(made.keep(), &blocks).unwrap();
+        }
+        (blocks, truth)
     })
+}
+
+/// Has promtool make the blocks. It reads the whole page once for each block of two hours: so a page a day.
+fn make_blocks(truth: &Truth, into: &Path) {
+    let home = folder();
+    let next = AtomicI64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let day = next.fetch_add(1, Ordering::Relaxed);
+                    if day >= DAYS {
+                        return;
+                    }
+                    let page = home.path().join(format!("{day}.txt"));
+                    std::fs::write(&page, truth.page(day)).unwrap();
+                    let mut promtool = Command::new("promtool");
+                    promtool.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(&page).arg(into);
+                    let done = promtool.output().expect("promtool is missing: run .ci/setup");
+                    assert!(done.status.success(), "promtool: {}", String::from_utf8_lossy(&done.stderr));
+                    std::fs::remove_file(&page).unwrap();
+                }
+            });
+        }
+    });
 }
 
 /// A Prometheus on a loopback port, with the history.
@@ -187,7 +259,7 @@ fn link(from: &Path, to: &Path) {
         match entry.file_type().unwrap().is_dir() {
             true => link(&entry.path(), &to),
             // Blocks never change: Prometheus only deletes them.
-            false => std::fs::hard_link(entry.path(), to).unwrap(),
+            false => std::fs::hard_link(entry.path(), &to).or_else(|_| std::fs::copy(entry.path(), &to).map(drop)).unwrap(),
         }
     }
 }
@@ -196,7 +268,7 @@ impl Server {
     /// Starts one with more flags; `ready` tells whether it answers, by its URL.
     pub(crate) fn start(scheme: &str, flags: &[String], ready: impl Fn(&str) -> bool) -> Self {
         let home = folder();
-        link(&history().0.path().join("blocks"), &home.path().join("data"));
+        link(&history().0, &home.path().join("data"));
         std::fs::write(home.path().join("prometheus.yml"), format!("global: {{query_log_file: {}/queries}}\n", home.path().display()))
             .unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -115,7 +115,7 @@ fn who_asks_and_where() {
         let server = Fake::new(vec![good(none); 3]);
         let headers = vec![("X-Scope-OrgID".to_owned(), "team-a".to_owned())];
         let (result, _) = ask(&Endpoint { auth, headers, ..endpoint(&format!("{}/prometheus/", server.url)) }, "max_over_time(x[$step])");
-        assert_eq!(result.unwrap(), []);
+        assert!(result.unwrap().is_empty());
         let asked = server.asked();
         assert_eq!(asked.len(), 3, "two looks and one chunk");
         for head in &asked {
@@ -137,6 +137,7 @@ fn what_can_not_be_helped_is_said() {
     let page = "<html>Please sign in</html>";
     for (answers, expected) in [
         (vec![good(page)], "no answer of Prometheus' HTTP API"),
+        (vec![good("{}")], "no answer of Prometheus' HTTP API (its status is not success)"),
         (vec![answer("503 Service Unavailable", "Retry-After: 0\r\n", "busy"); 3], "503 after 3 tries"),
         (vec![answer("429 Too Many Requests", "Retry-After: 4000\r\n", "")], "asks to be left alone for 4000s"),
         (vec![answer("403 Forbidden", "", "no")], "403, no; these credentials may not read"),

@@ -176,12 +176,24 @@ impl Client {
     pub(super) fn query(&mut self, path: &str, form: &[(&str, &str)], points: u64, watcher: &dyn Watcher) -> Result<Answer, Fault> {
         let timeout = format!("{}ms", self.timeout.as_millis());
         let form = [form, &[("timeout", timeout.as_str()), ("stats", "true")]].concat();
-        self.ask(path, &form, watcher, &|body| answer::read(body, points))
+        let answer = self.ask(path, &form, watcher, &|body| answer::read(body, points))?;
+        self.is_success(path, &answer.status).map(|()| answer)
     }
 
     /// The values of a label between two times.
     pub(super) fn values(&mut self, label: &str, form: &[(&str, &str)], watcher: &dyn Watcher) -> Result<Values, Fault> {
-        self.ask(&format!("label/{label}/values"), form, watcher, &|body| answer::read_values(body))
+        let path = format!("label/{label}/values");
+        let values = self.ask(&path, form, watcher, &|body| answer::read_values(body))?;
+        self.is_success(&path, &values.status).map(|()| values)
+    }
+
+    /// JSON of another server has no such status.
+    fn is_success(&self, path: &str, status: &str) -> Result<(), Fault> {
+        if status == "success" {
+            return Ok(());
+        }
+        let (url, what) = (without_secrets(&format!("{}/api/v1/{path}", self.base)), "its status is not success".to_owned());
+        Err(Fault::Final(PromError::NotApi { url, what }))
     }
 
     fn ask<T>(

@@ -38,7 +38,7 @@ pub struct Window {
 impl Window {
     /// The whole steps between two times. Steps are counted from 1970, so that days hold whole ones where the step divides a day.
     pub fn new(from: Micros, until: Micros, step: Micros) -> Result<Self, PromError> {
-        if step < SECOND || step > 3_600 * SECOND || step % 1_000 != 0 {
+        if !(SECOND..=3_600 * SECOND).contains(&step) || step % 1_000 != 0 {
             return Err(PromError::Given("--step is between 1s and 1h, in whole milliseconds".to_owned()));
         }
         let down = |at: Micros| at.div_euclid(step) * step;
@@ -330,13 +330,8 @@ impl Prometheus {
         why: &str,
         watcher: &dyn Watcher,
     ) -> Result<Vec<Vec<String>>, PromError> {
-        let heavy = |part: String, next: String| PromError::TooHeavy {
-            name: query.name.clone(),
-            part,
-            limit: self.limit,
-            why: why.to_owned(),
-            next,
-        };
+        let limit = self.limit;
+        let heavy = |part: String, next: String| PromError::TooHeavy { name: query.name.clone(), part, limit, why: why.to_owned(), next };
         let raise = if weight.is_finite() {
             format!("raise --max-samples to {} or more", weight.ceil())
         } else {
@@ -365,6 +360,9 @@ impl Prometheus {
                 values
             }
         };
+        if values.len() < 2 {
+            return Err(heavy("it".to_owned(), format!("{raise}, or let `split` name a label that its series have, which {label} is not")));
+        }
         let parts = if weight.is_finite() { (2.0 * weight / self.limit as f64).ceil() as usize } else { 2 };
         let size = values.len().div_ceil(parts.clamp(2, values.len()));
         Ok(values.chunks(size).map(<[String]>::to_vec).collect())
