@@ -78,6 +78,51 @@ pub struct KubeFlags {
     pub request_timeout: Duration,
 }
 
+/// Which Prometheus to ask, as whom, and how heavily.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Prometheus")]
+pub struct PrometheusFlags {
+    /// Take history from this Prometheus, Thanos or Mimir: the URL before /api/v1.
+    #[arg(long, value_name = "URL", env = "PLIMSOLL_PROMETHEUS")]
+    pub prometheus: Option<String>,
+    /// Time between points: 1s to 1h. Peaks of quotas are kept with any.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_timeout)]
+    pub step: Duration,
+    /// Samples that one query may load at once; longer stretches are asked for in parts.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_samples: u64,
+    /// Ask this instead of the query of this name; may be given several times (docs/prometheus.md).
+    #[arg(long = "query", value_name = "NAME=PROMQL")]
+    pub queries: Vec<String>,
+    /// Read queries from this YAML or TOML file: NAME: PROMQL.
+    #[arg(long, value_name = "FILE")]
+    pub queries_file: Option<PathBuf>,
+    /// Matchers that all queries get: 'cluster="prod"'.
+    #[arg(long = "match", value_name = "MATCHERS")]
+    pub matchers: Option<String>,
+    /// Send the bearer token in this file (or in $PLIMSOLL_BEARER_TOKEN).
+    #[arg(long, value_name = "FILE", conflicts_with = "basic_auth_file")]
+    pub bearer_token_file: Option<PathBuf>,
+    /// Send the user:password in this file (or in $PLIMSOLL_BASIC_AUTH).
+    #[arg(long, value_name = "FILE")]
+    pub basic_auth_file: Option<PathBuf>,
+    /// The token itself: from the environment alone is meant, since every list of processes shows flags.
+    #[arg(long, hide = true, env = "PLIMSOLL_BEARER_TOKEN", hide_env_values = true)]
+    pub bearer_token: Option<String>,
+    /// The same for user and password.
+    #[arg(long, hide = true, env = "PLIMSOLL_BASIC_AUTH", hide_env_values = true)]
+    pub basic_auth: Option<String>,
+    /// Trust the certificates in this PEM file instead of the public authorities.
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Send this header too, as 'X-Scope-OrgID: team-a'; may be given several times.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Give up on an answer of Prometheus after this time.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_timeout)]
+    pub query_timeout: Duration,
+}
+
 /// Reads how long a request may take.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).filter(|micros| *micros > 0);
@@ -134,6 +179,23 @@ mod tests {
         assert!(read(&["--as-group", "b"]).is_err(), "kubectl refuses a group without a user too");
         for bad in ["0s", "5", "-1s", "soon"] {
             assert!(read(&[&format!("--request-timeout={bad}")]).unwrap_err().to_string().contains("above zero"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_prometheus_is_named() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            prometheus: PrometheusFlags,
+        }
+        let read = |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.prometheus);
+        let flags = read(&["--prometheus", "http://a", "--step=1h", "--query", "a=b", "--query", "c=d", "--header=X: y"]).unwrap();
+        assert_eq!((flags.prometheus.as_deref(), flags.step), (Some("http://a"), Duration::from_secs(3_600)));
+        assert_eq!((flags.queries.len(), flags.headers.len(), flags.max_samples), (2, 1, 1_000_000));
+        assert_eq!((read(&[]).unwrap().step, read(&[]).unwrap().query_timeout), (Duration::from_secs(300), Duration::from_secs(120)));
+        for bad in [&["--max-samples", "0"][..], &["--step", "0s"], &["--bearer-token-file", "a", "--basic-auth-file", "b"]] {
+            assert!(read(bad).is_err(), "{bad:?}");
         }
     }
 

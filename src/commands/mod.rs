@@ -8,6 +8,8 @@ pub mod heap;
 pub mod live;
 pub mod memory;
 mod pages;
+#[cfg(feature = "live")]
+pub mod prometheus;
 pub mod quota;
 pub mod rollup;
 mod shell;

@@ -296,7 +296,7 @@ mod tests {
                 prop_assert_eq!(day.max, max);
                 prop_assert_eq!(Some(&day.max_at), of(day.day).find(|point| point.1 == max).map(|point| &point.0));
                 prop_assert_eq!(day.sum, of(day.day).map(|point| point.1).sum::<f64>());
-                prop_assert_eq!(Some((day.last_at, day.last)), of(day.day).last().copied());
+                prop_assert_eq!(Some((day.last_at, day.last)), of(day.day).next_back().copied());
                 for (level, length) in day.sustained.iter().zip(SUSTAINED) {
                     prop_assert_eq!(*level, sustained(&points, day.day, length));
                 }

@@ -14,6 +14,8 @@ pub mod objects;
 pub mod open;
 pub mod pages;
 pub mod pprof;
+#[cfg(feature = "live")]
+pub mod prometheus;
 mod split;
 
 pub use open::SourceError;

@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 199] = [
+const COLUMNS: [Column; 202] = [
     column("time", "TIME", Kind::Text),
     column("peak_at", "AT", Kind::Text),
     wide("sustained", "SUSTAINED", Kind::Text),
@@ -76,6 +76,9 @@ const COLUMNS: [Column; 199] = [
     column("proposed_share", "PROPOSED", Kind::Share),
     column("count", "FINDINGS", Kind::Count),
     column("namespaces", "NAMESPACES", Kind::Count),
+    column("peak_seats", "PEAK SEATS", Kind::Rate),
+    column("proposed_rps", "GRANT/S", Kind::Rate),
+    column("proposed_seats", "GRANT SEATS", Kind::Count),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
     column("share", "SHARE", Kind::Share),

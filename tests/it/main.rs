@@ -33,6 +33,8 @@ mod forms;
 mod gateway;
 mod heap;
 #[cfg(feature = "live")]
+mod history_data;
+#[cfg(feature = "live")]
 mod lab;
 #[cfg(feature = "live")]
 mod live;
@@ -51,7 +53,13 @@ mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
 #[cfg(feature = "live")]
+mod prometheus_faults;
+#[cfg(feature = "live")]
+mod prometheus_history;
+mod quota;
+#[cfg(feature = "live")]
 mod quota_alert;
+mod quota_history;
 mod rollup;
 mod seats;
 mod support;

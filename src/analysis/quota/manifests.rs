@@ -35,7 +35,7 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
         }
         let peaks: Map<String, Value> = rows.iter().map(|row| (row.resource.clone(), peak(row))).collect();
         let annotations = json!({
-            format!("{DOMAIN}/headroom"): crate::model::units::percent(rules.headroom),
+            format!("{DOMAIN}/headroom"): rules.headroom_in_words(),
             format!("{DOMAIN}/peaks"): Value::Object(peaks).to_string(),
             format!("{DOMAIN}/window"): window,
         });

@@ -1,5 +1,6 @@
 //! Quotas: what is used of them, where that is going, what they should be, what is wrong with them, and who is told.
 
+pub mod api;
 pub mod calendar;
 pub mod check;
 pub mod collect;

@@ -38,6 +38,13 @@ pub struct Rules {
     pub hot_count: f64,
 }
 
+impl Rules {
+    /// `20%`.
+    pub fn headroom_in_words(&self) -> String {
+        format!("{}%", (self.headroom * 1e4).round() / 100.0)
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self {
@@ -72,7 +79,7 @@ pub struct Proposal {
     pub resource: String,
     /// The peak that was taken; with what was refused, where that is known.
     pub peak: Quantity,
-    /// When the largest value was first seen.
+    /// When the largest value was first seen, or the last request was refused where that is the peak.
     pub peak_at: Micros,
     /// The level that was kept for the time of [`Rules::lasting`]; `None` where samples are too far apart to tell.
     pub sustained: Option<Quantity>,
@@ -106,12 +113,15 @@ impl Proposal {
             Peak::P999 => "p99.9",
             Peak::P99 => "p99",
         };
-        let headroom = crate::model::units::percent(rules.headroom);
+        let headroom = rules.headroom_in_words();
         let mut text = match self.censored {
             Some(Censored::Refused) => format!("what was refused, with what was used, + {headroom}"),
             _ if self.is_spike && rules.without_spikes => format!("level without the spike + {headroom}"),
             _ => format!("{peak} + {headroom}"),
         };
+        if self.peak.is_zero() {
+            return format!("nothing was used in {}: left as it is", crate::model::units::counted(self.days, "day"));
+        }
         if self.used > self.peak.times(1.0 + rules.headroom) {
             text = "what is used now".to_owned();
         }
@@ -214,6 +224,7 @@ fn of(usage: &Usage, stands: Option<(Quantity, Quantity)>, refused: &Refused, ru
         None => (None, in_form(latest.last)?),
     };
     let mut censored = None;
+    let mut peak_at = top.max_at;
     let key = (usage.namespace.clone(), usage.quota.clone(), usage.resource.clone());
     let refusals = refused.rows.get(&key);
     if let Some(refusals) = refusals {
@@ -221,11 +232,14 @@ fn of(usage: &Usage, stands: Option<(Quantity, Quantity)>, refused: &Refused, ru
         if refusals.needed > peak {
             peak = Quantity::from_nanos(refusals.needed.nanos(), form(&usage.resource));
             censored = Some(Censored::Refused);
+            peak_at = refusals.span.map_or(peak_at, |(_, last)| last);
         }
     } else if days(usage, rules).any(|day| stood_at(usage, day)) {
         censored = Some(Censored::AtQuota);
     }
     let proposed = peak.times(1.0 + rules.headroom).max(used).rounded_up(is_countable(&usage.resource));
+    // What was never used is no ground for a quota of nothing, which would refuse all.
+    let proposed = if peak.is_zero() { hard.unwrap_or(proposed) } else { proposed };
     // In the form that is usual for the resource, whatever the present quota is written in.
     let proposed = Quantity::from_nanos(proposed.nanos(), form(&usage.resource));
     let proposal = Proposal {
@@ -233,7 +247,7 @@ fn of(usage: &Usage, stands: Option<(Quantity, Quantity)>, refused: &Refused, ru
         quota: usage.quota.clone(),
         resource: usage.resource.clone(),
         peak,
-        peak_at: top.max_at,
+        peak_at,
         sustained: in_form(level),
         is_spike,
         used,

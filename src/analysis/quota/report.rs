@@ -1,5 +1,6 @@
 //! Proposals and what lint finds, as reports.
 
+use crate::analysis::quota::api::{ApiQuota, Demands};
 use crate::analysis::quota::propose::{Censored, Commitment, Proposal, Proposals, Rules};
 use crate::model::quantity::Quantity;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
@@ -127,10 +128,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             counted(days, "day")
         ));
     }
-    let left_out = left_out(proposals);
-    if let Some(note) = &left_out {
-        notes.push(note.clone());
-    }
+    notes.extend(left_out(proposals));
     if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
         notes.push(
             "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would tell what was refused."
@@ -172,6 +170,12 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"].map(str::to_owned).to_vec(),
         rows: commitments.iter().map(commitment).collect(),
     };
+    let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
+    if shown < table.rows.len() {
+        notes.push(format!("{shown} of {} limits; --top 0 shows all, and -o json, yaml and csv hold them.", table.rows.len()));
+    }
+    let first_rows = Table { rows: table.rows[..shown].to_vec(), ..table.clone() };
+    let people = if cluster.rows.is_empty() { vec![first_rows] } else { vec![first_rows, cluster.clone()] };
     let mut coverage = serde_json::Map::new();
     coverage.insert("days".to_owned(), days.into());
     coverage.insert("audit_logs".to_owned(), told.has_logs.into());
@@ -190,16 +194,17 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         ],
         lead: vec![format!(
             "{} for {}: {} + {} headroom, rounded up.",
-            counted(proposals.rows.len() as u64, "quota"),
+            counted(proposals.rows.len() as u64, "limit"),
             counted(names.len() as u64, if told.of_projects { "project" } else { "namespace" }),
             match rules.peak {
                 super::propose::Peak::Max => "the peak of usage",
                 super::propose::Peak::P999 => "the 99.9th percentile of usage",
                 super::propose::Peak::P99 => "the 99th percentile of usage",
             },
-            percent(rules.headroom)
+            rules.headroom_in_words()
         )],
         shown: told.top,
+        people: Some(people),
         table,
         tables: if commitments.is_empty() { Vec::new() } else { vec![cluster] },
         notes,
@@ -302,6 +307,70 @@ pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::inpu
         findings_shown: Some(shown),
         notes,
         findings,
+        ..Report::default()
+    }
+}
+
+/// The report of `quota propose --api`. `granted`: name, shares and seats of each level, in the order of rows that get one.
+pub fn api(
+    rows: &[ApiQuota],
+    granted: &[(String, u32, u32)],
+    demands: &Demands,
+    inputs: Vec<crate::model::input::InputReport>,
+    (top, notes): (Option<usize>, Vec<String>),
+) -> Report {
+    let columns = [
+        "user",
+        "requests",
+        "peak_rps",
+        "peak_seats",
+        "peak_at",
+        "flow_schema",
+        "priority_level",
+        "proposed_rps",
+        "proposed_seats",
+        "shares",
+        "level",
+        "reason",
+    ];
+    let mut levels = granted.iter();
+    let row = |row: &ApiQuota| {
+        let own = if row.without.is_empty() { levels.next() } else { None };
+        vec![
+            Value::Text(row.user.clone()),
+            row.requests.into(),
+            row.peak_rps.into(),
+            row.peak_seats.into(),
+            Value::Text(time::format(row.peak_at)),
+            Value::Text(row.matches.first().map(|(name, _)| name.clone()).unwrap_or_default()),
+            Value::Text(row.level.clone()),
+            row.proposed_rps.into(),
+            u64::from(row.proposed_seats).into(),
+            own.map(|(_, shares, _)| u64::from(*shares)).into(),
+            Value::Text(own.map(|(name, ..)| name.clone()).unwrap_or_default()),
+            Value::Text(row.without.clone()),
+        ]
+    };
+    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
+    let seats: u64 = granted.iter().map(|(.., seats)| u64::from(*seats)).sum();
+    Report {
+        schema: "plimsoll.quota-propose/v1".to_owned(),
+        inputs,
+        window: window(demands.span),
+        totals: vec![
+            ("users".to_owned(), (demands.users.len() as u64).into()),
+            ("proposals".to_owned(), (rows.len() as u64).into()),
+            ("seats".to_owned(), seats.into()),
+        ],
+        lead: vec![format!(
+            "{} of {}, those that take most seats; their levels have {} together.",
+            rows.len(),
+            counted(demands.users.len() as u64, "user"),
+            counted(seats, "seat")
+        )],
+        table: Table { name: "rows".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows, ..Table::default() },
+        shown: top,
+        notes,
         ..Report::default()
     }
 }

@@ -1,7 +1,11 @@
 //! From what a person names to what is known of quotas: objects, history, and what quotas refused.
 
 use crate::analysis::quota::collect::Collector;
+#[cfg(feature = "live")]
+use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, QUOTA, REQUESTS};
 use crate::analysis::quota::refused::Refused;
+#[cfg(feature = "live")]
+use crate::cli::PrometheusFlags;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
 use crate::commands::traffic;
 use crate::model::event::Timed;
@@ -9,6 +13,8 @@ use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::quota::Quotas;
 use crate::model::series::Day;
+#[cfg(feature = "live")]
+use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::audit::pass::{self, Delivery, Worker};
@@ -31,6 +37,10 @@ pub struct SourceFlags {
     /// Which cluster to read.
     #[command(flatten)]
     pub kube: KubeFlags,
+    /// Which Prometheus to take history from.
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    pub prometheus: PrometheusFlags,
 }
 
 /// What was read.
@@ -64,7 +74,10 @@ pub fn read_kinds(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, context
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
     let mut inputs = Inputs { days, ..Inputs::default() };
-    if flags.sources.is_empty() {
+    let has_history = history(flags, (since, until), &mut collector, context)?;
+    if flags.sources.is_empty() && has_history {
+        // What stands now is the last that the history says.
+    } else if flags.sources.is_empty() {
         live(flags, is_wanted, &mut collector, &mut inputs, context)?;
     } else {
         files(flags, (since, until), &mut collector, &mut inputs, context)?;
@@ -72,6 +85,50 @@ pub fn read_kinds(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, context
     inputs.quotas = collector.finish();
     Ok(inputs)
 }
+
+/// Series of a Prometheus that is named, the last sixty days if nothing else is said. Whether there is one.
+#[cfg(feature = "live")]
+fn history(
+    flags: &SourceFlags,
+    (since, until): (Option<Micros>, Option<Micros>),
+    collector: &mut Collector,
+    context: &mut Context<'_>,
+) -> Result<bool, Error> {
+    if flags.prometheus.prometheus.is_none() {
+        return Ok(false);
+    }
+    let until = until.unwrap_or(context.io.now);
+    let window = (since.unwrap_or(until - HISTORY), until);
+    for (series, days) in crate::commands::prometheus::days(&flags.prometheus, &QUERIES.map(|(name, ..)| name), window, context)? {
+        let known = QUERIES.iter().find(|(name, ..)| *name == series.name);
+        let Some((_, name, kind)) = known else { continue };
+        let mut labels = series.labels;
+        if !kind.is_empty() {
+            labels.insert("type".to_owned(), (*kind).to_owned());
+        }
+        collector.series(&Series { name: (*name).to_owned(), labels }, days);
+    }
+    Ok(true)
+}
+
+#[cfg(not(feature = "live"))]
+fn history(_: &SourceFlags, _: (Option<Micros>, Option<Micros>), _: &mut Collector, _: &mut Context<'_>) -> Result<bool, Error> {
+    Ok(false)
+}
+
+/// How far back a Prometheus is asked.
+#[cfg(feature = "live")]
+const HISTORY: Micros = 60 * DAY;
+
+/// Queries of Prometheus, with the name of the series that they stand for and its `type`.
+#[cfg(feature = "live")]
+const QUERIES: [(&str, &str, &str); 5] = [
+    ("quota-used", QUOTA, "used"),
+    ("quota-hard", QUOTA, "hard"),
+    ("requests", REQUESTS, ""),
+    ("limits", LIMITS, ""),
+    ("allocatable", ALLOCATABLE, ""),
+];
 
 /// Objects, and audit logs, in files.
 fn files(

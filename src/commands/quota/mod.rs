@@ -1,6 +1,7 @@
 //! `plimsoll quota`: what quotas should be, and what is wrong with them.
 
 mod alert;
+mod api;
 mod check;
 pub mod inputs;
 mod lint;

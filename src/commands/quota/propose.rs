@@ -6,6 +6,7 @@ use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
 use crate::analysis::quota::report::{self, FIELDS, Told};
 use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
+use crate::commands::flow::FlowFlags;
 use crate::model::quota::Quotas;
 use crate::model::units::{counted, parse_duration};
 use crate::views::{Format, objects};
@@ -34,13 +35,13 @@ enum PeakFlag {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: SourceFlags,
+    pub(super) source: SourceFlags,
     /// Which peak of usage to start from.
     #[arg(long, value_enum, default_value = "max", value_name = "WHICH")]
     peak: PeakFlag,
     /// What to add to the peak.
     #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
-    headroom: f64,
+    pub(super) headroom: f64,
     /// A peak that did not last so long is called a spike: 5m, 15m, 1h or 4h.
     #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
     min_duration: usize,
@@ -59,6 +60,17 @@ pub struct Args {
     /// Add LimitRanges with defaults for namespaces whose containers don't say what they need.
     #[arg(long)]
     limit_range: bool,
+    /// Quotas for the API itself, from audit logs: requests per second and seats of each user, as priority levels.
+    #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes"])]
+    api: bool,
+    /// With --api: for so many users, those that take most seats.
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]
+    pub(super) clients: usize,
+    /// With --api: seats of an apiserver, --max-requests-inflight + --max-mutating-requests-inflight [default: 600].
+    #[arg(long, value_name = "N", requires = "api", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) server_seats: Option<u32>,
+    #[command(flatten)]
+    pub(super) flow: FlowFlags,
     /// Write one file for each namespace into this folder, and a kustomization.yaml that names them.
     #[arg(long, value_name = "DIR")]
     kustomize: Option<PathBuf>,
@@ -78,6 +90,9 @@ fn lasting(text: &str) -> Result<usize, String> {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.api {
+        return super::api::run(args, context);
+    }
     let sort_by = context.sort_by(&FIELDS)?;
     let inputs = inputs::read(&args.source, context)?;
     let peak = match args.peak {

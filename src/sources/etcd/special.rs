@@ -101,7 +101,7 @@ fn duration(nanos: i64) -> String {
 }
 
 /// Base64 as of RFC 4648, padded.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(in crate::sources) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -212,7 +212,7 @@ fn asks(retry_after: Option<Duration>) -> String {
 const LONGEST: usize = 300;
 
 /// Somebody else's text as an error may repeat it: one line, not long, and without what looks like a credential.
-pub(super) fn foreign(text: &str) -> String {
+pub(in crate::sources) fn foreign(text: &str) -> String {
     let mut out = String::new();
     let mut behind_bearer = false;
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {

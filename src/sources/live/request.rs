@@ -186,8 +186,8 @@ fn unpack(headers: &HeaderMap, bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, Fa
     if plain.len() as u64 > limit { Err(Fault::TooLarge) } else { Ok(plain) }
 }
 
-/// How long the apiserver asks to be left alone: seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// How long a server asks to be left alone: seconds, or a date.
+pub(in crate::sources) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

@@ -1,0 +1,120 @@
+//! From the flags that name a Prometheus to its history.
+
+use crate::cli::{Context, Error, Progress, PrometheusFlags};
+use crate::model::series::{Day, Series};
+use crate::model::time::Micros;
+use crate::model::units::{counted, grouped};
+use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Told, Window};
+
+/// The days of each series of the queries of these names, one query after the other; says what it took, and what was lost.
+///
+/// The series of a query have its name. Two queries do not come from the same instant: what changes meanwhile is seen by the later one.
+pub fn days(
+    flags: &PrometheusFlags,
+    names: &[&str],
+    (from, until): (Micros, Micros),
+    context: &mut Context<'_>,
+) -> Result<Vec<(Series, Vec<Day>)>, Error> {
+    let queries = queries(flags)?;
+    let step = Micros::try_from(flags.step.as_micros()).unwrap_or(Micros::MAX);
+    let window = Window::new(from, until, step).map_err(error)?;
+    let mut prometheus = Prometheus::new(&endpoint(flags)?).map_err(error)?;
+    let mut all = Vec::new();
+    let progress = Progress::bytes(0, context.settings.progress);
+    for name in names {
+        let query = queries.get(name).map_err(error)?;
+        if context.settings.verbose {
+            context.say(format!("query {name}: {}", query.expression(step, &[flags.matchers.as_deref().unwrap_or_default()])))?;
+        }
+        let found = prometheus.days(query, &window, &progress);
+        match found {
+            Ok(found) if found.is_empty() => context.say(format!("query {name}: Prometheus has no such series in this time"))?,
+            Ok(found) => all.extend(found),
+            Err(failed) => {
+                progress.finish();
+                return Err(error(failed));
+            }
+        }
+    }
+    progress.finish();
+    tell(&prometheus.told(), flags.max_samples, context)?;
+    Ok(all)
+}
+
+/// The standard queries, and what the flags put in their place.
+pub fn queries(flags: &PrometheusFlags) -> Result<Queries, Error> {
+    let mut queries = Queries::standard();
+    if let Some(path) = &flags.queries_file {
+        queries.read(path).map_err(error)?;
+    }
+    for text in &flags.queries {
+        queries.set(text).map_err(error)?;
+    }
+    Ok(queries)
+}
+
+/// The Prometheus that the flags name.
+pub fn endpoint(flags: &PrometheusFlags) -> Result<Endpoint, Error> {
+    let url = flags.prometheus.clone().ok_or_else(|| Error::Usage("name a Prometheus with --prometheus URL".to_owned()))?;
+    let auth = match (&flags.bearer_token_file, &flags.basic_auth_file, &flags.bearer_token, &flags.basic_auth) {
+        (Some(path), ..) => Auth::BearerFile(path.clone()),
+        (_, Some(path), ..) => Auth::BasicFile(path.clone()),
+        (_, _, Some(token), _) => Auth::Bearer(token.clone()),
+        (.., Some(pair)) => Auth::Basic(pair.clone()),
+        _ => Auth::None,
+    };
+    let mut headers = Vec::new();
+    for text in &flags.headers {
+        let wrong = || Error::Usage("--header: it is NAME: VALUE, as in 'X-Scope-OrgID: team-a'".to_owned());
+        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+        headers.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    Ok(Endpoint {
+        url,
+        auth,
+        headers,
+        ca_file: flags.ca_file.clone(),
+        timeout: flags.query_timeout,
+        max_samples: flags.max_samples,
+        matchers: flags.matchers.clone().unwrap_or_default(),
+        ..Endpoint::default()
+    })
+}
+
+/// What was wrong with the command line is told from what was wrong elsewhere.
+fn error(error: PromError) -> Error {
+    match error {
+        PromError::Url { .. } | PromError::Header { .. } | PromError::Given(_) => Error::Usage(error.to_string()),
+        _ => Error::Input(error.to_string()),
+    }
+}
+
+/// Says what it took.
+fn tell(told: &Told, limit: u64, context: &mut Context<'_>) -> Result<(), Error> {
+    for warning in &told.warnings {
+        // A store behind Thanos that did not answer is a warning too: then part of the history is missing.
+        context.lost(format!("Prometheus warns: {warning}"))?;
+    }
+    if told.left_out + told.histograms > 0 {
+        context.say(format!(
+            "{} of Prometheus that are no finite numbers, and {}, are left out",
+            counted(told.left_out, "point"),
+            counted(told.histograms, "native histogram")
+        ))?;
+    }
+    let by = if told.is_measured { "by its own statistics" } else { "by the points of its answer" };
+    if told.heaviest > limit {
+        context.say(format!("one query loaded {} samples, {by}: more than --max-samples {}", grouped(told.heaviest), grouped(limit)))?;
+    }
+    if context.settings.verbose {
+        context.say(format!(
+            "{} in {} from Prometheus, {} tried again, {} asked in parts; the heaviest loaded {} samples, {by}",
+            counted(told.points, "point"),
+            if told.queries == 1 { "1 query".to_owned() } else { format!("{} queries", grouped(told.queries)) },
+            grouped(told.again),
+            grouped(told.too_heavy),
+            grouped(told.heaviest),
+        ))?;
+    }
+    Ok(())
+}

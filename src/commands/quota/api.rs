@@ -1,0 +1,114 @@
+//! `plimsoll quota propose --api`: quotas for the API itself.
+
+use super::propose::Args;
+use crate::analysis::flow::fence::{level_object, schema_object};
+use crate::analysis::flow::seats::{ServerSeats, nominal};
+use crate::analysis::quota::api::{self, ApiQuota, Demands, Observer};
+use crate::analysis::quota::report;
+use crate::cli::{Context, Error, FailOn};
+use crate::commands::{flow, traffic};
+use crate::model::event::Timed;
+use crate::model::time::Micros;
+use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::find;
+use crate::views::{Format, objects};
+
+/// Runs it.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let sources = &args.source.sources;
+    let (since, until) = args.source.time.resolve(context.io.now).map_err(Error::Usage)?;
+    if sources.is_empty() {
+        return Err(Error::Usage("--api counts what each user asked for: name audit logs, or a bundle with some".to_owned()));
+    }
+    let found = traffic::usable(find::audit_logs(sources), false, context)?;
+    let mut clusters: Vec<&str> = found.streams.iter().map(|stream| stream.stream.cluster.as_str()).collect();
+    clusters.dedup();
+    if clusters.len() > 1 {
+        return Err(Error::Usage(format!(
+            "the logs are of several clusters ({}): priority levels are a cluster's own; name one",
+            clusters.join(", ")
+        )));
+    }
+    let cluster = clusters.first().map(|name| (*name).to_owned()).unwrap_or_default();
+    let matched = flow::matched(&args.flow, sources, context)?;
+    let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
+    let progress = traffic::progress(&found.streams, context);
+    let mut demands = Demands::default();
+    let make = || Asking { observer: Observer::new(&matched.sets), since, until };
+    let (_, outcome) = pass::run(found.streams, context.settings.threads, &progress, make, |delivery| {
+        if let Delivery::Block { batch, .. } = delivery {
+            demands.merge(batch);
+        }
+    });
+    progress.finish();
+    for loss in &outcome.losses {
+        context.lost(loss)?;
+    }
+    let rows = api::propose(&demands, set, args.headroom, args.clients);
+    let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
+    let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;
+    let Some(levels) = levels else {
+        return Err(Error::Usage(format!(
+            "these users together need half of an apiserver's seats ({}) or more: nothing would be left for others; name fewer with --clients, or say with --server-seats that there are more",
+            seats.in_words()
+        )));
+    };
+    if context.settings.format == Format::Yaml {
+        for (level, schema) in &levels {
+            let row = rows
+                .iter()
+                .filter(|row| row.without.is_empty())
+                .zip(&levels)
+                .find(|(_, (own, _))| own.name == level.name)
+                .map(|(row, _)| row);
+            let comments = row.map(about).unwrap_or_default();
+            objects::yaml(&comments, &level_object(level), &mut context.io.out)?;
+            objects::yaml(&[], &schema_object(schema), &mut context.io.out)?;
+        }
+        return Ok(());
+    }
+    let mut all = set.levels.clone();
+    all.extend(levels.iter().map(|(level, _)| level.clone()));
+    let granted: Vec<(String, u32, u32)> =
+        levels.iter().map(|(level, _)| (level.name.clone(), level.shares, nominal(seats.number(), level, &all))).collect();
+    let mut note = vec![format!(
+        "Seats of an apiserver: {}. A LIST may take more than one seat (up to 10 from the cache), a write holds its own a little longer; both are counted as one.",
+        seats.in_words()
+    )];
+    note.extend(matched.note.clone());
+    context.print(&report::api(&rows, &granted, &demands, outcome.inputs, (context.settings.top, note)), FailOn::Never)
+}
+
+/// What stands above a manifest.
+fn about(row: &ApiQuota) -> Vec<String> {
+    vec![
+        format!(
+            "{}: at most {:.1} requests/s and {:.2} seats in ten seconds, at {}",
+            row.user,
+            row.peak_rps,
+            row.peak_seats,
+            crate::model::time::format(row.peak_at)
+        ),
+        format!("{} seats; what finds none waits", row.proposed_seats),
+    ]
+}
+
+/// The observer of analysis as a worker of the source's pass.
+struct Asking<'s> {
+    observer: Observer<'s>,
+    since: Option<Micros>,
+    until: Option<Micros>,
+}
+
+impl Worker for Asking<'_> {
+    type Batch = Demands;
+    #[inline]
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until) {
+            self.observer.event(&event);
+        }
+    }
+    fn flush(&mut self) -> Demands {
+        self.observer.flush()
+    }
+}

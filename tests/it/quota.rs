@@ -1,0 +1,389 @@
+//! `plimsoll quota propose` and `quota lint` on the samples, beside an independent count (tests/oracle/quota.py), and on made objects.
+
+use crate::support::{Ran, feed, folder, number, plimsoll, python, root, sample, write};
+use plimsoll::analysis::quota::usage::of_pod;
+use plimsoll::model::objects::Objects;
+use plimsoll::sources::objects::read;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// What Kubernetes 1.36's own evaluator (PodUsageFunc) says of 600 made pods with every odd part, and of 20 real ones, at 09:24:36
+/// (tests/data/quota-pods.jsonl.zst).
+#[test]
+fn pods_use_what_kubernetes_says() {
+    let packed = std::fs::read(root().join("tests/data/quota-pods.jsonl.zst")).unwrap();
+    let table = zstd::decode_all(packed.as_slice()).unwrap();
+    let mut seen = 0;
+    for line in std::str::from_utf8(&table).unwrap().lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let mut objects = Objects::default();
+        read::objects(row["pod"].to_string().as_bytes(), &mut objects).unwrap();
+        let used = of_pod(&objects.pods[0], 1_795_166_676_000_000);
+        let used: BTreeMap<&str, String> = used.iter().map(|(name, amount)| (name.as_str(), amount.to_string())).collect();
+        let truth = row["used"].as_object().unwrap().iter();
+        let truth: BTreeMap<&str, String> = truth.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap().to_owned())).collect();
+        assert_eq!(used, truth, "{}", row["pod"]);
+        seen += 1;
+    }
+    assert_eq!(seen, 620);
+}
+
+#[track_caller]
+fn oracle(bundle: &str, headroom: &str) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/quota.py")).args([bundle, headroom]);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// Every row of a bundle's proposals is what the oracle counts; how many rows there are.
+#[track_caller]
+fn agrees(name: &str, headroom: &str, flag: &str) -> usize {
+    let report = plimsoll(&["quota", "propose", &sample(name), "--headroom", flag, "-o", "json"]).json(0);
+    let truth = oracle(&sample(name), headroom);
+    let truth_rows = truth["rows"].as_object().unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    for row in rows {
+        let text = |field: &str| row[field].as_str().unwrap();
+        let key = format!("{}|{}|{}", text("namespace"), text("quota"), text("resource"));
+        let expected = &truth_rows[&key];
+        for (field, truth) in [("peak_value", "peak"), ("used_value", "used"), ("proposed_value", "proposed"), ("refused", "refused")] {
+            assert_eq!(number(row, field), number(expected, truth), "{field} of {key}: {row}\n{expected}");
+        }
+        assert_eq!(row["hard_value"], expected["hard"], "{key}: {row}");
+        assert!(number(row, "proposed_value") >= number(row, "used_value"), "{row}");
+    }
+    let ours: Vec<String> =
+        rows.iter().map(|row| format!("{}|{}|{}", row["namespace"], row["quota"], row["resource"]).replace('"', "")).collect();
+    assert_eq!(ours.len(), truth_rows.len(), "{ours:?}\n{:?}", truth_rows.keys().collect::<Vec<_>>());
+    for row in report["tables"]["cluster"].as_array().unwrap() {
+        let of = row["resource"].as_str().unwrap();
+        let sum: f64 = rows.iter().filter(|row| row["resource"] == of).map(|row| number(row, "proposed_value")).sum();
+        let held = number(&truth["allocatable"], of.rsplit('.').next().unwrap());
+        assert!((number(row, "proposed_share") - sum / held).abs() < 1e-9, "{row} {sum} {held}");
+    }
+    ours.len()
+}
+
+#[test]
+fn proposals_are_what_an_independent_count_says() {
+    assert!(agrees("list-storm", "1/5", "20%") > 20);
+    assert!(agrees("overload-restart", "1/2", "0.5") > 20);
+    assert!(agrees("quiet", "0", "0") > 10);
+}
+
+#[test]
+fn what_was_refused_counts() {
+    let report = plimsoll(&["quota", "propose", &sample("list-storm"), "-n", "batch", "-o", "json"]).json(0);
+    let row = report["rows"].as_array().unwrap().iter().find(|row| row["resource"] == "requests.cpu").unwrap();
+    // 9800m are used, 250m more were asked for, again and again.
+    assert_eq!((&row["peak"], &row["censored"], &row["hard"]), (&"10050m".into(), &"refused".into(), &"10".into()));
+    assert!(number(row, "refused") > 10.0, "{row}");
+    // Without the logs nobody knows; that it stood at the quota is said.
+    let objects = format!("{}/objects", sample("list-storm"));
+    let report = plimsoll(&["quota", "propose", &objects, "-n", "batch", "-o", "json"]).json(0);
+    let row = report["rows"].as_array().unwrap().iter().find(|row| row["resource"] == "requests.cpu").unwrap();
+    assert_eq!((&row["peak"], &row["censored"]), (&"9800m".into(), &"at-quota".into()));
+    assert!(row["reason"].as_str().unwrap().contains("may be higher"), "{row}");
+}
+
+/// Documents of YAML as JSON.
+fn documents(text: &str) -> Vec<Value> {
+    use serde::Deserialize;
+    serde_yaml_ng::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+#[test]
+fn manifests_hold_what_is_proposed() {
+    let source = sample("list-storm");
+    let rows = plimsoll(&["quota", "propose", &source, "-o", "json"]).json(0);
+    let ran: Ran = plimsoll(&["quota", "propose", &source, "-o", "yaml"]);
+    ran.exits(0);
+    let manifests = documents(&ran.stdout);
+    let mut hard = 0;
+    for manifest in &manifests {
+        assert_eq!((&manifest["apiVersion"], &manifest["kind"]), (&"v1".into(), &"ResourceQuota".into()));
+        let peaks: Value = serde_json::from_str(manifest["metadata"]["annotations"]["plimsoll.io/peaks"].as_str().unwrap()).unwrap();
+        assert_eq!(manifest["metadata"]["annotations"]["plimsoll.io/headroom"], "20%");
+        for (resource, amount) in manifest["spec"]["hard"].as_object().unwrap() {
+            let quota = manifest["metadata"]["name"].as_str().unwrap().replace("plimsoll", "");
+            let is_row = |row: &&Value| {
+                row["namespace"] == manifest["metadata"]["namespace"] && row["quota"] == quota && row["resource"] == *resource
+            };
+            let row = rows["rows"].as_array().unwrap().iter().find(is_row).unwrap_or_else(|| panic!("{manifest} {resource}"));
+            assert_eq!(*amount, row["proposed"]);
+            assert_eq!((&peaks[resource]["peak"], &peaks[resource]["at"]), (&row["peak"], &row["peak_at"]));
+            hard += 1;
+        }
+        // Nothing that the cluster sets.
+        assert_eq!(manifest.as_object().unwrap().keys().collect::<Vec<_>>(), ["apiVersion", "kind", "metadata", "spec"]);
+    }
+    assert_eq!(hard, rows["rows"].as_array().unwrap().len());
+    // The same in files.
+    let place = folder();
+    let into = place.path().join("quotas");
+    plimsoll(&["quota", "propose", &source, "--kustomize", into.to_str().unwrap(), "-o", "yaml"]).exits(0);
+    let kustomization = documents(&std::fs::read_to_string(into.join("kustomization.yaml")).unwrap()).remove(0);
+    let files: Vec<&str> = kustomization["resources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let written: Vec<Value> = files.iter().flat_map(|name| documents(&std::fs::read_to_string(into.join(name)).unwrap())).collect();
+    assert_eq!(written, manifests);
+}
+
+#[test]
+fn limit_ranges_speak_for_silent_containers() {
+    let source = sample("list-storm");
+    let ran = plimsoll(&["quota", "propose", &source, "--limit-range", "-o", "yaml"]);
+    ran.exits(0);
+    let ranges: Vec<Value> = documents(&ran.stdout).into_iter().filter(|manifest| manifest["kind"] == "LimitRange").collect();
+    let silent: std::collections::BTreeSet<String> =
+        oracle(&source, "1/5")["silent"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap().to_owned()).collect();
+    let given: std::collections::BTreeSet<String> =
+        ranges.iter().map(|range| range["metadata"]["namespace"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(given, silent);
+    for range in &ranges {
+        let rule = &range["spec"]["limits"][0];
+        assert_eq!(rule["type"], "Container");
+        assert!(rule["defaultRequest"]["cpu"].is_string() && rule["default"]["memory"].is_string(), "{range}");
+    }
+}
+
+fn list(items: Vec<Value>) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+fn quota(namespace: &str, hard: Value, used: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}})
+}
+
+fn deployment(namespace: &str, name: &str, replicas: u64, surge: Value, resources: Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace}, "spec": {
+        "replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge}},
+        "template": {"spec": {"containers": [{"name": "c", "resources": resources}]}}}})
+}
+
+/// Findings as `id: subject`, of a list of objects.
+#[track_caller]
+fn lint(items: Vec<Value>, more: &[&str]) -> Vec<String> {
+    let place = folder();
+    let path = write(place.path(), "objects.json", list(items));
+    let report = plimsoll(&[&["quota", "lint", &path, "-o", "json"], more].concat()).json(0);
+    assert_eq!(report["rows"].as_array().unwrap().len(), report["findings"].as_array().unwrap().len());
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| {
+            let subject = finding["subject"].as_object().unwrap().values().map(|value| value.as_str().unwrap()).collect::<Vec<_>>();
+            format!("{} {}: {}", finding["severity"].as_str().unwrap(), finding["id"].as_str().unwrap(), subject.join(" "))
+        })
+        .collect()
+}
+
+#[test]
+fn a_rollout_that_finds_no_room_is_found_beforehand() {
+    let asks = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}});
+    let web = |used: &str, replicas, surge| {
+        vec![
+            quota("web", json!({"requests.cpu": "10"}), json!({"requests.cpu": used})),
+            deployment("web", "app", replicas, surge, asks.clone()),
+        ]
+    };
+    // 25% of 8 are 2 more pods.
+    assert_eq!(lint(web("8", 8, json!("25%")), &[]), Vec::<String>::new());
+    assert_eq!(lint(web("8001m", 8, json!("25%")), &[]), ["warning quota-blocks-rollout: Deployment app web q requests.cpu"]);
+    assert_eq!(lint(web("9500m", 8, json!("25%")), &[]), ["critical quota-blocks-rollout: Deployment app web q requests.cpu"]);
+    // An old pod goes first.
+    assert_eq!(lint(web("10", 8, json!(0)), &[]), Vec::<String>::new());
+    // Scaled to nothing.
+    assert_eq!(lint(web("10", 0, json!(3)), &[]), Vec::<String>::new());
+}
+
+#[test]
+fn silent_containers_are_found_unless_someone_speaks_for_them() {
+    let silent = || deployment("web", "app", 1, json!(0), json!({"requests": {"cpu": "1"}}));
+    let granted = || quota("web", json!({"memory": "10Gi"}), json!({"memory": "0"}));
+    let found = lint(vec![granted(), silent()], &[]);
+    assert_eq!(found, ["critical quota-refuses-silent-pods: Deployment app web q", "warning quota-no-requests: Deployment app web"]);
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "web"}, "spec": {"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]}});
+    assert_eq!(lint(vec![granted(), silent(), range], &[]), Vec::<String>::new());
+    // A limit says what is asked for, too.
+    let limited = deployment("web", "app", 1, json!(0), json!({"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}));
+    assert_eq!(lint(vec![granted(), limited], &[]), Vec::<String>::new());
+}
+
+#[test]
+fn lint_of_the_sample() {
+    let source = sample("list-storm");
+    let report = plimsoll(&["quota", "lint", &source, "--owner-key", "plimsoll.example/owner", "-o", "json"]).json(0);
+    let truth = oracle(&source, "1/5");
+    let of = |id: &str| -> std::collections::BTreeSet<String> {
+        let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["id"] == id);
+        findings.map(|finding| finding["subject"]["namespace"].as_str().unwrap().to_owned()).collect()
+    };
+    let silent = |requests: bool| -> std::collections::BTreeSet<String> {
+        let rows = truth["silent"].as_array().unwrap().iter();
+        let rows = rows.filter(|row| row[1].as_str().unwrap().starts_with("requests.") == requests);
+        rows.map(|row| row[0].as_str().unwrap().to_owned()).filter(|namespace| !namespace.starts_with("kube-")).collect()
+    };
+    assert_eq!(of("quota-no-requests"), silent(true));
+    assert!(!silent(true).is_empty());
+    // Namespaces with pods and no quota, by the objects themselves.
+    let read = |kind: &str| -> Value {
+        let path = format!("list-storm/objects/1795166746/{kind}.json.zst");
+        serde_json::from_slice(&crate::support::sample_bytes(&path)).unwrap()
+    };
+    let namespaces = |list: &Value| -> std::collections::BTreeSet<String> {
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["namespace"].as_str().unwrap().to_owned()).collect()
+    };
+    let (pods, quotas) = (namespaces(&read("pods")), namespaces(&read("resourcequotas")));
+    let without: std::collections::BTreeSet<String> = pods.difference(&quotas).filter(|name| !name.starts_with("kube-")).cloned().collect();
+    assert_eq!(of("quota-none"), without);
+    let unowned: std::collections::BTreeSet<String> = read("namespaces")["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["metadata"]["annotations"]["plimsoll.example/owner"].is_null())
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .filter(|name| !["kube-system", "kube-public", "kube-node-lease"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(of("quota-no-owner"), unowned);
+}
+
+#[test]
+fn projects_are_the_sum_of_their_namespaces() {
+    let source = sample("list-storm");
+    let alone = plimsoll(&["quota", "propose", &source, "-o", "json"]).json(0);
+    let place = folder();
+    let file = write(place.path(), "projects.yaml", "shop: [web, ads]\n");
+    for args in [["--projects", file.as_str()], ["--project-label", "team"]] {
+        let summed = plimsoll(&[&["quota", "propose", &source, "-o", "json"], &args[..]].concat()).json(0);
+        let total = |report: &Value, resource: &str| -> f64 {
+            report["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|row| row["resource"] == resource)
+                .map(|row| number(row, "proposed_value"))
+                .sum()
+        };
+        for resource in ["pods", "requests.cpu", "requests.memory"] {
+            assert!((total(&summed, resource) - total(&alone, resource)).abs() < 1e-6, "{resource}");
+        }
+        assert!(summed["rows"][0]["project"].is_string());
+    }
+    let shop = plimsoll(&["quota", "propose", &source, "--projects", &file, "-o", "json"]).json(0);
+    let row = shop["rows"].as_array().unwrap().iter().find(|row| row["project"] == "shop" && row["resource"] == "pods").unwrap().clone();
+    let parts: f64 = alone["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| ["web", "ads"].iter().any(|name| row["namespace"] == *name) && row["resource"] == "pods")
+        .map(|row| number(row, "proposed_value"))
+        .sum();
+    assert_eq!(number(&row, "proposed_value"), parts);
+    let twice = write(place.path(), "twice.yaml", "a: [web]\nb: [web]\n");
+    assert!(plimsoll(&["quota", "propose", &source, "--projects", &twice]).exits(2).stderr.contains("in two projects"));
+}
+
+#[test]
+fn scopes_stay_and_damage_is_told() {
+    let place = folder();
+    let scoped = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "web"},
+        "spec": {"hard": {"pods": "10"}, "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}},
+        "status": {"used": {"pods": "4"}}});
+    let path = write(place.path(), "objects.json", list(vec![scoped.clone()]));
+    let ran = plimsoll(&["quota", "propose", &path, "-o", "yaml"]);
+    ran.exits(0);
+    assert_eq!(documents(&ran.stdout)[0]["spec"], json!({"hard": {"pods": "5"}, "scopeSelector": scoped["spec"]["scopeSelector"]}));
+    let bad = write(
+        place.path(),
+        "bad.json",
+        r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"web"},"spec":{"hard":{"pods":"ten"}}}"#,
+    );
+    let ran = plimsoll(&["quota", "propose", &bad]);
+    assert!(ran.exits(3).stderr.contains("bad.json: document 1: ResourceQuota web/q: pods: 'ten' is not a quantity"), "{}", ran.stderr);
+    let ran = plimsoll(&["quota", "propose", &sample("damage/not-audit.log")]);
+    assert!(ran.exits(3).stderr.contains("no Kubernetes objects"), "{}", ran.stderr);
+}
+
+#[test]
+fn api_quotas_are_what_an_independent_count_says() {
+    let source = sample("list-storm");
+    let logs: Vec<String> =
+        glob::glob(&format!("{source}/audit/*/*")).unwrap().map(|path| path.unwrap().to_str().unwrap().to_owned()).collect();
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/quota_api.py")).args(&logs);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let truth: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report = plimsoll(&["quota", "propose", &source, "--api", "--clients", "100", "--server-seats", "2000", "-o", "json"]).json(0);
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() > 10, "{rows:?}");
+    for row in rows {
+        let expected = &truth[row["user"].as_str().unwrap()];
+        assert_eq!(row["requests"], expected["requests"], "{row}");
+        for field in ["peak_rps", "peak_seats"] {
+            assert!((number(row, field) - number(expected, field)).abs() < 1e-9, "{field}: {row} {expected}");
+        }
+        let seats = number(row, "peak_seats") * 1.2;
+        assert!(number(row, "proposed_seats") >= seats && number(row, "proposed_seats") < seats.max(1.0) + 1.0, "{row}");
+    }
+    // No user of the log that may be limited is missing.
+    let limited = |user: &&String| {
+        !user.starts_with("system:")
+            || user.starts_with("system:serviceaccount:") && !user.starts_with("system:serviceaccount:kube-system:")
+    };
+    let expected = truth.as_object().unwrap().keys().filter(limited).count();
+    assert_eq!(rows.len(), expected);
+}
+
+#[test]
+fn api_quotas_are_levels_with_as_many_seats() {
+    let source = sample("list-storm");
+    let args = ["quota", "propose", &source, "--api", "--clients", "5"];
+    let report = plimsoll(&[&args[..], &["-o", "json"]].concat()).json(0);
+    let ran = plimsoll(&[&args[..], &["-o", "yaml"]].concat());
+    ran.exits(0);
+    let manifests = documents(&ran.stdout);
+    let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["shares"].is_number()).collect();
+    assert_eq!(manifests.len(), 2 * rows.len());
+    assert!(rows.len() >= 3);
+    // The built-in levels have 245 shares; the shares of all tell how many seats each has of 600.
+    let shares = |manifest: &Value| manifest["spec"]["limited"]["nominalConcurrencyShares"].as_u64().unwrap();
+    let built_in: u64 = 245;
+    let all: u64 = built_in + manifests.iter().filter(|manifest| manifest["kind"] == "PriorityLevelConfiguration").map(shares).sum::<u64>();
+    for (row, pair) in rows.iter().zip(manifests.chunks(2)) {
+        let [level, schema] = pair else { unreachable!() };
+        assert_eq!((&level["metadata"]["name"], &schema["spec"]["priorityLevelConfiguration"]["name"]), (&row["level"], &row["level"]));
+        assert_eq!(row["shares"].as_u64(), Some(shares(level)));
+        let seats = (600 * shares(level)).div_ceil(all);
+        assert!(seats >= row["proposed_seats"].as_u64().unwrap(), "{row} has {seats} seats");
+        let subject = &schema["spec"]["rules"][0]["subjects"][0];
+        let user = match subject["kind"].as_str().unwrap() {
+            "ServiceAccount" => format!(
+                "system:serviceaccount:{}:{}",
+                subject["serviceAccount"]["namespace"].as_str().unwrap(),
+                subject["serviceAccount"]["name"].as_str().unwrap()
+            ),
+            _ => subject["user"]["name"].as_str().unwrap().to_owned(),
+        };
+        assert_eq!(row["user"], user);
+    }
+    let ran = plimsoll(&["quota", "propose", &source, "--api", "--server-seats", "2"]);
+    assert!(ran.exits(2).stderr.contains("half of an apiserver's seats"), "{}", ran.stderr);
+}
+
+#[test]
+fn every_finding_of_quotas_is_in_the_docs() {
+    let docs = std::fs::read_to_string(root().join("docs/findings.md")).unwrap();
+    let mut ids = std::collections::BTreeSet::new();
+    for file in ["lint.rs", "report.rs"] {
+        let text = std::fs::read_to_string(root().join("src/analysis/quota").join(file)).unwrap();
+        ids.extend(text.split('"').filter(|part| part.starts_with("quota-") && !part.contains([' ', '/'])).map(str::to_owned));
+    }
+    ids.remove("quota-propose");
+    assert!(ids.len() >= 8, "{ids:?}");
+    for id in ids {
+        assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
+    }
+}
