@@ -11,6 +11,7 @@ Ends with its standard input.
 import hashlib
 import hmac
 import json
+import logging
 import os
 import random
 import ssl
@@ -127,6 +128,8 @@ class Http(BaseHTTPRequestHandler):
         pass
 
 
+# Senders that are killed leave broken connections behind.
+logging.disable()
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem"))
 servers = [
