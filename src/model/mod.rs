@@ -3,6 +3,7 @@
 //! Nothing here reads, writes, or decides: sources fill these types, analysis works on them, views
 //! show them. This layer imports no other.
 
+pub mod alert;
 pub mod apf;
 pub mod bundle;
 pub mod event;

@@ -115,6 +115,16 @@ pub fn parse_duration(text: &str) -> Option<Micros> {
     (micros < i64::MAX as f64 / 4.0).then_some(micros.round() as i64)
 }
 
+/// Reads `80%`, `12.5%`, `0.8`: a share, 0 and above. A bare number above 1 is none: `80` may be either.
+pub fn parse_share(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let share = match text.strip_suffix('%') {
+        Some(per_cent) => per_cent.trim_end().parse::<f64>().ok()? / 100.0,
+        None => text.parse::<f64>().ok().filter(|share| *share <= 1.0)?,
+    };
+    (share.is_finite() && share >= 0.0).then_some(share)
+}
+
 /// Reads `4096`, `64MiB`, `64Mi`, `2G`, `500MB`, `1.5GiB`: with `i` and as a single letter by 1024, as the kernel has it; with `B` by 1000.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -162,6 +172,16 @@ mod tests {
         assert_eq!(parse_duration("7d"), Some(604_800 * SECOND));
         for bad in ["", "5", "x", "5 parsecs", "-5s", "s"] {
             assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read() {
+        for (text, share) in [("80%", Some(0.8)), (" 12.5 %", Some(0.125)), ("0.8", Some(0.8)), ("1", Some(1.0)), ("120%", Some(1.2))] {
+            assert_eq!(parse_share(text), share, "{text}");
+        }
+        for bad in ["", "%", "80", "-1%", "x", "NaN", "inf%"] {
+            assert_eq!(parse_share(bad), None, "{bad}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Sources turn bytes into raw records and know nothing of what they mean.
 
+pub mod alerts;
 pub mod apf;
 pub mod audit;
 pub mod cgroup;

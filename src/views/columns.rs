@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 195] = [
+const COLUMNS: [Column; 202] = [
     column("time", "TIME", Kind::Text),
     column("peak_at", "AT", Kind::Text),
     wide("sustained", "SUSTAINED", Kind::Text),
@@ -61,6 +61,13 @@ const COLUMNS: [Column; 195] = [
     wide("refused", "REFUSED", Kind::Count),
     wide("days", "DAYS", Kind::Count),
     column("hard", "QUOTA NOW", Kind::Text),
+    column("used_share", "FULL", Kind::Share),
+    wide("per_week_share", "A WEEK", Kind::Change),
+    column("days_left", "DAYS LEFT", Kind::Rate),
+    wide("full_at", "FULL AT", Kind::Text),
+    wide("local", "LOCAL TIME", Kind::Text),
+    wide("message_id", "MESSAGE", Kind::Text),
+    wide("failure", "FAILURE", Kind::Text),
     wide("peak_value", "PEAK NUMBER", Kind::Text),
     wide("used_value", "USED NUMBER", Kind::Text),
     wide("hard_value", "QUOTA NUMBER", Kind::Text),

@@ -6,6 +6,7 @@ mod csv;
 pub mod flame;
 mod json;
 mod markdown;
+pub mod message;
 pub mod objects;
 mod table;
 pub mod text;

@@ -9,11 +9,15 @@
     reason = "a test that can not go on has failed; clippy.toml allows it in the tests, not in what they share"
 )]
 
+#[cfg(feature = "live")]
+mod alert_lab;
 mod architecture;
 mod changing;
 mod clients;
 mod coverage;
 mod damage;
+#[cfg(feature = "live")]
+mod deploy;
 mod etcd_extract;
 mod etcd_flame;
 mod etcd_health;
@@ -53,6 +57,9 @@ mod prometheus_faults;
 #[cfg(feature = "live")]
 mod prometheus_history;
 mod quota;
+#[cfg(feature = "live")]
+mod quota_alert;
+#[cfg(feature = "live")]
 mod quota_history;
 mod rollup;
 mod seats;

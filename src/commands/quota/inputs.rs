@@ -60,8 +60,16 @@ pub struct Inputs {
     pub inputs: Vec<InputReport>,
 }
 
+/// Kinds of objects that check and alert read of a live cluster: they need no more, and no more has to be allowed.
+pub const NEEDED: [&str; 2] = ["Namespace", "ResourceQuota"];
+
 /// Reads all of it.
 pub fn read(flags: &SourceFlags, context: &mut Context<'_>) -> Result<Inputs, Error> {
+    read_kinds(flags, &|_| true, context)
+}
+
+/// Reads all of it; of a live cluster only objects of the kinds that are wanted.
+pub fn read_kinds(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
     let (since, until) = flags.time.resolve(context.io.now).map_err(Error::Usage)?;
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
@@ -70,7 +78,7 @@ pub fn read(flags: &SourceFlags, context: &mut Context<'_>) -> Result<Inputs, Er
     if flags.sources.is_empty() && has_history {
         // What stands now is the last that the history says.
     } else if flags.sources.is_empty() {
-        live(flags, &mut collector, &mut inputs, context)?;
+        live(flags, is_wanted, &mut collector, &mut inputs, context)?;
     } else {
         files(flags, (since, until), &mut collector, &mut inputs, context)?;
     }
@@ -199,14 +207,20 @@ impl Worker for Refusing {
 
 /// The live cluster, as it is now.
 #[cfg(feature = "live")]
-fn live(flags: &SourceFlags, collector: &mut Collector, inputs: &mut Inputs, context: &mut Context<'_>) -> Result<(), Error> {
+fn live(
+    flags: &SourceFlags,
+    is_wanted: &dyn Fn(&str) -> bool,
+    collector: &mut Collector,
+    inputs: &mut Inputs,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     use crate::sources::live::Cluster;
     use crate::sources::objects::live;
     let cluster = Cluster::connect(&crate::commands::live::target(&flags.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
-    let (objects, errors) = live::take(&cluster, &|_| true);
+    let (objects, errors) = live::take(&cluster, is_wanted);
     for error in &errors {
         context.lost(error)?;
     }
@@ -224,6 +238,6 @@ fn live(flags: &SourceFlags, collector: &mut Collector, inputs: &mut Inputs, con
 }
 
 #[cfg(not(feature = "live"))]
-fn live(_: &SourceFlags, _: &mut Collector, _: &mut Inputs, _: &mut Context<'_>) -> Result<(), Error> {
+fn live(_: &SourceFlags, _: &dyn Fn(&str) -> bool, _: &mut Collector, _: &mut Inputs, _: &mut Context<'_>) -> Result<(), Error> {
     Err(Error::Usage("this plimsoll was built without the 'live' feature: name a SOURCE".to_owned()))
 }

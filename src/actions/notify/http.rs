@@ -1,0 +1,139 @@
+//! A POST, and what its answer means.
+
+use super::{Fault, reveal};
+use crate::model::alert::{Login, Url};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Characters of an answer that are shown in an error.
+const SHOWN: usize = 200;
+
+/// Where messages are posted to.
+#[derive(Debug)]
+pub(super) struct Target {
+    agent: ureq::Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+impl Target {
+    /// A target at this URL, with what stands behind it.
+    pub(super) fn new(url: &Url, path: &str, login: Option<&Login>, ca: Option<&Path>) -> Result<Self, String> {
+        let url = match url {
+            Url::Plain(url) => url.clone(),
+            Url::Secret(secret) => reveal(secret)?,
+        };
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            return Err("its URL does not begin with https:// or http://".to_owned());
+        }
+        let authorization = match login {
+            None => None,
+            Some(Login::Bearer(token)) => Some(format!("Bearer {}", reveal(token)?)),
+            Some(Login::Basic(user, password)) => Some(format!("Basic {}", base64(format!("{user}:{}", reveal(password)?).as_bytes()))),
+        };
+        let mut config = ureq::Agent::config_builder()
+            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            // What is posted elsewhere would be neither signed for nor meant for it.
+            .max_redirects(0)
+            .max_redirects_will_error(false);
+        if let Some(path) = ca {
+            config = config.tls_config(TlsConfig::builder().root_certs(roots(path)?).build());
+        }
+        Ok(Self { agent: config.build().new_agent(), url: format!("{}{path}", url.trim_end_matches('/')), authorization })
+    }
+
+    /// Posts JSON with these headers.
+    pub(super) fn post(&self, body: &[u8], headers: &[(&str, String)], within: Duration) -> Result<(), Fault> {
+        let mut request = self.agent.post(&self.url).header("Content-Type", "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let sent = request.config().timeout_global(Some(within)).build().send(body);
+        let mut response = sent.map_err(|error| match error {
+            // The text of others may hold the URL, which may be a secret.
+            ureq::Error::BadUri(_) => Fault::Refused("its URL is none".to_owned()),
+            error => Fault::Later(error.to_string(), None),
+        })?;
+        let status = response.status().as_u16();
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(|text| retry_after(text, now()));
+        let body = response.body_mut().with_config().limit(64 << 10).read_to_string().unwrap_or_default();
+        let body: String = body.trim().chars().take(SHOWN).collect();
+        let error = format!("HTTP {status}{}{body}", if body.is_empty() { "" } else { ": " });
+        Err(match status {
+            408 | 425 | 429 | 500.. => Fault::Later(error, asked),
+            300..400 => Fault::Refused(format!("{error} (redirects are not followed: configure the URL itself)")),
+            _ => Fault::Refused(error),
+        })
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64)
+}
+
+/// What `Retry-After` asks for: seconds, or a date.
+fn retry_after(text: &str, now: i64) -> Option<Duration> {
+    let seconds = match text.trim().parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => u64::try_from(jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp().as_second() - now).unwrap_or(0),
+    };
+    // What asks for more than a day is asked again at the next run anyway.
+    Some(Duration::from_secs(seconds.min(86_400)))
+}
+
+/// The certificates of a PEM file.
+fn roots(path: &Path) -> Result<RootCerts, String> {
+    let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let certificate = |item: Result<PemItem<'static>, ureq::Error>| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    };
+    let found: Vec<_> = parse_pem(&pem).filter_map(certificate).collect();
+    if found.is_empty() {
+        return Err(format!("{}: there is no certificate in it; it should be in PEM", path.display()));
+    }
+    Ok(RootCerts::from(found))
+}
+
+/// Base64 with padding (RFC 4648).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+            out.push(if at <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_as_in_the_rfc() {
+        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
+    }
+
+    #[test]
+    fn a_receiver_may_ask_for_time() {
+        assert_eq!(retry_after("3", 0), Some(Duration::from_secs(3)));
+        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:09 GMT", 4), Some(Duration::from_secs(5)));
+        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:09 GMT", 40), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", 0), None);
+    }
+}

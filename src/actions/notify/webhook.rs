@@ -1,0 +1,73 @@
+//! Anything that takes JSON by POST. The body is signed, so that the receiver knows who sent it:
+//!
+//! ```text
+//! X-Plimsoll-Id: the message's id, the same however often it is sent
+//! X-Plimsoll-Timestamp: seconds since 1970 when it was sent
+//! X-Plimsoll-Signature: v1=HMAC-SHA256(key, timestamp + "." + body), hexadecimal
+//! ```
+
+use super::http::Target;
+use super::{Fault, reveal};
+use crate::model::alert::{Login, Parcel, Secret, Url};
+use crate::model::time;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::Sha256;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A webhook.
+#[derive(Debug)]
+pub(super) struct Webhook {
+    target: Target,
+    key: Option<String>,
+}
+
+impl Webhook {
+    pub(super) fn new(url: &Url, login: Option<&Login>, key: Option<&Secret>, ca: Option<&Path>) -> Result<Self, String> {
+        Ok(Self { target: Target::new(url, "", login, ca)?, key: key.map(reveal).transpose()? })
+    }
+
+    pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+        let message = &parcel.message;
+        let body = json!({
+            "schema": "plimsoll.quota-alert.message/v1",
+            "id": message.id,
+            "cluster": message.cluster,
+            "owner": message.owner,
+            "at": time::format(message.at),
+            "reason": message.reason,
+            "level": message.level,
+            "subject": parcel.subject.trim_end(),
+            "text": parcel.text,
+            "alerts": message.alerts.iter().map(alert).collect::<Vec<_>>(),
+            "over": message.over.iter().map(alert).collect::<Vec<_>>(),
+        });
+        let body = body.to_string();
+        let mut headers = vec![("X-Plimsoll-Id", message.id.clone())];
+        if let Some(key) = &self.key {
+            let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+            headers.push(("X-Plimsoll-Timestamp", seconds.to_string()));
+            headers.push(("X-Plimsoll-Signature", format!("v1={}", signature(key, &seconds.to_string(), &body).map_err(Fault::Refused)?)));
+        }
+        self.target.post(body.as_bytes(), &headers, within)
+    }
+}
+
+/// An alert as the receiver reads it: times in RFC 3339.
+fn alert(alert: &crate::model::alert::Alert) -> serde_json::Value {
+    let mut json = json!(alert);
+    json["since"] = time::format(alert.since).into();
+    json["ended"] = alert.ended.map(time::format).into();
+    json["full_at"] = alert.gauge.full_at.map(time::format).into();
+    json["is_new"] = alert.is_new().into();
+    json
+}
+
+fn signature(key: &str, timestamp: &str, body: &str) -> Result<String, String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(|_| "the key of the signature is no key".to_owned())?;
+    mac.update(timestamp.as_bytes());
+    mac.update(b".");
+    mac.update(body.as_bytes());
+    Ok(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,297 @@
+//! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
+
+use super::check::{self, Flags};
+use super::inputs::{self, NEEDED, SourceFlags};
+use crate::actions::notify::deliver::{self, Outcome, Standing};
+use crate::actions::notify::store::{self, State, Store};
+use crate::analysis::quota::check::Checked;
+use crate::analysis::quota::digest::{self, Decided};
+use crate::analysis::quota::{calendar, owners};
+use crate::cli::{Context, Error, FailOn};
+use crate::model::alert::{Channel, Config, Level, Message, Owner, Parcel, Reason, Way};
+use crate::model::input::InputReport;
+use crate::model::report::{Report, Table, Value};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{counted, parse_duration};
+use crate::sources::alerts;
+use crate::views::message;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Tell owners whose quotas come near their limits.
+///
+/// Each owner gets one message with all that is theirs: when something comes nearer to its limit, again after --repeat if it still
+/// stands, and once when all is over; in working hours, but for what is critical. What could not be delivered is sent at the next run.
+/// Exit codes: 0 all that was due is delivered, 2 usage, 3 something could not be read or delivered.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll quota alert --alerts alerts.yaml --dry-run          # who would get what, and when
+  plimsoll quota alert --alerts alerts.yaml --state /var/lib/plimsoll/alerts
+  plimsoll quota alert captures/ --alerts alerts.yaml --warn 70% --days 14
+
+docs/alerts.md has the configuration, the rules, and what each channel is sent.")]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    #[command(flatten)]
+    flags: Flags,
+    /// What still stands is told again after this time (default 24h).
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Messages")]
+    repeat: Option<Duration>,
+    /// Take the texts subject.txt, text.txt and slack.txt from this folder, as far as they are there.
+    #[arg(long, value_name = "DIR", help_heading = "Messages")]
+    template: Option<PathBuf>,
+    /// Keep in this folder what was told and what has still to be sent (default: plimsoll/alerts in the user's state folder).
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_ALERT_STATE", help_heading = "Messages")]
+    state: Option<PathBuf>,
+    /// Try to deliver for so long; also wait so long for another run to end.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, help_heading = "Messages")]
+    give_up: Duration,
+    /// Show who would get what, and when; send and remember nothing.
+    #[arg(long, help_heading = "Messages")]
+    dry_run: bool,
+    /// Take this for the time that it is: for tests.
+    #[arg(long, value_name = "TIME", hide = true)]
+    now: Option<jiff::Timestamp>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok());
+    micros.map(Duration::from_micros).ok_or_else(|| "a time with its unit: 30s, 90m, 24h, 7d".to_owned())
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(now) = args.now {
+        context.io.now = now.as_microsecond();
+    }
+    let now = context.io.now;
+    if args.flags.alerts.is_none() {
+        return Err(Error::Usage(
+            "--alerts FILE is missing: it says who is told, and how (docs/alerts.md has one to begin with)".to_owned(),
+        ));
+    }
+    let mut config = args.flags.config()?;
+    if let Some(repeat) = args.repeat {
+        config.repeat = repeat;
+    }
+    if let Some(folder) = &args.template {
+        config.templates = alerts::read_templates(folder).map_err(|error| Error::Usage(format!("--template: {error}")))?;
+    }
+    // A template that is wrong is to be found before something has to be told.
+    message::render(&trial(), &config.templates).map_err(Error::Usage)?;
+    let folder = args.state.clone().map_or_else(store::default_folder, Ok).map_err(Error::Usage)?;
+
+    let read = look(args, &config, context);
+    if args.dry_run {
+        let Seen { cluster, checked, whole, inputs } = read?;
+        let mut state = store::peek(&folder).map_err(Error::Input)?;
+        let decided = digest::step(&mut state.watches, &config, &cluster, &checked, now, whole);
+        let rows = rows(&decided, &state.outbox, &config, None);
+        return context.print(&report(rows, inputs, now, "would be sent"), FailOn::Never);
+    }
+    let (store, mut state) = Store::open(&folder, args.give_up).map_err(Error::Input)?;
+    let mut decided = Decided::default();
+    let mut inputs = Vec::new();
+    let failed = match read {
+        Ok(seen) => {
+            decided = digest::step(&mut state.watches, &config, &seen.cluster, &seen.checked, now, seen.whole);
+            inputs = seen.inputs;
+            for (owner, message) in &decided.messages {
+                state.outbox.push(parcel(owner, message, &config)?);
+            }
+            state.at = now;
+            state.cluster = seen.cluster;
+            None
+        }
+        // What is due from before is sent all the same.
+        Err(error) => Some(error),
+    };
+    give_up(&mut state, config.keep, now, context)?;
+    // From here on nothing is forgotten.
+    store.save(&state).map_err(Error::Input)?;
+    let standing = standing(&state, &config, now);
+    let outcomes = deliver::deliver(&state.outbox, &config.channels, &standing, &store, args.give_up, &mut context.io.out);
+    let sent = state.outbox.clone();
+    for parcel in &mut state.outbox {
+        let id = &parcel.message.id;
+        parcel
+            .channels
+            .retain(|name| !outcomes.iter().any(|outcome| outcome.id == *id && outcome.channel == *name && outcome.result.is_ok()));
+    }
+    state.outbox.retain(|parcel| !parcel.channels.is_empty());
+    complain(&outcomes, context)?;
+    if let Err(error) = store.save(&state) {
+        // Its record is on the disk already.
+        context.lost(error)?;
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let rows = rows(&decided, &sent, &config, Some(&outcomes));
+    let is_printed = config.channels.iter().any(|channel| channel.way == Way::Stdout);
+    if is_printed {
+        let taken = outcomes.iter().filter(|outcome| outcome.result.is_ok()).count() as u64;
+        return context.say(format!("{} sent, {} waiting for working hours", counted(taken, "message"), decided.waiting.len()));
+    }
+    context.print(&report(rows, inputs, now, "sent"), FailOn::Never)
+}
+
+/// What was read.
+struct Seen {
+    cluster: String,
+    checked: Vec<Checked>,
+    whole: bool,
+    inputs: Vec<InputReport>,
+}
+
+fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen, Error> {
+    let mut read = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
+    let checked = check::look(&mut read, &args.source, config);
+    if checked.is_empty() {
+        context.say("no quotas are known here: nothing is taken for over")?;
+    }
+    // What is missing is over only if all could be read.
+    let lost = matches!(context.verdict(), Err(Error::Partial));
+    let whole = !lost && !checked.is_empty() && args.source.namespaces.is_empty();
+    let cluster = if config.cluster.is_empty() { read.quotas.cluster } else { config.cluster.clone() };
+    Ok(Seen { cluster, checked, whole, inputs: read.inputs })
+}
+
+/// A message that has everything, to try templates on.
+fn trial() -> Message {
+    let (id, cluster, owner) = ("0".repeat(32), "cluster".to_owned(), "owner".to_owned());
+    Message { id, cluster, owner, at: 0, reason: Reason::News, level: Some(Level::Warning), alerts: Vec::new(), over: Vec::new() }
+}
+
+fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<Parcel, Error> {
+    let message::Rendered { subject, text, slack } = message::render(message, &config.templates).map_err(Error::Usage)?;
+    let addresses = |channel: &Channel| match &channel.way {
+        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => Some((channel.name.clone(), owners::addresses(owner, to))),
+        _ => None,
+    };
+    let to = config.channels.iter().filter_map(addresses).collect();
+    Ok(Parcel { message: message.clone(), to, subject, text, slack, channels: owner.channels.clone() })
+}
+
+/// Forgets what could not be delivered for too long, and says so.
+fn give_up(state: &mut State, keep: Duration, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
+    let keep = Micros::try_from(keep.as_micros()).unwrap_or(Micros::MAX);
+    let (kept, old): (Vec<Parcel>, Vec<Parcel>) =
+        std::mem::take(&mut state.outbox).into_iter().partition(|parcel| now.saturating_sub(parcel.message.at) <= keep);
+    state.outbox = kept;
+    for Parcel { message, channels, .. } in old {
+        let (id, channels) = (message.id, channels.join(", "));
+        context.lost(format!(
+            "message {id} to {} of {}: {channels} never took it; it is given up",
+            message.owner,
+            time::format(message.at)
+        ))?;
+    }
+    Ok(())
+}
+
+/// What stands and was told, and the channels of those who were.
+fn standing(state: &State, config: &Config, at: Micros) -> Standing {
+    let alerts = digest::standing(&state.watches);
+    let channels = alerts.keys().map(|name| (owners::resolve(config, name).name, owners::resolve(config, name).channels)).collect();
+    // As messages name them.
+    let alerts = alerts.into_iter().map(|(name, alerts)| (owners::resolve(config, &name).name, alerts)).collect();
+    Standing { cluster: state.cluster.clone(), at, alerts, channels }
+}
+
+/// Says which channels failed, once each.
+fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Result<(), Error> {
+    let mut failed: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    for outcome in outcomes {
+        if let Err(error) = &outcome.result {
+            failed.entry(&outcome.channel).or_insert((0, error)).0 += u64::from(!outcome.id.is_empty());
+        }
+    }
+    for (channel, (count, error)) in failed {
+        let left =
+            if count > 0 { format!("; {} in the outbox, to be sent at the next run", counted(count, "message")) } else { String::new() };
+        context.lost(format!("channel {channel}: {error}{left}"))?;
+    }
+    Ok(())
+}
+
+const COLUMNS: [&str; 11] = ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];
+
+/// A row for each message and channel, and for each owner whose news wait.
+fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<&[Outcome]>) -> Vec<Vec<Value>> {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let count = |count: usize| Value::Count(count as u64);
+    let mut rows = Vec::new();
+    let mut add = |message: &Message, channel: &str, status: &str, error: Option<&str>| {
+        rows.push(vec![
+            text(if message.owner.is_empty() { "(nobody)" } else { &message.owner }),
+            text(channel),
+            text(status),
+            Value::Text(time::format(message.at)),
+            Value::None,
+            message.level.map(Level::name).into(),
+            text(message.reason.name()),
+            count(message.alerts.len()),
+            count(message.over.len()),
+            text(&message.id),
+            error.into(),
+        ]);
+    };
+    for parcel in outbox {
+        for channel in &parcel.channels {
+            let outcome = outcomes.and_then(|all| all.iter().find(|one| one.id == parcel.message.id && one.channel == *channel));
+            match outcome.map(|outcome| &outcome.result) {
+                Some(Ok(())) => add(&parcel.message, channel, "sent", None),
+                Some(Err(error)) => add(&parcel.message, channel, "failed", Some(error)),
+                None => add(&parcel.message, channel, "from before", None),
+            }
+        }
+    }
+    if outcomes.is_none() {
+        for (owner, message) in &decided.messages {
+            owner.channels.iter().for_each(|channel| add(message, channel, "now", None));
+        }
+    }
+    for waiting in &decided.waiting {
+        let until = waiting.until.map_or("never".to_owned(), time::format);
+        let local = waiting.until.zip(waiting.owner.hours.as_ref()).map(|(until, hours)| Value::Text(calendar::wall(hours, until)));
+        for Channel { name, .. } in config.channels.iter().filter(|channel| waiting.owner.channels.contains(&channel.name)) {
+            rows.push(vec![
+                text(if waiting.owner.name.is_empty() { "(nobody)" } else { &waiting.owner.name }),
+                text(name),
+                text("waits"),
+                Value::Text(until.clone()),
+                local.clone().unwrap_or_default(),
+                text(waiting.level.name()),
+                text(Reason::News.name()),
+                count(waiting.count),
+                count(0),
+                Value::None,
+                Value::None,
+            ]);
+        }
+    }
+    rows
+}
+
+fn report(rows: Vec<Vec<Value>>, inputs: Vec<InputReport>, now: Micros, done: &str) -> Report {
+    let of = |status: &str| rows.iter().filter(|row| row.get(2) == Some(&Value::from(status))).count() as u64;
+    let (sent, failed, waiting) = (of("sent") + of("now") + of("from before"), of("failed"), of("waits"));
+    let mut lead = format!("{} {done}", counted(sent, "message"));
+    if failed > 0 {
+        lead += &format!(", {failed} failed");
+    }
+    if waiting > 0 {
+        lead += &format!(", {waiting} waiting for working hours");
+    }
+    lead += &format!(", at {}", time::format(now - now.rem_euclid(SECOND)));
+    let columns = COLUMNS.map(str::to_owned).to_vec();
+    let table = Table { name: "messages".to_owned(), columns, rows, ..Table::default() };
+    let totals = vec![("sent".to_owned(), sent.into()), ("failed".to_owned(), failed.into()), ("waiting".to_owned(), waiting.into())];
+    let mut report = Report { schema: "plimsoll.quota-alert/v1".to_owned(), inputs, table, totals, lead: vec![lead], ..Report::default() };
+    report.coverage.insert("at".to_owned(), time::format(now).into());
+    report
+}

@@ -1,0 +1,98 @@
+//! `plimsoll quota check`: how full quotas are.
+
+use super::inputs::{self, Inputs, NEEDED, SourceFlags};
+use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
+use crate::analysis::quota::{lint, owners, propose};
+use crate::cli::{Context, Error, FailOn};
+use crate::model::alert::{Config, Key};
+use crate::model::units::parse_share;
+use crate::sources::alerts;
+use std::path::PathBuf;
+
+/// From where on usage is worth a word, and whose it is.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Thresholds and owners")]
+pub(super) struct Flags {
+    /// A quota is near its limit from this share on (default 80%).
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    warn: Option<f64>,
+    /// It is critical from this share on (default 95%).
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    critical: Option<f64>,
+    /// It is critical as well if its trend reaches the limit within so many days.
+    #[arg(long, value_name = "DAYS")]
+    days: Option<f64>,
+    /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
+    #[arg(long = "owner-key", value_name = "KEY")]
+    owner_keys: Vec<String>,
+    /// The configuration of alerts: owners, thresholds, channels (docs/alerts.md).
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_ALERTS")]
+    pub(super) alerts: Option<PathBuf>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    parse_share(text).ok_or_else(|| "a share: 80% or 0.8".to_owned())
+}
+
+impl Flags {
+    /// The configuration, with what the flags say instead.
+    pub(super) fn config(&self) -> Result<Config, Error> {
+        let mut config = match &self.alerts {
+            Some(path) => alerts::read(path).map_err(Error::Usage)?,
+            None => alerts::none(),
+        };
+        let set = config.thresholds;
+        let (warn, critical) = (self.warn.unwrap_or(set.warn), self.critical.unwrap_or(set.critical));
+        config.thresholds =
+            alerts::thresholds(warn, critical, self.days.or(set.days)).map_err(|error| Error::Usage(format!("--{error}")))?;
+        if !self.owner_keys.is_empty() {
+            config.owner_keys.clone_from(&self.owner_keys);
+        }
+        Ok(config)
+    }
+}
+
+/// How full quotas are, how fast they fill, and when they will be full.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll quota check                            # the live cluster; exit code 1 if a quota is critical
+  plimsoll quota check captures/ --days 14        # critical as well if full within two weeks at its trend
+  plimsoll quota check --warn 70% --fail-on warning
+
+A trend needs 7 full days of history: several captures, a store that record keeps, or Prometheus.")]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let sort_by = context.sort_by(&FIELDS)?;
+    let config = args.flags.config()?;
+    let mut inputs = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
+    let checked = look(&mut inputs, &args.source, &config);
+    if inputs.quotas.standings.is_empty() {
+        context.say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
+    }
+    let Inputs { quotas, inputs, .. } = inputs;
+    let report = check::report(&quotas, &checked, &config.thresholds, inputs, sort_by.as_deref(), context.settings.top);
+    context.print(&report, FailOn::Critical)
+}
+
+/// Looks at the quotas of the namespaces that are asked for.
+pub(super) fn look(inputs: &mut Inputs, flags: &SourceFlags, config: &Config) -> Vec<Checked> {
+    let is_meant = |namespace: &String| flags.namespaces.is_empty() || flags.namespaces.contains(namespace);
+    inputs.quotas.standings.retain(|standing| is_meant(&standing.namespace));
+    let quotas = &inputs.quotas;
+    let rules = propose::Rules { days: inputs.days, namespaces: flags.namespaces.clone(), ..propose::Rules::default() };
+    let silence = lint::silence(&inputs.objects).into_iter();
+    let silent: Vec<(String, String)> =
+        silence.flat_map(|(namespace, resources)| resources.into_iter().map(move |resource| (namespace.clone(), resource))).collect();
+    let rows = propose::propose(quotas, &inputs.refused, &silent, &rules).rows;
+    let proposed: Proposed =
+        rows.into_iter().map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed)).collect();
+    check::check(quotas, &config.thresholds, &proposed, |namespace| owners::of(config, quotas, namespace))
+}

@@ -1,0 +1,464 @@
+//! The configuration of alerts: a YAML file (docs/alerts.md). What is not known there is an error, as a misspelt key would do nothing.
+
+mod holidays;
+
+use crate::model::alert::{Calendar, Channel, Config, Login, Owner, Secret, Templates, Thresholds, Tls, Url, Way};
+use crate::model::units::{parse_duration, parse_share};
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_yaml_ng::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Labels and annotations that name the owner where the configuration has no others.
+pub const OWNER_KEYS: [&str; 3] = ["plimsoll.io/owner", "owner", "team"];
+
+/// From where on usage is worth a word where nothing else is said.
+pub const THRESHOLDS: Thresholds = Thresholds { warn: 0.8, critical: 0.95, days: None };
+
+/// What still stands is said again after a day.
+const REPEAT: &str = "24h";
+
+/// What can't be delivered is given up after two weeks.
+const KEEP: &str = "14d";
+
+/// How long an alert stands in Alertmanager where no other time is configured: longer than the day between two runs of a daily job.
+const HOLD: &str = "25h";
+
+/// The file's longest size.
+const LONGEST: u64 = 16 << 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    #[serde(default)]
+    cluster: String,
+    warn: Option<String>,
+    critical: Option<String>,
+    days: Option<f64>,
+    repeat: Option<String>,
+    keep: Option<String>,
+    owner_keys: Option<Vec<String>>,
+    templates: Option<PathBuf>,
+    channels: BTreeMap<String, ChannelFile>,
+    default: OwnerFile,
+    #[serde(default)]
+    owners: Vec<OwnerFile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct OwnerFile {
+    name: String,
+    namespaces: Vec<String>,
+    channels: Option<Vec<String>>,
+    to: Vec<String>,
+    hours: Option<Value>,
+    critical_any_time: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct HoursFile {
+    zone: String,
+    days: Option<Value>,
+    from: String,
+    to: String,
+    #[serde(default)]
+    holidays: Vec<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ChannelFile {
+    alertmanager: Option<AlertmanagerFile>,
+    webhook: Option<WebhookFile>,
+    slack: Option<SlackFile>,
+    smtp: Option<SmtpFile>,
+    stdout: Option<StdoutFile>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StdoutFile {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct AlertmanagerFile {
+    url: String,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    password_env: Option<String>,
+    token_file: Option<PathBuf>,
+    token_env: Option<String>,
+    hold: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    link: Option<String>,
+    ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct WebhookFile {
+    url: Option<String>,
+    url_file: Option<PathBuf>,
+    url_env: Option<String>,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    password_env: Option<String>,
+    token_file: Option<PathBuf>,
+    token_env: Option<String>,
+    key_file: Option<PathBuf>,
+    key_env: Option<String>,
+    ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct SlackFile {
+    url: Option<String>,
+    url_file: Option<PathBuf>,
+    url_env: Option<String>,
+    ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct SmtpFile {
+    server: String,
+    port: Option<u16>,
+    #[serde(default)]
+    tls: Tls,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    password_env: Option<String>,
+    from: String,
+    #[serde(default)]
+    to: Vec<String>,
+    ca_file: Option<PathBuf>,
+}
+
+/// The configuration where there is no file: owners by the usual labels and annotations, and nobody is told.
+pub fn none() -> Config {
+    let default =
+        Owner { name: String::new(), namespaces: Vec::new(), channels: Vec::new(), to: Vec::new(), hours: None, critical_any_time: true };
+    Config {
+        cluster: String::new(),
+        thresholds: THRESHOLDS,
+        repeat: Duration::ZERO,
+        keep: Duration::ZERO,
+        owner_keys: OWNER_KEYS.map(str::to_owned).to_vec(),
+        channels: Vec::new(),
+        owners: Vec::new(),
+        default,
+        templates: Templates::default(),
+    }
+}
+
+/// Reads the configuration. Paths in it are relative to its folder. Secrets are not read yet.
+pub fn read(path: &Path) -> Result<Config, String> {
+    let text = load(path)?;
+    parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn load(path: &Path) -> Result<String, String> {
+    let fail = |error: std::io::Error| format!("{}: can't read the configuration of alerts: {error}", path.display());
+    if std::fs::metadata(path).map_err(fail)?.len() > LONGEST {
+        return Err(format!("{}: larger than {} MiB: this is no configuration of alerts", path.display(), LONGEST >> 20));
+    }
+    std::fs::read_to_string(path).map_err(fail)
+}
+
+fn parse(text: &str, folder: &Path) -> Result<Config, String> {
+    let file: File = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let share = |name: &str, given: Option<String>, default: f64| match given {
+        None => Ok(default),
+        Some(text) => parse_share(&text).ok_or_else(|| format!("{name}: '{text}' is no share; write 80%")),
+    };
+    let time = |name: &str, given: Option<String>, default: &str| {
+        let text = given.unwrap_or_else(|| default.to_owned());
+        duration(&text).ok_or_else(|| format!("{name}: '{text}' is no time; write 90m, 24h, 7d"))
+    };
+    let warn = share("warn", file.warn, THRESHOLDS.warn)?;
+    let critical = share("critical", file.critical, THRESHOLDS.critical)?;
+    let thresholds = thresholds(warn, critical, file.days)?;
+    let mut channels = Vec::new();
+    for (name, given) in file.channels {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+            return Err(format!("channels: '{name}': a name is made of letters, digits, and - _ ."));
+        }
+        channels.push(channel(&name, given, folder).map_err(|error| format!("channels: {name}: {error}"))?);
+    }
+    let always = Owner {
+        name: String::new(),
+        namespaces: Vec::new(),
+        channels: channels.iter().map(|channel| channel.name.clone()).collect(),
+        to: Vec::new(),
+        hours: None,
+        critical_any_time: true,
+    };
+    let default = owner(file.default, &always, &channels, folder).map_err(|error| format!("default: {error}"))?;
+    if !default.namespaces.is_empty() {
+        return Err("default: it has no namespaces of its own: it gets what nobody owns".to_owned());
+    }
+    let mut owners: Vec<Owner> = Vec::new();
+    for (number, given) in file.owners.into_iter().enumerate() {
+        let place = format!("owners: number {} ({})", number + 1, given.name);
+        if given.name.is_empty() {
+            return Err(format!("{place}: an owner needs a name"));
+        }
+        let mut inherited = default.clone();
+        inherited.to.clear();
+        let owner = owner(given, &inherited, &channels, folder).map_err(|error| format!("{place}: {error}"))?;
+        if owners.iter().any(|known| known.name == owner.name) {
+            return Err(format!("{place}: there is another of that name"));
+        }
+        owners.push(owner);
+    }
+    let config = Config {
+        cluster: file.cluster,
+        thresholds,
+        repeat: time("repeat", file.repeat, REPEAT)?,
+        keep: time("keep", file.keep, KEEP)?,
+        owner_keys: file.owner_keys.unwrap_or_else(|| OWNER_KEYS.map(str::to_owned).to_vec()),
+        channels,
+        owners,
+        default,
+        templates: file.templates.map(|path| templates(&folder.join(path))).transpose()?.unwrap_or_default(),
+    };
+    reachable(&config)?;
+    Ok(config)
+}
+
+/// Thresholds that make sense together.
+pub fn thresholds(warn: f64, critical: f64, days: Option<f64>) -> Result<Thresholds, String> {
+    if critical < warn {
+        return Err("critical is below warn".to_owned());
+    }
+    if days.is_some_and(|days| !days.is_finite() || days < 0.0) {
+        return Err("days: a number of days, 0 or more".to_owned());
+    }
+    Ok(Thresholds { warn, critical, days })
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros)
+}
+
+/// Whoever gets mail must have an address.
+fn reachable(config: &Config) -> Result<(), String> {
+    for owner in config.owners.iter().chain([&config.default]) {
+        for name in &owner.channels {
+            let channel = config.channels.iter().find(|channel| channel.name == *name);
+            let is_mute =
+                channel.is_some_and(|channel| matches!(&channel.way, Way::Smtp { to, .. } if to.is_empty() && owner.to.is_empty()));
+            if is_mute {
+                let who = if owner.name.is_empty() { "default" } else { owner.name.as_str() };
+                return Err(format!("{who}: channel {name} sends mail, but neither it nor the owner has an address: add 'to'"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Path) -> Result<Owner, String> {
+    let names = given.channels.unwrap_or_else(|| inherited.channels.clone());
+    if names.is_empty() {
+        return Err("channels: there is none, so nobody would be told".to_owned());
+    }
+    if let Some(name) = names.iter().find(|name| !channels.iter().any(|channel| channel.name == **name)) {
+        let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
+        return Err(format!("channels: there is no channel '{name}'; there are: {}", known.join(" ")));
+    }
+    given.to.iter().try_for_each(|address| is_address(address))?;
+    let hours = match given.hours {
+        None => inherited.hours.clone(),
+        Some(Value::String(text)) if text == "always" => None,
+        Some(value) => {
+            let hours: HoursFile = serde_yaml_ng::from_value(value).map_err(|error| format!("hours: {error}; or write always"))?;
+            Some(calendar(hours, folder).map_err(|error| format!("hours: {error}"))?)
+        }
+    };
+    Ok(Owner {
+        name: given.name,
+        namespaces: given.namespaces,
+        channels: names,
+        to: given.to,
+        hours,
+        critical_any_time: given.critical_any_time.unwrap_or(inherited.critical_any_time),
+    })
+}
+
+/// Roughly: the mail library looks closer.
+fn is_address(text: &str) -> Result<(), String> {
+    if text.contains('@') && !text.contains(['\r', '\n']) { Ok(()) } else { Err(format!("to: '{text}' is no address")) }
+}
+
+fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
+    let zone = TimeZone::get(&given.zone).map_err(|_| {
+        format!(
+            "zone: '{}' is no time zone of this machine; write one as in Europe/Berlin, and install tzdata where there is none",
+            given.zone
+        )
+    })?;
+    let days = match given.days {
+        None => span("Mon-Fri").ok_or("days")?,
+        Some(Value::String(text)) => span(&text).ok_or_else(|| format!("days: '{text}': write Mon-Fri, or [Mon, Wed]"))?,
+        Some(Value::Sequence(items)) => {
+            let mut days = [false; 7];
+            for item in &items {
+                let day =
+                    item.as_str().and_then(weekday).ok_or_else(|| format!("days: {item:?} is none of Mon Tue Wed Thu Fri Sat Sun"))?;
+                days[day] = true;
+            }
+            days
+        }
+        Some(_) => return Err("days: write Mon-Fri, or [Mon, Wed]".to_owned()),
+    };
+    if !days.contains(&true) {
+        return Err("days: there is none".to_owned());
+    }
+    let minute =
+        |name: &str, text: &str| minute(text).ok_or_else(|| format!("{name}: '{text}' is no time of a day; write \"09:00\", in quotes"));
+    let (from, to) = (minute("from", &given.from)?, minute("to", &given.to)?);
+    if from == 1440 || to == 0 || from == to {
+        return Err("from and to: from 00:00 to 24:00 is a whole day; two that are the same are none".to_owned());
+    }
+    let mut dates = BTreeSet::new();
+    for path in given.holidays {
+        let path = folder.join(path);
+        dates.extend(holidays::read(&path).map_err(|error| format!("holidays: {}: {error}", path.display()))?);
+    }
+    Ok(Calendar { zone, days, from, to, holidays: dates })
+}
+
+fn weekday(name: &str) -> Option<usize> {
+    ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].iter().position(|day| name.eq_ignore_ascii_case(day))
+}
+
+/// `Mon-Fri`, `Sat`, `Sun-Thu`.
+fn span(text: &str) -> Option<[bool; 7]> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (weekday(first.trim())?, weekday(last.trim())?);
+    let mut days = [false; 7];
+    (0..=(last + 7 - first) % 7).for_each(|step| days[(first + step) % 7] = true);
+    Some(days)
+}
+
+/// `09:30` as minutes of the day; up to `24:00`.
+fn minute(text: &str) -> Option<u16> {
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |text: &str| text.parse::<u16>().ok().filter(|_| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (minutes < 60 && hours * 60 + minutes <= 1440).then_some(hours * 60 + minutes)
+}
+
+/// At most one of a file and a variable.
+fn secret(name: &str, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Option<Secret>, String> {
+    match (file, variable) {
+        (Some(_), Some(_)) => Err(format!("{name}-file and {name}-env: one of them")),
+        (Some(path), None) => Ok(Some(Secret::File(folder.join(path)))),
+        (None, Some(variable)) => Ok(Some(Secret::Env(variable))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn url(plain: Option<String>, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Url, String> {
+    match (plain, secret("url", file, variable, folder)?) {
+        (Some(_), Some(_)) => Err("url, url-file and url-env: one of them".to_owned()),
+        (Some(url), None) => is_url(&url).map(|()| Url::Plain(url)),
+        (None, Some(secret)) => Ok(Url::Secret(secret)),
+        (None, None) => Err("url, url-file or url-env is missing".to_owned()),
+    }
+}
+
+fn is_url(text: &str) -> Result<(), String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    if rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace)) {
+        Ok(())
+    } else {
+        Err("url: it has to begin with https:// or http://".to_owned())
+    }
+}
+
+fn login(user: Option<String>, password: Option<Secret>, token: Option<Secret>) -> Result<Option<Login>, String> {
+    match (user, password, token) {
+        (None, None, None) => Ok(None),
+        (None, None, Some(token)) => Ok(Some(Login::Bearer(token))),
+        (Some(user), Some(password), None) => Ok(Some(Login::Basic(user, password))),
+        (_, _, Some(_)) => Err("a token, or a user with a password, not both".to_owned()),
+        _ => Err("user and password-file (or password-env) belong together".to_owned()),
+    }
+}
+
+fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, String> {
+    let ways = [given.alertmanager.is_some(), given.webhook.is_some(), given.slack.is_some(), given.smtp.is_some(), given.stdout.is_some()];
+    if ways.iter().filter(|is_given| **is_given).count() != 1 {
+        return Err("one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
+    }
+    let (mut way, mut ca_file) = (Way::Stdout, None);
+    if let Some(given) = given.alertmanager {
+        is_url(&given.url)?;
+        let password = secret("password", given.password_file, given.password_env, folder)?;
+        let login = login(given.user, password, secret("token", given.token_file, given.token_env, folder)?)?;
+        let text = given.hold.unwrap_or_else(|| HOLD.to_owned());
+        let hold = duration(&text).filter(|hold| !hold.is_zero()).ok_or_else(|| format!("hold: '{text}' is no time; write 25h"))?;
+        given.link.as_deref().map_or(Ok(()), is_url).map_err(|error| error.replace("url:", "link:"))?;
+        way = Way::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
+        ca_file = given.ca_file;
+    } else if let Some(given) = given.webhook {
+        let password = secret("password", given.password_file, given.password_env, folder)?;
+        let login = login(given.user, password, secret("token", given.token_file, given.token_env, folder)?)?;
+        let url = url(given.url, given.url_file, given.url_env, folder)?;
+        way = Way::Webhook { url, login, key: secret("key", given.key_file, given.key_env, folder)? };
+        ca_file = given.ca_file;
+    } else if let Some(given) = given.slack {
+        way = Way::Slack { url: url(given.url, given.url_file, given.url_env, folder)? };
+        ca_file = given.ca_file;
+    } else if let Some(given) = given.smtp {
+        let login = match (given.user, secret("password", given.password_file, given.password_env, folder)?) {
+            (None, None) => None,
+            (Some(user), Some(password)) => Some((user, password)),
+            _ => return Err("user and password-file (or password-env) belong together".to_owned()),
+        };
+        let is_here = matches!(given.server.as_str(), "localhost" | "::1") || given.server.starts_with("127.");
+        if given.tls == Tls::None && login.is_some() && !is_here {
+            return Err("tls: none would send the password in the clear; use starttls or implicit".to_owned());
+        }
+        let usual = match given.tls {
+            Tls::Starttls => 587,
+            Tls::Implicit => 465,
+            Tls::None => 25,
+        };
+        is_address(&given.from).map_err(|error| error.replace("to:", "from:"))?;
+        given.to.iter().try_for_each(|address| is_address(address))?;
+        let (server, port, tls, from, to) = (given.server, given.port.unwrap_or(usual), given.tls, given.from, given.to);
+        way = Way::Smtp { server, port, tls, login, from, to };
+        ca_file = given.ca_file;
+    }
+    Ok(Channel { name: name.to_owned(), way, ca_file: ca_file.map(|path| folder.join(path)) })
+}
+
+/// Texts in a folder, as far as they are there.
+fn templates(folder: &Path) -> Result<Templates, String> {
+    read_templates(folder).map_err(|error| format!("templates: {error}"))
+}
+
+/// Reads `subject.txt`, `text.txt` and `slack.txt` in a folder, of which at least one must be there.
+pub fn read_templates(folder: &Path) -> Result<Templates, String> {
+    let one = |name: &str| match std::fs::read_to_string(folder.join(name)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", folder.join(name).display())),
+    };
+    let found = Templates { subject: one("subject.txt")?, text: one("text.txt")?, slack: one("slack.txt")? };
+    if found == Templates::default() {
+        return Err(format!("{}: there is none of subject.txt, text.txt and slack.txt in this folder", folder.display()));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

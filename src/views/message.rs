@@ -1,0 +1,257 @@
+//! A message to an owner as text: for mail and stdout, and for Slack. The words are in `templates/`, and can be replaced.
+//!
+//! Values come from whoever may label a namespace. They are made harmless before a template sees them, so no template can forget it.
+
+use super::text::plain;
+use crate::model::alert::{Alert, Level, Message, Templates};
+use crate::model::quantity::Quantity;
+use crate::model::quota::form;
+use crate::model::time::{self, Micros};
+use crate::model::units::{percent, signed_percent};
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Alerts that a text names; further ones are counted.
+const MOST: usize = 40;
+
+/// Characters of a value that are shown.
+const LONGEST: usize = 200;
+
+/// A message as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The subject of a mail: one line.
+    pub subject: String,
+    /// Text for mail and stdout.
+    pub text: String,
+    /// Text for Slack, in its markup.
+    pub slack: String,
+}
+
+/// Writes a message by these templates, or by those built in. The error says which template, and what is wrong with it.
+pub fn render(message: &Message, templates: &Templates) -> Result<Rendered, String> {
+    let of = |own: &Option<String>, default: &'static str| own.clone().unwrap_or_else(|| default.to_owned());
+    let subject = of(&templates.subject, include_str!("templates/subject.txt"));
+    let text = of(&templates.text, include_str!("templates/text.txt"));
+    let slack = of(&templates.slack, include_str!("templates/slack.txt"));
+    let mail = values(message, |text| plain(&cut(text)).into_owned());
+    let subject = fill("subject", &subject, &mail)?;
+    Ok(Rendered {
+        // A subject is one line whatever its template has.
+        subject: plain(&subject.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned(),
+        text: fill("text", &text, &mail)?,
+        slack: fill("slack", &slack, &values(message, |text| for_slack(&cut(text))))?,
+    })
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}
+
+fn fill(name: &str, template: &str, values: &Value) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // A line with a tag alone is no line of the text.
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    let mut text = environment.render_str(template, values).map_err(|error| format!("template {name}: {error:#}"))?;
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    Ok(text)
+}
+
+/// Text in which nothing means anything to Slack, nor to what takes its messages: no mention, no link, no markup.
+pub fn for_slack(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            // Mattermost mentions by the sign alone.
+            '@' => out.push('＠'),
+            '`' => out.push('ˋ'),
+            '*' => out.push('∗'),
+            '~' => out.push('∼'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// What templates are given; `safe` makes a text harmless.
+fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
+    let one = |alert: &Alert| {
+        let gauge = &alert.gauge;
+        json!({
+            "namespace": safe(&gauge.key.namespace),
+            "quota": safe(&gauge.key.quota),
+            "resource": safe(&gauge.key.resource),
+            "used": safe(&gauge.used),
+            "hard": safe(&gauge.hard),
+            "percent": gauge.share.map(percent),
+            "level": alert.level.name(),
+            "worst": alert.worst.name(),
+            "is_new": alert.is_new(),
+            "since": moment(alert.since),
+            "ended": alert.ended.map(moment),
+            "trend": safe(&trend(alert)),
+            "full_at": gauge.full_at.map(|at| moment(at)[..10].to_owned()),
+            "proposed": gauge.proposed.as_deref().map(&safe),
+        })
+    };
+    json!({
+        "id": message.id,
+        "owner": safe(if message.owner.is_empty() { "nobody" } else { &message.owner }),
+        "cluster": safe(&message.cluster),
+        "reason": message.reason.name(),
+        "level": message.level.or(message.over.iter().map(|alert| alert.level).max()).map(Level::name),
+        "at": moment(message.at),
+        "count": message.alerts.len(),
+        "alerts": message.alerts.iter().take(MOST).map(one).collect::<Vec<_>>(),
+        "more": message.alerts.len().saturating_sub(MOST),
+        "over": message.over.iter().take(MOST).map(one).collect::<Vec<_>>(),
+        "commands": commands(message),
+    })
+}
+
+/// `2026-11-20 09:17 UTC`.
+fn moment(at: Micros) -> String {
+    let text = time::format(at);
+    format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
+}
+
+/// How a resource goes.
+pub fn trend(alert: &Alert) -> String {
+    let Some(per_week) = alert.gauge.per_week else { return "not enough history for a trend".to_owned() };
+    let amount = Quantity::measured(per_week.abs(), form(&alert.gauge.key.resource)).map(shortened).unwrap_or_default();
+    let share = alert.gauge.per_week_share.map(|share| format!(" ({})", signed_percent(share))).unwrap_or_default();
+    match per_week {
+        0.0 => "flat".to_owned(),
+        more if more > 0.0 => format!("{amount} more per week{share}"),
+        _ => format!("{amount} less per week{share}"),
+    }
+}
+
+/// To three digits or so: a trend is no more exact.
+fn shortened(quantity: Quantity) -> String {
+    quantity.rounded_up(false).to_string()
+}
+
+/// What shows a proposal and applies it, for each namespace whose name is one: others could be anything in a shell.
+fn commands(message: &Message) -> Vec<String> {
+    let is_name = |name: &&str| {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !name.is_empty() && name.len() <= 63 && name.bytes().all(is_plain) && !name.starts_with('-') && !name.ends_with('-')
+    };
+    let names: BTreeSet<&str> = message.alerts.iter().map(|alert| alert.gauge.key.namespace.as_str()).filter(is_name).collect();
+    names.into_iter().take(MOST).map(command).collect()
+}
+
+/// The command for one namespace.
+pub fn command(namespace: &str) -> String {
+    format!("plimsoll quota propose -n {namespace} -o yaml | kubectl apply --server-side -f -")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::alert::{Gauge, Key, Reason};
+
+    fn alert(namespace: &str, level: Level, ended: Option<Micros>) -> Alert {
+        let gauge = Gauge {
+            key: Key { namespace: namespace.into(), quota: "team".into(), resource: "requests.memory".into() },
+            used: "46Gi".into(),
+            hard: "50Gi".into(),
+            share: Some(0.92),
+            per_week: Some(3.0 * 1024.0 * 1024.0 * 1024.0),
+            per_week_share: Some(0.06),
+            full_at: Some(1_795_166_249_000_000),
+            proposed: Some("56Gi".into()),
+        };
+        Alert { gauge, level, worst: level, was: None, since: 1_795_000_000_000_000, ended }
+    }
+
+    fn message(owner: &str, alerts: Vec<Alert>, over: Vec<Alert>, reason: Reason) -> Message {
+        let level = alerts.iter().map(|alert| alert.level).max();
+        Message { id: "0".repeat(32), cluster: "prod".into(), owner: owner.into(), at: 0, reason, level, alerts, over }
+    }
+
+    #[test]
+    fn it_says_what_how_full_when_and_what_to_do() {
+        let message = message(
+            "pay",
+            vec![alert("shop", Level::Warning, None)],
+            vec![alert("old", Level::Critical, Some(1_795_000_060_000_000))],
+            Reason::News,
+        );
+        let rendered = render(&message, &Templates::default()).unwrap();
+        assert_eq!(rendered.subject, "warning: 1 quota of pay near its limit (prod)");
+        for part in [
+            "Quotas near their limits in prod, for pay:\n",
+            "WARNING (new)  shop: requests.memory\n",
+            "  full       46Gi of 50Gi, 92.0%, since 2026-11-18 11:06 UTC\n",
+            "  trend      3Gi more per week (+6.0%)\n",
+            "  reached    on 2026-11-20 at this trend\n",
+            "  proposed   56Gi\n",
+            "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 UTC\n",
+            "\n  plimsoll quota propose -n shop -o yaml | kubectl apply --server-side -f -\n",
+        ] {
+            assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
+        }
+        assert!(
+            rendered
+                .slack
+                .contains("• WARNING `shop` requests.memory: 46Gi of 50Gi (92.0%); 3Gi more per week (+6.0%), reached on 2026-11-20"),
+            "{}",
+            rendered.slack
+        );
+    }
+
+    #[test]
+    fn each_reason_has_its_words() {
+        let of = |alerts, over, reason| render(&message("pay", alerts, over, reason), &Templates::default()).unwrap();
+        let warning = || vec![alert("a", Level::Warning, None)];
+        let over = || vec![alert("a", Level::Warning, Some(1))];
+        assert!(
+            of(warning(), vec![], Reason::Repeat).text.starts_with("Still near their limits in prod, as told before, for pay:\n\nWARNING")
+        );
+        let clear = of(vec![], over(), Reason::Clear);
+        assert_eq!(clear.subject, "resolved: quotas of pay are below their thresholds again (prod)");
+        assert!(clear.text.starts_with("Nothing of pay's is near its limit any more in prod.\n\nOver:\n"), "{}", clear.text);
+        let missed = of(vec![], over(), Reason::News);
+        assert!(missed.text.starts_with("Out of working hours quotas of pay were near their limits in prod."), "{}", missed.text);
+        assert_eq!(missed.subject, "warning: quotas of pay were near their limits, and are not any more (prod)");
+    }
+
+    #[test]
+    fn hostile_names_stay_text() {
+        let name = "x; rm -rf / #<!channel> @all `*_~\r\nBcc: a@b\u{1b}[31m";
+        let rendered =
+            render(&message(name, vec![alert(name, Level::Critical, None)], vec![], Reason::News), &Templates::default()).unwrap();
+        assert!(!rendered.subject.trim_end().contains(['\r', '\n', '\u{1b}']), "{}", rendered.subject);
+        assert!(!rendered.text.contains(['\r', '\u{1b}']) && !rendered.text.contains("\nBcc"), "{}", rendered.text);
+        assert!(!rendered.text.contains("propose -n x"), "{}", rendered.text);
+        assert!(!rendered.slack.contains("<!") && !rendered.slack.contains('@') && !rendered.slack.contains("\nBcc"), "{}", rendered.slack);
+        let huge = render(&message(&"ä".repeat(1 << 20), vec![], vec![], Reason::Clear), &Templates::default()).unwrap();
+        assert!(huge.text.len() < 4_000);
+        let many = (0..5_000).map(|number| alert(&format!("n{number}"), Level::Warning, None)).collect();
+        let many = render(&message("pay", many, vec![], Reason::News), &Templates::default()).unwrap();
+        assert!(many.text.contains("\nand 4960 more: plimsoll quota check shows all\n") && many.text.len() < 40_000);
+    }
+
+    #[test]
+    fn templates_can_be_replaced_and_tell_what_is_wrong() {
+        let own = Templates { subject: Some("{{ owner }}\n has {{ count }}".into()), ..Templates::default() };
+        let message = message("pay", vec![alert("a", Level::Warning, None)], vec![], Reason::News);
+        assert_eq!(render(&message, &own).unwrap().subject, "pay has 1");
+        for bad in ["{{ ownr }}", "{% if %}", "{{ owner | nothing }}"] {
+            let error = render(&message, &Templates { text: Some(bad.into()), ..Templates::default() }).unwrap_err();
+            assert!(error.starts_with("template text:"), "{error}");
+        }
+    }
+}

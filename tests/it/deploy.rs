@@ -1,0 +1,118 @@
+//! `samples/deploy`: what would run in a cluster is what the program takes, and what it may read is what it reads.
+
+use crate::lab::Lab;
+use crate::support::{folder, plimsoll, root, sample, write};
+use plimsoll::cli::Cli;
+use plimsoll::sources::alerts;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// All objects of the kustomization, by file.
+fn objects() -> Vec<(String, Value)> {
+    let folder = root().join("samples/deploy");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let kustomization: Value = serde_yaml_ng::from_str(&read("kustomization.yaml")).unwrap();
+    let mut objects = Vec::new();
+    for name in kustomization["resources"].as_array().unwrap() {
+        let name = name.as_str().unwrap();
+        for document in serde_yaml_ng::Deserializer::from_str(&read(name)) {
+            objects.push((name.to_owned(), serde::Deserialize::deserialize(document).unwrap()));
+        }
+    }
+    objects
+}
+
+fn of_kind<'o>(objects: &'o [(String, Value)], kind: &str) -> Vec<&'o Value> {
+    let found: Vec<&Value> = objects.iter().map(|(_, object)| object).filter(|object| object["kind"] == kind).collect();
+    assert!(!found.is_empty(), "there is no {kind}");
+    found
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_runs_is_what_the_program_takes() {
+    let objects = objects();
+    let mut commands = 0;
+    for job in of_kind(&objects, "CronJob") {
+        let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+        for container in pod["containers"].as_array().unwrap() {
+            let words = [texts(&container["command"]), texts(&container["args"])].concat();
+            let parsed = Cli::parser().try_get_matches_from(&words);
+            assert!(parsed.is_ok(), "{words:?}: {}", parsed.unwrap_err());
+            commands += 1;
+            assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{words:?}");
+            // Each path of the command line lies on a volume.
+            let mounts: Vec<&str> =
+                container["volumeMounts"].as_array().unwrap().iter().map(|mount| mount["mountPath"].as_str().unwrap()).collect();
+            for path in words.iter().filter_map(|word| word.split_once('=')).map(|(_, path)| path).filter(|path| path.starts_with('/')) {
+                assert!(mounts.iter().any(|mount| path.starts_with(mount)), "{path} is on no volume");
+            }
+        }
+        let volumes: BTreeSet<&str> = pod["volumes"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
+        let mounts = pod["containers"].as_array().unwrap().iter().flat_map(|container| container["volumeMounts"].as_array().unwrap());
+        assert_eq!(mounts.map(|mount| mount["name"].as_str().unwrap()).collect::<BTreeSet<_>>(), volumes);
+    }
+    assert!(commands >= 1);
+}
+
+#[test]
+fn the_configuration_is_read() {
+    let objects = objects();
+    let folder = folder();
+    for map in of_kind(&objects, "ConfigMap") {
+        for (name, text) in map["data"].as_object().unwrap() {
+            write(folder.path(), name, text.as_str().unwrap());
+        }
+    }
+    let config = alerts::read(&folder.path().join("alerts.yaml")).unwrap();
+    assert_eq!((config.channels.len(), config.owners.len()), (4, 2));
+    assert_eq!(config.default.hours.unwrap().holidays.len(), 3);
+    // The document's own example, as well.
+    let document = std::fs::read_to_string(root().join("docs/alerts.md")).unwrap();
+    let example = document.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("docs/alerts.md has an example");
+    write(folder.path(), "document.yaml", example);
+    let config = alerts::read(&folder.path().join("document.yaml")).unwrap();
+    assert!(config.channels.len() >= 5, "the example has every channel");
+}
+
+/// A path as RBAC names it: group, resource, namespace.
+fn resource(path: &str) -> (String, String, String) {
+    let path = path.split('?').next().unwrap();
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let (group, rest) = if parts[0] == "api" { ("", &parts[2..]) } else { (parts[1], &parts[3..]) };
+    match rest {
+        ["namespaces", namespace, resource, ..] => (group.to_owned(), (*resource).to_owned(), (*namespace).to_owned()),
+        rest => (group.to_owned(), rest[0].to_owned(), String::new()),
+    }
+}
+
+#[test]
+fn what_may_be_read_is_what_is_read() {
+    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
+    let lab = Lab::start(&[&page, &page]);
+    let kubeconfig = lab.kubeconfig();
+    // The stand-in has no such objects: what counts is what it is asked.
+    plimsoll(&["quota", "check", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]).did_not_panic();
+    let asked: BTreeSet<(String, String, String)> = lab
+        .requests("/api")
+        .iter()
+        .map(|request| request["path"].as_str().unwrap().to_owned())
+        .filter(|path| path.starts_with("/api/v1/") || path.starts_with("/apis/"))
+        .map(|path| resource(&path))
+        .collect();
+    let objects = objects();
+    let mut allowed = BTreeSet::new();
+    for role in [of_kind(&objects, "ClusterRole"), of_kind(&objects, "Role")].concat() {
+        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+        for rule in role["rules"].as_array().unwrap() {
+            assert_eq!(texts(&rule["verbs"]), ["list"], "{role}");
+            for group in texts(&rule["apiGroups"]) {
+                allowed.extend(texts(&rule["resources"]).into_iter().map(|resource| (group.clone(), resource, namespace.to_owned())));
+            }
+        }
+    }
+    assert_eq!(asked, allowed);
+}
