@@ -2,3 +2,5 @@
 
 pub mod fresh;
 pub mod reclaim;
+#[cfg(feature = "history")]
+pub mod store;

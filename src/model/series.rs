@@ -50,6 +50,28 @@ impl fmt::Display for Series {
     }
 }
 
+/// Which series are meant: those of a name, or of any where it is empty, that have these labels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// The name.
+    pub name: String,
+    /// Labels and their values; an empty value is met where the label is absent.
+    pub labels: Vec<(String, String)>,
+}
+
+impl Selector {
+    /// The series of this name with these labels.
+    pub fn new(name: &str, labels: &[(&str, &str)]) -> Self {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { name: name.to_owned(), labels }
+    }
+
+    /// Whether a series is meant.
+    pub fn matches(&self, series: &Series) -> bool {
+        (self.name.is_empty() || self.name == series.name) && self.labels.iter().all(|(name, value)| series.label(name) == value)
+    }
+}
+
 /// A value at an instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {

@@ -14,5 +14,7 @@ pub mod open;
 pub mod pages;
 pub mod pprof;
 mod split;
+#[cfg(feature = "history")]
+pub mod store;
 
 pub use open::SourceError;
