@@ -13,6 +13,7 @@ pub mod memory;
 pub mod metrics;
 pub mod peak;
 pub mod pending;
+pub mod quota;
 pub mod reconcile;
 pub mod repeated;
 pub mod rollup;

@@ -8,6 +8,7 @@ pub mod heap;
 pub mod live;
 pub mod memory;
 mod pages;
+pub mod quota;
 pub mod rollup;
 mod shell;
 pub mod traffic;
@@ -29,6 +30,8 @@ pub enum Command {
     Etcd(etcd::Args),
     /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
     Memory(memory::Args),
+    /// What quotas should be, and what is wrong with them.
+    Quota(quota::Args),
     /// What the Go heap of an apiserver, or of any Go program, holds.
     Heap(heap::Args),
     /// Print a completion script for a shell.
@@ -49,6 +52,7 @@ impl Command {
             Self::Clients(args) => clients::run(args, context),
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
+            Self::Quota(args) => quota::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),

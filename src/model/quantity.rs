@@ -182,12 +182,6 @@ impl Quantity {
         Self { nanos, form: self.form }
     }
 
-    /// The larger one; of equals this.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        if other > self { other } else { self }
-    }
-
     /// Rounded up to what people write: a multiple of the largest step that is at most a twentieth of it. Steps are powers of two for
     /// bytes, 1, 2 and 5 times powers of ten for others; what is `countable` comes in ones, CPUs in thousandths.
     #[must_use]

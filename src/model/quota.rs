@@ -1,5 +1,6 @@
 //! Quotas: what stands in a namespace, what is used of it, and whose it is.
 
+use crate::model::objects::{Amounts, Scope};
 use crate::model::quantity::{Form, Quantity};
 use crate::model::series::Day;
 use crate::model::time::Micros;
@@ -36,6 +37,8 @@ pub struct Standing {
 pub struct Usage {
     /// The namespace.
     pub namespace: String,
+    /// The ResourceQuota's name; empty where none stands and usage is what pods ask for.
+    pub quota: String,
     /// The resource as quotas name it.
     pub resource: String,
     /// Day by day, ascending; days without a value are left out.
@@ -55,10 +58,12 @@ pub struct Quotas {
     pub namespaces: BTreeMap<String, Namespace>,
     /// What stands now, ordered by namespace, quota and resource.
     pub standings: Vec<Standing>,
-    /// What was used over time, ordered by namespace and resource.
+    /// What was used over time, ordered by namespace, quota and resource.
     pub usage: Vec<Usage>,
-    /// What nodes can hold, by resource (`cpu`, `memory`, `pods`), of those that take pods.
-    pub allocatable: BTreeMap<String, Quantity>,
+    /// What nodes that take pods can hold, by resource (`cpu`, `memory`, `pods`).
+    pub allocatable: Amounts,
+    /// Which pods a ResourceQuota counts, by namespace and name; all, where it is not here.
+    pub scopes: BTreeMap<(String, String), Vec<Scope>>,
 }
 
 /// Whether a resource of quotas counts things: `pods`, `count/…`, `services`, extended resources; as against CPU and bytes.

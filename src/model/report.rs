@@ -185,6 +185,8 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Findings.
     pub findings: Vec<Finding>,
+    /// How many of `findings`, from the first, people are shown; all where it is not given.
+    pub findings_shown: Option<usize>,
 }
 
 impl Severity {
@@ -199,6 +201,11 @@ impl Severity {
 }
 
 impl Report {
+    /// The findings that people are shown.
+    pub fn shown_findings(&self) -> &[Finding] {
+        &self.findings[..self.findings_shown.unwrap_or(self.findings.len()).min(self.findings.len())]
+    }
+
     /// The rows of the table that are to be shown.
     pub fn shown_rows(&self) -> &[Vec<Value>] {
         let rows = &self.table.rows;

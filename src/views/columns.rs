@@ -51,8 +51,24 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 176] = [
+const COLUMNS: [Column; 192] = [
     column("time", "TIME", Kind::Text),
+    column("peak_at", "AT", Kind::Text),
+    wide("sustained", "SUSTAINED", Kind::Text),
+    column("spike", "SPIKE", Kind::Text),
+    column("change", "CHANGE", Kind::Change),
+    wide("censored", "HELD BACK", Kind::Text),
+    wide("refused", "REFUSED", Kind::Count),
+    wide("days", "DAYS", Kind::Count),
+    column("hard", "QUOTA NOW", Kind::Text),
+    wide("peak_value", "PEAK NUMBER", Kind::Text),
+    wide("used_value", "USED NUMBER", Kind::Text),
+    wide("hard_value", "QUOTA NUMBER", Kind::Text),
+    wide("proposed_value", "PROPOSED NUMBER", Kind::Text),
+    column("hard_share", "NOW", Kind::Share),
+    column("proposed_share", "PROPOSED", Kind::Share),
+    column("count", "FINDINGS", Kind::Count),
+    column("namespaces", "NAMESPACES", Kind::Count),
     column("requests", "REQUESTS", Kind::Count),
     column("open", "OPEN", Kind::Count),
     column("share", "SHARE", Kind::Share),

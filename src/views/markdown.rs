@@ -33,7 +33,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{}", line(cells.collect()))?;
         }
     }
-    for finding in &report.findings {
+    for finding in report.shown_findings() {
         writeln!(
             out,
             "\n- **{}** {}: {}. What to do: {}.",

@@ -28,7 +28,7 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
         }
         grid(table, rows, style, wide, out)?;
     }
-    findings(&report.findings, style, out)?;
+    findings(report.shown_findings(), style, out)?;
     if style.headers && !report.notes.is_empty() {
         writeln!(out)?;
         prose(&report.notes, style, out)?;

@@ -1,0 +1,306 @@
+//! What is wrong with quotas, requests and limits as they stand.
+
+use crate::analysis::quota::usage;
+use crate::model::objects::{LimitRange, Objects, PodSpec};
+use crate::model::quantity::{Form, Quantity};
+use crate::model::quota::Quotas;
+use crate::model::report::{Finding, Severity};
+use crate::model::time;
+use crate::model::units::counted;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What to look for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// Labels and annotations that name a namespace's owner.
+    pub owner_keys: Vec<String>,
+    /// Days of history without which nothing is said of quotas that are never reached.
+    pub least_days: usize,
+    /// The share of a quota below which usage stayed all the time for it to be called never reached.
+    pub low: f64,
+    /// The only namespaces to look at; all but the system's, where there is none.
+    pub namespaces: Vec<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let owner_keys = ["owner", "team", "plimsoll.io/owner"].map(str::to_owned).to_vec();
+        Self { owner_keys, least_days: 14, low: 0.5, namespaces: Vec::new() }
+    }
+}
+
+/// What quotas ask containers to say.
+const STATED: [&str; 3] = ["requests.cpu", "requests.memory", "limits.memory"];
+
+/// Which of [`STATED`] some container of a pod leaves out, with no default from a LimitRange to fill it in.
+fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
+    let is_of_pod = |resource: &str| {
+        let (kind, name) = resource.split_once('.').unwrap_or_default();
+        let whole = if kind == "requests" { &spec.pod_requests } else { &spec.pod_limits };
+        whole.contains_key(name)
+    };
+    let mut found = BTreeSet::new();
+    for container in spec.containers.iter().chain(&spec.init) {
+        for resource in STATED {
+            let (kind, name) = resource.split_once('.').unwrap_or_default();
+            let is_request = kind == "requests";
+            let own = if is_request { &container.requests } else { &container.limits };
+            let is_default = |range: &&&LimitRange| {
+                range.of == "Container"
+                    && (is_request && range.default_requests.contains_key(name) || range.default_limits.contains_key(name))
+            };
+            // What has a limit only is taken to ask for as much.
+            let is_stated = own.contains_key(name) || is_request && container.limits.contains_key(name);
+            if !is_stated && !defaults.iter().any(|range| is_default(&range)) && !is_of_pod(resource) {
+                found.insert(resource.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Which of `requests.cpu`, `requests.memory` and `limits.memory` some pod, or some workload's template, leaves out, by namespace.
+pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let ranges =
+        |namespace: &str| -> Vec<&LimitRange> { objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect() };
+    let pods =
+        objects.pods.iter().filter(|pod| !matches!(pod.phase.as_str(), "Succeeded" | "Failed")).map(|pod| (&pod.namespace, &pod.spec));
+    let templates = objects.workloads.iter().map(|workload| (&workload.namespace, &workload.template));
+    for (namespace, spec) in pods.chain(templates) {
+        let missing = left_out(spec, &ranges(namespace));
+        if !missing.is_empty() {
+            found.entry(namespace.clone()).or_default().extend(missing);
+        }
+    }
+    found
+}
+
+/// Whether a namespace belongs to the cluster itself.
+fn is_system(namespace: &str) -> bool {
+    matches!(namespace, "kube-system" | "kube-public" | "kube-node-lease")
+}
+
+/// All findings, the gravest first.
+pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
+    let is_wanted = |namespace: &str| {
+        if rules.namespaces.is_empty() { !is_system(namespace) } else { rules.namespaces.iter().any(|wanted| wanted == namespace) }
+    };
+    let mut findings = Vec::new();
+    pods_without(objects, &is_wanted, &mut findings);
+    namespaces_without(objects, rules, &is_wanted, &mut findings);
+    refusing(objects, &is_wanted, &mut findings);
+    blocking(objects, quotas, &is_wanted, &mut findings);
+    never_reached(quotas, rules, &is_wanted, &mut findings);
+    let at = if quotas.at > 0 { time::format(quotas.at) } else { String::new() };
+    for finding in &mut findings {
+        finding.first_seen.clone_from(&at);
+        finding.last_seen.clone_from(&at);
+    }
+    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(&b.id)).then_with(|| a.subject.cmp(&b.subject)));
+    findings
+}
+
+/// Pods and templates whose containers don't say what they need: one finding for each workload, or pod that none made.
+fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    let ranges =
+        |namespace: &str| -> Vec<&LimitRange> { objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect() };
+    // (namespace, kind, name) → (what is left out, pods)
+    let mut found: BTreeMap<(String, String, String), (BTreeSet<String>, u64)> = BTreeMap::new();
+    for workload in objects.workloads.iter().filter(|workload| is_wanted(&workload.namespace)) {
+        let missing = left_out(&workload.template, &ranges(&workload.namespace));
+        if !missing.is_empty() {
+            found.insert((workload.namespace.clone(), workload.kind.clone(), workload.name.clone()), (missing, workload.replicas));
+        }
+    }
+    for pod in objects.pods.iter().filter(|pod| is_wanted(&pod.namespace) && !matches!(pod.phase.as_str(), "Succeeded" | "Failed")) {
+        // Pods of a workload that was read are told of with it. A ReplicaSet's name is its Deployment's and a hash.
+        let known = pod.controller.as_ref().is_some_and(|(kind, name)| {
+            let deployment = name.rsplit_once('-').map_or("", |(stem, _)| stem);
+            objects.workloads.iter().any(|workload| {
+                workload.namespace == pod.namespace
+                    && (workload.kind == *kind && workload.name == *name
+                        || kind == "ReplicaSet" && workload.kind == "Deployment" && workload.name == deployment)
+            })
+        });
+        if known {
+            continue;
+        }
+        let missing = left_out(&pod.spec, &ranges(&pod.namespace));
+        if missing.is_empty() {
+            continue;
+        }
+        let (kind, name) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), pod.name.clone()));
+        let row = found.entry((pod.namespace.clone(), kind, name)).or_default();
+        row.0.extend(missing);
+        row.1 += 1;
+    }
+    for ((namespace, kind, name), (missing, pods)) in found {
+        let asks = missing.iter().any(|resource| resource.starts_with("requests."));
+        let id = if asks { "quota-no-requests" } else { "quota-no-limits" };
+        let severity = if asks { Severity::Warning } else { Severity::Info };
+        let mut finding = Finding::new(id, severity, &[("namespace", &namespace), ("kind", &kind), ("name", &name)]);
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        finding.summary = format!("{kind} {namespace}/{name} has containers without {}", missing.join(", "));
+        finding.evidence.insert("missing".to_owned(), missing.join(",").into());
+        finding.evidence.insert("pods".to_owned(), pods.into());
+        finding.remedy = if asks {
+            "state requests in the pod template, or give the namespace a LimitRange with defaults (quota propose --limit-range): a quota refuses pods that don't say what they need, and the scheduler places them anywhere".to_owned()
+        } else {
+            "state a memory limit in the pod template, or give the namespace a LimitRange with a default: without it one leak takes the node's memory".to_owned()
+        };
+        findings.push(finding);
+    }
+}
+
+/// Namespaces with pods but without quota, and those without owner.
+fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    let with_quota: BTreeSet<&str> = objects.quotas.iter().map(|quota| quota.namespace.as_str()).collect();
+    let mut pods: BTreeMap<&str, u64> = BTreeMap::new();
+    objects.pods.iter().for_each(|pod| *pods.entry(&pod.namespace).or_default() += 1);
+    // An empty list of quotas does not say what it is a list of: where the namespaces are known and pods too, it is taken for one.
+    for (namespace, pods) in pods.iter().filter(|(namespace, _)| is_wanted(namespace) && !with_quota.contains(**namespace)) {
+        let mut finding = Finding::new("quota-none", Severity::Warning, &[("namespace", namespace)]);
+        finding.summary = format!("namespace {namespace} has {} and no ResourceQuota", counted(*pods, "pod"));
+        finding.evidence.insert("pods".to_owned(), (*pods).into());
+        finding.remedy = "give it a quota (quota propose): without one it can take the whole cluster, and etcd's space".to_owned();
+        findings.push(finding);
+    }
+    for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
+        let is_named = |key: &String| {
+            // By the whole key, or by what stands behind its domain.
+            let says = |found: &String| found == key || found.rsplit_once('/').is_some_and(|(_, last)| last == key);
+            namespace.labels.iter().chain(&namespace.annotations).any(|(found, value)| says(found) && !value.is_empty())
+        };
+        if !rules.owner_keys.iter().any(is_named) {
+            let mut finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)]);
+            finding.summary = format!("namespace {name} names no owner");
+            finding.evidence.insert("looked_for".to_owned(), rules.owner_keys.join(",").into());
+            finding.remedy = format!("label it, or annotate it: kubectl label namespace {name} team=…; quota alert writes to owners");
+            findings.push(finding);
+        }
+    }
+}
+
+/// Quotas that refuse pods outright: they ask for something that a template does not say.
+fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
+        let ranges: Vec<&LimitRange> = objects.limit_ranges.iter().filter(|range| range.namespace == quota.namespace).collect();
+        let asks = |resource: &str| {
+            quota.hard.contains_key(resource) || resource.strip_prefix("requests.").is_some_and(|short| quota.hard.contains_key(short))
+        };
+        for workload in objects.workloads.iter().filter(|workload| workload.namespace == quota.namespace) {
+            if !usage::is_counted(quota, &workload.template) {
+                continue;
+            }
+            let missing: Vec<String> = left_out(&workload.template, &ranges).into_iter().filter(|resource| asks(resource)).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let subject =
+                [("namespace", quota.namespace.as_str()), ("quota", &quota.name), ("kind", &workload.kind), ("name", &workload.name)];
+            let mut finding = Finding::new("quota-refuses-silent-pods", Severity::Critical, &subject);
+            finding.summary = format!(
+                "{} {}/{} can make no pods: quota {} grants {}, and its containers don't say how much they need",
+                workload.kind,
+                workload.namespace,
+                workload.name,
+                quota.name,
+                missing.join(", ")
+            );
+            finding.evidence.insert("missing".to_owned(), missing.join(",").into());
+            finding.remedy =
+                "state them in the pod template, or give the namespace a LimitRange with defaults (quota propose --limit-range)".to_owned();
+            findings.push(finding);
+        }
+    }
+}
+
+/// Quotas in which a rollout's further pods have no room now.
+fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
+        for workload in &objects.workloads {
+            let is_here = workload.namespace == quota.namespace && workload.kind != "CronJob" && workload.replicas > 0;
+            if !is_here || !usage::is_counted(quota, &workload.template) {
+                continue;
+            }
+            // Without surge an old pod goes first: then one pod's room is free. What a rollout needs at once is its surge.
+            let surge = i64::try_from(workload.surge).unwrap_or(i64::MAX);
+            if surge == 0 {
+                continue;
+            }
+            let each = usage::of_spec(&workload.template, false);
+            for standing in quotas.standings.iter().filter(|row| row.namespace == quota.namespace && row.quota == quota.name) {
+                let Some(each) = each.get(&standing.resource).filter(|each| !each.is_zero()) else { continue };
+                let all = Quantity::from_nanos(each.nanos().saturating_mul(i128::from(surge)), each.form());
+                let room = standing.hard.minus(standing.used);
+                if all <= room {
+                    continue;
+                }
+                let subject = [
+                    ("namespace", standing.namespace.as_str()),
+                    ("quota", &standing.quota),
+                    ("resource", &standing.resource),
+                    ("kind", &workload.kind),
+                    ("name", &workload.name),
+                ];
+                // With room for one the rollout goes on, but slowly.
+                let severity = if *each > room { Severity::Critical } else { Severity::Warning };
+                let mut finding = Finding::new("quota-blocks-rollout", severity, &subject);
+                let room = if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
+                finding.summary = format!(
+                    "a rollout of {} {}/{} wants {} more {} at once ({} more pods), and quota {} has {} left: it {}",
+                    workload.kind,
+                    workload.namespace,
+                    workload.name,
+                    all,
+                    standing.resource,
+                    surge,
+                    quota.name,
+                    room,
+                    if severity == Severity::Critical { "stands still" } else { "goes slowly" }
+                );
+                for (name, value) in [("used", standing.used), ("hard", standing.hard), ("wanted", all), ("left", room)] {
+                    finding.evidence.insert(name.to_owned(), value.to_string().into());
+                }
+                finding.evidence.insert("surge".to_owned(), workload.surge.into());
+                finding.remedy =
+                    "raise the quota (quota propose), or set maxSurge to 0 so that an old pod goes before a new one comes".to_owned();
+                findings.push(finding);
+            }
+        }
+    }
+}
+
+/// Quotas that grant much more than was ever used.
+fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    for standing in quotas.standings.iter().filter(|standing| is_wanted(&standing.namespace) && !standing.hard.is_zero()) {
+        let usage = quotas
+            .usage
+            .iter()
+            .find(|usage| usage.namespace == standing.namespace && usage.quota == standing.quota && usage.resource == standing.resource);
+        let Some(usage) = usage.filter(|usage| usage.days.len() >= rules.least_days) else { continue };
+        let most = usage.days.iter().map(|day| day.max).fold(0.0, f64::max).max(standing.used.value());
+        let hard = standing.hard.value();
+        if most >= rules.low * hard {
+            continue;
+        }
+        let subject = [("namespace", standing.namespace.as_str()), ("quota", &standing.quota), ("resource", &standing.resource)];
+        let mut finding = Finding::new("quota-never-reached", Severity::Info, &subject);
+        let most = Quantity::measured(most, standing.hard.form()).unwrap_or_default();
+        finding.summary = format!(
+            "quota {}/{} grants {} {}; in {} days at most {} were used",
+            standing.namespace,
+            standing.quota,
+            standing.hard,
+            standing.resource,
+            usage.days.len(),
+            most
+        );
+        finding.evidence.insert("hard".to_owned(), standing.hard.to_string().into());
+        finding.evidence.insert("peak".to_owned(), most.to_string().into());
+        finding.evidence.insert("days".to_owned(), usage.days.len().into());
+        finding.remedy = "lower it (quota propose): what is granted and not used is missing elsewhere, or over-committed".to_owned();
+        findings.push(finding);
+    }
+}

@@ -1,0 +1,335 @@
+//! What quotas should be: the peak of what was used and some headroom, as Pinterest sets them.
+
+use crate::analysis::quota::refused::Refused;
+use crate::model::quantity::Quantity;
+use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable};
+use crate::model::series::{Day, SUSTAINED, Sketch};
+use crate::model::time::{Micros, together};
+use std::collections::BTreeMap;
+
+/// Which peak is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Peak {
+    /// The most that was used.
+    #[default]
+    Max,
+    /// What 99.9 % of all samples are not above.
+    P999,
+    /// What 99 % of all samples are not above.
+    P99,
+}
+
+/// How proposals are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// Which peak is taken.
+    pub peak: Peak,
+    /// What is added to it: 0.2 for 20 %.
+    pub headroom: f64,
+    /// Which of [`SUSTAINED`] a peak must have lasted so as not to be a spike.
+    pub lasting: usize,
+    /// Whether spikes are left out.
+    pub without_spikes: bool,
+    /// The first day and the last that count.
+    pub days: (Option<i32>, Option<i32>),
+    /// The only namespaces to look at; all, where there is none.
+    pub namespaces: Vec<String>,
+    /// From how many objects on `count/…` gets a quota where there is none.
+    pub hot_count: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            peak: Peak::Max,
+            headroom: 0.2,
+            lasting: 1,
+            without_spikes: false,
+            days: (None, None),
+            namespaces: Vec::new(),
+            hot_count: 1_000.0,
+        }
+    }
+}
+
+/// Why a peak may be below what was needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Censored {
+    /// Audit logs show what was refused.
+    Refused,
+    /// Usage stood at the quota; what was refused is not known.
+    AtQuota,
+}
+
+/// What one quota should grant of one resource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// The namespace.
+    pub namespace: String,
+    /// The ResourceQuota's name; empty where none stands.
+    pub quota: String,
+    /// The resource as quotas name it.
+    pub resource: String,
+    /// The peak that was taken; with what was refused, where that is known.
+    pub peak: Quantity,
+    /// When the largest value was first seen.
+    pub peak_at: Micros,
+    /// The level that was kept for the time of [`Rules::lasting`]; `None` where samples are too far apart to tell.
+    pub sustained: Option<Quantity>,
+    /// Whether the peak is a spike: not kept for that time.
+    pub is_spike: bool,
+    /// What is used now.
+    pub used: Quantity,
+    /// What is granted now.
+    pub hard: Option<Quantity>,
+    /// What it should be.
+    pub proposed: Quantity,
+    /// Why the true need may be higher.
+    pub censored: Option<Censored>,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Days with samples.
+    pub days: u64,
+}
+
+impl Proposal {
+    /// The change against what is granted now: 0.5 for half as much again.
+    pub fn change(&self) -> Option<f64> {
+        let hard = self.hard.filter(|hard| !hard.is_zero())?;
+        Some(self.proposed.value() / hard.value() - 1.0)
+    }
+
+    /// Why it is what it is, in one sentence.
+    pub fn reason(&self, rules: &Rules) -> String {
+        let peak = match rules.peak {
+            Peak::Max => "peak",
+            Peak::P999 => "p99.9",
+            Peak::P99 => "p99",
+        };
+        let headroom = crate::model::units::percent(rules.headroom);
+        let mut text = match self.censored {
+            Some(Censored::Refused) => format!("what was refused, with what was used, + {headroom}"),
+            _ if self.is_spike && rules.without_spikes => format!("level without the spike + {headroom}"),
+            _ => format!("{peak} + {headroom}"),
+        };
+        if self.used > self.peak.times(1.0 + rules.headroom) {
+            text = "what is used now".to_owned();
+        }
+        if self.censored == Some(Censored::AtQuota) {
+            text += "; usage stood at the quota, so the need may be higher";
+        }
+        if self.is_spike && !rules.without_spikes {
+            text += "; the peak was a spike";
+        }
+        text
+    }
+}
+
+/// All proposals, and what they come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Proposals {
+    /// By namespace, quota and resource.
+    pub rows: Vec<Proposal>,
+    /// First and last sample that counted.
+    pub span: Option<(Micros, Micros)>,
+    /// Namespaces that get no quota of a resource since containers there don't say what they need: `(namespace, resource)`.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Resources that get a quota where there is none.
+const USUAL: [&str; 5] = ["requests.cpu", "requests.memory", "limits.memory", "pods", "requests.storage"];
+
+/// How near to the quota usage must have come for it to have been held back by it: the next pod may not have fit.
+const AT_QUOTA: f64 = 0.95;
+
+/// Makes proposals. `silent` names namespaces and resources that some containers there don't state: a quota would refuse them.
+pub fn propose(quotas: &Quotas, refused: &Refused, silent: &[(String, String)], rules: &Rules) -> Proposals {
+    let mut proposals = Proposals::default();
+    let with_quota: BTreeMap<(&str, &str), ()> =
+        quotas.standings.iter().map(|standing| ((standing.namespace.as_str(), standing.resource.as_str()), ())).collect();
+    let standing: BTreeMap<(&str, &str, &str), (Quantity, Quantity)> = (quotas.standings.iter())
+        .map(|row| ((row.namespace.as_str(), row.quota.as_str(), row.resource.as_str()), (row.hard, row.used)))
+        .collect();
+    for usage in &quotas.usage {
+        let is_wanted = rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace);
+        // One whose namespace is gone needs none.
+        let exists = quotas.namespaces.is_empty() || quotas.namespaces.contains_key(&usage.namespace);
+        if !is_wanted || !exists {
+            continue;
+        }
+        let key = (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str());
+        let stands = standing.get(&key).copied();
+        if usage.quota.is_empty() {
+            // A resource that some quota of the namespace speaks of is proposed there.
+            if with_quota.contains_key(&(key.0, key.2)) || !gets_one(usage, rules) {
+                continue;
+            }
+            let silence = (usage.namespace.clone(), usage.resource.clone());
+            if silent.contains(&silence) {
+                proposals.left_out.push(silence);
+                continue;
+            }
+        } else if stands.is_none() && !quotas.standings.is_empty() {
+            // A quota, or a resource of it, that is gone.
+            continue;
+        }
+        if let Some((proposal, span)) = of(usage, stands, refused, rules) {
+            proposals.span = together(proposals.span, Some(span));
+            proposals.rows.push(proposal);
+        }
+    }
+    proposals
+}
+
+/// Whether a resource without quota gets one.
+fn gets_one(usage: &Usage, rules: &Rules) -> bool {
+    // What belongs to the cluster itself is not held back by quotas unasked.
+    let is_system = matches!(usage.namespace.as_str(), "kube-system" | "kube-public" | "kube-node-lease") && rules.namespaces.is_empty();
+    let most = days(usage, rules).map(|day| day.max).fold(0.0, f64::max);
+    let is_hot = usage.resource.starts_with("count/") && usage.resource != "count/pods" && most >= rules.hot_count;
+    !is_system && most > 0.0 && (USUAL.contains(&usage.resource.as_str()) || is_hot)
+}
+
+fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + use<'u> {
+    let (from, to) = rules.days;
+    usage.days.iter().filter(move |day| from.is_none_or(|from| day.day >= from) && to.is_none_or(|to| day.day <= to))
+}
+
+fn of(usage: &Usage, stands: Option<(Quantity, Quantity)>, refused: &Refused, rules: &Rules) -> Option<(Proposal, (Micros, Micros))> {
+    let in_form = |value: f64| Quantity::measured(value, form(&usage.resource));
+    let top = days(usage, rules).fold(None::<&Day>, |top, day| if top.is_none_or(|top| day.max > top.max) { Some(day) } else { top })?;
+    let latest = days(usage, rules).last()?;
+    let first = days(usage, rules).next()?;
+    let level = days(usage, rules).map(|day| day.sustained[rules.lasting]).fold(f64::NEG_INFINITY, f64::max);
+    let is_spike = level.is_finite() && level < top.max;
+    let taken = match rules.peak {
+        _ if rules.without_spikes && is_spike => level,
+        Peak::Max => top.max,
+        Peak::P999 => quantile(days(usage, rules), 0.999, top.max),
+        Peak::P99 => quantile(days(usage, rules), 0.99, top.max),
+    };
+    let mut peak = in_form(taken)?;
+    let (hard, used) = match stands {
+        Some((hard, used)) => (Some(hard), used),
+        None => (None, in_form(latest.last)?),
+    };
+    let mut censored = None;
+    let key = (usage.namespace.clone(), usage.quota.clone(), usage.resource.clone());
+    let refusals = refused.rows.get(&key);
+    if let Some(refusals) = refusals {
+        // More than ever was used would have been.
+        if refusals.needed > peak {
+            peak = Quantity::from_nanos(refusals.needed.nanos(), form(&usage.resource));
+            censored = Some(Censored::Refused);
+        }
+    } else if days(usage, rules).any(|day| stood_at(usage, day)) {
+        censored = Some(Censored::AtQuota);
+    }
+    let proposed = peak.times(1.0 + rules.headroom).max(used).rounded_up(is_countable(&usage.resource));
+    // In the form that is usual for the resource, whatever the present quota is written in.
+    let proposed = Quantity::from_nanos(proposed.nanos(), form(&usage.resource));
+    let proposal = Proposal {
+        namespace: usage.namespace.clone(),
+        quota: usage.quota.clone(),
+        resource: usage.resource.clone(),
+        peak,
+        peak_at: top.max_at,
+        sustained: in_form(level),
+        is_spike,
+        used,
+        hard,
+        proposed,
+        censored,
+        refused: refusals.map_or(0, |refusals| refusals.count),
+        days: days(usage, rules).count() as u64,
+    };
+    Some((proposal, (first.max_at.min(first.last_at), latest.last_at)))
+}
+
+/// Whether usage stood at the quota on a day.
+fn stood_at(usage: &Usage, day: &Day) -> bool {
+    let until = usage.hard.partition_point(|(at, _)| *at <= day.day);
+    let hard = until.checked_sub(1).and_then(|at| usage.hard.get(at)).map(|(_, hard)| *hard);
+    hard.is_some_and(|hard| hard > 0.0 && day.max >= AT_QUOTA * hard)
+}
+
+/// A quantile of all samples of some days: at most 1/128 above the true one, and never above the largest.
+fn quantile<'d>(days: impl Iterator<Item = &'d Day>, q: f64, most: f64) -> f64 {
+    let mut all = Sketch::default();
+    days.for_each(|day| all.merge(&day.sketch));
+    all.quantile(q).map_or(most, |value| value.min(most))
+}
+
+/// What all quotas of a resource come to, against what the nodes can hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Commitment {
+    /// The resource as quotas name it.
+    pub resource: String,
+    /// What all quotas grant now.
+    pub hard: Quantity,
+    /// What they would grant.
+    pub proposed: Quantity,
+    /// What the nodes can hold.
+    pub allocatable: Quantity,
+}
+
+/// The check against the cluster: resources that nodes have, of which quotas are proposed. A namespace with several quotas of one resource
+/// counts with each of them, which is an upper bound.
+pub fn commitments(proposals: &[Proposal], quotas: &Quotas) -> Vec<Commitment> {
+    let mut rows: BTreeMap<&str, Commitment> = BTreeMap::new();
+    for proposal in proposals {
+        let on_nodes = match proposal.resource.strip_prefix("requests.").unwrap_or(&proposal.resource) {
+            "limits.cpu" => "cpu",
+            "limits.memory" => "memory",
+            of => of,
+        };
+        let Some(allocatable) = quotas.allocatable.get(on_nodes) else { continue };
+        let row = rows.entry(&proposal.resource).or_insert_with(|| Commitment {
+            resource: proposal.resource.clone(),
+            hard: Quantity::from_nanos(0, form(&proposal.resource)),
+            proposed: Quantity::from_nanos(0, form(&proposal.resource)),
+            allocatable: Quantity::from_nanos(
+                allocatable.nanos(),
+                if is_bytes(&proposal.resource) { form(&proposal.resource) } else { allocatable.form() },
+            ),
+        });
+        row.proposed = row.proposed.plus(proposal.proposed);
+        row.hard = row.hard.plus(proposal.hard.unwrap_or_default());
+    }
+    rows.into_values().collect()
+}
+
+/// Proposals of several namespaces that are one project.
+///
+/// What a project used at most is not above the sum of what its namespaces used at most; they need not have done so at one time.
+pub fn by_project(proposals: &[Proposal], project_of: &dyn Fn(&str) -> String) -> Vec<Proposal> {
+    let mut rows: BTreeMap<(String, String), Proposal> = BTreeMap::new();
+    for proposal in proposals {
+        let key = (project_of(&proposal.namespace), proposal.resource.clone());
+        match rows.get_mut(&key) {
+            None => {
+                rows.insert(key.clone(), Proposal { namespace: key.0, quota: String::new(), ..proposal.clone() });
+            }
+            Some(row) => {
+                if proposal.peak > row.peak {
+                    row.peak_at = proposal.peak_at;
+                }
+                row.peak = row.peak.plus(proposal.peak);
+                row.sustained = row.sustained.zip(proposal.sustained).map(|(a, b)| a.plus(b));
+                row.is_spike |= proposal.is_spike;
+                row.used = row.used.plus(proposal.used);
+                row.hard = row.hard.zip(proposal.hard).map(|(a, b)| a.plus(b));
+                row.proposed = row.proposed.plus(proposal.proposed);
+                row.censored = row.censored.or(proposal.censored);
+                row.refused += proposal.refused;
+                row.days = row.days.max(proposal.days);
+            }
+        }
+    }
+    rows.into_values().collect()
+}
+
+/// How long a peak must last, by [`Rules::lasting`].
+pub fn lasting(length: Micros) -> Option<usize> {
+    SUSTAINED.iter().position(|known| *known == length)
+}

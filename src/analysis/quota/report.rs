@@ -1,0 +1,307 @@
+//! Proposals and what lint finds, as reports.
+
+use crate::analysis::quota::propose::{Censored, Commitment, Proposal, Proposals, Rules};
+use crate::model::quantity::Quantity;
+use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
+use crate::model::time::{self, Micros};
+use crate::model::units::{counted, percent};
+use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a report is made of besides proposals.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// What was read.
+    pub inputs: Vec<crate::model::input::InputReport>,
+    /// Whether rows are projects.
+    pub of_projects: bool,
+    /// Whether there were audit logs to tell refusals from.
+    pub has_logs: bool,
+    /// Rows to show people.
+    pub top: Option<usize>,
+    /// Field to sort by.
+    pub sort_by: Option<String>,
+}
+
+/// Fields of a row that it can be sorted by; `namespace` is called `project` where rows are projects.
+pub const FIELDS: [&str; 14] = [
+    "namespace",
+    "project",
+    "quota",
+    "resource",
+    "peak",
+    "peak_at",
+    "sustained",
+    "used",
+    "hard",
+    "proposed",
+    "change",
+    "censored",
+    "refused",
+    "days",
+];
+
+fn text(quantity: Option<Quantity>) -> Value {
+    quantity.map(|quantity| quantity.to_string()).map_or(Value::None, Value::Text)
+}
+
+/// A number that people read beside, as text.
+fn number(quantity: Option<Quantity>) -> Value {
+    quantity.map_or(Value::Json(serde_json::Value::Null), |quantity| Value::Json(json!(quantity.value())))
+}
+
+/// The report of `quota propose`.
+pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules, told: Told) -> Report {
+    let first = if told.of_projects { "project" } else { "namespace" };
+    let columns = [
+        first,
+        "quota",
+        "resource",
+        "peak",
+        "peak_at",
+        "sustained",
+        "spike",
+        "used",
+        "hard",
+        "proposed",
+        "change",
+        "censored",
+        "refused",
+        "days",
+        "reason",
+        "peak_value",
+        "used_value",
+        "hard_value",
+        "proposed_value",
+    ];
+    let mut rows: Vec<&Proposal> = proposals.rows.iter().collect();
+    if let Some(field) = &told.sort_by {
+        rows.sort_by(|a, b| ordered(a, b, field));
+    }
+    let row = |row: &&Proposal| {
+        let censored = match row.censored {
+            Some(Censored::Refused) => "refused",
+            Some(Censored::AtQuota) => "at-quota",
+            None => "no",
+        };
+        let spike = match (row.sustained, row.is_spike) {
+            (None, _) => "unknown",
+            (_, true) => "yes",
+            (_, false) => "no",
+        };
+        vec![
+            Value::Text(row.namespace.clone()),
+            Value::Text(row.quota.clone()),
+            Value::Text(row.resource.clone()),
+            text(Some(row.peak)),
+            Value::Text(time::format(row.peak_at)),
+            text(row.sustained),
+            spike.into(),
+            text(Some(row.used)),
+            text(row.hard),
+            text(Some(row.proposed)),
+            row.change().into(),
+            censored.into(),
+            row.refused.into(),
+            row.days.into(),
+            Value::Text(row.reason(rules)),
+            number(Some(row.peak)),
+            number(Some(row.used)),
+            number(row.hard),
+            number(Some(row.proposed)),
+        ]
+    };
+    let table = Table {
+        name: "rows".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(row).collect(),
+        ..Table::default()
+    };
+    let names: BTreeSet<&str> = proposals.rows.iter().map(|row| row.namespace.as_str()).collect();
+    let mut notes = Vec::new();
+    let days = proposals.rows.iter().map(|row| row.days).max().unwrap_or_default();
+    if days < 7 && !proposals.rows.is_empty() {
+        notes.push(format!(
+            "History of {} only: a weekly peak may be missing; plimsoll record keeps samples, --prometheus asks for some.",
+            counted(days, "day")
+        ));
+    }
+    let left_out = left_out(proposals);
+    if let Some(note) = &left_out {
+        notes.push(note.clone());
+    }
+    if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
+        notes.push(
+            "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would tell what was refused."
+                .to_owned(),
+        );
+    }
+    let mut findings = Vec::new();
+    for row in commitments.iter().filter(|row| row.proposed > row.allocatable) {
+        let mut finding = Finding::new("quota-overcommitted", Severity::Info, &[("resource", &row.resource)]);
+        finding.summary = format!(
+            "proposed quotas for {} come to {}, {} of what the nodes can hold ({})",
+            row.resource,
+            row.proposed,
+            percent(row.proposed.value() / row.allocatable.value()),
+            row.allocatable
+        );
+        for (name, value) in [("proposed", row.proposed), ("allocatable", row.allocatable), ("hard", row.hard)] {
+            finding.evidence.insert(name.to_owned(), value.to_string().into());
+        }
+        finding.remedy =
+            "namespaces need not peak at one time, so some over-commitment is common; where all of them may, add nodes or lower quotas"
+                .to_owned();
+        findings.push(finding);
+    }
+    let commitment = |row: &Commitment| {
+        let share = |of: Quantity| if row.allocatable.is_zero() { Value::None } else { Value::from(of.value() / row.allocatable.value()) };
+        vec![
+            Value::Text(row.resource.clone()),
+            text(Some(row.allocatable)),
+            text(Some(row.hard)),
+            text(Some(row.proposed)),
+            share(row.hard),
+            share(row.proposed),
+        ]
+    };
+    let cluster = Table {
+        name: "cluster".to_owned(),
+        title: "Against what the nodes can hold".to_owned(),
+        columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"].map(str::to_owned).to_vec(),
+        rows: commitments.iter().map(commitment).collect(),
+    };
+    let mut coverage = serde_json::Map::new();
+    coverage.insert("days".to_owned(), days.into());
+    coverage.insert("audit_logs".to_owned(), told.has_logs.into());
+    let silent: Vec<serde_json::Value> =
+        proposals.left_out.iter().map(|(namespace, resource)| json!({"namespace": namespace, "resource": resource})).collect();
+    coverage.insert("left_out".to_owned(), silent.into());
+    Report {
+        schema: "plimsoll.quota-propose/v1".to_owned(),
+        inputs: told.inputs,
+        window: window(proposals.span),
+        coverage,
+        totals: vec![
+            ("namespaces".to_owned(), (names.len() as u64).into()),
+            ("proposals".to_owned(), (proposals.rows.len() as u64).into()),
+            ("headroom".to_owned(), rules.headroom.into()),
+        ],
+        lead: vec![format!(
+            "{} for {}: {} + {} headroom, rounded up.",
+            counted(proposals.rows.len() as u64, "quota"),
+            counted(names.len() as u64, if told.of_projects { "project" } else { "namespace" }),
+            match rules.peak {
+                super::propose::Peak::Max => "the peak of usage",
+                super::propose::Peak::P999 => "the 99.9th percentile of usage",
+                super::propose::Peak::P99 => "the 99th percentile of usage",
+            },
+            percent(rules.headroom)
+        )],
+        shown: told.top,
+        table,
+        tables: if commitments.is_empty() { Vec::new() } else { vec![cluster] },
+        notes,
+        findings,
+        ..Report::default()
+    }
+}
+
+fn ordered(a: &Proposal, b: &Proposal, field: &str) -> std::cmp::Ordering {
+    match field {
+        "namespace" | "project" => a.namespace.cmp(&b.namespace),
+        "quota" => a.quota.cmp(&b.quota),
+        "resource" => a.resource.cmp(&b.resource),
+        "peak" => b.peak.cmp(&a.peak),
+        "peak_at" => b.peak_at.cmp(&a.peak_at),
+        "sustained" => b.sustained.cmp(&a.sustained),
+        "used" => b.used.cmp(&a.used),
+        "hard" => b.hard.cmp(&a.hard),
+        "proposed" => b.proposed.cmp(&a.proposed),
+        "censored" => (b.censored.is_some(), b.refused).cmp(&(a.censored.is_some(), a.refused)),
+        "refused" => b.refused.cmp(&a.refused),
+        "days" => b.days.cmp(&a.days),
+        // Change: the largest, up or down.
+        _ => b.change().map(f64::abs).unwrap_or(-1.0).total_cmp(&a.change().map(f64::abs).unwrap_or(-1.0)),
+    }
+}
+
+/// A sentence on namespaces that get no quota since their containers are silent.
+fn left_out(proposals: &Proposals) -> Option<String> {
+    let names: BTreeSet<&str> = proposals.left_out.iter().map(|(namespace, _)| namespace.as_str()).collect();
+    let first: Vec<&str> = names.iter().copied().take(5).collect();
+    let others = if names.len() > first.len() { ", …" } else { "" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "In {} some containers don't say what they need, so that a quota would refuse their pods: those resources are left out ({}{others}); --limit-range gives defaults and brings them in.",
+            counted(names.len() as u64, "namespace"),
+            first.join(", ")
+        )
+    })
+}
+
+fn window(span: Option<(Micros, Micros)>) -> Window {
+    span.map_or_else(Window::default, |(from, to)| Window {
+        from: time::format(from),
+        to: time::format(to),
+        seconds: (to - from) as f64 / time::SECOND as f64,
+    })
+}
+
+/// The report of `quota lint`: a row for each finding; people get them counted by what they are, and the gravest in full.
+pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::input::InputReport>, top: Option<usize>) -> Report {
+    let columns = ["severity", "namespace", "quota", "resource", "kind", "name", "problem", "summary"];
+    let row = |finding: &Finding| {
+        let subject = |name: &str| Value::Text(finding.subject.get(name).cloned().unwrap_or_default());
+        let severity = finding.severity.name().into();
+        let (id, summary) = (Value::Text(finding.id.clone()), Value::Text(finding.summary.clone()));
+        [vec![severity], columns[1..6].iter().map(|name| subject(name)).collect(), vec![id, summary]].concat()
+    };
+    let mut counts: BTreeMap<(Reverse<Severity>, &str), (u64, BTreeSet<&str>)> = BTreeMap::new();
+    for finding in &findings {
+        let count = counts.entry((Reverse(finding.severity), &finding.id)).or_default();
+        count.0 += 1;
+        count.1.extend(finding.subject.get("namespace").map(String::as_str));
+    }
+    let counted_row = |((severity, id), (count, namespaces)): (&(Reverse<Severity>, &str), &(u64, BTreeSet<&str>))| {
+        vec![severity.0.name().into(), (*id).into(), (*count).into(), (namespaces.len() as u64).into()]
+    };
+    let by_problem = Table {
+        name: "problems".to_owned(),
+        columns: ["severity", "problem", "count", "namespaces"].map(str::to_owned).to_vec(),
+        rows: counts.iter().map(counted_row).collect(),
+        ..Table::default()
+    };
+    let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count() as u64;
+    let of_severity = [Severity::Critical, Severity::Warning, Severity::Info].map(|severity| (severity.name(), count(severity)));
+    let shown = top.unwrap_or(findings.len()).min(findings.len());
+    let mut notes = Vec::new();
+    if shown < findings.len() {
+        notes.push(format!("The {shown} gravest of {} findings; --top 0 shows all, and -o json holds them.", findings.len()));
+    }
+    Report {
+        schema: "plimsoll.quota-lint/v1".to_owned(),
+        inputs,
+        window: window((at > 0).then_some((at, at))),
+        totals: of_severity.iter().map(|(name, count)| ((*name).to_owned(), Value::Count(*count))).collect(),
+        lead: vec![if findings.is_empty() {
+            "Nothing found.".to_owned()
+        } else {
+            let each: Vec<String> =
+                of_severity.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+            format!("{}: {}.", counted(findings.len() as u64, "finding"), each.join(", "))
+        }],
+        table: Table {
+            name: "rows".to_owned(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: findings.iter().map(row).collect(),
+            ..Table::default()
+        },
+        people: Some(vec![by_problem]),
+        findings_shown: Some(shown),
+        notes,
+        findings,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,197 @@
+//! `plimsoll quota propose`.
+
+use super::inputs::{self, Inputs, SourceFlags};
+use crate::actions::fresh;
+use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
+use crate::analysis::quota::report::{self, FIELDS, Told};
+use crate::analysis::quota::{lint, manifests};
+use crate::cli::{Context, Error, FailOn};
+use crate::model::quota::Quotas;
+use crate::model::units::{counted, parse_duration};
+use crate::views::{Format, objects};
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Which peak is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum PeakFlag {
+    /// The most that was used.
+    #[default]
+    Max,
+    /// What 99.9 % of all samples are not above.
+    #[value(name = "p99.9")]
+    P999,
+    /// What 99 % of all samples are not above.
+    P99,
+}
+
+/// What each namespace's quota should be: the peak of what was used, and headroom.
+///
+/// With -o yaml it prints ResourceQuotas for kubectl apply --server-side -f -. It changes nothing itself.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// Which peak of usage to start from.
+    #[arg(long, value_enum, default_value = "max", value_name = "WHICH")]
+    peak: PeakFlag,
+    /// What to add to the peak.
+    #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
+    headroom: f64,
+    /// A peak that did not last so long is called a spike: 5m, 15m, 1h or 4h.
+    #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
+    min_duration: usize,
+    /// Leave spikes out: start from the level that lasted.
+    #[arg(long)]
+    without_spikes: bool,
+    /// Sum up the namespaces that have the same value of this label.
+    #[arg(long, value_name = "KEY", group = "project")]
+    project_label: Option<String>,
+    /// Sum up the namespaces that have the same value of this annotation.
+    #[arg(long, value_name = "KEY", group = "project")]
+    project_annotation: Option<String>,
+    /// Sum up namespaces as this YAML file says: project: [namespace, …].
+    #[arg(long, value_name = "FILE", group = "project")]
+    projects: Option<PathBuf>,
+    /// Add LimitRanges with defaults for namespaces whose containers don't say what they need.
+    #[arg(long)]
+    limit_range: bool,
+    /// Write one file for each namespace into this folder, and a kustomization.yaml that names them.
+    #[arg(long, value_name = "DIR")]
+    kustomize: Option<PathBuf>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(number) => number.trim().parse::<f64>().map(|number| number / 100.0),
+        None => text.parse(),
+    };
+    share.ok().filter(|share| (0.0..=100.0).contains(share)).ok_or_else(|| "a share from 0, as in 20% or 0.2".to_owned())
+}
+
+fn lasting(text: &str) -> Result<usize, String> {
+    parse_duration(text).and_then(propose::lasting).ok_or_else(|| "one of 5m, 15m, 1h, 4h: what the history keeps".to_owned())
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let sort_by = context.sort_by(&FIELDS)?;
+    let inputs = inputs::read(&args.source, context)?;
+    let peak = match args.peak {
+        PeakFlag::Max => Peak::Max,
+        PeakFlag::P999 => Peak::P999,
+        PeakFlag::P99 => Peak::P99,
+    };
+    let rules = Rules {
+        peak,
+        headroom: args.headroom,
+        lasting: args.min_duration,
+        without_spikes: args.without_spikes,
+        days: inputs.days,
+        namespaces: args.source.namespaces.clone(),
+        ..Rules::default()
+    };
+    let Inputs { quotas, objects, refused, has_logs, inputs, .. } = inputs;
+    // With a LimitRange silent containers have defaults.
+    let silent: Vec<(String, String)> = if args.limit_range {
+        Vec::new()
+    } else {
+        lint::silence(&objects)
+            .into_iter()
+            .flat_map(|(namespace, resources)| resources.into_iter().map(move |resource| (namespace.clone(), resource)))
+            .collect()
+    };
+    let proposals = propose::propose(&quotas, &refused, &silent, &rules);
+    if proposals.rows.is_empty() {
+        context
+            .say("nothing to propose: no usage of a namespace is known; name a bundle with pods and quotas, a store, or --prometheus")?;
+    }
+    let limits = if args.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
+    let mut documents = manifests::quotas(&proposals, &quotas, &rules);
+    for (namespace, range) in limits {
+        documents.entry(namespace).or_default().push(range);
+    }
+    if let Some(folder) = &args.kustomize {
+        write(folder, &documents, context)?;
+    }
+    if context.settings.format == Format::Yaml {
+        for object in documents.values().flatten().filter_map(Value::as_object) {
+            objects::yaml(&[], object, &mut context.io.out)?;
+        }
+        return Ok(());
+    }
+    let commitments = propose::commitments(&proposals.rows, &quotas);
+    let project_of = project(args, &quotas)?;
+    let of_projects = project_of.is_some();
+    let proposals = match project_of {
+        Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &*project_of), ..proposals },
+        None => proposals,
+    };
+    let told = Told { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
+    context.print(&report::proposed(&proposals, &commitments, &rules, told), FailOn::Never)
+}
+
+/// Which project a namespace belongs to; `None` where namespaces stand for themselves.
+#[expect(clippy::type_complexity, reason = "said once")]
+fn project<'q>(args: &Args, quotas: &'q Quotas) -> Result<Option<Box<dyn Fn(&str) -> String + 'q>>, Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Projects(BTreeMap<String, Vec<String>>);
+    let of =
+        |namespace: &str, value: Option<&String>| value.filter(|value| !value.is_empty()).cloned().unwrap_or_else(|| namespace.to_owned());
+    if let Some(key) = args.project_label.clone() {
+        return Ok(Some(Box::new(move |namespace| {
+            of(namespace, quotas.namespaces.get(namespace).and_then(|known| known.labels.get(&key)))
+        })));
+    }
+    if let Some(key) = args.project_annotation.clone() {
+        return Ok(Some(Box::new(move |namespace| {
+            of(namespace, quotas.namespaces.get(namespace).and_then(|known| known.annotations.get(&key)))
+        })));
+    }
+    let Some(path) = &args.projects else { return Ok(None) };
+    let wrong = |what: String| Error::Usage(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let Projects(projects) =
+        serde_yaml_ng::from_str(&text).map_err(|error| wrong(format!("{error}; each line is project: [namespace, …]")))?;
+    let mut project_of: BTreeMap<String, String> = BTreeMap::new();
+    for (project, namespaces) in projects {
+        for namespace in namespaces {
+            if let Some(other) = project_of.insert(namespace.clone(), project.clone()) {
+                return Err(wrong(format!("namespace {namespace} is in two projects: {other} and {project}")));
+            }
+        }
+    }
+    Ok(Some(Box::new(move |namespace| of(namespace, project_of.get(namespace)))))
+}
+
+/// Writes one file for each namespace, and a kustomization that names them.
+fn write(folder: &std::path::Path, documents: &BTreeMap<String, Vec<Value>>, context: &mut Context<'_>) -> Result<(), Error> {
+    let failed = |path: &std::path::Path, error: std::io::Error| Error::Input(format!("{}: can't be written: {error}", path.display()));
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let mut names = BTreeSet::new();
+    for (namespace, objects) in documents {
+        // Names of namespaces are labels of DNS; one that is not came from a file that lies.
+        if namespace.is_empty() || !namespace.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+            context.lost(format!("'{namespace}' is no name of a namespace: no file was written for it"))?;
+            continue;
+        }
+        let mut text = Vec::new();
+        for object in objects.iter().filter_map(Value::as_object) {
+            objects::yaml(&[], object, &mut text)?;
+        }
+        let name = format!("{namespace}.yaml");
+        let path = folder.join(&name);
+        fresh::replace(&path, &text).map_err(|error| failed(&path, error))?;
+        names.insert(name);
+    }
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names});
+    let mut text = Vec::new();
+    objects::yaml(&[], kustomization.as_object().unwrap_or(&Map::new()), &mut text)?;
+    let path = folder.join("kustomization.yaml");
+    fresh::replace(&path, &text).map_err(|error| failed(&path, error))?;
+    context.say(format!("wrote {} and kustomization.yaml to {}", counted(names.len() as u64, "file"), folder.display()))
+}

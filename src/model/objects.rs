@@ -1,0 +1,202 @@
+//! Kubernetes objects, as far as capacity depends on them.
+
+use crate::model::quantity::Quantity;
+use crate::model::quota::Namespace;
+use crate::model::time::Micros;
+use std::collections::BTreeMap;
+
+/// Amounts by resource name.
+pub type Amounts = BTreeMap<String, Quantity>;
+
+/// A container's resources.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// What it asks for.
+    pub requests: Amounts,
+    /// What it may take.
+    pub limits: Amounts,
+    /// An init container that runs on: a sidecar.
+    pub is_sidecar: bool,
+    /// While it is resized: what it has.
+    pub status: Option<Resized>,
+}
+
+/// What the kubelet says a container has, which differs from its spec while it is resized.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Resized {
+    /// `resources.requests` of its status.
+    pub requests: Amounts,
+    /// `resources.limits` of its status.
+    pub limits: Amounts,
+    /// `allocatedResources` of its status.
+    pub allocated: Amounts,
+}
+
+/// What of a pod's spec quotas look at; the same in a workload's template.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodSpec {
+    /// Its containers.
+    pub containers: Vec<Container>,
+    /// Its init containers, in order.
+    pub init: Vec<Container>,
+    /// What is asked for the pod as a whole.
+    pub pod_requests: Amounts,
+    /// What the pod as a whole may take.
+    pub pod_limits: Amounts,
+    /// What its runtime takes.
+    pub overhead: Amounts,
+    /// Its priority class; empty where it has none.
+    pub priority_class: String,
+    /// Whether it ends after a set time (`activeDeadlineSeconds`).
+    pub is_terminating: bool,
+    /// Whether an affinity term looks into other namespaces.
+    pub crosses_namespaces: bool,
+}
+
+/// A pod.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Kind and name of what controls it.
+    pub controller: Option<(String, String)>,
+    /// Its spec.
+    pub spec: PodSpec,
+    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
+    pub phase: String,
+    /// When it is gone at the latest, where it is being deleted: its deletion and the time of grace.
+    pub gone_by: Option<Micros>,
+    /// Whether a resize that was asked for can't be done.
+    pub resize_is_infeasible: bool,
+}
+
+/// Something that makes pods.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Workload {
+    /// `Deployment`, `StatefulSet`, …
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many pods it wants.
+    pub replicas: u64,
+    /// How many more there are while a new version rolls out.
+    pub surge: u64,
+    /// The pods it makes.
+    pub template: PodSpec,
+}
+
+/// One of a quota's scopes: which pods it counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// `Terminating`, `BestEffort`, `PriorityClass`, …
+    pub name: String,
+    /// `Exists`, `In`, `NotIn`, `DoesNotExist`; a plain scope exists.
+    pub operator: String,
+    /// Names of priority classes.
+    pub values: Vec<String>,
+}
+
+/// A ResourceQuota.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResourceQuota {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What it grants, by its spec.
+    pub hard: Amounts,
+    /// What is used, as the cluster counts it.
+    pub used: Amounts,
+    /// Which pods it counts: those that all of these hold for.
+    pub scopes: Vec<Scope>,
+    /// The field managers that own it, by the fields that they set; empty where the file was taken without them.
+    pub managers: Vec<String>,
+}
+
+/// A LimitRange's rule.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LimitRange {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `Container`, `Pod`, `PersistentVolumeClaim`.
+    pub of: String,
+    /// What a container asks for that says nothing.
+    pub default_requests: Amounts,
+    /// What a container may take that says nothing.
+    pub default_limits: Amounts,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// What pods may take of it in all.
+    pub allocatable: Amounts,
+    /// Whether it takes new pods: ready, not cordoned.
+    pub takes_pods: bool,
+    /// Whether it has a taint that keeps pods away (`NoSchedule`, `NoExecute`).
+    pub is_tainted: bool,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Claim {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its storage class; empty for none.
+    pub class: String,
+    /// The storage that counts: what is asked for, or allocated where that is more.
+    pub storage: Option<Quantity>,
+}
+
+/// A Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its namespace.
+    pub namespace: String,
+    /// Whether it is of type LoadBalancer.
+    pub is_load_balancer: bool,
+    /// Node ports that count.
+    pub node_ports: u64,
+}
+
+/// The objects of one cluster at one time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Objects {
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// ResourceQuotas.
+    pub quotas: Vec<ResourceQuota>,
+    /// LimitRanges, a rule each.
+    pub limit_ranges: Vec<LimitRange>,
+    /// Pods.
+    pub pods: Vec<Pod>,
+    /// What makes pods.
+    pub workloads: Vec<Workload>,
+    /// Nodes.
+    pub nodes: Vec<Node>,
+    /// Claims.
+    pub claims: Vec<Claim>,
+    /// Services.
+    pub services: Vec<Service>,
+    /// How many objects there are by namespace and `resource` or `resource.group`, of all kinds that were read.
+    pub counts: BTreeMap<(String, String), u64>,
+    /// Kinds that were read, as `Pod`, `ResourceQuota`: of others nothing is known.
+    pub kinds: std::collections::BTreeSet<String>,
+}
+
+impl Objects {
+    /// Whether objects of a kind were read, if only to find that there is none.
+    pub fn has(&self, kind: &str) -> bool {
+        self.kinds.contains(kind)
+    }
+}

@@ -1,0 +1,165 @@
+//! Captures of a cluster's objects: the files of one folder, or those that a person names.
+
+use crate::model::input::InputReport;
+use crate::model::objects::Objects;
+use crate::model::time::Micros;
+use crate::sources::content::Content;
+use crate::sources::find::{belongs, expand};
+use crate::sources::objects::read;
+use crate::sources::open::{Place, Source, SourceError, recognise};
+use crate::sources::pages::time_in;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Bytes of a file that are read: the pods of a cluster with 35,000 are some 300 MB.
+const MOST: u64 = 2 << 30;
+
+/// How much of a file is looked at to see whether it holds objects.
+const HEAD: u64 = 4 << 10;
+
+/// A file whose objects can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// It could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// It is not JSON or YAML, or an object in it is not as it should be.
+    #[error("{path}: {what}; take it with kubectl get KIND -A -o json")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// Where and what.
+        what: String,
+    },
+}
+
+/// The objects of one cluster at one time.
+#[derive(Debug, Clone, Default)]
+pub struct Capture {
+    /// The cluster, as its bundle names it; else empty.
+    pub cluster: String,
+    /// When they were taken, by the name of the folder or file, else by when the file was written.
+    pub at: Micros,
+    /// The objects.
+    pub objects: Objects,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Captures {
+    /// By cluster and time.
+    pub captures: Vec<Capture>,
+    /// The files that were read.
+    pub inputs: Vec<InputReport>,
+    /// What can't be read.
+    pub errors: Vec<CaptureError>,
+}
+
+/// Finds and reads objects in the files and folders among `arguments`. A file that is named, but holds something else, is left to others.
+pub fn find(arguments: &[String]) -> Captures {
+    let mut all = Captures::default();
+    // (cluster, folder or nothing, time) → objects: a capture is what lies in one folder under one time.
+    let mut captures: BTreeMap<(String, PathBuf, Micros), Objects> = BTreeMap::new();
+    for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
+        // What is wrong with an argument is told by whoever looks for other things in it.
+        let Ok((files, from_folder)) = expand(argument) else { continue };
+        for place in files {
+            let Ok(mut source) = recognise(&place) else { continue };
+            if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
+                continue;
+            }
+            let (bundle, folder, ..) = belongs(&place, argument, from_folder);
+            let path = source.path.clone();
+            let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name == "bundle.yaml" {
+                continue;
+            }
+            let above = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let at = [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
+            let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
+            // What a person names one by one is one capture.
+            let folder = if from_folder { folder } else { PathBuf::new() };
+            match bytes(&mut source) {
+                Ok(bytes) => {
+                    let mut objects = Objects::default();
+                    let read = read::objects(&bytes, &mut objects);
+                    let (records, first_error) = match read {
+                        Ok(records) => (records, None),
+                        Err(what) => {
+                            let error = CaptureError::Malformed { path: path.clone(), what };
+                            let text = error.to_string();
+                            all.errors.push(error);
+                            (0, Some(text))
+                        }
+                    };
+                    let skipped = u64::from(first_error.is_some());
+                    if skipped == 0 {
+                        merge(captures.entry((cluster, folder, at)).or_default(), objects);
+                    }
+                    all.inputs.push(InputReport { path, kind: "objects", bytes: bytes.len() as u64, records, skipped, first_error });
+                }
+                Err(error) => all.errors.push(error.into()),
+            }
+        }
+    }
+    // Files that are named one by one carry times of their own: the latest is the capture's.
+    let mut named: BTreeMap<String, Capture> = BTreeMap::new();
+    for ((cluster, folder, at), objects) in captures {
+        if folder.as_os_str().is_empty() {
+            let capture = named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, ..Capture::default() });
+            capture.at = capture.at.max(at);
+            merge(&mut capture.objects, objects);
+        } else {
+            all.captures.push(Capture { cluster, at, objects });
+        }
+    }
+    all.captures.extend(named.into_values());
+    all.captures.sort_by(|a, b| (&a.cluster, a.at).cmp(&(&b.cluster, b.at)));
+    all
+}
+
+/// Takes in the objects of another file.
+fn merge(into: &mut Objects, from: Objects) {
+    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, counts, kinds } = from;
+    into.namespaces.extend(namespaces);
+    into.quotas.extend(quotas);
+    into.limit_ranges.extend(limit_ranges);
+    into.pods.extend(pods);
+    into.workloads.extend(workloads);
+    into.nodes.extend(nodes);
+    into.claims.extend(claims);
+    into.services.extend(services);
+    counts.into_iter().for_each(|(key, count)| *into.counts.entry(key).or_default() += count);
+    into.kinds.extend(kinds);
+}
+
+/// Whether the start of a file says that it holds Kubernetes objects. Each look opens the file anew.
+fn looks_so(source: &mut Source) -> bool {
+    if !matches!(source.place, Place::File(_)) {
+        return source.content != Content::AuditDocument;
+    }
+    let mut head = Vec::new();
+    let read = source.reader().map(|reader| reader.take(HEAD).read_to_end(&mut head));
+    let has = |words: &[u8]| memchr::memmem::find(&head, words).is_some();
+    // An EventList of an audit log is one, too; it is a log.
+    read.is_ok() && has(b"apiVersion") && (has(b"kind") || has(b"items")) && !has(b"audit.k8s.io")
+}
+
+fn modified(place: &Place) -> Option<Micros> {
+    let Place::File(path) = place else { return None };
+    let since = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_micros()).ok()
+}
+
+fn bytes(source: &mut Source) -> Result<Vec<u8>, CaptureError> {
+    let path = source.path.clone();
+    let mut bytes = Vec::new();
+    let read = source.reader()?.take(MOST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| SourceError::Io { path: path.clone(), error })?;
+    if bytes.len() as u64 > MOST {
+        return Err(CaptureError::Malformed { path, what: "longer than 2 GiB".to_owned() });
+    }
+    Ok(bytes)
+}

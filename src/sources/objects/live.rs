@@ -1,0 +1,88 @@
+//! Objects of a live cluster: lists in pages, one kind after the other.
+
+use crate::model::objects::Objects;
+use crate::sources::live::{Cluster, LiveError};
+use crate::sources::objects::read;
+
+/// Objects of a page. The apiserver reads a page from its cache from 1.31 on; older ones read etcd, in small bites.
+const PAGE: u32 = 500;
+
+/// Pages of one list: 5,000,000 objects.
+const PAGES: usize = 10_000;
+
+/// Lists that quotas and their history are made from, with the kind of what they hold.
+pub const LISTS: [(&str, &str); 13] = [
+    ("Namespace", "/api/v1/namespaces"),
+    ("ResourceQuota", "/api/v1/resourcequotas"),
+    ("LimitRange", "/api/v1/limitranges"),
+    ("Pod", "/api/v1/pods"),
+    ("Node", "/api/v1/nodes"),
+    ("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
+    ("Service", "/api/v1/services"),
+    ("ReplicationController", "/api/v1/replicationcontrollers"),
+    ("Deployment", "/apis/apps/v1/deployments"),
+    ("StatefulSet", "/apis/apps/v1/statefulsets"),
+    ("DaemonSet", "/apis/apps/v1/daemonsets"),
+    ("Job", "/apis/batch/v1/jobs"),
+    ("CronJob", "/apis/batch/v1/cronjobs"),
+];
+
+/// A list that could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The apiserver did not give it.
+    #[error("{path}: {error}")]
+    Live {
+        /// What was asked for.
+        path: String,
+        /// What came of it.
+        #[source]
+        error: LiveError,
+    },
+    /// What it gave is no list.
+    #[error("{path}: {what}")]
+    Malformed {
+        /// What was asked for.
+        path: String,
+        /// Where and what.
+        what: String,
+    },
+}
+
+/// Takes all lists of `LISTS` whose kind is wanted. What can't be had is told beside; what of a list was had before is kept.
+pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Vec<ListError>) {
+    let mut objects = Objects::default();
+    let mut errors = Vec::new();
+    for (_, path) in LISTS.iter().filter(|(kind, _)| is_wanted(kind)) {
+        errors.extend(list(cluster, path, &mut objects).err());
+    }
+    (objects, errors)
+}
+
+/// Takes one list, page by page.
+pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
+    let mut next: Option<String> = None;
+    for _ in 0..PAGES {
+        let query = next
+            .as_ref()
+            .map_or_else(|| format!("{path}?limit={PAGE}"), |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)));
+        let page = cluster.get(0, &query).map_err(|error| ListError::Live { path: path.to_owned(), error })?;
+        next = read::page(&page.body, objects).map_err(|what| ListError::Malformed { path: path.to_owned(), what })?;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A token as it stands in a URL.
+fn escaped(token: &str) -> String {
+    token
+        .bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+            },
+        )
+        .collect()
+}
