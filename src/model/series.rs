@@ -4,6 +4,7 @@
 //! days alone: so the same answer comes from either.
 
 use crate::model::time::{Micros, SECOND};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub const STANDS: Micros = 65 * 60 * SECOND;
 pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, 3_600 * SECOND, 14_400 * SECOND];
 
 /// Which series: a name and labels, as Prometheus has them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Series {
     /// Its name.
     pub name: String,

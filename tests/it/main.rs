@@ -46,8 +46,12 @@ mod metrics_pages;
 mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
+#[cfg(feature = "history")]
+mod record;
 mod rollup;
 mod seats;
+#[cfg(feature = "history")]
+mod store;
 mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A log file is closed when it has grown to this.
+/// A log file is closed when it has grown to this, if not before.
 const LARGEST: u64 = 256 << 20;
 /// Log files that a writer has open.
 const OPEN: usize = 256;
@@ -52,6 +52,8 @@ pub struct Writer {
     open: BTreeMap<i32, Open>,
     /// Tells when a file was used last.
     turn: u64,
+    /// A log file is closed when it has grown to this.
+    largest: u64,
 }
 
 /// A log file that this writer holds the lock on.
@@ -71,7 +73,12 @@ const NONE: u32 = u32::MAX;
 impl Writer {
     /// A writer to a store.
     pub fn new(store: &Store) -> Self {
-        Self { store: store.clone(), ids: HashMap::new(), keys: Vec::new(), open: BTreeMap::new(), turn: 0 }
+        Self { store: store.clone(), ids: HashMap::new(), keys: Vec::new(), open: BTreeMap::new(), turn: 0, largest: LARGEST }
+    }
+
+    /// Closes log files earlier, so that they can be dropped one by one where room is scarce.
+    pub fn limit_files(&mut self, bytes: u64) {
+        self.largest = bytes.clamp(64 << 10, LARGEST);
     }
 
     /// The writer's number for a series; `None` where its name is none (letters, digits, `_` and `:`), or its labels are too long.
@@ -119,7 +126,7 @@ impl Writer {
     }
 
     fn append_to(&mut self, day: i32, samples: &[Sample]) -> Result<(), StoreError> {
-        if self.open.get(&day).is_some_and(|open| open.end >= LARGEST) {
+        if self.open.get(&day).is_some_and(|open| open.end >= self.largest) {
             self.open.remove(&day);
         }
         if !self.open.contains_key(&day) {
@@ -190,7 +197,7 @@ impl Writer {
     /// Takes over a log that its writer has left; `None` if somebody writes to it, or it is better left alone.
     fn reopen(&self, path: &Path) -> Result<Option<Open>, StoreError> {
         let Ok(mut file) = OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };
-        if file.metadata().is_ok_and(|meta| meta.len() >= LARGEST) || !lock(&file, path)? || !is_there(&file, path) {
+        if file.metadata().is_ok_and(|meta| meta.len() >= self.largest) || !lock(&file, path)? || !is_there(&file, path) {
             return Ok(None);
         }
         let mut names: HashMap<String, u32> = HashMap::new();

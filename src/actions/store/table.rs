@@ -3,7 +3,7 @@
 use super::{sync, write};
 use crate::model::series::Point;
 use crate::sources::store::{BLOCK, DAYS, Group, Index, POINTS, Row, StoreError, index_path, key, log};
-use polars::prelude::{BatchedWriter, Column, DataFrame, ParquetCompression, ParquetWriter};
+use polars::prelude::{BatchedWriter, Column, DataFrame, IdxCa, ParquetCompression, ParquetWriter};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,8 @@ impl Table {
     pub(super) fn create(folder: &Path, stem: &str, version: u64) -> Result<Self, StoreError> {
         let target = folder.join(format!("{stem}.{version}.parquet"));
         let temporary = folder.join(format!("{stem}.{version}.parquet.tmp"));
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&temporary).map_err(StoreError::io(&temporary))?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&temporary).map_err(StoreError::io(&temporary))?;
         let file = BufWriter::with_capacity(256 << 10, file);
         let shared = Shared(Arc::new(Mutex::new(Summing { file, sum: 0, filled: 0, sums: Vec::new(), bytes: 0 })));
         Ok(Self { target, temporary, shared, parquet: None, groups: Vec::new(), is_done: false })
@@ -161,26 +162,31 @@ fn footer(file: &mut File, bytes: u64) -> io::Result<String> {
     Ok(footer.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Text columns of a row group, and its first and last series.
+/// Text columns of a row group, and its first and last series: each text once, and which of them each row has.
 #[derive(Default)]
 struct Names {
-    name: Vec<String>,
-    labels: Vec<String>,
+    keys: Vec<String>,
+    rows: Vec<u32>,
 }
 
 impl Names {
     fn push(&mut self, key: &str) {
-        let (name, labels) = key::parts(key);
-        self.name.push(name.to_owned());
-        self.labels.push(labels.to_owned());
+        if self.keys.last().is_none_or(|last| last != key) {
+            self.keys.push(key.to_owned());
+        }
+        self.rows.push(self.keys.len() as u32 - 1);
     }
 
-    fn take(&mut self) -> (Vec<Column>, String, String) {
-        let at = |place: usize| format!("{}{}", self.name[place], self.labels[place]);
-        let (first, last) = (at(0), at(self.name.len() - 1));
-        let columns = vec![Column::new("name".into(), &self.name), Column::new("labels".into(), &self.labels)];
-        *self = Self::default();
-        (columns, first, last)
+    fn take(&mut self) -> Result<(Vec<Column>, String, String), polars::prelude::PolarsError> {
+        let Self { keys, rows } = std::mem::take(self);
+        let rows = IdxCa::from_vec("rows".into(), rows);
+        let column = |name: &str, part: fn(&str) -> &str| {
+            let texts: Vec<&str> = keys.iter().map(|key| part(key)).collect();
+            Column::new(name.into(), texts).take(&rows)
+        };
+        let columns = vec![column("name", |key| key::parts(key).0)?, column("labels", |key| key::parts(key).1)?];
+        let end = |key: Option<&String>| key.cloned().unwrap_or_default();
+        Ok((columns, end(keys.first()), end(keys.last())))
     }
 }
 
@@ -214,7 +220,7 @@ impl PointsWriter {
         if self.at.is_empty() {
             return Ok(());
         }
-        let (mut columns, first, last) = self.names.take();
+        let (mut columns, first, last) = self.names.take().map_err(|error| self.table.failed(error))?;
         let [_, _, at, value] = POINTS;
         columns.push(Column::new(at.into(), std::mem::take(&mut self.at)));
         columns.push(Column::new(value.into(), std::mem::take(&mut self.value)));
@@ -250,7 +256,7 @@ impl DaysWriter {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let (mut columns, first, last) = self.names.take();
+        let (mut columns, first, last) = self.names.take().map_err(|error| self.table.failed(error))?;
         let rows = std::mem::take(&mut self.rows);
         for name in DAYS.iter().skip(2) {
             let instants = |of: fn(&Row) -> i64| Column::new((*name).into(), rows.iter().map(of).collect::<Vec<i64>>());

@@ -97,6 +97,10 @@ impl Rows {
     }
 
     fn at_next(&self) -> Option<(&str, &str)> {
+        // polars panics behind the end.
+        if self.next >= self.day.len() {
+            return None;
+        }
         Some((self.name.get(self.next)?, self.labels.get(self.next)?))
     }
 

@@ -9,6 +9,7 @@
 
 mod days;
 mod fold;
+pub mod import;
 pub mod key;
 pub mod log;
 mod points;

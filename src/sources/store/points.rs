@@ -28,6 +28,10 @@ impl Rows {
     }
 
     fn at_next(&self) -> Option<(&str, &str)> {
+        // polars panics behind the end.
+        if self.next >= self.at.len() {
+            return None;
+        }
         Some((self.name.get(self.next)?, self.labels.get(self.next)?))
     }
 }

@@ -55,8 +55,10 @@ impl Store {
         let mut sources = vec![Rows::Memory(memory.into_iter())];
         // The newest first: days written anew after their month was put together.
         let within = |place: &&DaysPlace| place.from < ask.until && place.until > ask.from;
+        // Labels are looked at once for a series, not once in each file.
+        let named = Selector { name: ask.selector.name.clone(), labels: Vec::new() };
         for place in listing.days.iter().rev().filter(within) {
-            sources.push(Rows::File(Box::new(DaysFile::open(&place.path, &ask.selector, ask.with_sketch, losses))));
+            sources.push(Rows::File(Box::new(DaysFile::open(&place.path, &named, ask.with_sketch, losses))));
         }
         let mut heads: Vec<Option<Run>> = sources.iter_mut().map(|rows| rows.next(losses)).collect();
         loop {
@@ -75,7 +77,7 @@ impl Store {
             let rows = days.into_iter().filter(|(day, _)| (ask.from..ask.until).contains(day));
             let days: Vec<Day> = rows.map(|(day, row)| settled(row, Some(day) == last)).collect();
             match key::series(&key) {
-                Some(series) if !days.is_empty() => each(series, days)?,
+                Some(series) if !days.is_empty() && ask.selector.matches(&series) => each(series, days)?,
                 _ => {}
             }
         }

@@ -108,6 +108,11 @@ impl Table {
         self.path.display().to_string()
     }
 
+    /// The names of its columns.
+    pub(super) fn columns(&self) -> Vec<String> {
+        self.meta.schema_descr.columns().iter().filter_map(|column| Some(column.path_in_schema.first()?.to_string())).collect()
+    }
+
     /// How many row groups there are.
     pub(super) fn groups(&self) -> usize {
         self.meta.row_groups.len()
@@ -183,7 +188,11 @@ impl Table {
         let Some(index) = &self.index else { return Ok(()) };
         for (n, block) in bytes.chunks(BLOCK).enumerate() {
             if index.sums.get(place / BLOCK + n) != Some(&crc32c::crc32c(block)) {
-                return Err(format!("bytes {} to {} have changed since they were written", place + n * BLOCK, place + n * BLOCK + block.len()));
+                return Err(format!(
+                    "bytes {} to {} have changed since they were written",
+                    place + n * BLOCK,
+                    place + n * BLOCK + block.len()
+                ));
             }
         }
         Ok(())
