@@ -1,6 +1,6 @@
 //! The history store under `plimsoll record import`: killed, filled, damaged, read by others.
 
-use crate::support::{feed, folder, hermetic, plimsoll, python, root, run, write};
+use crate::support::{Ran, feed, folder, hermetic, plimsoll, python, root, run, write};
 use plimsoll::model::series::{Day, DayFold, Point, Selector, Series};
 use plimsoll::sources::store::{Ask, Store};
 use serde_json::Value;
@@ -11,10 +11,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// 2026-11-20.
-const START: i64 = 1_795_132_800;
+/// 2026-09-01: all of it is over.
+const START: i64 = 1_788_220_800;
+/// So that it is kept nevertheless.
+const KEEP: [&str; 4] = ["--keep-points", "3000d", "--keep", "4000d"];
 
 type Points = BTreeMap<Series, Vec<(i64, f64)>>;
+
+/// Imports a file, and `more`.
+fn import(file: &str, store: &str, more: &[&str]) -> Ran {
+    plimsoll(&[&["record", "import", file, "--store", store], &KEEP[..], more].concat())
+}
 
 fn points(store: &str) -> (Points, Vec<String>) {
     let (mut all, mut losses) = (Points::new(), Vec::new());
@@ -67,7 +74,7 @@ fn what_was_acknowledged_is_there_once_wherever_the_writer_is_killed() {
         }
         let file = write(home.path(), "in.csv", &csv);
         let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
-        command.args(["record", "import", &file, "--store", &store, "--batch", "20", "-v"]);
+        command.args(["record", "import", &file, "--store", &store, "--batch", "20", "-v"]).args(KEEP);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
@@ -97,7 +104,7 @@ fn what_was_acknowledged_is_there_once_wherever_the_writer_is_killed() {
     assert!(cut_short >= 40 && whole >= 20, "only {cut_short} runs were killed in the middle, {whole} wrote all");
     // A last one that is left alone, and has all of them sealed.
     let file = write(home.path(), "in.csv", format!("name,run,time,value\nkilled,{RUNS},{START},0\n"));
-    plimsoll(&["record", "import", &file, "--store", &store]).exits(0);
+    import(&file, &store, &[]).exits(0);
     acknowledged.insert(RUNS, 1);
     check_killed(&store, &acknowledged);
     assert_eq!(std::fs::read_dir(Path::new(&store).join("log")).unwrap().count(), 0, "all is sealed");
@@ -179,7 +186,7 @@ fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
         let count: usize = found.values().map(Vec::len).sum();
         assert!(count >= batches * 490, "{count} of {batches} batches are there");
         // With room again it goes on.
-        plimsoll(&["record", "import", &csv, "--store", store]).exits(0);
+        import(&csv, store, &[]).exits(0);
         let (found, losses) = points(store);
         assert_eq!((found.len(), losses.len()), (50, 0));
     }
@@ -190,7 +197,7 @@ fn a_store_that_may_not_be_written_stays_as_it_is_and_can_be_read() {
     let home = folder();
     let csv = write(home.path(), "in.csv", many_lines(3, 400));
     let store = home.path().join("s").to_str().unwrap().to_owned();
-    plimsoll(&["record", "import", &csv, "--store", &store]).exits(0);
+    import(&csv, &store, &[]).exits(0);
     let before = points(&store);
     let program = env!("CARGO_BIN_EXE_plimsoll");
     let line = format!(
@@ -215,7 +222,7 @@ fn duckdb_reads_the_same_from_the_sealed_files() {
     let text = many_lines(40, 1_500);
     let csv = write(home.path(), "in.csv", &text);
     let store = home.path().join("s").to_str().unwrap().to_owned();
-    plimsoll(&["record", "import", &csv, "--store", &store, "--keep-points", "3000d", "--keep", "4000d"]).exits(0);
+    import(&csv, &store, &[]).exits(0);
     let mut command = Command::new(python());
     command.arg(root().join("tests/oracle/store.py")).args([&store, &csv]);
     let ran = feed(command, b"");
@@ -228,9 +235,8 @@ fn duckdb_reads_the_same_from_the_sealed_files() {
     let mut sealed: Vec<_> = std::fs::read_dir(Path::new(&store).join("points")).unwrap().map(|entry| entry.unwrap().path()).collect();
     sealed.retain(|path| path.extension().is_some_and(|end| end == "parquet"));
     let copy = home.path().join("copy").to_str().unwrap().to_owned();
-    let mut arguments = vec!["record", "import", "--store", &copy, "--keep-points", "3000d"];
-    arguments.extend(sealed.iter().map(|path| path.to_str().unwrap()));
-    plimsoll(&arguments).exits(0);
+    let files: Vec<&str> = sealed.iter().map(|path| path.to_str().unwrap()).collect();
+    import(files[0], &copy, &files[1..]).exits(0);
     assert_eq!(points(&copy), before);
     assert_eq!(days(&copy), days(&store));
 }
@@ -241,12 +247,12 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
     let store = home.path().join("s").to_str().unwrap().to_owned();
     let import = |name: &str, text: &str, more: &[&str]| {
         let file = write(home.path(), name, text);
-        (file.clone(), plimsoll(&[&["record", "import", &file, "--store", &store][..], more].concat()))
+        (file.clone(), import(&file, &store, more))
     };
-    let (_, ran) = import("a.csv", "time,value,name,pod\n2026-11-20T00:00:05Z,1.5,up,a\n1795132810.25,2,up,\n1795132811,NaN,up,\n", &[]);
+    let (_, ran) = import("a.csv", "time,value,name,pod\n2026-09-01T00:00:05Z,1.5,up,a\n1788220810.25,2,up,\n1788220811,NaN,up,\n", &[]);
     assert!(ran.exits(0).stderr.contains("2 samples stored; 1 value"), "{}", ran.stderr);
     let answer = r#"{"status":"success","data":{"resultType":"matrix","result":[
-        {"metric":{"__name__":"up","pod":"b"},"values":[[1795132800,"7"],[1795132815.5,"+Inf"],[1795132830,"8e3"]]}]}}"#;
+        {"metric":{"__name__":"up","pod":"b"},"values":[[1788220800,"7"],[1788220815.5,"+Inf"],[1788220830,"8e3"]]}]}}"#;
     import("b.json", answer, &[]).1.exits(0);
     let unnamed = answer.replace("\"__name__\":\"up\",", "");
     let (file, ran) = import("c.json", &unnamed, &[]);
@@ -263,12 +269,12 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
     .into();
     assert_eq!(found, expected);
     for (name, text, says) in [
-        ("d.csv", "name,time,value\nup,1795132900,1\nup,yesterday,1\n", ":3: 'yesterday' is no time"),
-        ("e.csv", "name,time,value\nup,1795132901000,1\n", ":2: '1795132901000' is no time between"),
-        ("f.csv", "name,time,value\nup,1795132902,many\n", ":2: 'many' is no number"),
+        ("d.csv", "name,time,value\nup,1788220900,1\nup,yesterday,1\n", ":3: 'yesterday' is no time"),
+        ("e.csv", "name,time,value\nup,1788220901000,1\n", ":2: '1788220901000' is no time between"),
+        ("f.csv", "name,time,value\nup,1788220902,many\n", ":2: 'many' is no number"),
         ("g.csv", "name,when,value\nup,1,1\n", ":1: there is no column 'time'"),
-        ("h.csv", "name,time,value\nup,1795132903\n", ":2: "),
-        ("i.csv", "name,time,value\nno name,1795132904,1\n", ":2: no name"),
+        ("h.csv", "name,time,value\nup,1788220903\n", ":2: "),
+        ("i.csv", "name,time,value\nno name,1788220904,1\n", ":2: no name"),
         ("j.json", "{\"status\":\"error\",\"error\":\"too many samples\"}", "too many samples"),
         ("k.json", "{\"status\":\"success\",\n\"data\":7}", ":2: "),
         ("l.csv", "", "it is empty"),
@@ -278,7 +284,7 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
         assert!(ran.exits(3).stderr.contains(&file) && ran.stderr.contains(says), "{name}: {}", ran.stderr);
     }
     // Standard input; and what is before a bad line is kept.
-    let ran = run(&["record", "import", "-", "--store", &store], &[], b"name,time,value\nin,1795132800,5\nin,x,6\n");
+    let ran = run(&[&["record", "import", "-", "--store", &store], &KEEP[..]].concat(), &[], b"name,time,value\nin,1788220800,5\nin,x,6\n");
     assert!(ran.exits(3).stderr.contains("-:3: ") && ran.stderr.contains("1 sample before it stored"), "{}", ran.stderr);
     assert_eq!(points(&store).0[&Series::new("in", &[])], [(START * second, 5.0)]);
 }

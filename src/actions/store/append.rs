@@ -179,19 +179,30 @@ impl Writer {
                 return Ok(open);
             }
         }
+        loop {
+            if let Some(open) = self.begin(day, &folder, &prefix)? {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// A new log; `None` if somebody who seals was quicker to lock it.
+    fn begin(&self, day: i32, folder: &Path, prefix: &str) -> Result<Option<Open>, StoreError> {
         let chance = RandomState::new().hash_one(std::process::id());
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let path = folder.join(format!("{prefix}-{now}-{}-{:08x}.wal", std::process::id(), chance as u32));
         let fail = |error| StoreError::io(&path)(error);
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(fail)?;
-        lock(&file, &path)?;
+        if !lock(&file, &path)? || !is_there(&file, &path) {
+            return Ok(None);
+        }
         // Before it is on disk, so that no error leaves an empty file behind.
         if let Err(error) = file.write_all(&log::head(day)) {
             let _ = std::fs::remove_file(&path);
             return Err(fail(error));
         }
-        sync(&folder)?;
-        Ok(Open { path, file, end: log::HEAD, numbers: Vec::new(), named: 0, used: 0 })
+        sync(folder)?;
+        Ok(Some(Open { path, file, end: log::HEAD, numbers: Vec::new(), named: 0, used: 0 }))
     }
 
     /// Takes over a log that its writer has left; `None` if somebody writes to it, or it is better left alone.

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// Processes that are remembered.
 const MOST: usize = 256;
+/// For how long a process is remembered that others of its instance are seen without.
+const REMEMBERED: Micros = 24 * 3_600 * SECOND;
 /// A rate stands for so many of the times it was taken over: pages of processes behind one address come in turns.
 const STANDS: f64 = 2.5;
 
@@ -207,6 +209,8 @@ impl Rates {
             known.rates = rates(&before, &scrape.counters, seconds);
             known.until = scrape.at + (length as f64 * STANDS) as Micros;
         }
+        let is_recent = |other: &Known| other.instance != known.instance || known.at - other.at < REMEMBERED;
+        self.processes.retain(is_recent);
         self.processes.push(known);
         if self.processes.len() > MOST {
             self.processes.remove(0);

@@ -228,7 +228,7 @@ impl<'a> Taker<'a> {
         let mut worker = Worker::default();
         let mut bytes = Vec::new();
         let mut round: Vec<Scrape> = Vec::new();
-        let mut is_known = true;
+        let mut unknown: HashSet<String> = HashSet::new();
         for Page { instance, page } in pages {
             if round.iter().any(|scrape| scrape.instance == instance) {
                 self.finish(&mut round, samples);
@@ -240,7 +240,10 @@ impl<'a> Taker<'a> {
             errors.extend(read.losses.iter().map(ToString::to_string));
             match worker.scrape.take() {
                 Some(scrape) => {
-                    is_known = self.state.rates.take(&scrape);
+                    match self.state.rates.take(&scrape) {
+                        true => drop(unknown.remove(&instance)),
+                        false => drop(unknown.insert(instance)),
+                    }
                     round.push(scrape);
                 }
                 None if read.losses.is_empty() => errors.push(format!("{path}: this page holds nothing that is recorded")),
@@ -248,7 +251,7 @@ impl<'a> Taker<'a> {
             }
         }
         self.finish(&mut round, samples);
-        !is_known
+        !unknown.is_empty()
     }
 
     fn finish(&self, round: &mut Vec<Scrape>, samples: &mut Samples) {
