@@ -276,7 +276,9 @@ mod tests {
     }
 
     fn round(rates: &mut Rates, pages: &[Scrape]) -> Vec<f64> {
-        pages.iter().for_each(|page| drop(rates.take(page)));
+        for page in pages {
+            rates.take(page);
+        }
         let at = pages.iter().map(|page| page.at).max().unwrap();
         rates.round(pages, at).into_values().collect()
     }

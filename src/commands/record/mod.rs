@@ -19,6 +19,7 @@ use take::Taker;
 /// Time between looks at what is over, old or too much.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
+/// Arguments of `plimsoll record`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
