@@ -3,3 +3,5 @@
 pub mod fresh;
 pub mod notify;
 pub mod reclaim;
+#[cfg(feature = "history")]
+pub mod store;

@@ -11,6 +11,8 @@ mod pages;
 #[cfg(feature = "live")]
 pub mod prometheus;
 pub mod quota;
+#[cfg(feature = "history")]
+pub mod record;
 pub mod rollup;
 mod shell;
 pub mod traffic;
@@ -34,6 +36,9 @@ pub enum Command {
     Memory(memory::Args),
     /// What quotas should be, and what is wrong with them.
     Quota(quota::Args),
+    /// Keep a flight recorder: samples of a cluster into a history store.
+    #[cfg(feature = "history")]
+    Record(Box<record::Args>),
     /// What the Go heap of an apiserver, or of any Go program, holds.
     Heap(heap::Args),
     /// Print a completion script for a shell.
@@ -55,6 +60,8 @@ impl Command {
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
             Self::Quota(args) => quota::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Record(args) => record::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),

@@ -14,6 +14,7 @@ pub mod input;
 pub mod json;
 pub mod keyspace;
 pub mod memory;
+pub mod names;
 pub mod objects;
 pub mod quantity;
 pub mod quota;

@@ -4,6 +4,7 @@
 //! days alone: so the same answer comes from either.
 
 use crate::model::time::{Micros, SECOND};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub const STANDS: Micros = 65 * 60 * SECOND;
 pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, 3_600 * SECOND, 14_400 * SECOND];
 
 /// Which series: a name and labels, as Prometheus has them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Series {
     /// Its name.
     pub name: String,
@@ -47,6 +48,28 @@ impl fmt::Display for Series {
             write!(f, "{}{name}=\"{value}\"", if at == 0 { '{' } else { ',' })?;
         }
         if self.labels.is_empty() { Ok(()) } else { f.write_str("}") }
+    }
+}
+
+/// Which series are meant: those of a name, or of any where it is empty, that have these labels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// The name.
+    pub name: String,
+    /// Labels and their values; an empty value is met where the label is absent.
+    pub labels: Vec<(String, String)>,
+}
+
+impl Selector {
+    /// The series of this name with these labels.
+    pub fn new(name: &str, labels: &[(&str, &str)]) -> Self {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { name: name.to_owned(), labels }
+    }
+
+    /// Whether a series is meant.
+    pub fn matches(&self, series: &Series) -> bool {
+        (self.name.is_empty() || self.name == series.name) && self.labels.iter().all(|(name, value)| series.label(name) == value)
     }
 }
 

@@ -17,5 +17,7 @@ pub mod pprof;
 #[cfg(feature = "live")]
 pub mod prometheus;
 mod split;
+#[cfg(feature = "history")]
+pub mod store;
 
 pub use open::SourceError;

@@ -59,9 +59,14 @@ mod prometheus_history;
 mod quota;
 #[cfg(feature = "live")]
 mod quota_alert;
+#[cfg(feature = "live")]
 mod quota_history;
+#[cfg(feature = "history")]
+mod record;
 mod rollup;
 mod seats;
+#[cfg(feature = "history")]
+mod store;
 mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]

@@ -1,7 +1,7 @@
-//! `plimsoll quota propose` from sixty days of history with known peaks, in a real Prometheus.
+//! `plimsoll quota propose` from sixty days of history with known peaks: in a real Prometheus, and in a store of plimsoll.
 
 use crate::history_data::{END, EVERY, NAMESPACES, RESOURCES, START, Server, Truth, history, namespace};
-use crate::support::{number, plimsoll};
+use crate::support::{folder, number, plimsoll, write};
 use plimsoll::model::time::{SECOND, format};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -73,7 +73,6 @@ pub(crate) fn compare(report: &Value, truth: &Truth, without_spikes: bool) -> us
     rows.len()
 }
 
-#[cfg(feature = "live")]
 #[test]
 fn proposals_from_prometheus_are_the_known_peaks_and_a_fifth() {
     let server = Server::plain(&["--query.max-samples=20000".to_owned()]);
@@ -88,4 +87,41 @@ fn proposals_from_prometheus_are_the_known_peaks_and_a_fifth() {
     // Prometheus itself has seen no query that loaded more.
     let heaviest = server.queries().into_iter().map(|(_, peak)| peak).max().unwrap();
     assert!(heaviest <= 20_000 && heaviest > 4_000, "{heaviest}");
+}
+
+/// The same points in a store, put there as CSV: days that are over are sealed, the last ones are in its log.
+#[cfg(feature = "history")]
+#[test]
+fn proposals_from_a_store_are_the_same() {
+    use std::fmt::Write as _;
+    let truth = &history().1;
+    let mut csv = "name,namespace,resourcequota,resource,type,time,value\n".to_owned();
+    for kind in ["used", "hard"] {
+        for place in 0..NAMESPACES {
+            for resource in RESOURCES {
+                let name = namespace(place);
+                for (at, value) in truth.quota(kind, &name, resource) {
+                    let _ = writeln!(csv, "kube_resourcequota,{name},team,{resource},{kind},{},{value}", format(at * SECOND));
+                }
+            }
+        }
+    }
+    let place = folder();
+    let file = write(place.path(), "history.csv", csv);
+    let store = place.path().join("store");
+    let store = store.to_str().unwrap();
+    plimsoll(&["record", "import", &file, "--store", store, "--keep-points", "10000d", "--keep", "10000d"]).exits(0);
+    let ask = |more: &[&str]| plimsoll(&[&["quota", "propose", store, "-o", "json"], more].concat()).json(0);
+    assert!(compare(&ask(&[]), truth, false) > 8);
+    compare(&ask(&["--without-spikes"]), truth, true);
+    // Days alone say the same of peaks.
+    let percentile = ask(&["--peak", "p99"]);
+    for row in percentile["rows"].as_array().unwrap() {
+        let (name, resource) = (row["namespace"].as_str().unwrap(), row["resource"].as_str().unwrap());
+        let mut values: Vec<f64> = truth.quota("used", name, resource).iter().map(|point| point.1).collect();
+        values.sort_by(f64::total_cmp);
+        let exact = values[((values.len() as f64 * 0.99).ceil() as usize).max(1) - 1];
+        let found = number(row, "peak_value");
+        assert!(found >= exact * 0.999_999 && found <= exact * (1.0 + 1.0 / 128.0) + 0.001, "{found} {exact}");
+    }
 }

@@ -9,6 +9,7 @@ pub mod glance;
 mod names;
 pub mod quantile;
 pub mod report;
+pub mod scrape;
 pub mod tables;
 pub mod traffic;
 

@@ -99,7 +99,11 @@ impl FromStr for Dim {
 /// The verb of a fact of a request metric, as audit logs call it.
 pub(super) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
     let label = |at: usize| facts.text(fact.labels[at]);
-    let (verb, resource, scope) = (label(0), label(3), label(5));
+    verb_of(label(0), label(3), label(5), facts.instances[fact.instance].is_before(20))
+}
+
+/// The verb of a request metric, as audit logs call it; `is_old`: of an apiserver before 1.20.
+pub(super) fn verb_of<'f>(verb: &'f str, resource: &str, scope: &str, is_old: bool) -> Cow<'f, str> {
     if resource.is_empty() {
         return Cow::Owned(verb.to_ascii_lowercase());
     }
@@ -110,7 +114,7 @@ pub(super) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
         "PUT" => "update",
         "PATCH" | "APPLY" => "patch",
         // Up to 1.19 the scope is that of the route, and collections have a verb of their own.
-        "DELETE" if scope == "resource" || facts.instances[fact.instance].is_before(20) => "delete",
+        "DELETE" if scope == "resource" || is_old => "delete",
         "DELETE" => "deletecollection",
         "WATCH" | "WATCHLIST" => "watch",
         "CONNECT" => "connect",

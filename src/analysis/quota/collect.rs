@@ -165,6 +165,10 @@ impl Collector {
 
     fn take_days(&mut self, key: Key, days: Vec<Day>) {
         let mine = self.days.entry(key).or_default();
+        if mine.is_empty() {
+            *mine = days;
+            return;
+        }
         mine.extend(days);
         mine.sort_by_key(|day| day.day);
         // From several sources: the same day twice.

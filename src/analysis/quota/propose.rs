@@ -3,7 +3,7 @@
 use crate::analysis::quota::refused::Refused;
 use crate::model::quantity::Quantity;
 use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable};
-use crate::model::series::{Day, SUSTAINED, Sketch};
+use crate::model::series::{DAY, Day, SUSTAINED, Sketch};
 use crate::model::time::{Micros, together};
 use std::collections::BTreeMap;
 
@@ -160,10 +160,15 @@ pub fn propose(quotas: &Quotas, refused: &Refused, silent: &[(String, String)], 
     let standing: BTreeMap<(&str, &str, &str), (Quantity, Quantity)> = (quotas.standings.iter())
         .map(|row| ((row.namespace.as_str(), row.quota.as_str(), row.resource.as_str()), (row.hard, row.used)))
         .collect();
+    let newest = quotas.usage.iter().filter_map(|usage| usage.days.last()).map(|day| day.last_at).max().unwrap_or_default();
     for usage in &quotas.usage {
         let is_wanted = rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace);
-        // One whose namespace is gone needs none.
-        let exists = quotas.namespaces.is_empty() || quotas.namespaces.contains_key(&usage.namespace);
+        // One whose namespace is gone needs none. Where namespaces are not known, one of which nothing was heard for a day.
+        let exists = if quotas.namespaces.is_empty() {
+            usage.days.last().is_some_and(|day| newest - day.last_at < DAY)
+        } else {
+            quotas.namespaces.contains_key(&usage.namespace)
+        };
         if !is_wanted || !exists {
             continue;
         }

@@ -17,7 +17,8 @@ pub fn add(into: &mut Amounts, from: &Amounts) {
 /// Raises amounts to those of another, name by name.
 fn raise(into: &mut Amounts, to: &Amounts) {
     for (name, amount) in to {
-        let most = into.get(name).map_or(*amount, |mine| (*mine).max(*amount));
+        // Of equals the first stays, in its form.
+        let most = into.get(name).copied().filter(|mine| mine >= amount).unwrap_or(*amount);
         into.insert(name.clone(), most);
     }
 }
@@ -68,12 +69,15 @@ fn aggregate(spec: &PodSpec, of: Of, is_infeasible: bool) -> Amounts {
         } else {
             container.limits.clone()
         };
-        let mut while_starting = own.clone();
-        add(&mut while_starting, &sidecars);
-        if container.is_sidecar {
+        let while_starting = if container.is_sidecar {
             add(&mut sum, &own);
-            sidecars.clone_from(&while_starting);
-        }
+            add(&mut sidecars, &own);
+            sidecars.clone()
+        } else {
+            let mut both = own;
+            add(&mut both, &sidecars);
+            both
+        };
         raise(&mut at_start, &while_starting);
     }
     raise(&mut sum, &at_start);

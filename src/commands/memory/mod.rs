@@ -3,7 +3,7 @@
 mod groups;
 mod reclaim;
 mod show;
-mod watch;
+pub(super) mod watch;
 
 use crate::cli::{Context, Error};
 

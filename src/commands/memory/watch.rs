@@ -55,13 +55,13 @@ pub(super) struct Args {
 }
 
 /// Reads a time of at least 100 ms.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(in crate::commands) fn duration(text: &str) -> Result<Duration, String> {
     let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).filter(|micros| *micros >= 100_000);
     micros.map(Duration::from_micros).ok_or_else(|| "a duration of at least 100ms: 500ms, 10s, 5m".to_owned())
 }
 
 /// Sleeps until `end`, or until told to stop.
-pub(super) fn sleep_until(end: Instant, stop: &AtomicBool) {
+pub(in crate::commands) fn sleep_until(end: Instant, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match end.checked_duration_since(Instant::now()) {
             Some(left) if !left.is_zero() => std::thread::sleep(left.min(NAP)),

@@ -20,7 +20,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if sources.is_empty() {
         return Err(Error::Usage("--api counts what each user asked for: name audit logs, or a bundle with some".to_owned()));
     }
-    let found = traffic::usable(find::audit_logs(sources), false, context)?;
+    let found = find::audit_logs(sources);
+    let is_some = !found.streams.is_empty();
+    let found = traffic::usable(found, is_some, context)?;
     let mut clusters: Vec<&str> = found.streams.iter().map(|stream| stream.stream.cluster.as_str()).collect();
     clusters.dedup();
     if clusters.len() > 1 {

@@ -63,27 +63,96 @@ pub struct Inputs {
 /// Kinds of objects that check and alert read of a live cluster: they need no more, and no more has to be allowed.
 pub const NEEDED: [&str; 2] = ["Namespace", "ResourceQuota"];
 
-/// Reads all of it.
-pub fn read(flags: &SourceFlags, context: &mut Context<'_>) -> Result<Inputs, Error> {
-    read_kinds(flags, &|_| true, context)
+/// Reads all of it; of a store sketches too, where quantiles are asked for.
+pub fn read(flags: &SourceFlags, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+    read_some(flags, &|_| true, with_sketch, context)
 }
 
 /// Reads all of it; of a live cluster only objects of the kinds that are wanted.
 pub fn read_kinds(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+    read_some(flags, is_wanted, false, context)
+}
+
+fn read_some(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
     let (since, until) = flags.time.resolve(context.io.now).map_err(Error::Usage)?;
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
     let mut inputs = Inputs { days, ..Inputs::default() };
-    let has_history = history(flags, (since, until), &mut collector, context)?;
-    if flags.sources.is_empty() && has_history {
+    let (stores, sources): (Vec<String>, Vec<String>) = flags.sources.iter().cloned().partition(|source| is_store(source));
+    stored(&stores, with_sketch, &mut collector, &mut inputs, context)?;
+    let has_history = history(flags, (since, until), &mut collector, context)? || !stores.is_empty();
+    if sources.is_empty() && has_history {
         // What stands now is the last that the history says.
-    } else if flags.sources.is_empty() {
+    } else if sources.is_empty() {
         live(flags, is_wanted, &mut collector, &mut inputs, context)?;
     } else {
-        files(flags, (since, until), &mut collector, &mut inputs, context)?;
+        files(&sources, (since, until), &mut collector, &mut inputs, context)?;
     }
     inputs.quotas = collector.finish();
     Ok(inputs)
+}
+
+/// Whether a SOURCE is a store that `record` keeps.
+#[cfg(feature = "history")]
+fn is_store(source: &str) -> bool {
+    crate::sources::store::Store::is_store(std::path::Path::new(source))
+}
+
+#[cfg(not(feature = "history"))]
+fn is_store(_: &str) -> bool {
+    false
+}
+
+/// The series of stores that speak of quotas.
+#[cfg(feature = "history")]
+fn stored(
+    stores: &[String],
+    with_sketch: bool,
+    collector: &mut Collector,
+    inputs: &mut Inputs,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUESTS};
+    use crate::model::series::Selector;
+    use crate::sources::store::{Ask, Store};
+    for folder in stores {
+        let failed = |error: crate::sources::store::StoreError| Error::Input(error.to_string());
+        let store = Store::open(std::path::Path::new(folder)).map_err(failed)?;
+        let mut losses = Vec::new();
+        let mut points = 0;
+        for name in [QUOTA, REQUESTS, LIMITS, OBJECTS, ALLOCATABLE] {
+            // Days are counted from 1970, and no store is from before or will see the year 2200.
+            let ask = Ask {
+                selector: Selector::new(name, &[]),
+                from: inputs.days.0.unwrap_or(0),
+                until: inputs.days.1.map_or(84_000, |last| last + 1),
+                with_sketch,
+            };
+            let mut each = |series: crate::model::series::Series, days: Vec<Day>| {
+                points += days.iter().map(|day| day.count).sum::<u64>();
+                collector.series(&series, days);
+                Ok(())
+            };
+            store.days(&ask, &mut losses, &mut each).map_err(failed)?;
+        }
+        for loss in &losses {
+            context.lost(loss)?;
+        }
+        inputs.inputs.push(InputReport {
+            path: folder.clone(),
+            kind: "store",
+            bytes: 0,
+            records: points,
+            skipped: losses.len() as u64,
+            first_error: losses.first().map(ToString::to_string),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "history"))]
+fn stored(_: &[String], _: bool, _: &mut Collector, _: &mut Inputs, _: &mut Context<'_>) -> Result<(), Error> {
+    Ok(())
 }
 
 /// Series of a Prometheus that is named, the last sixty days if nothing else is said. Whether there is one.
@@ -132,13 +201,13 @@ const QUERIES: [(&str, &str, &str); 5] = [
 
 /// Objects, and audit logs, in files.
 fn files(
-    flags: &SourceFlags,
+    sources: &[String],
     (since, until): (Option<Micros>, Option<Micros>),
     collector: &mut Collector,
     inputs: &mut Inputs,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    let Captures { captures, inputs: told, errors } = captures::find(&flags.sources);
+    let Captures { captures, inputs: told, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
     }
@@ -161,10 +230,10 @@ fn files(
         let what = if errors.is_empty() { "no Kubernetes objects" } else { "no objects that could be read" };
         return Err(Error::Input(format!(
             "{}: {what} in here; take some with kubectl get namespaces,resourcequotas,limitranges,pods,nodes,deployments -A -o json > objects.json",
-            flags.sources.join(", ")
+            sources.join(", ")
         )));
     }
-    let found = find::audit_logs(&flags.sources);
+    let found = find::audit_logs(sources);
     if !found.streams.is_empty() {
         inputs.has_logs = true;
         let progress = traffic::progress(&found.streams, context);

@@ -18,7 +18,7 @@ pub struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let inputs = inputs::read(&args.source, context)?;
+    let inputs = inputs::read(&args.source, false, context)?;
     let mut rules = Rules { namespaces: args.source.namespaces.clone(), ..Rules::default() };
     if !args.owner_keys.is_empty() {
         rules.owner_keys.clone_from(&args.owner_keys);

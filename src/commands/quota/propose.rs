@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return super::api::run(args, context);
     }
     let sort_by = context.sort_by(&FIELDS)?;
-    let inputs = inputs::read(&args.source, context)?;
+    let inputs = inputs::read(&args.source, args.peak != PeakFlag::Max, context)?;
     let peak = match args.peak {
         PeakFlag::Max => Peak::Max,
         PeakFlag::P999 => Peak::P999,

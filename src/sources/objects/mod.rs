@@ -6,3 +6,4 @@ mod kinds;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod read;
+pub mod usage;

@@ -1,0 +1,209 @@
+//! `plimsoll record`: samples of a cluster into a history store.
+
+mod import;
+mod take;
+
+use crate::actions::store::{Keep, Sample, Writer, drop_old, open_or_make, put_together, seal};
+use crate::cli::{Context, Error, KubeFlags};
+use crate::commands::memory::watch::{duration, sleep_until};
+use crate::commands::traffic_follow::stop_signal;
+use crate::model::series::Series;
+use crate::model::time::Micros;
+use crate::model::units::{bytes, counted, parse_bytes, parse_duration};
+use crate::sources::store::{Store, StoreError, date};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use take::Taker;
+
+/// Time between looks at what is over, old or too much.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// Arguments of `plimsoll record`.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll record --store /var/lib/plimsoll --once                  from cron: the kubeconfig's cluster, as it is now
+  plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB     a flight recorder
+  plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice --store history --every 30s
+  plimsoll record samples/list-storm --store history                a bundle: its times are kept
+  plimsoll record import old.csv answer.json --store history        samples of others; see record import --help")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    /// Metrics pages (files, folders, bundles, URLs), folders of cgroups, files of objects; none: the live cluster of the kubeconfig.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// The folder of the store; made if it is absent.
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", required = true)]
+    store: Option<PathBuf>,
+    /// Take what there is once, and end.
+    #[arg(long, conflicts_with_all = ["every", "length"])]
+    once: bool,
+    /// Time between samples [default: 15s for what is live; files are read once].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    every: Option<Duration>,
+    /// End after this time [default: on SIGINT or SIGTERM].
+    #[arg(long = "for", id = "length", value_name = "TIME", value_parser = duration)]
+    length: Option<Duration>,
+    /// List a live cluster's objects, and its pods' usage, no more often than this.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    objects_every: Duration,
+    #[command(flatten)]
+    keep: KeepFlags,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Sub {
+    /// Read samples from CSV, Parquet, or answers of Prometheus into the store.
+    Import(import::Args),
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Retention")]
+struct KeepFlags {
+    /// Keep no more than this: the oldest points go first, then the oldest days.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_size: Option<u64>,
+    /// Keep single points for this long; of older days what they came to is kept: peak, quantiles, mean.
+    #[arg(long, value_name = "TIME", default_value = "14d", value_parser = age)]
+    keep_points: Micros,
+    /// Keep days for this long.
+    #[arg(long, value_name = "TIME", default_value = "400d", value_parser = age)]
+    keep: Micros,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let size = parse_bytes(text).filter(|bytes| *bytes >= 1 << 20);
+    size.ok_or_else(|| "a size of at least 1MiB: 64MiB, 2G, 500MB".to_owned())
+}
+
+fn age(text: &str) -> Result<Micros, String> {
+    let day = crate::model::series::DAY;
+    parse_duration(text).filter(|age| *age >= 2 * day).ok_or_else(|| "a time of at least 2d: 14d, 8w".to_owned())
+}
+
+/// An error of the store as one of the command.
+fn failed(error: StoreError) -> Error {
+    Error::Input(crate::views::text::plain(&error.to_string()).into_owned())
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(Sub::Import(args)) = &args.command {
+        return import::run(args, context);
+    }
+    let Some(folder) = &args.store else { return Err(Error::Usage("--store DIR: name the folder of the store".to_owned())) };
+    let store = open_or_make(folder).map_err(failed)?;
+    let mut recorder = Recorder { writer: Writer::new(&store), store, keep: args.keep.clone(), looked: None, batches: 0 };
+    if let Some(limit) = args.keep.max_size {
+        recorder.writer.limit_files(limit / 8);
+    }
+    let mut taker = Taker::new(args, &recorder.store);
+    let every = args.every.unwrap_or(Duration::from_secs(15));
+    let is_once = args.once || args.every.is_none() && args.length.is_none() && !taker.is_live();
+    let stop = stop_signal()?;
+    let began = Instant::now();
+    let end = args.length.map(|length| began + length);
+    let mut next = began;
+    loop {
+        let samples = taker.round(context)?;
+        recorder.store(&samples, context)?;
+        taker.remember(context)?;
+        recorder.look_after(is_once, context)?;
+        next = (next + every).max(Instant::now());
+        if is_once || stop.load(Ordering::Relaxed) || end.is_some_and(|end| next > end) {
+            break;
+        }
+        sleep_until(next, &stop);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    recorder.look_after(true, context)?;
+    // A flight recorder that ran to its end has told what failed on the way.
+    if is_once { context.verdict() } else { Ok(()) }
+}
+
+/// Writes what was taken, and keeps the store in order.
+struct Recorder {
+    store: Store,
+    writer: Writer,
+    keep: KeepFlags,
+    looked: Option<Instant>,
+    batches: u64,
+}
+
+impl Recorder {
+    fn store(&mut self, samples: &[(Series, Micros, f64)], context: &mut Context<'_>) -> Result<(), Error> {
+        let mut batch = Vec::with_capacity(samples.len());
+        for (series, at, value) in samples {
+            match self.writer.series(series) {
+                Some(series) => batch.push(Sample { series, at: *at, value: *value }),
+                None => context.lost(format!("{series}: this is no name of a series, or too long; its sample was left out"))?,
+            }
+        }
+        let appended = self.writer.append(&batch).map_err(failed)?;
+        self.batches += 1;
+        if appended.refused > 0 {
+            context.lost(format!("{} without a finite value or a sensible time left out", counted(appended.refused, "sample")))?;
+        }
+        if context.settings.verbose {
+            context.say(format!("batch {}: {} stored", self.batches, counted(appended.stored, "sample")))?;
+        }
+        Ok(())
+    }
+
+    /// Seals what is over and drops what is too old or too much, now and then.
+    fn look_after(&mut self, now_at_any_rate: bool, context: &mut Context<'_>) -> Result<(), Error> {
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= HOUSEKEEPING);
+        if !is_due && !now_at_any_rate {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        look_after(&self.store, &mut self.writer, &self.keep, context)
+    }
+}
+
+/// Seals, puts together, drops; says what was lost or dropped.
+fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mut Context<'_>) -> Result<(), Error> {
+    let now = jiff::Timestamp::now().as_microsecond();
+    let sealed = seal(store, now, Some(writer)).map_err(failed)?;
+    for loss in &sealed.losses {
+        context.lost(loss)?;
+    }
+    let told = if context.settings.verbose { sealed.days.as_slice() } else { &[] };
+    for day in told {
+        context.say(format!("{} sealed", date(*day)))?;
+    }
+    for loss in put_together(store, now).map_err(failed)? {
+        context.lost(loss)?;
+    }
+    let dropped = drop_old(store, now, Keep { points: keep.keep_points, days: keep.keep, bytes: keep.max_size }).map_err(failed)?;
+    let limit = keep.max_size.map(|limit| format!("to keep the store below {}", bytes(limit as f64))).unwrap_or_default();
+    if let (Some(first), Some(last)) = (dropped.points.first(), dropped.points.last()) {
+        context.say(format!("{limit} the points of {} to {} were dropped; what those days came to is kept", date(*first), date(*last)))?;
+    }
+    if let (Some((first, _)), Some((_, last))) = (dropped.days.first(), dropped.days.last()) {
+        context.say(format!("{limit} the days {} to {} were dropped", date(*first), date(*last)))?;
+    }
+    for log in &dropped.logs {
+        context.say(format!("{limit} samples that were not sealed yet were dropped: {log}"))?;
+    }
+    if dropped.is_over {
+        context.say(format!(
+            "the store has {} and nothing more can be dropped: what is being written now takes them",
+            bytes(dropped.bytes as f64)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Whether a source is asked for what is now, rather than read from files.
+fn is_live(source: &str) -> bool {
+    source.starts_with("http://") || source.starts_with("https://") || crate::sources::cgroup::is_live(Path::new(source))
+}

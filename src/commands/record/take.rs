@@ -1,0 +1,355 @@
+//! One round of `plimsoll record`: from sources to samples.
+
+use super::{Args, is_live};
+use crate::actions::fresh::replace;
+use crate::analysis::memory::account::Account;
+use crate::analysis::metrics::scrape::{Rates, Scrape, Scraping};
+use crate::analysis::quota::collect;
+use crate::cli::{Context, Error};
+use crate::model::memory::Sample as Memory;
+use crate::model::names::{CGROUP_MEMORY, NAMESPACE_USAGE};
+use crate::model::sample::Sample;
+use crate::model::series::Series;
+use crate::model::time::Micros;
+use crate::sources::cgroup::{self, Machine};
+use crate::sources::find::{self, Wanted};
+use crate::sources::objects::captures;
+use crate::sources::objects::usage::{self, PodUsage};
+use crate::sources::open::SourceError;
+use crate::sources::pages::{PageFile, PageWorker, PagesRead, read_page};
+use crate::sources::store::{Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Samples as they are written.
+type Samples = Vec<(Series, Micros, f64)>;
+
+/// What is remembered from one round, and from one run, to the next: in the store's folder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct State {
+    rates: Rates,
+    /// When the last objects, usage and cgroups of each source were taken.
+    last: BTreeMap<String, Micros>,
+}
+
+/// Takes samples.
+pub(super) struct Taker<'a> {
+    args: &'a Args,
+    state: State,
+    /// As it was written last.
+    written: State,
+    file: PathBuf,
+    said: HashSet<String>,
+    listed: Option<std::time::Instant>,
+    #[cfg(feature = "live")]
+    cluster: Option<crate::sources::live::Cluster>,
+}
+
+/// A page of an instance.
+struct Page {
+    instance: String,
+    page: PageFile,
+}
+
+/// The scraping of analysis as a worker of the source's pass.
+#[derive(Default)]
+struct Worker {
+    scraping: Scraping,
+    instance: String,
+    scrape: Option<Scrape>,
+}
+
+impl PageWorker for Worker {
+    fn begin(&mut self) {
+        self.scraping.begin();
+    }
+    fn sample(&mut self, sample: &Sample<'_, '_>) {
+        self.scraping.sample(sample);
+    }
+    fn end(&mut self, at: Micros) {
+        self.scrape = self.scraping.end(&self.instance, at);
+    }
+}
+
+impl<'a> Taker<'a> {
+    /// Takes from the sources of the command line; remembers in the store what it must.
+    pub(super) fn new(args: &'a Args, store: &Store) -> Self {
+        // Of two that record different things each remembers its own.
+        let what = format!("{:?} {:?} {:?}", args.sources, args.kube.kubeconfig, args.kube.context);
+        let file = store.folder.join(format!("state-{:016x}.json", xxh3_64(what.as_bytes())));
+        // What is damaged is forgotten: the next rates are taken one round later.
+        let state: State = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        Self {
+            args,
+            written: state.clone(),
+            state,
+            file,
+            said: HashSet::new(),
+            listed: None,
+            #[cfg(feature = "live")]
+            cluster: None,
+        }
+    }
+
+    /// Whether something is asked for what is now.
+    pub(super) fn is_live(&self) -> bool {
+        self.args.sources.is_empty() || self.args.sources.iter().any(|source| is_live(source))
+    }
+
+    /// Writes down what the next run must know.
+    pub(super) fn remember(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        if self.state == self.written {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&self.state).map_err(|error| Error::Input(error.to_string()))?;
+        if let Err(error) = replace(&self.file, &text) {
+            context.lost(StoreError::io(&self.file)(error))?;
+        }
+        self.written = self.state.clone();
+        Ok(())
+    }
+
+    /// Takes everything once. What fails is said, and tried again the next time.
+    pub(super) fn round(&mut self, context: &mut Context<'_>) -> Result<Samples, Error> {
+        let (mut samples, mut pages) = (Samples::new(), Vec::new());
+        let mut errors = Vec::new();
+        if self.args.sources.is_empty() {
+            self.cluster(&mut samples, &mut pages, &mut errors, context)?;
+        }
+        for source in &self.args.sources {
+            self.source(source, &mut samples, &mut pages, &mut errors);
+        }
+        let is_first = self.pages(pages, &mut samples, &mut errors);
+        if is_first {
+            context.say("a first page of each process: rates (apiserver_rps) come with the next")?;
+        }
+        // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails anew.
+        let now: HashSet<String> = errors.iter().cloned().collect();
+        for error in errors {
+            if !self.said.contains(&error) {
+                context.lost(error)?;
+            }
+        }
+        self.said = now;
+        Ok(samples)
+    }
+
+    /// What a source holds that is newer than what was taken from it before.
+    fn source(&mut self, source: &str, samples: &mut Samples, pages: &mut Vec<Page>, errors: &mut Vec<String>) {
+        let now = jiff::Timestamp::now().as_microsecond();
+        let one = [source.to_owned()];
+        let found = find::find(&one, Wanted::Pages, now);
+        let before = errors.len();
+        let mut others = Vec::new();
+        for error in found.errors {
+            match error {
+                SourceError::NotWanted { .. } | SourceError::NothingHere { .. } => others.push(error.to_string()),
+                other => errors.push(other.to_string()),
+            }
+        }
+        let mut is_something = !found.pages.is_empty();
+        for folder in found.pages {
+            for page in folder.pages {
+                let instance = if folder.instance.is_empty() { page.source.path.clone() } else { folder.instance.clone() };
+                if self.state.rates.last(&instance).is_none_or(|last| page.at > last) {
+                    pages.push(Page { instance, page });
+                }
+            }
+        }
+        if !source.contains("://") {
+            is_something |= self.objects(&one, samples, errors);
+            is_something |= self.cgroups(source, now, samples, errors);
+        }
+        if !is_something && errors.len() == before {
+            let why = others.pop().unwrap_or_default();
+            errors.push(format!("{source}: nothing here that is recorded: metrics pages, objects, PodMetrics, cgroups. {why}"));
+        }
+    }
+
+    /// Whether something of this source is newer than what was taken before; then that is the last.
+    fn is_new(&mut self, what: &str, at: Micros) -> bool {
+        let last = self.state.last.entry(what.to_owned()).or_insert(Micros::MIN);
+        let is_new = at > *last;
+        *last = at.max(*last);
+        is_new
+    }
+
+    fn objects(&mut self, source: &[String], samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+        let found = captures::find(source);
+        errors.extend(found.errors.iter().map(ToString::to_string));
+        let mut is_something = !found.captures.is_empty();
+        for capture in found.captures {
+            if self.is_new(&format!("objects {} {}", source[0], capture.cluster), capture.at) {
+                let taken = collect::samples(&capture.objects, capture.at);
+                samples.extend(taken.into_iter().map(|(series, value)| (series, capture.at, value)));
+            }
+        }
+        let (found, failed) = usage::find(source);
+        errors.extend(failed);
+        is_something |= !found.is_empty();
+        for usage in found {
+            if self.is_new(&format!("usage {}", source[0]), usage.at) {
+                used(&usage, samples);
+            }
+        }
+        is_something
+    }
+
+    fn cgroups(&mut self, source: &str, now: Micros, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+        let path = Path::new(source);
+        if is_live(source) {
+            let group = Machine::find(Path::new("/")).ok().and_then(|machine| Some(machine.group(&machine.below(path)?)));
+            match group.map(|group| group.read(now)) {
+                Some(Ok(sample)) => remember(&sample.path, &sample, samples),
+                Some(Err(error)) => errors.push(format!("{source}: {error}")),
+                None => return false,
+            }
+            return true;
+        }
+        // That it holds no copies of cgroups is no error of a folder of pages.
+        let Ok(found) = cgroup::open(path, now) else { return false };
+        for series in &found {
+            for sample in &series.samples {
+                if self.is_new(&format!("cgroup {}", series.place), sample.at) {
+                    remember(&series.name, sample, samples);
+                }
+            }
+        }
+        !found.is_empty()
+    }
+
+    /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an instance comes again.
+    /// Whether there are processes of which no rates are known yet.
+    fn pages(&mut self, mut pages: Vec<Page>, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+        pages.sort_by(|a, b| (a.page.at, &a.instance).cmp(&(b.page.at, &b.instance)));
+        let mut worker = Worker::default();
+        let mut bytes = Vec::new();
+        let mut round: Vec<Scrape> = Vec::new();
+        let mut unknown: HashSet<String> = HashSet::new();
+        for Page { instance, page } in pages {
+            if round.iter().any(|scrape| scrape.instance == instance) {
+                self.finish(&mut round, samples);
+            }
+            worker.instance.clone_from(&instance);
+            let mut read = PagesRead::default();
+            let path = page.source.path.clone();
+            read_page(page, &mut bytes, &mut worker, &mut read, &());
+            errors.extend(read.losses.iter().map(ToString::to_string));
+            match worker.scrape.take() {
+                Some(scrape) => {
+                    match self.state.rates.take(&scrape) {
+                        true => drop(unknown.remove(&instance)),
+                        false => drop(unknown.insert(instance)),
+                    }
+                    round.push(scrape);
+                }
+                None if read.losses.is_empty() => errors.push(format!("{path}: this page holds nothing that is recorded")),
+                None => {}
+            }
+        }
+        self.finish(&mut round, samples);
+        !unknown.is_empty()
+    }
+
+    fn finish(&self, round: &mut Vec<Scrape>, samples: &mut Samples) {
+        if let Some(at) = round.iter().map(|scrape| scrape.at).max() {
+            samples.extend(self.state.rates.round(round, at).into_iter().map(|(series, value)| (series, at, value)));
+        }
+        round.clear();
+    }
+
+    /// The live cluster: pages of all apiservers, and now and then its objects.
+    #[cfg(feature = "live")]
+    fn cluster(
+        &mut self,
+        samples: &mut Samples,
+        pages: &mut Vec<Page>,
+        errors: &mut Vec<String>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        use crate::sources::live::Cluster;
+        use crate::sources::objects::live;
+        if self.cluster.is_none() {
+            match Cluster::connect(&crate::commands::live::target(&self.args.kube)) {
+                Ok(cluster) => {
+                    for note in cluster.notes() {
+                        context.say(note)?;
+                    }
+                    self.cluster = Some(cluster);
+                }
+                // Whoever mistypes a kubeconfig wants to know at once; one that was reached before is tried again.
+                Err(error) if self.listed.is_none() => return Err(Error::Input(error.to_string())),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let mut has_answered = false;
+        for page in cluster.scrape() {
+            match page {
+                Ok(page) => {
+                    has_answered = true;
+                    let path = format!("{}/metrics", page.instance);
+                    pages.push(Page { instance: page.instance, page: PageFile::read(path, page.at, page.body) });
+                }
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        if self.listed.is_none_or(|listed| listed.elapsed() >= self.args.objects_every) {
+            self.listed = Some(std::time::Instant::now());
+            let at = jiff::Timestamp::now().as_microsecond();
+            let (objects, failed) = live::take(cluster, &|_| true);
+            errors.extend(failed.iter().map(ToString::to_string));
+            samples.extend(collect::samples(&objects, at).into_iter().map(|(series, value)| (series, at, value)));
+            match cluster.get(0, usage::PATH) {
+                Ok(page) => match usage::read(&page.body, page.at) {
+                    Ok(usage) => usage.iter().for_each(|usage| used(usage, samples)),
+                    Err(what) => errors.push(format!("{}: {what}", usage::PATH)),
+                },
+                // Not every cluster has a metrics server.
+                Err(error) if context.settings.verbose => context.say(format!("{error}; namespace_usage is not recorded"))?,
+                Err(_) => {}
+            }
+            has_answered |= !objects.kinds.is_empty();
+        }
+        if !has_answered {
+            // Credentials may have run out, or apiservers moved: the next round connects anew.
+            self.cluster = None;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "live"))]
+    fn cluster(&mut self, _: &mut Samples, _: &mut Vec<Page>, _: &mut Vec<String>, _: &mut Context<'_>) -> Result<(), Error> {
+        Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+    }
+}
+
+/// What pods use, by namespace.
+fn used(usage: &PodUsage, samples: &mut Samples) {
+    for (namespace, amounts) in &usage.by_namespace {
+        for (resource, amount) in amounts {
+            let series = Series::new(NAMESPACE_USAGE, &[("namespace", namespace), ("resource", resource)]);
+            samples.push((series, usage.at, amount.value()));
+        }
+    }
+}
+
+/// A group's memory.
+fn remember(path: &str, sample: &Memory, samples: &mut Samples) {
+    let account = Account::of(sample, None);
+    let kinds = [
+        ("usage", account.usage),
+        ("working_set", account.working_set),
+        ("anon", account.anon),
+        ("file", account.file),
+        ("limit", account.limit),
+    ];
+    for (kind, bytes) in kinds {
+        if let Some(bytes) = bytes {
+            samples.push((Series::new(CGROUP_MEMORY, &[("path", path), ("kind", kind)]), sample.at, bytes as f64));
+        }
+    }
+}

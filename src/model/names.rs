@@ -1,0 +1,20 @@
+//! Names of the series that `plimsoll record` writes. They are a contract: stores hold them for years. (Units: docs/history.md.)
+//!
+//! Those that objects come to are in `analysis::quota::collect`.
+
+/// What the pods of a namespace use by metrics.k8s.io: `namespace`, `resource` (`cpu` in cores, `memory` in bytes).
+pub const NAMESPACE_USAGE: &str = "namespace_usage";
+/// Objects in etcd as apiservers count them, the largest count of any instance: `group`, `resource`.
+pub const APISERVER_OBJECTS: &str = "apiserver_objects";
+/// Requests a second, of all instances together: by `verb`, `group`, `resource`, `subresource`; or by `flow_schema`, `priority_level`.
+pub const APISERVER_RPS: &str = "apiserver_rps";
+/// Seats of a priority level, of all instances together: `priority_level`, `kind` (`executing`, `limit`).
+pub const APISERVER_SEATS: &str = "apiserver_seats";
+/// Size of etcd's database in bytes: `instance`; without it as the apiservers tell it.
+pub const ETCD_DB: &str = "etcd_db_bytes";
+/// What of it is in use: `instance`.
+pub const ETCD_IN_USE: &str = "etcd_db_in_use_bytes";
+/// How large it may become: `instance`.
+pub const ETCD_QUOTA: &str = "etcd_quota_bytes";
+/// Memory of a cgroup in bytes: `path`, `kind` (`usage`, `working_set`, `anon`, `file`, `limit`).
+pub const CGROUP_MEMORY: &str = "cgroup_memory_bytes";

@@ -1,0 +1,287 @@
+//! Samples in files of others: CSV, Parquet, and what Prometheus answers. (Forms: docs/history.md.)
+
+use super::key;
+use super::table::Table;
+use crate::model::series::Series;
+use crate::model::time::{Micros, SECOND, parse_any};
+use crate::sources::open::{Place, recognise};
+use polars::prelude::{Column, DataFrame, DataType};
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Bytes of a JSON answer that are read.
+const LARGEST: u64 = 1 << 30;
+/// Unix seconds that are taken: 1970 to 2200.
+const SECONDS: std::ops::Range<f64> = 0.0..7_258_118_400.0;
+
+/// What a sample's value or an error of whoever takes it comes to.
+pub type Taken = Result<(), String>;
+
+/// Takes what is read.
+pub trait Sink {
+    /// A series that was not met before: gives the number by which it is named from then on; says what is wrong with it.
+    fn series(&mut self, series: &Series) -> Result<usize, String>;
+    /// A sample of it.
+    fn sample(&mut self, series: usize, at: Micros, value: f64) -> Taken;
+}
+
+/// What a file came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Samples that were given on.
+    pub samples: u64,
+    /// Values that are no finite numbers: Prometheus marks with them that a series ended.
+    pub not_finite: u64,
+}
+
+/// Why a file was not read to its end: file, place, and what to do. Samples before that place were given on.
+pub type Refused = String;
+
+/// Reads a file, or standard input (`-`), into `sink`. `name`: that of series which have none, as answers to expressions.
+pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let fail = |error: &dyn std::fmt::Display| format!("{argument}: {error}");
+    if argument == "-" {
+        return text("-", Box::new(std::io::stdin()), name, sink);
+    }
+    let path = Path::new(argument);
+    let mut begin = [0; 4];
+    let mut file = std::fs::File::open(path).map_err(|error| format!("{argument}: {error}; check the path"))?;
+    if file.read_exact(&mut begin).is_ok() && &begin == b"PAR1" {
+        return parquet(path, sink);
+    }
+    let mut source = recognise(&Place::File(path.to_owned())).map_err(|error| error.to_string())?;
+    let reader = source.reader().map_err(|error| fail(&error))?;
+    text(argument, Box::new(reader), name, sink)
+}
+
+fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let mut input = BufReader::with_capacity(256 << 10, input);
+    let begin = input.fill_buf().map_err(|error| format!("{path}: {error}"))?;
+    match begin.trim_ascii_start().first() {
+        Some(b'{') => answer(path, input, name, sink),
+        Some(_) => lines(path, input, sink),
+        None => Err(format!("{path}: it is empty; a CSV file begins with a line that names its columns: name,…,time,value")),
+    }
+}
+
+/// Unix seconds, or RFC 3339.
+fn instant(text: &str) -> Result<Micros, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if SECONDS.contains(&seconds) => Ok((seconds * SECOND as f64).round() as Micros),
+        Ok(_) => Err(format!("'{text}' is no time between 1970 and 2200; numbers are seconds since 1970, not milliseconds")),
+        Err(_) => parse_any(text).ok_or_else(|| format!("'{text}' is no time; times are seconds since 1970 or RFC 3339")),
+    }
+}
+
+/// A number; `None` for what is no finite one.
+fn number(text: &str) -> Result<Option<f64>, String> {
+    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    Ok(value.is_finite().then_some(value))
+}
+
+fn lines(path: &str, input: impl Read, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let mut reader = csv::ReaderBuilder::new().buffer_capacity(64 << 10).from_reader(input);
+    let broken = |error: &csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        format!("{path}:{line}: {error}; each line has as many fields as the first")
+    };
+    let head = reader.headers().map_err(|error| broken(&error))?.clone();
+    let find = |wanted: &str| {
+        head.iter()
+            .position(|column| column == wanted)
+            .ok_or_else(|| format!("{path}:1: there is no column '{wanted}'; the first line names the columns: name,…,time,value, and what is between are labels"))
+    };
+    let (name, time, value) = (find("name")?, find("time")?, find("value")?);
+    let labels: Vec<usize> = (0..head.len()).filter(|column| ![name, time, value].contains(column)).collect();
+    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut imported = Imported::default();
+    let mut record = csv::StringRecord::new();
+    let mut series_of = Vec::new();
+    loop {
+        match reader.read_record(&mut record) {
+            Ok(false) => return Ok(imported),
+            Ok(true) => {}
+            Err(error) => return Err(broken(&error)),
+        }
+        let line = record.position().map_or(0, csv::Position::line);
+        let field = |column: usize| record.get(column).unwrap_or_default();
+        let refused = |what: String| format!("{path}:{line}: {what}");
+        series_of.clear();
+        for column in std::iter::once(name).chain(labels.iter().copied()) {
+            series_of.extend_from_slice(field(column).as_bytes());
+            series_of.push(0xff);
+        }
+        let id = match known.get(&series_of) {
+            Some(id) => *id,
+            None => {
+                let pairs: Vec<(&str, &str)> =
+                    labels.iter().map(|column| (head.get(*column).unwrap_or_default(), field(*column))).collect();
+                let id = sink.series(&Series::new(field(name), &pairs)).map_err(refused)?;
+                known.insert(series_of.clone(), id);
+                id
+            }
+        };
+        let at = instant(field(time).trim()).map_err(refused)?;
+        match number(field(value).trim()).map_err(refused)? {
+            Some(value) => {
+                sink.sample(id, at, value).map_err(refused)?;
+                imported.samples += 1;
+            }
+            None => imported.not_finite += 1,
+        }
+    }
+}
+
+/// `/api/v1/query_range` or `/api/v1/query`.
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    data: Option<Data>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    result_type: String,
+    result: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metric: BTreeMap<String, String>,
+    #[serde(default)]
+    values: Vec<(f64, String)>,
+    value: Option<(f64, String)>,
+}
+
+fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let form = "an answer of Prometheus to /api/v1/query_range is expected";
+    let answer: Answer =
+        serde_json::from_reader(input.take(LARGEST)).map_err(|error| format!("{path}:{}: {error}; {form}", error.line()))?;
+    if answer.status != "success" {
+        return Err(format!("{path}:1: Prometheus answered with an error: {}", answer.error.unwrap_or(answer.status)));
+    }
+    let data = answer.data.ok_or_else(|| format!("{path}:1: the answer holds no data; {form}"))?;
+    if !matches!(data.result_type.as_str(), "matrix" | "vector") {
+        return Err(format!("{path}:1: the result is a {}, not a matrix; {form}", data.result_type));
+    }
+    let serde_json::Value::Array(items) = data.result else { return Err(format!("{path}:1: the result is no list; {form}")) };
+    let mut imported = Imported::default();
+    for (n, item) in items.into_iter().enumerate() {
+        let refused = |what: String| format!("{path}: result {}: {what}", n + 1);
+        if item.get("histograms").is_some() {
+            return Err(refused("a native histogram; ask for a number, such as histogram_quantile()".to_owned()));
+        }
+        let Item { mut metric, values, value } = serde_json::from_value(item).map_err(|error| refused(error.to_string()))?;
+        let own = metric.remove("__name__").or_else(|| name.map(str::to_owned));
+        let own = own.ok_or_else(|| refused("the series has no name, as the result of an expression; give one with --name".to_owned()))?;
+        let pairs: Vec<(&str, &str)> = metric.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let id = sink.series(&Series::new(&own, &pairs)).map_err(refused)?;
+        for (seconds, text) in values.into_iter().chain(value) {
+            let at = instant(&seconds.to_string()).map_err(refused)?;
+            match number(&text).map_err(refused)? {
+                Some(value) => {
+                    sink.sample(id, at, value).map_err(refused)?;
+                    imported.samples += 1;
+                }
+                None => imported.not_finite += 1,
+            }
+        }
+    }
+    Ok(imported)
+}
+
+fn parquet(path: &Path, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let shown = path.display();
+    let mut table = Table::open(path).map_err(|error| format!("{shown}: {error}"))?;
+    let columns = table.columns();
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let time = ["time", "at"].into_iter().find(|column| names.contains(column));
+    let (Some(time), true, true) = (time, names.contains(&"name"), names.contains(&"value")) else {
+        return Err(format!("{shown}: its columns are {}; it needs name, time (or at, in microseconds) and value", names.join(", ")));
+    };
+    let mut imported = Imported::default();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for group in 0..table.groups() {
+        let place = table.describe(group);
+        let refused = |what: String| format!("{shown}: {place}: {what}");
+        let frame = table
+            .read(group, &names)
+            .map_err(|what| refused(format!("{what}; times are text, seconds, or microseconds in a column 'at'")))?;
+        rows(&frame, time, &mut known, &mut imported, sink).map_err(refused)?;
+    }
+    Ok(imported)
+}
+
+fn rows(frame: &DataFrame, time: &str, known: &mut HashMap<String, usize>, imported: &mut Imported, sink: &mut dyn Sink) -> Taken {
+    let fail = |error: polars::prelude::PolarsError| error.to_string();
+    let at = times(frame.column(time).map_err(fail)?, time == "at")?;
+    let value = frame.column("value").map_err(fail)?.cast(&DataType::Float64).map_err(fail)?;
+    let value: Vec<Option<f64>> = value.f64().map_err(fail)?.iter().collect();
+    let mut texts = Vec::new();
+    for column in frame.columns() {
+        if [time, "value"].contains(&column.name().as_str()) {
+            continue;
+        }
+        let text = column.str().map_err(|_| format!("column {} is no text", column.name()))?;
+        texts.push((column.name().to_string(), text.clone()));
+    }
+    let mut series_of = String::new();
+    for row in 0..frame.height() {
+        series_of.clear();
+        for (_, text) in &texts {
+            series_of.push_str(text.get(row).unwrap_or_default());
+            series_of.push('\u{1}');
+        }
+        let id = match known.get(&series_of) {
+            Some(id) => *id,
+            None => {
+                let mut series = Series::default();
+                for (column, text) in &texts {
+                    let text = text.get(row).unwrap_or_default();
+                    match column.as_str() {
+                        "name" => text.clone_into(&mut series.name),
+                        // As in the files of a store.
+                        "labels" if text.starts_with('{') => {
+                            let inner =
+                                key::series(&format!("x{text}")).ok_or_else(|| format!("row {}: labels are no JSON: {text}", row + 1))?;
+                            series.labels.extend(inner.labels);
+                        }
+                        _ if text.is_empty() => {}
+                        label => drop(series.labels.insert(label.to_owned(), text.to_owned())),
+                    }
+                }
+                let id = sink.series(&series).map_err(|what| format!("row {}: {what}", row + 1))?;
+                known.insert(series_of.clone(), id);
+                id
+            }
+        };
+        let at = at[row].clone().map_err(|what| format!("row {}: {what}", row + 1))?;
+        match value[row].filter(|value| value.is_finite()) {
+            Some(value) => {
+                sink.sample(id, at, value)?;
+                imported.samples += 1;
+            }
+            None => imported.not_finite += 1,
+        }
+    }
+    Ok(())
+}
+
+/// A column of times: text, seconds, or microseconds.
+fn times(column: &Column, in_micros: bool) -> Result<Vec<Result<Micros, String>>, String> {
+    let fail = |error: polars::prelude::PolarsError| error.to_string();
+    let none = || "there is no time".to_owned();
+    if in_micros {
+        let at = column.cast(&DataType::Int64).map_err(fail)?;
+        return Ok(at.i64().map_err(fail)?.iter().map(|at| at.ok_or_else(none)).collect());
+    }
+    if let Ok(text) = column.str() {
+        return Ok(text.iter().map(|text| instant(text.ok_or_else(none)?)).collect());
+    }
+    let seconds = column.cast(&DataType::Float64).map_err(fail)?;
+    Ok(seconds.f64().map_err(fail)?.iter().map(|seconds| instant(&seconds.ok_or_else(none)?.to_string())).collect())
+}
