@@ -111,7 +111,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let end = args.length.map(|length| began + length);
     let mut next = began;
     loop {
-        let samples = taker.round(context)?;
+        let samples = taker.round(is_once, context)?;
         recorder.store(&samples, context)?;
         taker.remember(context)?;
         recorder.look_after(is_once, context)?;
@@ -124,9 +124,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             break;
         }
     }
-    recorder.look_after(true, context)?;
-    // A flight recorder that ran to its end has told what failed on the way.
-    if is_once { context.verdict() } else { Ok(()) }
+    recorder.look_after(true, context)
 }
 
 /// Writes what was taken, and keeps the store in order.
