@@ -113,6 +113,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     loop {
         let samples = taker.round(is_once, context)?;
         recorder.store(&samples, context)?;
+        // Cron mails whatever is said; somebody who reads files in waits for a word.
+        if is_once && !args.once {
+            context.say(format!("{} stored in {}", counted(samples.len() as u64, "sample"), folder.display()))?;
+        }
         taker.remember(context)?;
         recorder.look_after(is_once, context)?;
         next = (next + every).max(Instant::now());
