@@ -80,6 +80,11 @@ impl<'io> Context<'io> {
     /// Says that part of an input was lost, and goes on.
     pub fn lost(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         self.partial = true;
+        self.warn(what)
+    }
+
+    /// Says what went wrong for now and is tried again.
+    pub fn warn(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         let text = what.to_string();
         Ok(writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?)
     }

@@ -164,7 +164,7 @@ fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
         c = copy.display()
     );
     let limited = format!(
-        "trap '' XFSZ; ulimit -f 200; {program} record import {csv} --store {}/s --batch 500 -v; echo code $?",
+        "trap '' XFSZ; ulimit -f 60; {program} record import {csv} --store {}/s --batch 500 -v; echo code $?",
         home.path().display()
     );
     let cases = [

@@ -37,7 +37,7 @@ sealed = duckdb.sql(f"""
     SELECT name, labels, day, count, min, max, max_at, sum, last, last_at FROM read_parquet('{store}/days/*.parquet')
 """).fetchall()
 of_points = duckdb.sql(f"""
-    SELECT name, labels, at // 86400000000 AS day, count(*), min(value), max(value), arg_max(at, (value, -at)), sum(value ORDER BY at),
+    SELECT name, labels, CAST(floor(at / 86400000000) AS BIGINT) AS day, count(*), min(value), max(value), arg_max(at, (value, -at)), sum(value ORDER BY at),
            arg_max(value, at), max(at)
     FROM read_parquet('{store}/points/*.parquet') GROUP BY ALL
 """).fetchall()

@@ -112,8 +112,8 @@ impl<'a> Taker<'a> {
         Ok(())
     }
 
-    /// Takes everything once. What fails is said, and tried again the next time.
-    pub(super) fn round(&mut self, context: &mut Context<'_>) -> Result<Samples, Error> {
+    /// Takes everything once. What fails is said, and tried again the next time, if there is one.
+    pub(super) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
         let (mut samples, mut pages) = (Samples::new(), Vec::new());
         let mut errors = Vec::new();
         if self.args.sources.is_empty() {
@@ -129,8 +129,10 @@ impl<'a> Taker<'a> {
         // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails anew.
         let now: HashSet<String> = errors.iter().cloned().collect();
         for error in errors {
-            if !self.said.contains(&error) {
-                context.lost(error)?;
+            match is_last {
+                true => context.lost(error)?,
+                false if !self.said.contains(&error) => context.warn(error)?,
+                false => {}
             }
         }
         self.said = now;
