@@ -89,30 +89,47 @@ fn resource(path: &str) -> (String, String, String) {
     }
 }
 
-#[test]
-fn what_may_be_read_is_what_is_read() {
-    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
-    let lab = Lab::start(&[&page, &page]);
-    let kubeconfig = lab.kubeconfig();
-    // The stand-in has no such objects: what counts is what it is asked.
-    plimsoll(&["quota", "check", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]).did_not_panic();
-    let asked: BTreeSet<(String, String, String)> = lab
-        .requests("/api")
-        .iter()
-        .map(|request| request["path"].as_str().unwrap().to_owned())
-        .filter(|path| path.starts_with("/api/v1/") || path.starts_with("/apis/"))
-        .map(|path| resource(&path))
-        .collect();
-    let objects = objects();
-    let mut allowed = BTreeSet::new();
-    for role in [of_kind(&objects, "ClusterRole"), of_kind(&objects, "Role")].concat() {
-        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+/// What a service account may list, by group, resource and namespace; and the paths that it may get.
+fn allowed(objects: &[(String, Value)], account: &str) -> (BTreeSet<(String, String, String)>, BTreeSet<String>) {
+    let (mut lists, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    for binding in [of_kind(objects, "ClusterRoleBinding"), of_kind(objects, "RoleBinding")].concat() {
+        if !binding["subjects"].as_array().unwrap().iter().any(|subject| subject["name"] == account) {
+            continue;
+        }
+        let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+        let roles = of_kind(objects, binding["roleRef"]["kind"].as_str().unwrap());
+        let role = roles.iter().find(|role| role["metadata"]["name"] == binding["roleRef"]["name"]).expect("the role is there");
         for rule in role["rules"].as_array().unwrap() {
+            if rule["nonResourceURLs"].is_array() {
+                assert_eq!(texts(&rule["verbs"]), ["get"], "{role}");
+                paths.extend(texts(&rule["nonResourceURLs"]));
+                continue;
+            }
             assert_eq!(texts(&rule["verbs"]), ["list"], "{role}");
             for group in texts(&rule["apiGroups"]) {
-                allowed.extend(texts(&rule["resources"]).into_iter().map(|resource| (group.clone(), resource, namespace.to_owned())));
+                lists.extend(texts(&rule["resources"]).into_iter().map(|resource| (group.clone(), resource, namespace.to_owned())));
             }
         }
     }
-    assert_eq!(asked, allowed);
+    (lists, paths)
+}
+
+#[test]
+fn what_may_be_read_is_what_is_read() {
+    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
+    let place = folder();
+    let store = place.path().join("store");
+    let record = ["record", "--once", "--store", store.to_str().unwrap()];
+    for (account, args) in [("plimsoll-alert", &["quota", "check"][..]), ("plimsoll-record", &record)] {
+        let lab = Lab::start(&[&page, &page]);
+        let kubeconfig = lab.kubeconfig();
+        // The stand-in has no such objects: what counts is what it is asked.
+        plimsoll(&[args, &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]].concat()).did_not_panic();
+        let asked = lab.requests("/").iter().map(|request| request["path"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+        let is_of_api = |path: &&String| path.starts_with("/api/v1/") || path.starts_with("/apis/");
+        let lists: BTreeSet<_> = asked.iter().filter(is_of_api).map(|path| resource(path)).collect();
+        // Anybody may ask for the version.
+        let paths: BTreeSet<String> = asked.iter().filter(|path| !is_of_api(path) && *path != "/version").cloned().collect();
+        assert_eq!((lists, paths), allowed(&objects(), account), "{account}");
+    }
 }

@@ -28,6 +28,9 @@ pub struct SourceFlags {
     /// store that record keeps; none: the live cluster of the kubeconfig.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
+    /// Read the live cluster too, beside stores or a Prometheus.
+    #[arg(long)]
+    pub live: bool,
     /// Which time to look at.
     #[command(flatten)]
     pub time: TimeFlags,
@@ -81,7 +84,10 @@ fn read_some(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, with_sketch:
     let (stores, sources): (Vec<String>, Vec<String>) = flags.sources.iter().cloned().partition(|source| is_store(source));
     stored(&stores, with_sketch, &mut collector, &mut inputs, context)?;
     let has_history = history(flags, (since, until), &mut collector, context)? || !stores.is_empty();
-    if sources.is_empty() && has_history {
+    if flags.live && !sources.is_empty() {
+        return Err(Error::Usage(format!("--live: objects are read from {} already; what stands now can't be both", sources.join(", "))));
+    }
+    if sources.is_empty() && has_history && !flags.live {
         // What stands now is the last that the history says.
     } else if sources.is_empty() {
         live(flags, is_wanted, &mut collector, &mut inputs, context)?;
