@@ -36,16 +36,17 @@ for (name, labels), points in truth.items():
 sealed = duckdb.sql(f"""
     SELECT name, labels, day, count, min, max, max_at, sum, last, last_at FROM read_parquet('{store}/days/*.parquet')
 """).fetchall()
+# `at` is a word of DuckDB's own.
 of_points = duckdb.sql(f"""
-    SELECT name, labels, CAST(floor(at / 86400000000) AS BIGINT) AS day, count(*), min(value), max(value), arg_max(at, (value, -at)), sum(value ORDER BY at),
-           arg_max(value, at), max(at)
+    SELECT name, labels, CAST(floor("at" / 86400000000) AS BIGINT) AS day, count(*), min(value), max(value), arg_max("at", (value, -"at")), sum(value ORDER BY "at"),
+           arg_max(value, "at"), max("at")
     FROM read_parquet('{store}/points/*.parquet') GROUP BY ALL
 """).fetchall()
 sorted_rows = duckdb.sql(f"""
-    SELECT count(*) FROM (SELECT name || labels AS key, lag(name || labels) OVER w AS before, at, lag(at) OVER w AS at_before
+    SELECT count(*) FROM (SELECT name || labels AS key, lag(name || labels) OVER w AS before, "at", lag("at") OVER w AS at_before
     FROM read_parquet('{store}/points/*.parquet', filename = true, file_row_number = true)
-    WINDOW w AS (PARTITION BY filename ORDER BY file_row_number)) WHERE key < before OR key = before AND at <= at_before
-""").fetchone()[0]
+    WINDOW w AS (PARTITION BY filename ORDER BY file_row_number)) WHERE key < before OR key = before AND "at" <= at_before
+""").fetchall()[0][0]
 
 faults = []
 for what, rows in (("days", sealed), ("points", of_points)):
