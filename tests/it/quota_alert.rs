@@ -274,7 +274,6 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     none(&faults);
     assert!(kills >= 15, "only {kills} kills");
     assert!(truth["messages"].as_array().unwrap().len() >= 25, "the model has few messages: the test tells nothing");
-    eprintln!("{} runs, {kills} kills, {} accepted, {doubled} doubled, {took:?}", committed.len(), accepted.len());
 }
 
 /// An alert of Alertmanager: owner, namespace, severity.

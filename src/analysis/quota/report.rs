@@ -263,19 +263,25 @@ pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::inpu
         let (id, summary) = (Value::Text(finding.id.clone()), Value::Text(finding.summary.clone()));
         [vec![severity], columns[1..6].iter().map(|name| subject(name)).collect(), vec![id, summary]].concat()
     };
-    let mut counts: BTreeMap<(Reverse<Severity>, &str), (u64, BTreeSet<&str>)> = BTreeMap::new();
-    for finding in &findings {
-        let count = counts.entry((Reverse(finding.severity), &finding.id)).or_default();
-        count.0 += 1;
-        count.1.extend(finding.subject.get("namespace").map(String::as_str));
+    // Findings of one kind, and in which namespaces.
+    #[derive(Default)]
+    struct Kind<'f> {
+        count: u64,
+        namespaces: BTreeSet<&'f str>,
     }
-    let counted_row = |((severity, id), (count, namespaces)): (&(Reverse<Severity>, &str), &(u64, BTreeSet<&str>))| {
-        vec![severity.0.name().into(), (*id).into(), (*count).into(), (namespaces.len() as u64).into()]
+    let mut counts: BTreeMap<(Reverse<Severity>, &str), Kind<'_>> = BTreeMap::new();
+    for finding in &findings {
+        let kind = counts.entry((Reverse(finding.severity), &finding.id)).or_default();
+        kind.count += 1;
+        kind.namespaces.extend(finding.subject.get("namespace").map(String::as_str));
+    }
+    let row_of = |((severity, id), kind): (&(Reverse<Severity>, &str), &Kind<'_>)| {
+        vec![severity.0.name().into(), (*id).into(), kind.count.into(), (kind.namespaces.len() as u64).into()]
     };
     let by_problem = Table {
         name: "problems".to_owned(),
         columns: ["severity", "problem", "count", "namespaces"].map(str::to_owned).to_vec(),
-        rows: counts.iter().map(counted_row).collect(),
+        rows: counts.iter().map(row_of).collect(),
         ..Table::default()
     };
     let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count() as u64;

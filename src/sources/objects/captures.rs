@@ -100,7 +100,7 @@ pub fn find(arguments: &[String]) -> Captures {
                     }
                     all.inputs.push(InputReport { path, kind: "objects", bytes: bytes.len() as u64, records, skipped, first_error });
                 }
-                Err(error) => all.errors.push(error.into()),
+                Err(error) => all.errors.push(error),
             }
         }
     }
