@@ -15,7 +15,7 @@ const MINUTE: Micros = 60 * SECOND;
 type Truth = BTreeMap<Series, BTreeMap<Micros, f64>>;
 
 fn series(n: u8) -> Series {
-    Series::new(if n % 2 == 0 { "even" } else { "odd:name" }, &[("n", &n.to_string()), ("odd", "{\"a\"=\\}\n")])
+    Series::new(if n.is_multiple_of(2) { "even" } else { "odd:name" }, &[("n", &n.to_string()), ("odd", "{\"a\"=\\}\n")])
 }
 
 fn append(writer: &mut Writer, truth: &mut Truth, points: &[(u8, Micros, f64)]) {

@@ -20,6 +20,9 @@ pub struct Ask {
     pub with_sketch: bool,
 }
 
+/// Whoever takes the points of series.
+pub type EachPoints<'e> = dyn FnMut(&Series, &[Point]) -> Result<(), StoreError> + 'e;
+
 /// A series and its rows, ascending by day, from one file or from memory.
 type Run = (String, Vec<Row>);
 
@@ -157,7 +160,7 @@ impl Store {
         selector: &Selector,
         (from, until): (Micros, Micros),
         losses: &mut Vec<StoreLoss>,
-        each: &mut dyn FnMut(&Series, &[Point]) -> Result<(), StoreError>,
+        each: &mut EachPoints<'_>,
     ) -> Result<(), StoreError> {
         let _kept = self.shared();
         let listing = self.list()?;
