@@ -41,7 +41,8 @@ fn make(folder: &Path, namespaces: u64, days: u64) {
     let mut ids = Vec::new();
     for namespace in 0..namespaces {
         for resource in RESOURCES {
-            let labels = [("namespace", &*format!("ns-{namespace:05}")), ("resourcequota", "compute"), ("resource", resource), ("type", "used")];
+            let labels =
+                [("namespace", &*format!("ns-{namespace:05}")), ("resourcequota", "compute"), ("resource", resource), ("type", "used")];
             ids.push(writer.series(&Series::new("kube_resourcequota", &labels)).unwrap());
         }
     }
@@ -62,7 +63,12 @@ fn make(folder: &Path, namespaces: u64, days: u64) {
         // Two hours and more into the next day the one before is sealed: here the next day has not begun.
         let sealed = seal(&store, (FIRST + day as i64) * DAY + DAY / 4, Some(&mut writer)).unwrap();
         put_together(&store, (FIRST + day as i64) * DAY).unwrap();
-        println!("day {day}: written {:.1} s, sealed {:?} {:.1} s", written.as_secs_f64(), sealed.days, (began.elapsed() - written).as_secs_f64());
+        println!(
+            "day {day}: written {:.1} s, sealed {:?} {:.1} s",
+            written.as_secs_f64(),
+            sealed.days,
+            (began.elapsed() - written).as_secs_f64()
+        );
     }
     seal(&store, (FIRST + days as i64 + 1) * DAY, Some(&mut writer)).unwrap();
     put_together(&store, (FIRST + days as i64 + 3) * DAY).unwrap();
@@ -88,7 +94,11 @@ fn read(folder: &Path) {
         Ok(())
     };
     store.days(&ask, &mut losses, &mut each).unwrap();
-    println!("{series} series, {days} days, {samples} samples, {wrong} wrong, {} losses, {:.2} s", losses.len(), began.elapsed().as_secs_f64());
+    println!(
+        "{series} series, {days} days, {samples} samples, {wrong} wrong, {} losses, {:.2} s",
+        losses.len(),
+        began.elapsed().as_secs_f64()
+    );
 }
 
 fn main() {

@@ -19,7 +19,7 @@ mod table;
 pub use days::{DAYS, DaysFile, Row};
 pub use fold::{Folded, HEAD, TAIL, fold_day};
 pub use points::POINTS;
-pub use read::{Ask, EachRun};
+pub use read::{Ask, EachPoints};
 pub use table::{BLOCK, Group, Index, index_path};
 
 use crate::model::series::DAY;

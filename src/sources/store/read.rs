@@ -20,8 +20,8 @@ pub struct Ask {
     pub with_sketch: bool,
 }
 
-/// Takes a series and some of its points, in order of time.
-pub type EachRun<'f> = &'f mut dyn FnMut(&Series, &[Point]) -> Result<(), StoreError>;
+/// Whoever takes the points of series.
+pub type EachPoints<'e> = dyn FnMut(&Series, &[Point]) -> Result<(), StoreError> + 'e;
 
 /// A series and its rows, ascending by day, from one file or from memory.
 type Run = (String, Vec<Row>);
@@ -160,7 +160,7 @@ impl Store {
         selector: &Selector,
         (from, until): (Micros, Micros),
         losses: &mut Vec<StoreLoss>,
-        each: EachRun<'_>,
+        each: &mut EachPoints<'_>,
     ) -> Result<(), StoreError> {
         let _kept = self.shared();
         let listing = self.list()?;
