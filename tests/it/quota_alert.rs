@@ -127,7 +127,6 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     let mut committed: Vec<Value> = Vec::new();
     let (mut kills, mut cut_short) = (0, Vec::new());
     let runs = scenario["runs"].as_array().unwrap();
-    let started = Instant::now();
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     for (number, run) in runs.iter().enumerate() {
         let is_last = number + 1 == runs.len();
@@ -188,7 +187,6 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     let last = lab.arguments(runs.last().unwrap()["now"].as_str().unwrap(), &used(runs.last().unwrap()));
     let report = lab.run(&last, &["--give-up", "20s"]).json(0);
     assert_eq!(report["totals"]["failed"], 0, "{report}");
-    let took = started.elapsed();
 
     let truth = model(&["expect"], &json!(committed));
     let accepted = lab.noted("accepted");
@@ -200,10 +198,8 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
         }
     }
     // Twice only where a kill came between, and then the same.
-    let mut doubled = 0;
     for ((channel, id), copies) in &copies {
         for pair in copies.windows(2) {
-            doubled += 1;
             let at = pair[0]["at"].as_f64().unwrap();
             if !cut_short.iter().any(|(from, to)| (*from..=*to).contains(&at)) {
                 faults.push(format!("{channel} {id}: taken twice, though no run was killed then"));
