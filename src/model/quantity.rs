@@ -34,9 +34,9 @@ pub struct Quantity {
 /// What is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// No number at its start.
-    #[error("is not a quantity: a number comes first, as in 100m, 1.5Gi, 1e3")]
-    NoNumber,
+    /// Nothing. (A suffix alone is nought, for Kubernetes too.)
+    #[error("is not a quantity: one is written as 100m, 1.5Gi, 1e3")]
+    Empty,
     /// What follows the number is not known.
     #[error("is not a quantity: behind the number stands one of n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent as in e3")]
     Suffix,
@@ -70,8 +70,8 @@ impl FromStr for Quantity {
             Some(behind) => behind.split_at(digits(behind)),
             None => ("", rest),
         };
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(QuantityError::NoNumber);
+        if text.is_empty() {
+            return Err(QuantityError::Empty);
         }
         let (form, ten, shift) = interpret(suffix)?;
         let (seen, cut) = fraction.split_at(fraction.len().min(FRACTION));
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn people_get_round_numbers() {
         for (text, countable, expected) in [
-            ("44760Mi", false, "46Gi"),
+            ("45875Mi", false, "46Gi"),
             ("10343Mi", false, "10752Mi"),
             ("120Mi", false, "120Mi"),
             ("3700m", false, "3700m"),

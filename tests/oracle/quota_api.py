@@ -32,6 +32,11 @@ def main(paths):
                 continue
             if event.get("responseStatus", {}).get("code") == 429:
                 continue
+            # Long-running requests but watches are none of API Priority and Fairness' concern.
+            if event.get("objectRef", {}).get("subresource") in ("attach", "exec", "log", "portforward", "proxy"):
+                continue
+            if event["requestURI"].startswith("/debug/pprof/"):
+                continue
             user = event["user"]["username"]
             user = "system:node:*" if user.startswith("system:node:") else user
             begin, end = micros(event["requestReceivedTimestamp"]), micros(event["stageTimestamp"])

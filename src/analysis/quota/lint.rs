@@ -249,13 +249,13 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 let mut finding = Finding::new("quota-blocks-rollout", severity, &subject);
                 let room = if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
                 finding.summary = format!(
-                    "a rollout of {} {}/{} wants {} more {} at once ({} more pods), and quota {} has {} left: it {}",
+                    "a rollout of {} {}/{} wants {} more {} at once ({}), and quota {} has {} left: it {}",
                     workload.kind,
                     workload.namespace,
                     workload.name,
                     all,
                     standing.resource,
-                    surge,
+                    counted(workload.surge, "further pod"),
                     quota.name,
                     room,
                     if severity == Severity::Critical { "stands still" } else { "goes slowly" }
