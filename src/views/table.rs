@@ -135,7 +135,12 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 35] = [
+const FIRST_TO_GO: [&str; 40] = [
+    "spike",
+    "peak_at",
+    "quota",
+    "used",
+    "level",
     "agents",
     "schema",
     "asks",
