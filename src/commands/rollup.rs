@@ -22,7 +22,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn takes(&self, event: &Timed<'_, '_>) -> bool {
+    /// Whether it is to be taken.
+    pub fn takes(&self, event: &Timed<'_, '_>) -> bool {
         self.since.is_none_or(|since| event.at >= since)
             && self.until.is_none_or(|until| event.at < until)
             && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
@@ -50,10 +51,30 @@ pub(super) fn read(streams: Vec<LogStream>, selection: &Selection, context: &mut
     let progress = traffic::progress(&streams, context);
     let (rollup, outcome) = roll_up_some(streams, selection, context.settings.threads, &progress);
     progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
+    tell(&outcome, context)?;
     Ok((rollup, outcome))
+}
+
+/// Runs workers over logs for a command: with progress, and it is said what was lost.
+pub(super) fn pass<W: Worker>(
+    streams: Vec<LogStream>,
+    make: impl Fn() -> W + Sync,
+    mut take: impl FnMut(W::Batch),
+    context: &mut Context<'_>,
+) -> Result<Outcome, Error> {
+    let progress = traffic::progress(&streams, context);
+    let (_, outcome) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
+        if let Delivery::Block { batch, .. } = delivery {
+            take(batch);
+        }
+    });
+    progress.finish();
+    tell(&outcome, context)?;
+    Ok(outcome)
+}
+
+fn tell(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+    outcome.losses.iter().try_for_each(|loss| context.lost(loss))
 }
 
 /// The observer of analysis as a worker of the source's pass.

@@ -47,6 +47,15 @@ pub struct Usage {
     pub hard: Vec<(i32, f64)>,
 }
 
+impl Usage {
+    /// Among usage in the order of [`Quotas::usage`] that of a resource of a quota.
+    pub fn find<'u>(usage: &'u [Self], namespace: &str, quota: &str, resource: &str) -> Option<&'u Self> {
+        let key = (namespace, quota, resource);
+        let at = usage.binary_search_by(|usage| (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str()).cmp(&key));
+        at.ok().and_then(|at| usage.get(at))
+    }
+}
+
 /// All that is known of the quotas of one cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quotas {

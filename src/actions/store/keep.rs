@@ -5,7 +5,7 @@ use super::seal::remove;
 use super::table::{DaysWriter, Table};
 use crate::model::series::{Day, Selector};
 use crate::model::time::Micros;
-use crate::sources::store::{DaysFile, DaysPlace, Listing, Row, Store, StoreError, StoreLoss, date, index_path};
+use crate::sources::store::{DaysFile, DaysPlace, Listing, Rows, Store, StoreError, StoreLoss, by_series, date, index_path};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,10 @@ pub fn put_together(store: &Store, now: Micros) -> Result<Vec<StoreLoss>, StoreE
         let before = losses.len();
         let version = places.iter().find(|place| place.is_month()).map_or(0, |place| place.version + 1);
         let mut table = DaysWriter::new(Table::create(&store.days_folder(), &month, version)?);
-        merge(&places, &mut losses, &mut |key, row| table.add(key, row))?;
+        // The newest first: of rows that say as much it is theirs that stays.
+        let files = places.iter().rev().map(|place| DaysFile::open(&place.path, &Selector::default(), true, &mut losses));
+        let files = files.map(|file| Rows::File(Box::new(file))).collect();
+        by_series(files, &mut losses, |key, days| days.into_values().try_for_each(|row| table.add(key, row)))?;
         if losses.len() > before {
             // A damaged file stays as it is: what is left of it is read, and said to be damaged.
             continue;
@@ -68,32 +71,6 @@ pub fn put_together(store: &Store, now: Micros) -> Result<Vec<StoreLoss>, StoreE
         }
     }
     Ok(losses)
-}
-
-/// All rows of some files by series and day; of several for the same day the one with the most points, then the newest.
-fn merge(
-    places: &[&DaysPlace],
-    losses: &mut Vec<StoreLoss>,
-    each: &mut dyn FnMut(&str, Row) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let all = Selector::default();
-    let mut files: Vec<DaysFile> = places.iter().rev().map(|place| DaysFile::open(&place.path, &all, true, losses)).collect();
-    let mut heads: Vec<Option<(String, Vec<Row>)>> = files.iter_mut().map(|file| file.next(losses)).collect();
-    while let Some(key) = heads.iter().flatten().map(|(key, _)| key.as_str()).min().map(str::to_owned) {
-        let mut days: BTreeMap<i32, Row> = BTreeMap::new();
-        for (head, file) in heads.iter_mut().zip(&mut files) {
-            let Some((_, rows)) = head.take_if(|(own, _)| *own == key) else { continue };
-            for row in rows {
-                match days.get(&row.day.day) {
-                    Some(known) if known.day.count >= row.day.count => {}
-                    _ => drop(days.insert(row.day.day, row)),
-                }
-            }
-            *head = file.next(losses);
-        }
-        days.into_values().try_for_each(|row| each(&key, row))?;
-    }
-    Ok(())
 }
 
 /// Drops what is older than is kept, then the oldest until the size is kept: points first, then days, then logs that nobody writes to.

@@ -221,15 +221,23 @@ pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<
     rows
 }
 
-/// Shares with which each of some new levels has at least so many of an apiserver's seats, beside levels with `others` shares in all. `None`
-/// where they would take half of the seats or more from all others.
+/// The least shares with which each of some new levels has at least so many of an apiserver's seats, beside levels with `others` shares in
+/// all. `None` where they would take half of the seats or more from all others.
 ///
-/// A level has `⌈server × shares ÷ Σ shares⌉` seats; with `R` seats wanted in all, `seats × others ÷ (server - R)` shares are enough.
+/// A level has `⌈server × shares ÷ Σ shares⌉` seats, so `wanted` of them from `⌊(wanted - 1) × Σ shares ÷ server⌋ + 1` shares on. The new
+/// shares are part of the sum: it is reckoned anew until it stays, which it does below `2 × (others + levels)`.
 pub fn shares(wanted: &[u32], server: u32, others: u32) -> Option<Vec<u32>> {
     let all: u64 = wanted.iter().map(|seats| u64::from(*seats)).sum();
-    let left = u64::from(server).checked_sub(all).filter(|left| *left > u64::from(server) / 2)?;
-    let share = |seats: &u32| u32::try_from((u64::from(*seats) * u64::from(others)).div_ceil(left)).ok();
-    wanted.iter().map(share).collect()
+    u64::from(server).checked_sub(all).filter(|left| *left > u64::from(server) / 2)?;
+    let needed = |sum: u64| wanted.iter().map(move |seats| u64::from(seats.saturating_sub(1)) * sum / u64::from(server) + 1);
+    let mut sum = u64::from(others);
+    loop {
+        let next = u64::from(others) + needed(sum).sum::<u64>();
+        if next == sum {
+            return needed(sum).map(|shares| u32::try_from(shares).ok()).collect();
+        }
+        sum = next;
+    }
 }
 
 /// A level and a FlowSchema for each proposal that can have one.
@@ -269,7 +277,7 @@ mod tests {
                     let all: Vec<PriorityLevel> = shares.iter().copied().chain([others]).map(level).collect();
                     for (level, wanted) in all.iter().zip(&wanted) {
                         let seats = nominal(server, level, &all);
-                        prop_assert!(seats >= *wanted && seats <= *wanted + 1 + *wanted / 5 + server / others, "{seats} {wanted}");
+                        prop_assert!(seats >= *wanted && seats <= *wanted + server / others, "{seats} {wanted}");
                     }
                 }
             }

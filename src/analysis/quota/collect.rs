@@ -98,8 +98,9 @@ pub struct Collector {
 impl Collector {
     /// Takes the objects of a moment; later ones after earlier ones.
     pub fn objects(&mut self, cluster: &str, at: Micros, objects: &Objects) {
-        for (key, used) in used(objects, at) {
-            let (fold, days) = self.folds.entry(key).or_default();
+        let used = used(objects, at);
+        for (key, used) in &used {
+            let (fold, days) = self.folds.entry(key.clone()).or_default();
             days.extend(fold.add(Point { at, value: used.value() }));
         }
         for quota in &objects.quotas {
@@ -108,7 +109,6 @@ impl Collector {
                 self.hard.entry(key).or_default().insert(Day::of(at), hard.value());
             }
         }
-        let used = used(objects, at);
         let quotas = &mut self.quotas;
         cluster.clone_into(&mut quotas.cluster);
         quotas.at = at;

@@ -3,7 +3,7 @@
 use crate::analysis::quota::usage;
 use crate::model::objects::{LimitRange, Objects, PodSpec};
 use crate::model::quantity::{Form, Quantity};
-use crate::model::quota::Quotas;
+use crate::model::quota::{Quotas, Usage};
 use crate::model::report::{Finding, Severity};
 use crate::model::time;
 use crate::model::units::counted;
@@ -275,10 +275,7 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
 /// Quotas that grant much more than was ever used.
 fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     for standing in quotas.standings.iter().filter(|standing| is_wanted(&standing.namespace) && !standing.hard.is_zero()) {
-        let usage = quotas
-            .usage
-            .iter()
-            .find(|usage| usage.namespace == standing.namespace && usage.quota == standing.quota && usage.resource == standing.resource);
+        let usage = Usage::find(&quotas.usage, &standing.namespace, &standing.quota, &standing.resource);
         let Some(usage) = usage.filter(|usage| usage.days.len() >= rules.least_days) else { continue };
         let most = usage.days.iter().map(|day| day.max).fold(0.0, f64::max).max(standing.used.value());
         let hard = standing.hard.value();

@@ -5,7 +5,7 @@ use crate::model::quantity::Quantity;
 use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable};
 use crate::model::series::{DAY, Day, SUSTAINED, Sketch};
 use crate::model::time::{Micros, together};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which peak is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -152,11 +152,11 @@ const USUAL: [&str; 5] = ["requests.cpu", "requests.memory", "limits.memory", "p
 /// How near to the quota usage must have come for it to have been held back by it: the next pod may not have fit.
 const AT_QUOTA: f64 = 0.95;
 
-/// Makes proposals. `silent` names namespaces and resources that some containers there don't state: a quota would refuse them.
-pub fn propose(quotas: &Quotas, refused: &Refused, silent: &[(String, String)], rules: &Rules) -> Proposals {
+/// Makes proposals. `silent` has, by namespace, resources that some containers there don't state: a quota would refuse them.
+pub fn propose(quotas: &Quotas, refused: &Refused, silent: &BTreeMap<String, BTreeSet<String>>, rules: &Rules) -> Proposals {
     let mut proposals = Proposals::default();
-    let with_quota: BTreeMap<(&str, &str), ()> =
-        quotas.standings.iter().map(|standing| ((standing.namespace.as_str(), standing.resource.as_str()), ())).collect();
+    let with_quota: BTreeSet<(&str, &str)> =
+        quotas.standings.iter().map(|standing| (standing.namespace.as_str(), standing.resource.as_str())).collect();
     let standing: BTreeMap<(&str, &str, &str), (Quantity, Quantity)> = (quotas.standings.iter())
         .map(|row| ((row.namespace.as_str(), row.quota.as_str(), row.resource.as_str()), (row.hard, row.used)))
         .collect();
@@ -176,12 +176,11 @@ pub fn propose(quotas: &Quotas, refused: &Refused, silent: &[(String, String)], 
         let stands = standing.get(&key).copied();
         if usage.quota.is_empty() {
             // A resource that some quota of the namespace speaks of is proposed there.
-            if with_quota.contains_key(&(key.0, key.2)) || !gets_one(usage, rules) {
+            if with_quota.contains(&(key.0, key.2)) || !gets_one(usage, rules) {
                 continue;
             }
-            let silence = (usage.namespace.clone(), usage.resource.clone());
-            if silent.contains(&silence) {
-                proposals.left_out.push(silence);
+            if silent.get(&usage.namespace).is_some_and(|resources| resources.contains(&usage.resource)) {
+                proposals.left_out.push((usage.namespace.clone(), usage.resource.clone()));
                 continue;
             }
         } else if stands.is_none() && !quotas.standings.is_empty() {
@@ -318,13 +317,14 @@ pub fn commitments(proposals: &[Proposal], quotas: &Quotas) -> Vec<Commitment> {
     rows.into_values().collect()
 }
 
-/// Proposals of several namespaces that are one project.
+/// Proposals of several namespaces that are one project, given the project of each; one that has none stands for itself.
 ///
 /// What a project used at most is not above the sum of what its namespaces used at most; they need not have done so at one time.
-pub fn by_project(proposals: &[Proposal], project_of: &dyn Fn(&str) -> String) -> Vec<Proposal> {
+pub fn by_project(proposals: &[Proposal], project_of: &BTreeMap<String, String>) -> Vec<Proposal> {
     let mut rows: BTreeMap<(String, String), Proposal> = BTreeMap::new();
     for proposal in proposals {
-        let key = (project_of(&proposal.namespace), proposal.resource.clone());
+        let project = project_of.get(&proposal.namespace).unwrap_or(&proposal.namespace);
+        let key = (project.clone(), proposal.resource.clone());
         match rows.get_mut(&key) {
             None => {
                 rows.insert(key.clone(), Proposal { namespace: key.0, quota: String::new(), ..proposal.clone() });

@@ -78,11 +78,7 @@ pub fn usage<'u>(usage: &'u [Usage], namespace: &str, quota: &str, resource: &st
         "cpu" | "memory" | "ephemeral-storage" => Some(format!("requests.{resource}")),
         _ => resource.strip_prefix("requests.").filter(|name| matches!(*name, "cpu" | "memory" | "ephemeral-storage")).map(str::to_owned),
     };
-    let find = |quota: &str, resource: &str| {
-        let key = (namespace, quota, resource);
-        let at = usage.binary_search_by(|usage| (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str()).cmp(&key));
-        at.ok().and_then(|at| usage.get(at))
-    };
+    let find = |quota: &str, resource: &str| Usage::find(usage, namespace, quota, resource);
     let either = |quota: &str| find(quota, resource).or_else(|| find(quota, other.as_deref()?));
     either(quota).or_else(|| either(""))
 }

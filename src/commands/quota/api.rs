@@ -6,10 +6,10 @@ use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::quota::api::{self, ApiQuota, Demands, Observer};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error, FailOn};
+use crate::commands::rollup::{self, Selection};
 use crate::commands::{flow, traffic};
 use crate::model::event::Timed;
-use crate::model::time::Micros;
-use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::audit::pass::Worker;
 use crate::sources::find;
 use crate::views::{Format, objects};
 
@@ -34,18 +34,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let cluster = clusters.first().map(|name| (*name).to_owned()).unwrap_or_default();
     let matched = flow::matched(&args.flow, sources, context)?;
     let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
-    let progress = traffic::progress(&found.streams, context);
     let mut demands = Demands::default();
-    let make = || Asking { observer: Observer::new(&matched.sets), since, until };
-    let (_, outcome) = pass::run(found.streams, context.settings.threads, &progress, make, |delivery| {
-        if let Delivery::Block { batch, .. } = delivery {
-            demands.merge(batch);
-        }
-    });
-    progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
+    let selection = Selection { since, until, ..Selection::default() };
+    let make = || Asking { observer: Observer::new(&matched.sets), selection: &selection };
+    let outcome = rollup::pass(found.streams, make, |batch| demands.merge(batch), context)?;
     let rows = api::propose(&demands, set, args.headroom, args.clients);
     let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
     let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;
@@ -98,15 +90,14 @@ fn about(row: &ApiQuota) -> Vec<String> {
 /// The observer of analysis as a worker of the source's pass.
 struct Asking<'s> {
     observer: Observer<'s>,
-    since: Option<Micros>,
-    until: Option<Micros>,
+    selection: &'s Selection,
 }
 
 impl Worker for Asking<'_> {
     type Batch = Demands;
     #[inline]
     fn event(&mut self, event: Timed<'_, '_>) {
-        if self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until) {
+        if self.selection.takes(&event) {
             self.observer.event(&event);
         }
     }

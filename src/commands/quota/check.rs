@@ -88,10 +88,7 @@ pub(super) fn look(inputs: &mut Inputs, flags: &SourceFlags, config: &Config) ->
     inputs.quotas.standings.retain(|standing| is_meant(&standing.namespace));
     let quotas = &inputs.quotas;
     let rules = propose::Rules { days: inputs.days, namespaces: flags.namespaces.clone(), ..propose::Rules::default() };
-    let silence = lint::silence(&inputs.objects).into_iter();
-    let silent: Vec<(String, String)> =
-        silence.flat_map(|(namespace, resources)| resources.into_iter().map(move |resource| (namespace.clone(), resource))).collect();
-    let rows = propose::propose(quotas, &inputs.refused, &silent, &rules).rows;
+    let rows = propose::propose(quotas, &inputs.refused, &lint::silence(&inputs.objects), &rules).rows;
     let proposed: Proposed =
         rows.into_iter().map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed)).collect();
     check::check(quotas, &config.thresholds, &proposed, |namespace| owners::of(config, quotas, namespace))

@@ -7,7 +7,7 @@ use crate::analysis::quota::refused::Refused;
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
-use crate::commands::traffic;
+use crate::commands::rollup::{self, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
@@ -17,7 +17,7 @@ use crate::model::series::Day;
 use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::audit::pass::Worker;
 use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
 
@@ -242,36 +242,25 @@ fn files(
     let found = find::audit_logs(sources);
     if !found.streams.is_empty() {
         inputs.has_logs = true;
-        let progress = traffic::progress(&found.streams, context);
-        let mut refused = Refused::default();
-        let make = || Refusing { refused: Refused::default(), since, until };
-        let (_, outcome) = pass::run(found.streams, context.settings.threads, &progress, make, |delivery| {
-            if let Delivery::Block { batch, .. } = delivery {
-                refused.merge(batch);
-            }
-        });
-        progress.finish();
-        for loss in &outcome.losses {
-            context.lost(loss)?;
-        }
+        let selection = Selection { since, until, ..Selection::default() };
+        let make = || Refusing { refused: Refused::default(), selection: &selection };
+        let outcome = rollup::pass(found.streams, make, |batch| inputs.refused.merge(batch), context)?;
         inputs.inputs.extend(outcome.inputs);
-        inputs.refused = refused;
     }
     Ok(())
 }
 
 /// The fold of refusals as a worker of the source's pass.
-struct Refusing {
+struct Refusing<'s> {
     refused: Refused,
-    since: Option<Micros>,
-    until: Option<Micros>,
+    selection: &'s Selection,
 }
 
-impl Worker for Refusing {
+impl Worker for Refusing<'_> {
     type Batch = Refused;
     #[inline]
     fn event(&mut self, event: Timed<'_, '_>) {
-        if self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until) {
+        if self.selection.takes(&event) {
             self.refused.event(&event);
         }
     }

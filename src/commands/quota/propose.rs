@@ -7,11 +7,10 @@ use crate::analysis::quota::report::{self, FIELDS, Told};
 use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::flow::FlowFlags;
-use crate::model::quota::Quotas;
+use crate::model::quota::{Namespace, Quotas};
 use crate::model::units::{counted, parse_duration};
 use crate::views::{Format, objects};
 use clap::ValueEnum;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -111,14 +110,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     };
     let Inputs { quotas, objects, refused, has_logs, inputs, .. } = inputs;
     // With a LimitRange silent containers have defaults.
-    let silent: Vec<(String, String)> = if args.limit_range {
-        Vec::new()
-    } else {
-        lint::silence(&objects)
-            .into_iter()
-            .flat_map(|(namespace, resources)| resources.into_iter().map(move |resource| (namespace.clone(), resource)))
-            .collect()
-    };
+    let silent = if args.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
     if proposals.rows.is_empty() {
         context
@@ -142,35 +134,29 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let project_of = project(args, &quotas)?;
     let of_projects = project_of.is_some();
     let proposals = match project_of {
-        Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &*project_of), ..proposals },
+        Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &project_of), ..proposals },
         None => proposals,
     };
     let told = Told { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
     context.print(&report::proposed(&proposals, &commitments, &rules, told), FailOn::Never)
 }
 
-/// Which project a namespace belongs to; `None` where namespaces stand for themselves.
-#[expect(clippy::type_complexity, reason = "said once")]
-fn project<'q>(args: &Args, quotas: &'q Quotas) -> Result<Option<Box<dyn Fn(&str) -> String + 'q>>, Error> {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Projects(BTreeMap<String, Vec<String>>);
-    let of =
-        |namespace: &str, value: Option<&String>| value.filter(|value| !value.is_empty()).cloned().unwrap_or_else(|| namespace.to_owned());
-    if let Some(key) = args.project_label.clone() {
-        return Ok(Some(Box::new(move |namespace| {
-            of(namespace, quotas.namespaces.get(namespace).and_then(|known| known.labels.get(&key)))
-        })));
+/// The project of each namespace that has one; `None` where namespaces stand for themselves.
+fn project(args: &Args, quotas: &Quotas) -> Result<Option<BTreeMap<String, String>>, Error> {
+    let by = |value: &dyn Fn(&Namespace) -> Option<&String>| {
+        let known = quotas.namespaces.iter().filter_map(|(name, namespace)| Some((name.clone(), value(namespace)?.clone())));
+        Some(known.filter(|(_, project)| !project.is_empty()).collect())
+    };
+    if let Some(key) = &args.project_label {
+        return Ok(by(&|namespace| namespace.labels.get(key)));
     }
-    if let Some(key) = args.project_annotation.clone() {
-        return Ok(Some(Box::new(move |namespace| {
-            of(namespace, quotas.namespaces.get(namespace).and_then(|known| known.annotations.get(&key)))
-        })));
+    if let Some(key) = &args.project_annotation {
+        return Ok(by(&|namespace| namespace.annotations.get(key)));
     }
     let Some(path) = &args.projects else { return Ok(None) };
     let wrong = |what: String| Error::Usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let Projects(projects) =
+    let projects: BTreeMap<String, Vec<String>> =
         serde_yaml_ng::from_str(&text).map_err(|error| wrong(format!("{error}; each line is project: [namespace, …]")))?;
     let mut project_of: BTreeMap<String, String> = BTreeMap::new();
     for (project, namespaces) in projects {
@@ -180,7 +166,8 @@ fn project<'q>(args: &Args, quotas: &'q Quotas) -> Result<Option<Box<dyn Fn(&str
             }
         }
     }
-    Ok(Some(Box::new(move |namespace| of(namespace, project_of.get(namespace)))))
+    project_of.retain(|_, project| !project.is_empty());
+    Ok(Some(project_of))
 }
 
 /// Writes one file for each namespace, and a kustomization that names them.

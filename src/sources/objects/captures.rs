@@ -5,11 +5,10 @@ use crate::model::objects::Objects;
 use crate::model::time::Micros;
 use crate::sources::content::Content;
 use crate::sources::find::{belongs, expand};
-use crate::sources::objects::read;
+use crate::sources::objects::{head, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -135,16 +134,15 @@ fn merge(into: &mut Objects, from: Objects) {
     into.kinds.extend(kinds);
 }
 
-/// Whether the start of a file says that it holds Kubernetes objects. Each look opens the file anew.
+/// Whether the start of a file says that it holds Kubernetes objects.
 fn looks_so(source: &mut Source) -> bool {
     if !matches!(source.place, Place::File(_)) {
         return source.content != Content::AuditDocument;
     }
-    let mut head = Vec::new();
-    let read = source.reader().map(|reader| reader.take(HEAD).read_to_end(&mut head));
+    let Some(head) = head(source, HEAD) else { return false };
     let has = |words: &[u8]| memchr::memmem::find(&head, words).is_some();
     // An EventList of an audit log is one, too; it is a log.
-    read.is_ok() && has(b"apiVersion") && (has(b"kind") || has(b"items")) && !has(b"audit.k8s.io")
+    has(b"apiVersion") && (has(b"kind") || has(b"items")) && !has(b"audit.k8s.io")
 }
 
 fn modified(place: &Place) -> Option<Micros> {
@@ -154,12 +152,5 @@ fn modified(place: &Place) -> Option<Micros> {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, CaptureError> {
-    let path = source.path.clone();
-    let mut bytes = Vec::new();
-    let read = source.reader()?.take(MOST + 1).read_to_end(&mut bytes);
-    read.map_err(|error| SourceError::Io { path: path.clone(), error })?;
-    if bytes.len() as u64 > MOST {
-        return Err(CaptureError::Malformed { path, what: "longer than 2 GiB".to_owned() });
-    }
-    Ok(bytes)
+    whole(source, MOST)?.ok_or_else(|| CaptureError::Malformed { path: source.path.clone(), what: "longer than 2 GiB".to_owned() })
 }

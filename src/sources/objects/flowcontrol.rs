@@ -5,12 +5,12 @@ use crate::model::flowcontrol::{Distinguisher, FlowConfig, FlowSchema, Limit, Pa
 use crate::model::time::Micros;
 use crate::sources::content::Content;
 use crate::sources::find::{belongs, expand};
+use crate::sources::objects::{head, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are read: the objects of a large cluster are some hundred kilobytes.
@@ -160,25 +160,16 @@ fn merge(into: &mut FlowConfig, from: FlowConfig) {
     }
 }
 
-/// Whether the start of a file names the API group. Each look opens the file anew.
+/// Whether the start of a file names the API group.
 fn mentions(source: &mut Source) -> bool {
     if !matches!(source.place, Place::File(_)) {
         return false;
     }
-    let mut head = Vec::new();
-    let read = source.reader().map(|reader| reader.take(HEAD).read_to_end(&mut head));
-    read.is_ok() && memchr::memmem::find(&head, GROUP.as_bytes()).is_some()
+    head(source, HEAD).is_some_and(|head| memchr::memmem::find(&head, GROUP.as_bytes()).is_some())
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, ObjectsError> {
-    let path = source.path.clone();
-    let mut bytes = Vec::new();
-    let read = source.reader()?.take(MOST + 1).read_to_end(&mut bytes);
-    read.map_err(|error| SourceError::Io { path: path.clone(), error })?;
-    if bytes.len() as u64 > MOST {
-        return Err(ObjectsError::Malformed { path, what: "longer than 64 MiB".to_owned() });
-    }
-    Ok(bytes)
+    whole(source, MOST)?.ok_or_else(|| ObjectsError::Malformed { path: source.path.clone(), what: "longer than 64 MiB".to_owned() })
 }
 
 /// The objects in a file: JSON or YAML, single ones, lists of them, several documents.

@@ -7,3 +7,22 @@ mod kinds;
 pub mod live;
 pub mod read;
 pub mod usage;
+
+use crate::sources::open::{Source, SourceError};
+use std::io::Read;
+
+/// The start of a file; `None` where it can't be read. Each look opens the file anew.
+fn head(source: &mut Source, bytes: u64) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    source.reader().ok()?.take(bytes).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// A whole file; `None` where it is longer than `most`.
+fn whole(source: &mut Source, most: u64) -> Result<Option<Vec<u8>>, SourceError> {
+    let path = source.path.clone();
+    let mut bytes = Vec::new();
+    let read = source.reader()?.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|error| SourceError::Io { path, error })?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}

@@ -1,7 +1,7 @@
 //! Sealed days: a row for each series and day, by series and day.
 
-use super::table::Table;
-use super::{StoreLoss, key, log};
+use super::runs::{Group, Runs};
+use super::{StoreLoss, log};
 use crate::model::series::{Day, Selector, Sketch};
 use crate::model::time::Micros;
 use polars::prelude::{BinaryChunked, DataFrame, StringChunked};
@@ -46,7 +46,7 @@ pub struct Row {
 }
 
 /// A row group that was read.
-struct Rows {
+pub struct Rows {
     name: StringChunked,
     labels: StringChunked,
     day: Vec<i32>,
@@ -54,7 +54,6 @@ struct Rows {
     instants: [Vec<i64>; 4],
     numbers: Vec<Vec<f64>>,
     sketch: Option<BinaryChunked>,
-    next: usize,
 }
 
 const INSTANTS: [&str; 4] = ["max_at", "last_at", "first_at", "until"];
@@ -73,16 +72,19 @@ const NUMBERS: [&str; 12] = [
     "ended_4h",
 ];
 
-impl Rows {
-    fn new(frame: &DataFrame, with_sketch: bool) -> Result<Self, String> {
+impl Group for Rows {
+    type Row = Row;
+
+    fn new(frame: &DataFrame) -> Result<Self, String> {
         let fail = |error: polars::prelude::PolarsError| error.to_string();
         let text = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.str().map_err(fail)?.clone());
         let instants = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.i64().map_err(fail)?.into_no_null_iter().collect());
         let numbers = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.f64().map_err(fail)?.into_no_null_iter().collect());
         let [a, b, c, d] = INSTANTS;
-        let sketch = match with_sketch {
-            true => Some(frame.column("sketch").map_err(fail)?.binary().map_err(fail)?.clone()),
-            false => None,
+        // Where sketches were not asked for there is no such column.
+        let sketch = match frame.column("sketch") {
+            Ok(column) => Some(column.binary().map_err(fail)?.clone()),
+            Err(_) => None,
         };
         Ok(Self {
             name: text("name")?,
@@ -92,22 +94,19 @@ impl Rows {
             instants: [instants(a)?, instants(b)?, instants(c)?, instants(d)?],
             numbers: NUMBERS.iter().map(|column| numbers(column)).collect::<Result<_, _>>()?,
             sketch,
-            next: 0,
         })
     }
 
-    fn at_next(&self) -> Option<(&str, &str)> {
-        // polars panics behind the end.
-        if self.next >= self.day.len() {
-            return None;
-        }
-        Some((self.name.get(self.next)?, self.labels.get(self.next)?))
+    fn rows(&self) -> usize {
+        self.day.len()
     }
 
-    /// The next row. All columns are as long.
-    fn take(&mut self) -> Row {
-        let at = self.next;
-        self.next += 1;
+    fn series(&self, at: usize) -> Option<(&str, &str)> {
+        Some((self.name.get(at)?, self.labels.get(at)?))
+    }
+
+    /// All columns are as long.
+    fn row(&self, at: usize) -> Row {
         let [max_at, last_at, first_at, until] = [0, 1, 2, 3].map(|column: usize| self.instants[column][at]);
         let number = |column: usize| self.numbers[column][at];
         let sketch = self.sketch.as_ref().and_then(|sketch| log::unpack(sketch.get(at)?)).map(Sketch::from_buckets);
@@ -127,83 +126,13 @@ impl Rows {
     }
 }
 
-/// The series of a file in their order.
-pub struct DaysFile {
-    table: Option<Table>,
-    group: usize,
-    rows: Option<Rows>,
-    selector: Selector,
-    columns: usize,
-}
-
-impl std::fmt::Debug for DaysFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DaysFile").field("table", &self.table).finish_non_exhaustive()
-    }
-}
+/// The series of a file in their order, with their days.
+pub type DaysFile = Runs<Rows>;
 
 impl DaysFile {
     /// Opens a file; what can't be read is a loss.
     pub fn open(path: &Path, selector: &Selector, with_sketch: bool, losses: &mut Vec<StoreLoss>) -> Self {
-        let mut lost = |what| losses.push(StoreLoss { path: path.display().to_string(), place: "the whole file".to_owned(), what });
-        let table = match Table::open(path) {
-            Ok(table) => {
-                table.complaint.clone().into_iter().for_each(&mut lost);
-                Some(table)
-            }
-            Err(error) => {
-                lost(error);
-                None
-            }
-        };
-        let columns = DAYS.len() - usize::from(!with_sketch);
-        Self { table, group: 0, rows: None, selector: selector.clone(), columns }
-    }
-
-    fn fill(&mut self, losses: &mut Vec<StoreLoss>) {
-        let Some(table) = &mut self.table else { return };
-        while self.rows.as_ref().is_none_or(|rows| rows.next >= rows.day.len()) && self.group < table.groups() {
-            let group = self.group;
-            self.group += 1;
-            self.rows = None;
-            if !table.may_hold(group, &self.selector) {
-                continue;
-            }
-            let columns = &DAYS[..self.columns];
-            match table.read(group, columns).and_then(|frame| Rows::new(&frame, columns.len() == DAYS.len())) {
-                Ok(rows) => self.rows = Some(rows),
-                Err(what) => losses.push(StoreLoss { path: table.name(), place: table.describe(group), what }),
-            }
-        }
-    }
-
-    /// The next series and its days.
-    pub fn next(&mut self, losses: &mut Vec<StoreLoss>) -> Option<(String, Vec<Row>)> {
-        loop {
-            self.fill(losses);
-            let (name, labels) = self.rows.as_ref()?.at_next()?;
-            let (name, labels) = (name.to_owned(), labels.to_owned());
-            let key = format!("{name}{labels}");
-            let is_wanted = key::matches(&self.selector, &key);
-            let mut days = Vec::new();
-            while let Some(rows) = &mut self.rows {
-                while rows.at_next() == Some((&name, &labels)) {
-                    match is_wanted {
-                        true => days.push(rows.take()),
-                        false => rows.next += 1,
-                    }
-                }
-                if rows.next < rows.day.len() {
-                    break;
-                }
-                self.fill(losses);
-                if self.rows.as_ref().is_none_or(|rows| rows.next >= rows.day.len()) {
-                    self.rows = None;
-                }
-            }
-            if is_wanted {
-                return Some((key, days));
-            }
-        }
+        let columns = if with_sketch { &DAYS[..] } else { &DAYS[..DAYS.len() - 1] };
+        Self::of(path, columns, selector, losses)
     }
 }

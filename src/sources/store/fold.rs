@@ -48,7 +48,7 @@ pub(super) fn merge(slots: &[Slot<'_>], selector: &Selector, losses: &mut Vec<St
     let (keys, counts, parts) = count(slots, selector, losses)?;
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_unstable_by(|a, b| keys[*a as usize].cmp(&keys[*b as usize]));
-    let mut files: Vec<Option<PointsFile<'_>>> =
+    let mut files: Vec<Option<PointsFile>> =
         slots.iter().map(|slot| slot.sealed.map(|path| PointsFile::open(path, selector, losses))).collect();
     let mut heads: Vec<Option<(String, Vec<Point>)>> = Vec::new();
     for file in &mut files {

@@ -14,12 +14,13 @@ pub mod key;
 pub mod log;
 mod points;
 mod read;
+mod runs;
 mod table;
 
 pub use days::{DAYS, DaysFile, Row};
 pub use fold::{Folded, HEAD, TAIL, fold_day};
 pub use points::POINTS;
-pub use read::{Ask, EachPoints};
+pub use read::{Ask, EachPoints, Rows, by_series};
 pub use table::{BLOCK, Group, Index, index_path};
 
 use crate::model::series::DAY;

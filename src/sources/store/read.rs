@@ -24,11 +24,14 @@ pub struct Ask {
 pub type EachPoints<'e> = dyn FnMut(&Series, &[Point]) -> Result<(), StoreError> + 'e;
 
 /// A series and its rows, ascending by day, from one file or from memory.
-type Run = (String, Vec<Row>);
+pub type Run = (String, Vec<Row>);
 
-/// Where rows come from. Of two rows of the same day the one with more points counts, then the one from what comes first here.
-enum Rows {
+/// Where rows come from, in the order of their series.
+#[derive(Debug)]
+pub enum Rows {
+    /// What was just folded.
     Memory(std::vec::IntoIter<Run>),
+    /// What is sealed.
     File(Box<DaysFile>),
 }
 
@@ -63,27 +66,15 @@ impl Store {
         for place in listing.days.iter().rev().filter(within) {
             sources.push(Rows::File(Box::new(DaysFile::open(&place.path, &named, ask.with_sketch, losses))));
         }
-        let mut heads: Vec<Option<Run>> = sources.iter_mut().map(|rows| rows.next(losses)).collect();
-        loop {
-            let Some(key) = heads.iter().flatten().map(|(key, _)| key.as_str()).min().map(str::to_owned) else { return Ok(()) };
-            let mut days: BTreeMap<i32, Row> = BTreeMap::new();
-            for (head, rows) in heads.iter_mut().zip(&mut sources) {
-                if head.as_ref().is_none_or(|(own, _)| *own != key) {
-                    continue;
-                }
-                for row in head.take().map(|(_, rows)| rows).unwrap_or_default() {
-                    keep(&mut days, row);
-                }
-                *head = rows.next(losses);
-            }
+        by_series(sources, losses, |key, days| {
             let last = days.keys().next_back().copied();
             let rows = days.into_iter().filter(|(day, _)| (ask.from..ask.until).contains(day));
             let days: Vec<Day> = rows.map(|(day, row)| settled(row, Some(day) == last)).collect();
-            match key::series(&key) {
-                Some(series) if !days.is_empty() && ask.selector.matches(&series) => each(series, days)?,
-                _ => {}
+            match key::series(key) {
+                Some(series) if !days.is_empty() && ask.selector.matches(&series) => each(series, days),
+                _ => Ok(()),
             }
-        }
+        })
     }
 
     /// What the days come to that are not sealed, and those beside them that they change: by series.
@@ -181,13 +172,29 @@ impl Store {
     }
 }
 
-/// Of the rows of one day the one with the most points, then the one that was there first.
-fn keep(days: &mut BTreeMap<i32, Row>, row: Row) {
-    match days.get_mut(&row.day.day) {
-        Some(known) if known.day.count >= row.day.count => {}
-        Some(known) => *known = row,
-        None => drop(days.insert(row.day.day, row)),
+/// Gives each series once, in order, with its rows by day. Of several rows for one day the one with the most points counts, then the one from the
+/// source that comes first.
+pub fn by_series(
+    mut sources: Vec<Rows>,
+    losses: &mut Vec<StoreLoss>,
+    mut each: impl FnMut(&str, BTreeMap<i32, Row>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut heads: Vec<Option<Run>> = sources.iter_mut().map(|rows| rows.next(losses)).collect();
+    while let Some(key) = heads.iter().flatten().map(|(key, _)| key.as_str()).min().map(str::to_owned) {
+        let mut days: BTreeMap<i32, Row> = BTreeMap::new();
+        for (head, rows) in heads.iter_mut().zip(&mut sources) {
+            let Some((_, run)) = head.take_if(|(own, _)| *own == key) else { continue };
+            for row in run {
+                match days.get(&row.day.day) {
+                    Some(known) if known.day.count >= row.day.count => {}
+                    _ => drop(days.insert(row.day.day, row)),
+                }
+            }
+            *head = rows.next(losses);
+        }
+        each(&key, days)?;
     }
+    Ok(())
 }
 
 /// The day as it is told, given whether the series ends with it.
