@@ -4,7 +4,7 @@
     etcd_health.py rows FOLDER...            {"rows": [...]} of pages in FOLDER/…/INSTANCE/UNIXSECONDS.txt[.zst]
     etcd_health.py requests FOLDER INSTANCE  [[start, end, [[verb, resource, increase]…]]…] of an apiserver between its pages
     etcd_health.py member FOLDER             a member of its own: pages at several times, a restart in between
-    etcd_health.py quota FOLDER BYTES        one that is filled until it refuses writes, a page after each write
+    etcd_health.py quota FOLDER              one that is at several shares of its quota, and filled until it refuses writes
     etcd_health.py cluster FOLDER            three members, of which two are killed
 
 The rules are sections 1, 2 and 8 of docs/metrics.md, written without a look at the Rust; pages are parsed by
@@ -422,25 +422,35 @@ def member(folder):
     return {"source": pages, "pages": [first, second["page"], third, fourth["page"]], "before": second["status"], "after": fourth["status"]}
 
 
-def quota(folder, limit):
-    etcd = alone(folder, "--quota-backend-bytes", limit)
-    steps, refused, written = [], None, 0
+def quota(folder):
+    """Filled to some size and started with quotas that this size is a given share of; how much a commit adds to the file is nobody's choice.
+    Then filled until it refuses."""
+    etcd = alone(folder, "--quota-backend-bytes", "1073741824")
+    for number in range(80):
+        etcd.must_put(f"/registry/secrets/{number}", os.urandom(100_000))
+    etcd.stop()
+    etcd.start()
+    etcd.wait()
+    steps = []
+    for share in 0.5, 0.77, 0.83, 0.92, 0.97:
+        limit = int(etcd.status()["dbSize"] / share)
+        etcd.stop()
+        etcd.command[-1] = str(limit)
+        etcd.start()
+        etcd.wait()
+        steps.append({"quota": limit, **step(etcd, os.path.join(folder, f"share-{share}"))})
     for number in range(400):
-        # Small steps near the quota: a busy machine commits several at once.
-        size = 600_000 if written < 0.6 * float(limit) else 100_000
-        answer = etcd.put(f"/registry/secrets/{number}", os.urandom(size))
+        answer = etcd.put(f"/registry/secrets/more-{number}", os.urandom(20_000))
         if "header" not in answer:
-            refused = answer
             break
-        written += size
-        if number == 3 or size < 600_000:
-            for _ in range(100):  # until it is committed
-                if etcd.status()["dbSize"] >= written:
-                    break
-                time.sleep(0.05)
-            steps.append(step(etcd, os.path.join(folder, f"step-{number}")))
-    steps.append(step(etcd, os.path.join(folder, "refused")))
-    return {"steps": steps, "refused": refused, "alarms": etcd.call("/v3/maintenance/alarm", {"action": "GET"})}
+    alarms = {}
+    for _ in range(600):  # etcd does not wait for ever until its own alarm is on the disk
+        alarms = etcd.call("/v3/maintenance/alarm", {"action": "GET"})
+        if alarms.get("alarms"):
+            break
+        time.sleep(0.1)
+    steps.append({"quota": limit, **step(etcd, os.path.join(folder, "refused"))})
+    return {"steps": steps, "answer": answer, "alarms": alarms}
 
 
 def cluster(folder):
