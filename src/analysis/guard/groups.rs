@@ -1,0 +1,374 @@
+//! Operations of one kind by one actor, close together in time, are one row.
+
+use super::classify::{Operation, Seen};
+use super::consequences::{Cascade, Gone, Place};
+use super::rules::Rule;
+use super::words;
+use crate::analysis::keyspace::diff::Removed;
+use crate::model::alert::Deed;
+use crate::model::report::Severity;
+use crate::model::time::Micros;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Names, namespaces and details that a row holds.
+const NAMED: usize = 1_000;
+
+/// Objects that a row tells apart; beyond, they are only counted.
+const TARGETS: usize = 100_000;
+
+/// What one actor did, of one kind, without a longer pause than the window.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// The first of them.
+    pub first: Operation,
+    /// When the last was answered.
+    pub last: Micros,
+    /// How many.
+    pub count: u64,
+    /// How many were done (1xx, 2xx).
+    pub done: u64,
+    /// How many were refused (401, 403).
+    pub refused: u64,
+    /// How many came to nothing otherwise: not found, conflict.
+    pub failed: u64,
+    /// How many failed in a way in which they may have been done all the same: no answer, 5xx.
+    pub unsure: u64,
+    /// The most within one window: of objects where they have names.
+    pub most: u64,
+    /// Namespaces; of those that stand for themselves (deleted namespaces) their names.
+    pub namespaces: BTreeSet<String>,
+    /// Names of what it was done to; where it was done to nothing, of what was tried.
+    pub names: Vec<String>,
+    /// What bodies and queries say.
+    pub details: BTreeSet<String>,
+    /// Apiservers.
+    pub instances: BTreeSet<String>,
+    /// What went with it.
+    pub cascade: Cascade,
+    /// Who owns the namespaces, as far as that is known.
+    pub owners: BTreeSet<String>,
+    /// Whether the actor made at least as many of these as he deleted.
+    pub is_cleanup: bool,
+    /// How grave it was when somebody was told, where somebody was.
+    pub told: Option<Severity>,
+    /// As grave as this whatever it is alone, as it is a part of more.
+    pub floor: Severity,
+    /// Operations, the first thousand of them, by [`Operation::id`].
+    pub ids: Vec<String>,
+    /// Times of new objects within the window of the last.
+    pub(super) recent: VecDeque<Micros>,
+    /// The objects, by namespace and name.
+    pub(super) targets: HashMap<(String, String), Target>,
+    /// The first thousand of them, as they came.
+    pub(super) order: Vec<(String, String)>,
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Target {
+    /// When it was done first, or may have been.
+    done: Option<Micros>,
+}
+
+/// What is known beside the operations.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// What the control plane and kubelets deleted.
+    pub gone: &'a HashMap<Place, Gone>,
+    /// What databases say is gone.
+    pub removed: Option<&'a Removed>,
+    /// What else the log shows.
+    pub seen: &'a Seen,
+    /// Owners of namespaces.
+    pub owners: &'a HashMap<String, String>,
+}
+
+/// What a row is about.
+pub(super) type Key = (String, &'static str, String, String, String, String, String);
+
+pub(super) fn key(one: &Operation) -> Key {
+    (
+        one.cluster.clone(),
+        one.kind,
+        one.user.clone(),
+        one.impersonated.clone(),
+        one.agent.clone(),
+        one.group.clone(),
+        format!("{}/{}", one.resource, one.subresource),
+    )
+}
+
+/// Puts operations together as they come.
+#[derive(Debug, Default)]
+pub struct Grouping {
+    window: Micros,
+    open: HashMap<Key, Group>,
+    closed: Vec<Group>,
+}
+
+impl Grouping {
+    /// Rows end where a pause is longer than `window`.
+    pub fn new(window: Micros) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// Takes an operation; they come in the order of time.
+    pub fn add(&mut self, one: &Operation) {
+        let key = key(one);
+        if let Some(group) = self.open.get_mut(&key) {
+            if one.at - group.last <= self.window {
+                group.add(one, self.window);
+                return;
+            }
+            self.closed.extend(self.open.remove(&key));
+        }
+        self.open.insert(key, Group::new(one, self.window));
+    }
+
+    /// How grave the row is that goes on; info where there is none.
+    pub(super) fn severity(&self, key: &Key) -> Severity {
+        self.open.get(key).map_or(Severity::Info, Group::severity)
+    }
+
+    /// Ends rows to which nothing can be added from `at` on.
+    pub fn close(&mut self, at: Micros) {
+        let window = self.window;
+        self.closed.extend(self.open.extract_if(|_, group| at.saturating_sub(group.last) > window).map(|(_, group)| group));
+    }
+
+    /// All rows that have not been forgotten, in no order.
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.closed.iter_mut().chain(self.open.values_mut())
+    }
+
+    /// Forgets rows that have ended.
+    pub fn forget(&mut self) {
+        self.closed.clear();
+    }
+}
+
+/// Rows by time.
+pub fn groups(mut operations: Vec<Operation>, around: Around<'_>, window: Micros) -> Vec<Group> {
+    operations.sort_by(|a, b| (a.at, &a.instance, &a.audit_id).cmp(&(b.at, &b.instance, &b.audit_id)));
+    // A log that is read twice, or lies there twice, tells nothing twice: same id, same time, same object.
+    operations.dedup_by(|a, b| {
+        (a.at, &a.audit_id, a.kind, &a.namespace, &a.name, &a.cluster) == (b.at, &b.audit_id, b.kind, &b.namespace, &b.name, &b.cluster)
+    });
+    let mut grouping = Grouping::new(window);
+    operations.iter().for_each(|one| grouping.add(one));
+    grouping.close(Micros::MAX);
+    let mut all = grouping.closed;
+    all.iter_mut().for_each(|group| group.finish(around));
+    all.retain(Group::counts);
+    sort(&mut all);
+    all
+}
+
+/// By time.
+pub fn sort(groups: &mut [Group]) {
+    groups.sort_by(|a, b| (a.first.at, &a.first.instance, &a.first.audit_id).cmp(&(b.first.at, &b.first.instance, &b.first.audit_id)));
+}
+
+/// Whether it was certainly not done.
+fn is_refused(code: Option<u16>) -> bool {
+    matches!(code, Some(300..500))
+}
+
+/// Whether something was done. A command in a container is answered by 101.
+fn is_done(code: Option<u16>) -> bool {
+    code.is_some_and(|code| (100..300).contains(&code))
+}
+
+impl Group {
+    /// A row of one operation.
+    pub fn new(one: &Operation, window: Micros) -> Self {
+        let mut group = Self { first: one.clone(), last: one.at, ..Self::default() };
+        group.add(one, window);
+        group
+    }
+
+    /// Takes another operation.
+    pub fn add(&mut self, one: &Operation, window: Micros) {
+        self.count += 1;
+        match one.code {
+            code if is_done(code) => self.done += 1,
+            Some(401 | 403) => self.refused += 1,
+            // It may have been done all the same.
+            None | Some(0 | 500..) => self.unsure += 1,
+            _ => self.failed += 1,
+        }
+        if self.ids.len() < NAMED {
+            self.ids.push(one.id());
+        }
+        // Logs of several apiservers that are followed are not quite in order.
+        self.last = self.last.max(one.at);
+        let of = if one.resource == "namespaces" { &one.name } else { &one.namespace };
+        if self.namespaces.len() < NAMED && !of.is_empty() {
+            self.namespaces.insert(of.clone());
+        }
+        let target = (one.namespace.clone(), one.name.clone());
+        let is_new = one.name.is_empty() || !self.targets.contains_key(&target);
+        if !one.name.is_empty() && (!is_new || self.targets.len() < TARGETS) {
+            let target = self.targets.entry(target).or_default();
+            target.done = target.done.or((!is_refused(one.code)).then_some(one.at));
+        }
+        // The same pod ten times is one pod.
+        if is_new || matches!(one.kind, "forbidden" | "token-create") {
+            self.recent.push_back(one.at);
+            while self.recent.front().is_some_and(|at| *at <= self.last - window) {
+                self.recent.pop_front();
+            }
+            self.most = self.most.max(self.recent.len() as u64);
+        }
+        if is_new && !one.name.is_empty() && self.order.len() < NAMED {
+            self.order.push((one.namespace.clone(), one.name.clone()));
+        }
+        if self.details.len() < NAMED && !one.detail.is_empty() {
+            self.details.insert(one.detail.clone());
+        }
+        self.instances.insert(one.instance.clone());
+    }
+
+    /// How many different objects it was done to, or may have been; requests where they have no names.
+    pub fn objects(&self) -> u64 {
+        let named = self.targets.values().filter(|target| target.done.is_some()).count() as u64;
+        if named > 0 { named } else { self.done + self.unsure }
+    }
+
+    /// Adds what is known from elsewhere.
+    pub fn finish(&mut self, around: Around<'_>) {
+        let Around { gone, removed, seen, owners } = around;
+        let done = |target: &&(String, String)| self.targets.get(*target).is_some_and(|target| target.done.is_some());
+        // Of what was refused to some and done to others only what it was done to has to be named.
+        let has_done = self.order.iter().any(|target| done(&target));
+        self.names = self.order.iter().filter(|target| !has_done || done(target)).map(|(_, name)| name.clone()).collect();
+        let mut whole = Cascade { by_databases: removed.is_some(), ..Cascade::default() };
+        let of = &self.first;
+        match of.kind {
+            "delete-namespace" => {
+                for ((_, name), target) in &self.targets {
+                    if let Some(at) = target.done {
+                        whole.add(Cascade::of_namespace(gone, removed, &of.cluster, name, at));
+                    }
+                }
+            }
+            "delete-crd" => {
+                for ((_, name), _) in self.targets.iter().filter(|(_, target)| target.done.is_some()) {
+                    whole.add(Cascade::of_definition(removed, name));
+                }
+            }
+            "delete-collection" if self.done + self.unsure > 0 => {
+                whole.add(Cascade::of_collection(removed, &of.group, &of.resource, &self.namespaces));
+            }
+            _ => {}
+        }
+        self.owners = self.namespaces.iter().chain(&whole.namespaces).filter_map(|name| owners.get(name)).cloned().collect();
+        self.cascade = whole;
+        self.is_cleanup = of.kind == "delete-pod" && self.objects() > 0 && self.are_own(seen);
+    }
+
+    /// Whether whoever deleted these pods had created them.
+    fn are_own(&self, seen: &Seen) -> bool {
+        let mut unnamed: HashMap<&str, u64> = HashMap::new();
+        let of = |namespace: &str| seen.created.get(&(self.first.cluster.clone(), self.first.user.clone(), namespace.to_owned()));
+        for ((namespace, name), _) in self.targets.iter().filter(|(_, target)| target.done.is_some()) {
+            if !of(namespace).is_some_and(|created| created.names.contains(name)) {
+                *unnamed.entry(namespace).or_default() += 1;
+            }
+        }
+        self.targets.len() < TARGETS
+            && unnamed.iter().all(|(namespace, count)| of(namespace).is_some_and(|created| created.unnamed >= *count))
+    }
+
+    /// Whether it is worth a row.
+    pub fn counts(&self) -> bool {
+        Rule::of(self.first.kind).is_some_and(|rule| self.most >= rule.least as u64 && !self.is_cleanup)
+    }
+
+    /// Whether it is known that nothing went with it.
+    pub fn is_known_empty(&self) -> bool {
+        self.cascade.by_databases && self.cascade.total() == 0
+    }
+
+    /// How grave it is.
+    pub fn severity(&self) -> Severity {
+        Rule::of(self.first.kind).map_or(Severity::Info, |rule| rule.severity(self)).max(self.floor)
+    }
+
+    /// What a message says of it; nothing where it is no more than info.
+    pub fn deed(&self) -> Option<Deed> {
+        words::deed(self)
+    }
+
+    /// The names, few of them: `none-0, none-1, … none-11`.
+    pub fn few(&self) -> String {
+        match self.names.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            [one, other] => format!("{one}, {other}"),
+            [one, two, .., last] if self.names.len() > 3 => format!("{one}, {two}, … {last}"),
+            names => names.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Created;
+    use super::*;
+    use crate::model::time::SECOND;
+
+    fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Operation {
+        Operation {
+            at: second * SECOND,
+            kind,
+            user: user.into(),
+            name: name.into(),
+            namespace: "n".into(),
+            code: Some(code),
+            resource: "pods".into(),
+            ..Operation::default()
+        }
+    }
+
+    fn of(operations: Vec<Operation>, created: u64) -> Vec<(String, &'static str, u64, u64, u64, u64)> {
+        let made = Created { unnamed: created, ..Created::default() };
+        let seen = Seen { created: HashMap::from([((String::new(), "bot".to_owned(), "n".to_owned()), made)]), ..Seen::default() };
+        let around = Around { gone: &HashMap::new(), removed: None, seen: &seen, owners: &HashMap::new() };
+        let found = groups(operations, around, 60 * SECOND);
+        found.into_iter().map(|one| (one.first.user, one.first.kind, one.count, one.done, one.refused, one.failed)).collect()
+    }
+
+    #[test]
+    fn one_row_for_what_comes_together() {
+        // Two of bob's, then a pause; eve's are hers.
+        let all = vec![
+            operation("exec", "bob", 0, "a", 101),
+            operation("exec", "bob", 59, "b", 200),
+            operation("exec", "eve", 30, "a", 403),
+            operation("exec", "bob", 200, "c", 404),
+        ];
+        assert_eq!(
+            of(all, 0),
+            [("bob".into(), "exec", 2, 2, 0, 0), ("eve".into(), "exec", 1, 0, 1, 0), ("bob".into(), "exec", 1, 0, 0, 1)]
+        );
+    }
+
+    #[test]
+    fn pods_count_from_ten_a_minute_and_not_one_s_own() {
+        let deletes = |count: i64, every: i64| {
+            (0..count).map(|n| operation("delete-pod", "bot", n * every, &format!("p-{n}"), 200)).collect::<Vec<_>>()
+        };
+        assert!(of(deletes(9, 1), 0).is_empty());
+        assert_eq!(of(deletes(10, 1), 0).len(), 1);
+        // One in seven seconds: nine in any minute, however long it goes on.
+        assert!(of(deletes(500, 7), 0).is_empty());
+        assert_eq!(of(deletes(500, 6), 0), [("bot".into(), "delete-pod", 500, 500, 0, 0)]);
+        // Who made as many cleans up.
+        assert!(of(deletes(500, 6), 500).is_empty());
+        assert_eq!(of(deletes(500, 6), 499).len(), 1);
+        // One pod again and again is one, and a log that is there twice tells nothing twice.
+        assert!(of((0..50).map(|n| operation("delete-pod", "bot", n, "p", 200)).collect(), 0).is_empty());
+        assert!(of([deletes(9, 1), deletes(9, 1)].concat(), 0).is_empty());
+    }
+}

@@ -1,0 +1,17 @@
+//! Dangerous operations: what people and programs did that can cost a cluster dear, who it was, and what went with it. Rules: docs/guard.md.
+
+mod bodies;
+mod classify;
+mod consequences;
+mod groups;
+pub mod policies;
+pub mod report;
+mod rules;
+mod tripwire;
+mod words;
+
+pub use classify::{Batch, Operation, Seen, Watch};
+pub use consequences::{Gone, Place};
+pub use groups::{Around, Group, groups};
+pub use rules::{RULES, Rule};
+pub use tripwire::{Tripwire, message};

@@ -1,0 +1,149 @@
+//! Operations that are told as they come. Of kinds of which each counts, each operation is told, those that come together in one row. Of
+//! kinds of which many count (pods, refusals), a row is told when it is many, and once more if it gets worse.
+
+use super::classify::{Batch, Operation, Seen};
+use super::groups::{Around, Group, Grouping, Key, key, sort};
+use super::rules::Rule;
+use crate::model::alert::{Deed, Message, Reason};
+use crate::model::report::Severity;
+use crate::model::time::Micros;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+
+/// Watches logs that grow.
+#[derive(Debug, Default)]
+pub struct Tripwire {
+    window: Micros,
+    /// All of what is going on: how grave it is together.
+    grouping: Grouping,
+    /// What was not told yet, of kinds of which each counts.
+    fresh: HashMap<Key, Group>,
+    seen: Seen,
+    /// The latest time of an operation.
+    reached: Micros,
+}
+
+impl Tripwire {
+    /// Operations of one kind by one actor belong together where no pause is longer than `window`.
+    pub fn new(window: Micros) -> Self {
+        Self { window, grouping: Grouping::new(window), ..Self::default() }
+    }
+
+    /// Takes what was read.
+    pub fn take(&mut self, batch: Batch, is_wanted: impl Fn(&Operation) -> bool) {
+        let Batch { mut operations, seen, .. } = batch;
+        self.seen.events += seen.events;
+        seen.created.into_iter().for_each(|(who, pods)| self.seen.created.entry(who).or_default().merge(pods));
+        operations.sort_by_key(|one| one.at);
+        for one in operations.iter().filter(|one| is_wanted(one)) {
+            self.reached = self.reached.max(one.at);
+            self.grouping.add(one);
+            if Rule::of(one.kind).is_some_and(|rule| rule.least == 1) {
+                let window = self.window;
+                self.fresh.entry(key(one)).and_modify(|group| group.add(one, window)).or_insert_with(|| Group::new(one, window));
+            }
+        }
+    }
+
+    /// How many requests were looked at.
+    pub fn events(&self) -> u64 {
+        self.seen.events
+    }
+
+    /// What has come up since the last time and is as grave as `least`; by time.
+    pub fn news(&mut self, least: Severity) -> Vec<Group> {
+        let around = Around { gone: &HashMap::new(), removed: None, seen: &self.seen, owners: &HashMap::new() };
+        let mut news = Vec::new();
+        for (key, mut group) in std::mem::take(&mut self.fresh) {
+            group.finish(around);
+            // Of these it matters how many they are, together with those that were told.
+            if matches!(group.first.kind, "delete-node" | "cordon") && group.done + group.unsure > 0 {
+                group.floor = self.grouping.severity(&key);
+            }
+            if group.severity() >= least {
+                news.push(group);
+            }
+        }
+        let many = |group: &&mut Group| Rule::of(group.first.kind).is_some_and(|rule| rule.least > 1) && group.counts();
+        for group in self.grouping.all().filter(many).filter(|group| group.told != Some(Severity::Critical)) {
+            let mut now = group.clone();
+            now.finish(around);
+            let severity = now.severity();
+            if now.counts() && severity >= least && group.told.is_none_or(|told| severity > told) {
+                group.told = Some(severity);
+                news.push(now);
+            }
+        }
+        self.grouping.forget();
+        self.grouping.close(self.reached);
+        sort(&mut news);
+        news
+    }
+}
+
+/// The message that tells these; nothing where none of them is more than info. The same operations make the same id.
+pub fn message(groups: &[Group], cluster: &str, owner: &str, now: Micros) -> Option<Message> {
+    let deeds: Vec<Deed> = groups.iter().filter_map(Group::deed).collect();
+    let level = deeds.iter().map(|deed| deed.level).max()?;
+    let mut hash = Sha256::new();
+    for text in [cluster, owner].into_iter().map(str::to_owned).chain(deeds.iter().map(Deed::id)) {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    let id = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let (cluster, owner) = (cluster.to_owned(), owner.to_owned());
+    Some(Message { id, cluster, owner, at: now, reason: Reason::News, level: Some(level), alerts: vec![], over: vec![], deeds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::time::SECOND;
+
+    fn pods(from: i64, count: i64) -> Batch {
+        operations("delete-pod", from, count)
+    }
+
+    fn operations(kind: &'static str, from: i64, count: i64) -> Batch {
+        let one = |n: i64| Operation {
+            at: (from + n) * SECOND / 10,
+            kind,
+            user: "bot".into(),
+            name: format!("p-{}", from + n),
+            code: Some(200),
+            resource: "pods".into(),
+            ..Operation::default()
+        };
+        Batch { operations: (0..count).map(one).collect(), ..Batch::default() }
+    }
+
+    #[test]
+    fn each_is_told_once_and_many_once_more_when_they_get_worse() {
+        let mut wire = Tripwire::new(60 * SECOND);
+        let mut told = |from: i64, count: i64| {
+            wire.take(pods(from, count), |_| true);
+            wire.news(Severity::Warning).iter().map(|group| (group.count, group.severity())).collect::<Vec<_>>()
+        };
+        assert_eq!(told(0, 9), []);
+        assert_eq!(told(9, 1), [(10, Severity::Warning)]);
+        assert_eq!(told(10, 80), []);
+        assert_eq!(told(90, 20), [(110, Severity::Critical)]);
+        assert_eq!(told(110, 300), []);
+        // Ten minutes later it begins anew.
+        assert_eq!(told(6_500, 10), [(10, Severity::Warning)]);
+        // Of nodes each is told, and the third is critical, as they are three.
+        let mut wire = Tripwire::new(60 * SECOND);
+        let mut told = |from: i64, count: i64| {
+            wire.take(operations("delete-node", from, count), |_| true);
+            wire.news(Severity::Warning).iter().map(|group| (group.names.join(" "), group.severity())).collect::<Vec<_>>()
+        };
+        assert_eq!(told(0, 1), [("p-0".to_owned(), Severity::Warning)]);
+        assert_eq!(told(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);
+        assert_eq!(told(20, 1), [("p-20".to_owned(), Severity::Critical)]);
+        assert_eq!(told(21, 0), []);
+        let groups = |kind| vec![Group { first: Operation { kind, ..Operation::default() }, done: 1, ..Group::default() }];
+        assert_eq!(message(&groups("exec"), "c", "o", 5), None);
+        let one = message(&groups("delete-crd"), "c", "o", 5).unwrap();
+        assert_eq!((one.id.len(), one.id), (32, message(&groups("delete-crd"), "c", "o", 9).unwrap().id));
+    }
+}

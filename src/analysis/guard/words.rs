@@ -1,0 +1,126 @@
+//! What was done, in words.
+
+use super::groups::Group;
+use super::rules::Rule;
+use crate::model::alert::{Deed, Level};
+use crate::model::report::Severity;
+use crate::model::units::{counted, grouped};
+use std::collections::BTreeMap;
+
+/// Resources of a cascade that a sentence names.
+const NAMED: usize = 6;
+
+/// `bob`, `bob as system:admin`, `batch:job-launcher`: people know service accounts without what they all begin with.
+pub(super) fn who(group: &Group) -> String {
+    let first = &group.first;
+    let short = |user: &str| match user.strip_prefix("system:serviceaccount:").unwrap_or(user) {
+        "" => "somebody".to_owned(),
+        user => user.to_owned(),
+    };
+    if first.impersonated.is_empty() { short(&first.user) } else { format!("{} as {}", short(&first.user), short(&first.impersonated)) }
+}
+
+/// `deleted a namespace: legacy-team`, `12 × deleted a pod: none-0, none-1, … none-11 in data`.
+pub(super) fn what(group: &Group) -> String {
+    let first = &group.first;
+    let Some(rule) = Rule::of(first.kind) else { return String::new() };
+    let within = match group.namespaces.len() {
+        _ if first.namespace.is_empty() || first.resource == "namespaces" => String::new(),
+        1 => format!(" in {}", first.namespace),
+        many => format!(" in {}", counted(many as u64, "namespace")),
+    };
+    let slash = if first.subresource.is_empty() { "" } else { "/" };
+    let names = group.few();
+    let of = match first.kind {
+        "delete-collection" => format!("all {}", first.resource),
+        "forbidden" => format!("{} {}{slash}{}", first.verb, first.resource, first.subresource),
+        _ if rule.is_open => format!("{} {names}", first.resource),
+        _ => names,
+    };
+    let times = if group.count > 1 { format!("{} × ", grouped(group.count)) } else { String::new() };
+    let told = format!("{times}{}: {}", rule.words, of.trim_end());
+    format!("{}{within}", told.trim_end_matches([':', ' ']))
+}
+
+/// `done`, `10 done, 2 refused`, `12 not there`.
+pub(super) fn outcome(group: &Group) -> String {
+    let of =
+        |count: u64, what: &str| (count > 0).then(|| if group.count == 1 { what.to_owned() } else { format!("{} {what}", grouped(count)) });
+    let failed = if group.first.code == Some(404) && group.failed == group.count { "not there" } else { "failed" };
+    [of(group.done, "done"), of(group.refused, "refused"), of(group.failed, failed), of(group.unsure, "unsure (no answer, or 5xx)")]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// `30 pods, 12 secrets, 7 others`.
+fn objects(by_resource: &BTreeMap<String, u64>) -> String {
+    let mut sorted: Vec<(&String, &u64)> = by_resource.iter().collect();
+    sorted.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let mut words: Vec<String> = sorted.iter().take(NAMED).map(|(resource, count)| format!("{} {resource}", grouped(**count))).collect();
+    let rest: u64 = sorted.iter().skip(NAMED).map(|(_, count)| **count).sum();
+    if rest > 0 {
+        words.push(format!("{} others", grouped(rest)));
+    }
+    words.join(", ")
+}
+
+/// What went with it, as far as it is known; empty where nothing can.
+pub(super) fn gone(group: &Group) -> String {
+    let cascade = &group.cascade;
+    let total = cascade.total();
+    match group.first.kind {
+        "delete-namespace" | "delete-crd" | "delete-collection" if group.done + group.unsure > 0 => match (cascade.by_databases, total) {
+            (true, total) => grouped(total),
+            (false, 0) => "unknown".to_owned(),
+            (false, total) => format!("{} or more", grouped(total)),
+        },
+        _ => String::new(),
+    }
+}
+
+/// A sentence with all of it.
+pub(super) fn summary(group: &Group) -> String {
+    let first = &group.first;
+    let mut told = format!("{} ({}, from {}) {}; {}", who(group), first.agent, first.source, what(group), outcome(group));
+    let cascade = &group.cascade;
+    if cascade.total() > 0 {
+        told += &format!("; with it went {}{}", if cascade.by_databases { "" } else { "at least " }, objects(&cascade.objects));
+    }
+    if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
+        told += &format!("; {detail}");
+    }
+    if !group.owners.is_empty() {
+        told += &format!("; owner: {}", group.owners.iter().cloned().collect::<Vec<_>>().join(", "));
+    }
+    told
+}
+
+/// What a message says of it; nothing where it is no more than info.
+pub(super) fn deed(group: &Group) -> Option<Deed> {
+    let level = match group.severity() {
+        Severity::Info => return None,
+        Severity::Warning => Level::Warning,
+        Severity::Critical => Level::Critical,
+    };
+    let first = &group.first;
+    Some(Deed {
+        at: first.at,
+        last: group.last,
+        kind: first.kind.to_owned(),
+        level,
+        user: first.user.clone(),
+        impersonated: first.impersonated.clone(),
+        agent: first.agent.clone(),
+        source: first.source.clone(),
+        what: what(group),
+        outcome: outcome(group),
+        count: group.count,
+        group: first.group.clone(),
+        resource: first.resource.clone(),
+        namespaces: group.namespaces.iter().cloned().collect(),
+        stopped_by: Rule::of(first.kind).map_or("", |rule| rule.stopped_by).to_owned(),
+        audit_id: first.audit_id.clone(),
+    })
+}

@@ -1,0 +1,41 @@
+//! Which objects are in one database and no more in a newer one, for `plimsoll guard`.
+
+use super::open::{self, Opened, Pass};
+use crate::analysis::keyspace::diff::{self, Removed};
+use crate::analysis::keyspace::{Keyspace, Mode};
+use crate::cli::{Context, Error};
+
+/// What is gone between two databases.
+#[derive(Debug)]
+pub(in crate::commands) struct Between {
+    /// Objects that are gone.
+    pub(in crate::commands) removed: Removed,
+    /// The files, the older first.
+    pub(in crate::commands) files: Vec<String>,
+}
+
+/// Compares two databases that are named.
+pub(in crate::commands) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
+    let sides = [open::open(before, context)?, open::open(after, context)?];
+    compare(sides, context)
+}
+
+/// Compares the first and the last database that sources hold; nothing where there are not two.
+pub(in crate::commands) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Option<Between>, Error> {
+    open::ends(sources, context)?.map(|sides| compare(sides, context)).transpose()
+}
+
+fn compare(sides: [Opened; 2], context: &mut Context<'_>) -> Result<Between, Error> {
+    let files = sides.iter().map(|side| side.path.clone()).collect();
+    let mut spaces = Vec::new();
+    for side in &sides {
+        let space = Keyspace::new(None, Mode::Plain, side.database.store.compacted());
+        side.fold(&space, Pass { decode: false, hashes: false }, context)?;
+        spaces.push(space);
+    }
+    let removed = match spaces.as_slice() {
+        [old, new] => diff::compare(old, new).removed(),
+        _ => Removed::new(),
+    };
+    Ok(Between { removed, files })
+}

@@ -1,0 +1,172 @@
+//! `plimsoll guard events`: a timeline of dangerous operations.
+
+use super::follow::{self, FollowFlags};
+use crate::analysis::filter::Filter;
+use crate::analysis::guard::report::{Told, report};
+use crate::analysis::guard::{Around, Batch, Operation, RULES, Watch, groups};
+use crate::analysis::quota::owners as quota_owners;
+use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::commands::etcd::removed::{self, Between};
+use crate::commands::rollup::{self, Selection};
+use crate::commands::traffic;
+use crate::model::event::Timed;
+use crate::model::quota::Quotas;
+use crate::model::report::Severity;
+use crate::model::time::Micros;
+use crate::model::units::parse_duration;
+use crate::sources::alerts;
+use crate::sources::audit::pass::Worker;
+use crate::sources::find::Wanted;
+use crate::sources::objects::captures::{self, Captures};
+use std::collections::HashMap;
+
+/// Arguments of `plimsoll guard events`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll guard events /var/log/kubernetes/ --since -1h
+  plimsoll guard events bundle/                          # databases in the bundle say what is gone
+  plimsoll guard events audit.log --before yesterday.db --after today.db
+  plimsoll guard events audit.log --where user=bob@example.com --kind delete-namespace,delete-crd
+  plimsoll guard events audit.log --fail-on critical     # for cron: 1 where something critical was done
+  plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml --owner platform    # tells them as it happens
+
+What counts, how grave it is, and what the log does not show: docs/guard.md.")]
+pub(super) struct Args {
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(super) sources: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
+    /// Only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <, as for traffic.
+    #[arg(long = "where", value_name = "EXPR")]
+    filters: Vec<String>,
+    /// Only these kinds, with commas: docs/guard.md has their names.
+    #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
+    kinds: Vec<String>,
+    /// Only what is as grave as this.
+    #[arg(long, value_name = "SEVERITY", value_parser = severity)]
+    pub(super) severity: Option<Severity>,
+    /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within it are many.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = window)]
+    pub(super) window: Micros,
+    /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team). Namespaces are looked up
+    /// among the objects that lie beside the logs.
+    #[arg(long = "owner-key", value_name = "KEY")]
+    owner_keys: Vec<String>,
+    /// A database of etcd from before: with --after it says which objects are gone. Of a bundle that holds several, the first and the last are taken.
+    #[arg(long, value_name = "FILE.db", requires = "after")]
+    before: Option<String>,
+    /// A database of etcd from after.
+    #[arg(long, value_name = "FILE.db", requires = "before")]
+    after: Option<String>,
+    #[command(flatten)]
+    pub(super) tripwire: FollowFlags,
+}
+
+fn severity(text: &str) -> Result<Severity, String> {
+    [Severity::Info, Severity::Warning, Severity::Critical]
+        .into_iter()
+        .find(|severity| severity.name() == text)
+        .ok_or_else(|| "info, warning or critical".to_owned())
+}
+
+fn window(text: &str) -> Result<Micros, String> {
+    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a time with its unit: 30s, 5m".to_owned())
+}
+
+impl Args {
+    /// Whether operations of this kind are asked for.
+    pub(super) fn wants(&self, one: &Operation) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == one.kind)
+    }
+}
+
+/// The watch of analysis as a worker of the source's pass.
+pub(super) struct Watching<'s> {
+    pub(super) watch: Watch,
+    pub(super) selection: &'s Selection,
+}
+
+impl Worker for Watching<'_> {
+    type Batch = Batch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if self.selection.takes(&event) {
+            self.watch.event(&event);
+        }
+    }
+    fn flush(&mut self) -> Batch {
+        self.watch.flush()
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(kind) = args.kinds.iter().find(|kind| !RULES.iter().any(|rule| rule.kind == **kind)) {
+        let kinds: Vec<&str> = RULES.iter().map(|rule| rule.kind).collect();
+        return Err(Error::Usage(format!("--kind {kind}: there are {}", kinds.join(", "))));
+    }
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!("--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose")));
+    }
+    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
+    let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+    let selection = Selection { since, until, filters };
+    if args.tripwire.follow {
+        return follow::run(args, selection, context);
+    }
+    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    if found.streams.is_empty() {
+        return Err(Error::Input(format!("{}: no audit log; dangerous operations are seen in no other place", args.sources.join(", "))));
+    }
+    let between = match (&args.before, &args.after) {
+        (Some(before), Some(after)) => Some(removed::between(before, after, context)?),
+        _ => removed::within(&args.sources, context)?,
+    };
+    let mut all = Batch::default();
+    let make = || Watching { watch: Watch::default(), selection: &selection };
+    let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
+    let Batch { mut operations, gone, seen } = all;
+    operations.retain(|one| args.wants(one));
+    let owners = owners(args, &operations, context)?;
+    let around = Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
+    let groups = groups(operations, around, args.window);
+    let logged = outcome.total();
+    let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
+    let told = Told {
+        inputs: outcome.inputs,
+        logged,
+        window: args.window,
+        top: context.settings.top,
+        least: args.severity.unwrap_or(Severity::Info),
+        databases,
+    };
+    context.print(&report(&groups, &seen, told), FailOn::Never)
+}
+
+/// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as it may be deleted.
+fn owners(args: &Args, operations: &[Operation], context: &mut Context<'_>) -> Result<HashMap<String, String>, Error> {
+    let mut owners = HashMap::new();
+    if operations.is_empty() {
+        return Ok(owners);
+    }
+    let mut config = alerts::none();
+    if !args.owner_keys.is_empty() {
+        config.owner_keys.clone_from(&args.owner_keys);
+    }
+    let Captures { captures, errors, .. } = captures::find(&args.sources);
+    for error in &errors {
+        context.lost(error)?;
+    }
+    for capture in captures {
+        let quotas = Quotas { namespaces: capture.objects.namespaces, ..Quotas::default() };
+        for name in quotas.namespaces.keys() {
+            let owner = quota_owners::of(&config, &quotas, name);
+            if !owner.is_empty() {
+                owners.entry(name.clone()).or_insert(owner);
+            }
+        }
+    }
+    Ok(owners)
+}
