@@ -1,0 +1,129 @@
+//! What is to be added: `web:+200 pods`, `+20 nodes`, from when on.
+
+use crate::model::quantity::Quantity;
+use crate::model::time::{self, Micros};
+use crate::model::units::grouped;
+
+/// More, or less, of something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Addition {
+    /// The namespace; empty for what has none.
+    pub namespace: String,
+    /// The resource as quotas name it: `pods`, `count/jobs.batch`, `requests.cpu`; or `nodes`.
+    pub what: String,
+    /// How much more; negative: less.
+    pub amount: f64,
+    /// As it was written.
+    pub text: String,
+}
+
+/// What is to happen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// What is added.
+    pub additions: Vec<Addition>,
+    /// How many nodes there will be, with all that they carry.
+    pub nodes: Option<u64>,
+    /// From when on; `None`: from the end of the history on.
+    pub from: Option<Micros>,
+}
+
+impl Plan {
+    /// Reads what is to be added. The error names what can't be read and the form that it should have.
+    pub fn parse(additions: &[String], nodes: Option<u64>, from: Option<Micros>) -> Result<Self, String> {
+        if nodes == Some(0) {
+            return Err("--nodes 0: a cluster without nodes holds nothing".to_owned());
+        }
+        if from.is_some() && additions.is_empty() && nodes.is_none() {
+            return Err("--from: say what happens then, with --add or --nodes".to_owned());
+        }
+        let additions: Vec<Addition> = additions.iter().map(|text| addition(text)).collect::<Result<_, _>>()?;
+        if nodes.is_some() && additions.iter().any(|one| one.what == "nodes") {
+            return Err("--nodes and --add nodes: two ways to say how many nodes there will be".to_owned());
+        }
+        Ok(Self { additions, nodes, from })
+    }
+
+    /// Whether nothing is to happen.
+    pub fn is_empty(&self) -> bool {
+        self.additions.is_empty() && self.nodes.is_none()
+    }
+
+    /// In words: `web:+200 pods, from 2026-12-01`.
+    pub fn words(&self) -> String {
+        let mut words: Vec<String> = self.additions.iter().map(|one| one.text.clone()).collect();
+        words.extend(self.nodes.map(|nodes| format!("{} nodes", grouped(nodes))));
+        let from = self.from.map_or(String::new(), |from| format!(" from {}", time::format(from).get(..10).unwrap_or_default()));
+        words.join(", ") + &from
+    }
+}
+
+/// Reads `[NAMESPACE:]+N WHAT`.
+fn addition(text: &str) -> Result<Addition, String> {
+    let wrong = |why: &str| format!("--add '{text}': {why}; the form is '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'");
+    let (namespace, rest) = text.rsplit_once(':').unwrap_or_default();
+    let rest = if namespace.is_empty() { text.trim_start_matches(':') } else { rest };
+    let (amount, what) = rest.trim().split_once(char::is_whitespace).ok_or_else(|| wrong("a number and a name are needed"))?;
+    let (what, namespace) = (what.trim(), namespace.trim());
+    if !amount.starts_with(['+', '-']) {
+        return Err(wrong("say with + or - whether it is more or less"));
+    }
+    let (sign, digits) = amount.split_at(1);
+    let size = digits.parse::<Quantity>().map_err(|_| wrong("the number can't be read"))?.value();
+    let what = match what {
+        "pod" | "count/pods" => "pods",
+        "node" => "nodes",
+        "cpu" | "memory" | "ephemeral-storage" => return Err(wrong("name requests or limits: requests.cpu, limits.memory")),
+        other => other,
+    };
+    if what.is_empty() || what.contains(char::is_whitespace) {
+        return Err(wrong("a name has no blanks"));
+    }
+    match (what, namespace.is_empty()) {
+        ("nodes", false) => return Err(wrong("nodes are in no namespace")),
+        ("nodes", true) | (_, false) => {}
+        (_, true) => return Err(wrong("name the namespace")),
+    }
+    if size == 0.0 {
+        return Err(wrong("nothing is added"));
+    }
+    let amount = if sign == "-" { -size } else { size };
+    Ok(Addition { namespace: namespace.to_owned(), what: what.to_owned(), amount, text: text.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn additions_are_read_or_refused_with_a_reason() {
+        let read = |text: &str| {
+            Plan::parse(&[text.to_owned()], None, None).map(|plan| {
+                let one = &plan.additions[0];
+                (one.namespace.clone(), one.what.clone(), one.amount)
+            })
+        };
+        assert_eq!(read("web:+200 pods"), Ok(("web".into(), "pods".into(), 200.0)));
+        assert_eq!(read(" web : -5 count/jobs.batch "), Ok(("web".into(), "count/jobs.batch".into(), -5.0)));
+        assert_eq!(read("+20 nodes"), Ok(("".into(), "nodes".into(), 20.0)));
+        assert_eq!(read("web:+1500m requests.cpu"), Ok(("web".into(), "requests.cpu".into(), 1.5)));
+        for (text, why) in [
+            ("web:200 pods", "more or less"),
+            ("+200 pods", "name the namespace"),
+            ("web:+2 nodes", "no namespace"),
+            ("web:+x pods", "can't be read"),
+            ("web:+5", "a number and a name"),
+            ("web:+0 pods", "nothing is added"),
+            ("web:+5 cpu", "requests.cpu"),
+            ("", "a number and a name"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        assert!(Plan::parse(&[], Some(0), None).is_err());
+        assert!(Plan::parse(&[], None, Some(5)).is_err());
+        assert!(Plan::parse(&["+2 nodes".into()], Some(5), None).is_err());
+        let plan = Plan::parse(&["web:+200 pods".into()], Some(1200), Some(1_796_083_200_000_000)).unwrap();
+        assert_eq!(plan.words(), "web:+200 pods, 1,200 nodes from 2026-12-01");
+    }
+}

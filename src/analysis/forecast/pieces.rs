@@ -1,0 +1,274 @@
+//! Straight pieces: where a series of days changed its level or its slope.
+//!
+//! The days are cut into pieces so that the sum of squares around a straight line in each, plus a price for each piece, is least (optimal
+//! partitioning, Jackson et al. 2005). The best last piece of all that is known up to each day falls out by the way, so that a backtest sees
+//! at each of its origins only what was known there.
+
+/// A straight line through days.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Piece {
+    /// Its first day, as an index.
+    pub from: usize,
+    /// Its height at its last day.
+    pub level: f64,
+    /// More per day.
+    pub slope: f64,
+    /// The standard error of the slope.
+    pub slope_error: f64,
+    /// Days of it that are known.
+    pub days: usize,
+    /// Whether all of them are.
+    pub is_whole: bool,
+}
+
+/// A slope of less than so many standard errors is none, where many days are known.
+const SURE: f64 = 2.0;
+
+impl Piece {
+    /// Whether the slope is not nought by chance. Of few days the error itself is hardly known: a jump among three looks like a slope of 1.7 of
+    /// its errors, and of any number of them with a gap between; in the middle of four like one of 2.8.
+    pub fn is_sloped(&self) -> bool {
+        let sure = match self.days {
+            3 if self.is_whole => 4.0,
+            0..=3 => return false,
+            4 => 3.0,
+            _ => SURE,
+        };
+        self.slope.abs() > sure * self.slope_error
+    }
+}
+
+/// How days are cut.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pieces {
+    /// For each day the last piece of what was known up to it.
+    pub last: Vec<Piece>,
+    /// Where the whole is cut: the first known day of each piece but the first, and how far the level jumps there.
+    pub cuts: Vec<(usize, f64)>,
+    /// The noise from day to day, as a standard deviation.
+    pub noise: f64,
+}
+
+/// Known days that a piece needs at least.
+const SHORTEST: usize = 3;
+
+/// The price of a piece, in variances of the noise: by Schwarz' criterion 3 ln n for a place, a level and a slope, and half more against
+/// noise that is not independent from day to day.
+fn price(days: usize) -> f64 {
+    4.5 * (days.max(8) as f64).ln()
+}
+
+/// Sums of a stretch, from which its line follows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    n: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+    yy: f64,
+}
+
+/// The line of least squares: its slope, where its middle is, the spread of x, and the sum of squares that is left.
+struct Line {
+    slope: f64,
+    x: f64,
+    y: f64,
+    spread: f64,
+    left: f64,
+}
+
+impl Sums {
+    fn minus(self, other: Self) -> Self {
+        Self {
+            n: self.n - other.n,
+            x: self.x - other.x,
+            y: self.y - other.y,
+            xx: self.xx - other.xx,
+            xy: self.xy - other.xy,
+            yy: self.yy - other.yy,
+        }
+    }
+
+    fn line(self) -> Line {
+        if self.n < 1.0 {
+            return Line { slope: 0.0, x: 0.0, y: 0.0, spread: 0.0, left: 0.0 };
+        }
+        let (x, y) = (self.x / self.n, self.y / self.n);
+        let spread = (self.xx - self.n * x * x).max(0.0);
+        let both = self.xy - self.n * x * y;
+        let slope = if spread > 1e-9 { both / spread } else { 0.0 };
+        Line { slope, x, y, spread, left: (self.yy - self.n * y * y - slope * both).max(0.0) }
+    }
+}
+
+/// The smallest step between values: counts go by ones, rounded numbers by their last digit.
+pub fn grain(values: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let largest = sorted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+    // What is less differs by how numbers are kept.
+    let steps = sorted.windows(2).map(|two| two[1] - two[0]).filter(|step| *step > 1e-9 * largest);
+    let grain = steps.fold(f64::INFINITY, f64::min);
+    if grain.is_finite() { grain } else { 0.0 }
+}
+
+/// Cuts days, of which those that are not known are NaN. Values go by steps of `grain`: days can't be known better than rounding lets them, or
+/// a slow rise of counts would be flat pieces with jumps between.
+pub fn cut(days: &[f64], grain: f64) -> Pieces {
+    let n = days.len();
+    let noise = noise(days).max(grain / 12f64.sqrt());
+    let base = days.iter().copied().find(|value| value.is_finite()).unwrap_or(0.0);
+    let mut sums = vec![Sums::default(); n + 1];
+    for (at, value) in days.iter().enumerate() {
+        let mut next = sums[at];
+        if value.is_finite() {
+            let (x, y) = (at as f64, value - base);
+            next = Sums { n: next.n + 1.0, x: next.x + x, y: next.y + y, xx: next.xx + x * x, xy: next.xy + x * y, yy: next.yy + y * y };
+        }
+        sums[at + 1] = next;
+    }
+    let price = price(n) * noise * noise;
+    let mut best = vec![0.0; n + 1];
+    let mut start = vec![0usize; n + 1];
+    for until in 1..=n {
+        best[until] = sums[until].line().left;
+        for from in SHORTEST..=until.saturating_sub(SHORTEST) {
+            let own = sums[until].minus(sums[from]);
+            let cost = best[from] + price + own.line().left;
+            if cost < best[until] && own.n >= SHORTEST as f64 {
+                (best[until], start[until]) = (cost, from);
+            }
+        }
+    }
+    let piece = |until: usize| {
+        let from = start[until];
+        let own = sums[until].minus(sums[from]);
+        let line = own.line();
+        let deviation = (line.left / (own.n - 2.0).max(1.0)).sqrt().max(noise);
+        let slope_error = if line.spread > 1e-9 { deviation / line.spread.sqrt() } else { f64::INFINITY };
+        Piece {
+            from,
+            level: line.y + base + line.slope * ((until - 1) as f64 - line.x),
+            slope: line.slope,
+            slope_error,
+            days: own.n as usize,
+            is_whole: own.n as usize == until - from,
+        }
+    };
+    let last: Vec<Piece> = (1..=n).map(piece).collect();
+    let mut cuts = Vec::new();
+    let mut at = n;
+    while at > 0 && start[at] > 0 {
+        let after = sums[at].minus(sums[start[at]]).line();
+        at = start[at];
+        let before = piece(at);
+        let begins = after.y + base + after.slope * (at as f64 - after.x);
+        // In a gap nobody can tell where; it is seen behind it.
+        let seen = days[at..].iter().position(|day| day.is_finite()).unwrap_or(0);
+        cuts.push((at + seen, begins - (before.level + before.slope)));
+    }
+    cuts.reverse();
+    Pieces { last, cuts, noise }
+}
+
+/// How much days differ from the mean of their neighbours, as a standard deviation; by the median, so that steps do not count.
+pub fn noise(days: &[f64]) -> f64 {
+    let mut rests: Vec<f64> =
+        days.windows(3).map(|three| (three[1] - (three[0] + three[2]) / 2.0).abs()).filter(|rest| rest.is_finite()).collect();
+    if rests.is_empty() {
+        return 0.0;
+    }
+    let mean = rests.iter().sum::<f64>() / rests.len() as f64;
+    let middle = rests.len() / 2;
+    let median = *rests.select_nth_unstable_by(middle, f64::total_cmp).1;
+    // The variance of y1 - (y0 + y2) / 2 is 1.5 of that of y.
+    (if median > 0.0 { median * 1.4826 } else { mean }) / 1.5f64.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The sum of squares around the line of least squares, by its definition.
+    fn left(days: &[f64]) -> f64 {
+        let n = days.len() as f64;
+        let x = (0..days.len()).map(|at| at as f64).sum::<f64>() / n;
+        let y = days.iter().sum::<f64>() / n;
+        let over: f64 = days.iter().enumerate().map(|(at, day)| (at as f64 - x) * (day - y)).sum();
+        let spread: f64 = (0..days.len()).map(|at| (at as f64 - x).powi(2)).sum();
+        let slope = if spread > 0.0 { over / spread } else { 0.0 };
+        days.iter().enumerate().map(|(at, day)| (day - y - slope * (at as f64 - x)).powi(2)).sum()
+    }
+
+    /// The least cost of all ways to cut, by trying each.
+    fn least(days: &[f64], price: f64) -> f64 {
+        let cuts = (SHORTEST..=days.len().saturating_sub(SHORTEST)).map(|at| least(&days[..at], price) + price + left(&days[at..]));
+        cuts.fold(left(days), f64::min)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_other_cut_is_cheaper(days in prop::collection::vec(-50i32..50, 6..15)) {
+            let days: Vec<f64> = days.into_iter().map(f64::from).collect();
+            let price = price(days.len()) * noise(&days).powi(2);
+            let found = cut(&days, 0.0);
+            let mut bounds: Vec<usize> = vec![0];
+            bounds.extend(found.cuts.iter().map(|(at, _)| *at));
+            bounds.push(days.len());
+            let cost: f64 = bounds.windows(2).map(|two| left(&days[two[0]..two[1]])).sum::<f64>() + price * found.cuts.len() as f64;
+            prop_assert!((cost - least(&days, price)).abs() < 1e-6 * cost.max(1.0), "{cost} {}", least(&days, price));
+        }
+
+    }
+
+    #[test]
+    fn a_step_and_a_new_slope_are_found() {
+        let wobble = |at: usize| ((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+        let days: Vec<f64> = (0..60).map(|at| if at < 25 { 10.0 } else { 30.0 + 2.0 * (at as f64 - 25.0) } + wobble(at)).collect();
+        let found = cut(&days, 0.0);
+        assert_eq!(found.cuts.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [25]);
+        assert!((found.cuts[0].1 - 20.0).abs() < 1.0, "{:?}", found.cuts);
+        let last = found.last[59];
+        assert_eq!(last.from, 25);
+        assert!((last.slope - 2.0).abs() < 3.0 * last.slope_error && last.slope_error < 0.02, "{last:?}");
+        assert!((last.level - (30.0 + 2.0 * 34.0)).abs() < 0.5);
+        // Before the step nothing of it was known.
+        assert_eq!((found.last[24].from, found.last[24].slope.abs() < 0.02), (0, true));
+    }
+
+    #[test]
+    fn a_slow_rise_of_counts_is_a_slope() {
+        for per_day in [0.1, 0.15, 0.3, 0.7] {
+            let days: Vec<f64> = (0..90).map(|day| (20.0 + per_day * f64::from(day)).round()).collect();
+            let found = cut(&days, grain(&days));
+            assert!(found.cuts.is_empty(), "{per_day}: {:?}", found.cuts);
+            assert!((found.last[89].slope - per_day).abs() < 0.01, "{per_day}: {:?}", found.last[89]);
+        }
+        assert_eq!((grain(&[0.5, 3.0, 1.0, f64::NAN, 1.0]), grain(&[2.0, 2.0]), grain(&[])), (0.5, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_jump_is_never_a_slope() {
+        // On each of the days behind a jump, also where it came in a gap.
+        for gap in 0..4 {
+            let mut days: Vec<f64> = (0..50).map(|at| f64::from(at % 2) / 10.0 + if at < 25 { 0.0 } else { 14.0 }).collect();
+            days[25 - gap..25].fill(f64::NAN);
+            for (at, piece) in cut(&days, 0.0).last.iter().enumerate() {
+                assert!(!piece.is_sloped() || piece.slope.abs() < 0.1, "gap {gap}, day {at}: {piece:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn days_that_are_not_known_are_left_out() {
+        let mut days: Vec<f64> = (0..30).map(|at| 5.0 + at as f64).collect();
+        days[7..15].fill(f64::NAN);
+        let found = cut(&days, 0.0);
+        assert!((found.last[29].slope - 1.0).abs() < 1e-9 && found.cuts.is_empty());
+        assert!(cut(&[f64::NAN; 9], 0.0).cuts.is_empty());
+        assert_eq!(cut(&[], 0.0).last, []);
+    }
+}

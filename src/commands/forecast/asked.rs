@@ -1,0 +1,226 @@
+//! What is asked for: the flags of `plimsoll forecast`, read and checked.
+
+use super::Args;
+use crate::analysis::forecast::Options;
+use crate::analysis::forecast::capacity::Plan;
+use crate::analysis::forecast::targets::{Given, Pick, Rules};
+use crate::cli::{Context, Error};
+use crate::model::grid::{HOUR, Shape};
+use crate::model::series::DAY;
+use crate::model::time::{Micros, SECOND, parse_any};
+use crate::model::units::{duration, parse_duration};
+use crate::sources::limits;
+use regex::Regex;
+
+/// How far back is looked where `--since` is not given and steps are shorter than a day.
+const BACK: Micros = 60 * DAY;
+/// The same for days and longer: three years.
+const BACK_DAYS: Micros = 1_096 * DAY;
+/// Intervals of a series that are held.
+const MOST: i64 = 100_000;
+/// Steps that are looked ahead.
+const AHEAD: i64 = 10_000;
+
+/// The length of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Hours where there are enough of them, else days.
+    Auto,
+    /// This.
+    Of(Micros),
+}
+
+/// Seasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Season {
+    /// As they are found.
+    Auto,
+    /// These; none where it is empty.
+    Of(Vec<Micros>),
+}
+
+/// The flags, read.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The length of an interval.
+    pub(super) step: Step,
+    /// From when on, and until when.
+    pub(super) window: (Option<Micros>, Option<Micros>),
+    /// Whether series that ended are foreseen from their own end.
+    pub(super) with_ended: bool,
+    /// The name of series that have none.
+    pub(super) name: Option<String>,
+    /// Which series, and their limits.
+    pub(super) rules: Rules,
+    /// How far ahead.
+    pub(super) horizon: Micros,
+    /// What is to come on top.
+    pub(super) plan: Plan,
+    season: Season,
+    events: Vec<(Micros, Micros)>,
+    /// Which Prometheus.
+    #[cfg(feature = "live")]
+    pub(super) prometheus: crate::cli::PrometheusFlags,
+    now: Micros,
+}
+
+/// Reads `auto` or a length.
+pub(super) fn step(text: &str) -> Result<Step, String> {
+    if text == "auto" {
+        return Ok(Step::Auto);
+    }
+    let length = parse_duration(text).filter(|length| (60 * SECOND..=28 * DAY).contains(length));
+    let is_even = |length: &Micros| DAY % length == 0 || length % DAY == 0;
+    length
+        .filter(is_even)
+        .map(Step::Of)
+        .ok_or_else(|| "auto, or a length from 1m to 28d of which a day has a whole number, or whole days: 1h, 15m, 1d".to_owned())
+}
+
+/// Reads `auto`, `none`, or lengths with commas.
+pub(super) fn season(text: &str) -> Result<Season, String> {
+    match text {
+        "auto" => Ok(Season::Auto),
+        "none" => Ok(Season::Of(Vec::new())),
+        _ => {
+            let lengths: Option<Vec<Micros>> = text.split(',').map(parse_duration).collect();
+            let mut lengths = lengths.ok_or_else(|| "auto, none, or lengths: 24h,7d".to_owned())?;
+            lengths.sort_unstable();
+            lengths.dedup();
+            Ok(Season::Of(lengths))
+        }
+    }
+}
+
+/// Reads a length above zero.
+pub(super) fn length(text: &str) -> Result<Micros, String> {
+    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a length with its unit: 12h, 30d, 8w".to_owned())
+}
+
+/// Reads RFC 3339, or a date.
+pub(super) fn date(text: &str) -> Result<Micros, String> {
+    let date = || parse_any(&format!("{text}T00:00:00Z"));
+    parse_any(text).or_else(date).ok_or_else(|| "2026-12-24 or 2026-12-24T08:00:00Z".to_owned())
+}
+
+/// Reads `REGEX=NUMBER`, split at its last `=`: a pattern may hold labels.
+pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
+    let form = "it is REGEX=NUMBER or a quantity, as etcd_db_bytes=8Gi";
+    let (pattern, amount) = text.rsplit_once('=').ok_or(form)?;
+    let pattern = Regex::new(pattern).map_err(|error| format!("{error}; {form}"))?;
+    Ok((pattern, limits::amount(amount).map_err(|error| format!("{error}; {form}"))?))
+}
+
+impl Asked {
+    /// Reads the flags, and the files that they name.
+    pub(super) fn new(args: &Args, context: &Context<'_>) -> Result<Self, Error> {
+        let mut given = Given { patterns: args.limits.clone(), etcd_quota: args.etcd_quota, ..Given::default() };
+        if let Some(path) = &args.limits_file {
+            given.listed = limits::limits(path).map_err(Error::Input)?;
+            given.list = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        }
+        let events = args.events.as_deref().map_or(Ok(Vec::new()), limits::events).map_err(Error::Input)?;
+        let picks = args.select.iter().map(|text| Pick::parse(text)).collect::<Result<Vec<_>, _>>();
+        let picks = picks.map_err(|error| Error::Usage(format!("--select: {error}")))?;
+        let plan = Plan::parse(&args.additions, args.nodes, args.from).map_err(Error::Usage)?;
+        let with_observed = !plan.is_empty();
+        Ok(Self {
+            step: args.step,
+            window: args.time.resolve(context.io.now).map_err(Error::Usage)?,
+            with_ended: args.ended,
+            name: args.name.clone(),
+            rules: Rules { picks, namespaces: args.namespaces.clone(), given, with_observed },
+            plan,
+            horizon: args.horizon,
+            season: args.season.clone(),
+            events,
+            #[cfg(feature = "live")]
+            prometheus: args.prometheus.clone(),
+            now: context.io.now,
+        })
+    }
+
+    /// How far back series are kept at most, where the beginning is not given.
+    pub(super) fn back(&self) -> Micros {
+        match self.step {
+            Step::Of(step) if step >= DAY => BACK_DAYS,
+            _ => BACK,
+        }
+    }
+
+    /// The shape of a grid with this step.
+    pub(super) fn shape(&self, step: Micros) -> Result<Shape, String> {
+        let back = match self.window {
+            (Some(since), until) => (until.unwrap_or(self.now) - since).max(step),
+            _ if step >= DAY => BACK_DAYS,
+            _ => BACK,
+        };
+        // One more: neither end need be a multiple of the step.
+        let most = back / step + 1;
+        if most > MOST {
+            return Err(format!("--since {} back is more than {MOST} steps of {}; choose a longer --step", duration(back), duration(step)));
+        }
+        // What is not cut by --since is cut to whole steps.
+        let most = if self.window.0.is_some() { most } else { most - 1 };
+        Ok(Shape { step, most: usize::try_from(most).unwrap_or(1).max(1) })
+    }
+
+    /// The step that a Prometheus is asked for, of which the grid's is a multiple.
+    #[cfg(feature = "live")]
+    pub(super) fn ask_step(&self) -> Micros {
+        let (mut a, mut b) = match self.step {
+            Step::Auto => return HOUR,
+            Step::Of(step) => (step, HOUR),
+        };
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    }
+
+    /// The options of the forecast, given the length of an interval.
+    pub(super) fn options(&self, step: Micros) -> Result<Options, Error> {
+        let steps = (self.horizon + step - 1) / step;
+        if steps > AHEAD {
+            let (horizon, step) = (duration(self.horizon), duration(step));
+            return Err(Error::Usage(format!("--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step")));
+        }
+        let seasons = match &self.season {
+            Season::Auto => None,
+            Season::Of(lengths) => {
+                let in_steps = |length: &Micros| {
+                    let steps = usize::try_from(length / step).unwrap_or_default();
+                    if length % step == 0 && steps >= 2 { Ok(steps) } else { Err((*length, step)) }
+                };
+                let seasons = lengths.iter().map(in_steps).collect::<Result<Vec<usize>, _>>();
+                Some(seasons.map_err(|(length, step)| {
+                    let (length, step) = (duration(length), duration(step));
+                    Error::Usage(format!("--season {length} is not two or more whole steps of {step}; choose another --step"))
+                })?)
+            }
+        };
+        Ok(Options { steps: usize::try_from(steps).unwrap_or(1), seasons, events: self.events.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read() {
+        assert_eq!((step("auto"), step("1h"), step("1d")), (Ok(Step::Auto), Ok(Step::Of(HOUR)), Ok(Step::Of(DAY))));
+        for bad in ["", "7h", "36h", "30s", "5", "29d"] {
+            assert!(step(bad).is_err(), "{bad}");
+        }
+        assert_eq!(season("7d,24h"), Ok(Season::Of(vec![DAY, 7 * DAY])));
+        assert_eq!((season("none"), season("auto")), (Ok(Season::Of(Vec::new())), Ok(Season::Auto)));
+        assert!(season("daily").is_err());
+        let (pattern, amount) = limit(r#"a\{b="c"=8Gi"#).unwrap();
+        assert_eq!((pattern.as_str(), amount), (r#"a\{b="c""#, 8_589_934_592.0));
+        for bad in ["a", "a=", "(=1", "a=much"] {
+            assert!(limit(bad).unwrap_err().contains("REGEX=NUMBER"), "{bad}");
+        }
+        assert!(length("0s").is_err() && length("30d").is_ok());
+    }
+}

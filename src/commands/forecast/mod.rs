@@ -1,0 +1,228 @@
+//! `plimsoll forecast`: when limits will be reached.
+
+mod asked;
+mod inputs;
+
+use crate::analysis::forecast::capacity::what_if;
+use crate::analysis::forecast::report::{self, FIELDS, Told};
+use crate::analysis::forecast::targets::{OBSERVED, targets};
+use crate::analysis::forecast::{Options, foresee};
+#[cfg(feature = "live")]
+use crate::cli::PrometheusFlags;
+use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::model::forecast::{Forecast, Grid, Target};
+use crate::model::grid::History;
+use crate::model::names::CGROUP_MEMORY;
+use crate::model::report::Report;
+use crate::model::series::{DAY, Series};
+use crate::model::time::Micros;
+use crate::sources::audit::pass::Watcher as _;
+use crate::views::{Format, forecast_svg};
+use asked::{Asked, Season, Step};
+use regex::Regex;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Series that are drawn with -o svg where --chart says nothing.
+const PICTURES: usize = 6;
+
+/// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
+///
+/// Each series is put on a grid of hours, or of days; of about a hundred models the mean of those is taken that would have foretold its own past best. What is said is the date by which the limit is reached, the range around it, and how likely it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+SOURCE
+  a store          the folder that plimsoll record keeps: all its series and their limits
+  CSV              first line: name,LABEL…,time,value in any order; may be packed with gzip or zstd; - for standard input
+  Parquet          the same columns, or a store's own files
+  JSON             what Prometheus answers to /api/v1/query_range
+  --prometheus     quotas, requests, nodes, objects, API requests, seats and etcd; --query adds series of your own
+
+EXAMPLES
+  plimsoll forecast history                                  # the store: what fills up first
+  plimsoll forecast history -n web --horizon 60d
+  plimsoll forecast --prometheus http://prometheus:9090 --fail-on critical
+  plimsoll forecast history --add 'web:+200 pods' --from 2027-01-15
+  plimsoll forecast queue.csv.gz --limit 'queue_depth=10k' --step 15m --horizon 2d --chart 1")]
+pub struct Args {
+    /// Stores that record keeps; CSV, Parquet or JSON files with series in time.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Which time to look at; without --since the last 60 days of hours, and the last three years of days.
+    #[command(flatten)]
+    time: TimeFlags,
+    /// Only what is limited in this namespace (repeatable).
+    #[arg(short, long = "namespace", value_name = "NAME")]
+    namespaces: Vec<String>,
+    /// Only these series: name{label="value"}, or a regular expression on that text or on the name in the table (repeatable).
+    #[arg(long, value_name = "SERIES")]
+    select: Vec<String>,
+    /// The length of an interval, whose highest value counts: auto, 1h, 1d, or another of which a day has a whole number.
+    #[arg(long, value_name = "LENGTH", default_value = "auto", value_parser = asked::step)]
+    step: Step,
+    /// How far to look ahead: 12h, 30d, 8w; no further than twice the history.
+    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = asked::length)]
+    horizon: Micros,
+    /// What repeats itself: auto, none, or lengths, 24h,7d.
+    #[arg(long, value_name = "LENGTHS", default_value = "auto", value_parser = asked::season)]
+    season: Season,
+    /// Exceptions that teach nothing, as holidays: CSV with the columns from, until and name.
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// The limit of series that match, before what is known: REGEX=NUMBER, or a quantity; the first that matches wins (repeatable).
+    #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = asked::limit, help_heading = "Limits")]
+    limits: Vec<(Regex, f64)>,
+    /// Limits by series: CSV with the columns series and limit.
+    #[arg(long = "limits", value_name = "FILE", help_heading = "Limits")]
+    limits_file: Option<PathBuf>,
+    /// The quota of etcd where no series tells it (default: etcd's own, 2Gi).
+    #[arg(long, value_name = "SIZE", value_parser = crate::sources::limits::amount, help_heading = "Limits")]
+    etcd_quota: Option<f64>,
+    /// A limit that is reached within this time is a warning.
+    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = asked::length, help_heading = "Limits")]
+    warn_within: Micros,
+    /// A limit that is reached within this time is critical; --fail-on gives the exit code.
+    #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = asked::length, help_heading = "Limits")]
+    critical_within: Micros,
+    /// What if this comes on top: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
+    #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]
+    additions: Vec<String>,
+    /// What if there were so many nodes.
+    #[arg(long, value_name = "N", help_heading = "What if")]
+    nodes: Option<u64>,
+    /// From when on: RFC 3339 or a date (default: now).
+    #[arg(long, value_name = "DATE", value_parser = asked::date, help_heading = "What if")]
+    from: Option<Micros>,
+    /// Add the future step by step, and the history, to each row of json and yaml.
+    #[arg(long)]
+    points: bool,
+    /// Draw so many of the most urgent series; -o svg writes them as one picture.
+    #[arg(long, value_name = "N")]
+    chart: Option<usize>,
+    /// Foresee also what ended before the others, each series from its own end.
+    #[arg(long)]
+    ended: bool,
+    /// The name of series that have none, as results of expressions in JSON.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Which Prometheus to take history from.
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    prometheus: PrometheusFlags,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.sources.is_empty() && !has_prometheus(args) {
+        return Err(Error::Usage(
+            "name a SOURCE: a store that plimsoll record keeps, a CSV, Parquet or JSON file with series; or --prometheus URL".to_owned(),
+        ));
+    }
+    if context.settings.format == Format::Svg && (!args.additions.is_empty() || args.nodes.is_some()) {
+        return Err(Error::Usage("-o svg draws what is foreseen, not what if: leave --add and --nodes out, or -o svg".to_owned()));
+    }
+    let sort_by = context.sort_by(&FIELDS)?;
+    let asked = Asked::new(args, context)?;
+    let read = inputs::read(&args.sources, &asked, context)?;
+    let options = asked.options(read.step)?;
+    let plan = asked.plan.clone();
+    let observed: Vec<(Series, Grid)> = if plan.is_empty() { Vec::new() } else { observed(&read.histories) };
+    let targets = targets(read.histories, &asked.rules);
+    if targets.is_empty() {
+        let has_choice = !args.select.is_empty() || !args.namespaces.is_empty();
+        let why = if has_choice {
+            "--select and --namespace leave none of those that were read"
+        } else {
+            "quotas of 0 forbid, and have no future"
+        };
+        return Err(Error::Input(format!("no series is left: {why}")));
+    }
+    let mut notes = read.notes;
+    notes.extend(asked.rules.given.unused(&targets));
+    let forecasts = foresee_all(&targets, &options, args.points, context);
+    let is_svg = context.settings.format == Format::Svg;
+    let told = Told {
+        inputs: read.inputs,
+        step: read.step,
+        horizon: args.horizon,
+        warn_within: args.warn_within as f64 / DAY as f64,
+        critical_within: args.critical_within as f64 / DAY as f64,
+        points: args.points,
+        charts: args.chart.or(is_svg.then_some(PICTURES)),
+        top: context.settings.top,
+        sort_by,
+        notes,
+        ..Told::default()
+    };
+    let again = |place: usize| targets.get(place).map(|target| foresee(&target.grid, target.limit, &options)).unwrap_or_default();
+    let mut report = report::report(&targets, &forecasts, &again, told);
+    if !plan.is_empty() {
+        let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
+        let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| foresee(grid, limit, &options));
+        outcome.tell(&targets, args.horizon, context.settings.top, &mut report);
+    }
+    if is_svg {
+        return draw(&report, context);
+    }
+    context.print(&report, FailOn::Never)
+}
+
+/// The most urgent series as one picture.
+fn draw(report: &Report, context: &mut Context<'_>) -> Result<(), Error> {
+    context.judge(report, FailOn::Never);
+    if !forecast_svg::draw(&report.pictures, &mut context.io.out)? {
+        return Err(Error::Input(
+            "there is nothing to draw: --chart is 0, or of no series enough is known; without -o svg a sentence says why".to_owned(),
+        ));
+    }
+    Ok(context.io.out.flush()?)
+}
+
+/// What the capacity model looks at: targets take the grids of most of it away.
+fn observed(histories: &[History]) -> Vec<(Series, Grid)> {
+    let is_observed = |series: &Series| {
+        OBSERVED.contains(&series.name.as_str()) && (series.name != CGROUP_MEMORY || series.label("kind") == "working_set")
+    };
+    let chosen = histories.iter().filter(|history| is_observed(&history.series));
+    chosen.map(|history| (history.series.clone(), history.grid.clone())).collect()
+}
+
+#[cfg(feature = "live")]
+fn has_prometheus(args: &Args) -> bool {
+    args.prometheus.prometheus.is_some()
+}
+
+#[cfg(not(feature = "live"))]
+fn has_prometheus(_: &Args) -> bool {
+    false
+}
+
+/// The future of each target, on all threads. Without `with_paths` the steps are dropped at once: of forty thousand series they are a
+/// gigabyte, and those few that are drawn are made again.
+fn foresee_all(targets: &[Target], options: &Options, with_paths: bool, context: &Context<'_>) -> Vec<Forecast> {
+    let progress = Progress::count(targets.len() as u64, "series", context.settings.progress);
+    let next = AtomicUsize::new(0);
+    let done: Vec<OnceLock<Forecast>> = targets.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..context.settings.threads.min(targets.len()) {
+            scope.spawn(|| {
+                while let Some((target, place)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    targets.get(at).zip(done.get(at))
+                } {
+                    let mut forecast = foresee(&target.grid, target.limit, options);
+                    if !with_paths {
+                        forecast.path = Vec::new();
+                    }
+                    // Each place is set once, by whoever took its number.
+                    let _ = place.set(forecast);
+                    progress.read(1);
+                }
+            });
+        }
+    });
+    progress.finish();
+    done.into_iter().map(|place| place.into_inner().unwrap_or_default()).collect()
+}

@@ -1,0 +1,25 @@
+//! What a chart shows: a series, its limit and its future.
+
+use crate::model::forecast::{Change, Grid, Step, Unit};
+use crate::model::time::Micros;
+
+/// A series as a picture, whoever draws it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Picture {
+    /// What it is called.
+    pub title: String,
+    /// What is said of it, in a sentence without its period.
+    pub caption: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Its history.
+    pub grid: Grid,
+    /// Its future; empty where nothing is foreseen.
+    pub path: Vec<Step>,
+    /// How high it may become.
+    pub limit: Option<f64>,
+    /// Sudden and lasting changes of its level.
+    pub changes: Vec<Change>,
+    /// By when half of the possible futures have reached the limit.
+    pub reached: Option<Micros>,
+}

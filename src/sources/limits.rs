@@ -1,0 +1,153 @@
+//! What people know beforehand, in CSV files: limits of series, and events that are exceptions.
+
+use crate::model::quantity::Quantity;
+use crate::model::series::DAY;
+use crate::model::time::{Micros, format, parse_any};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The longest file.
+const LONGEST: u64 = 64 << 20;
+
+/// A number, or a quantity as Kubernetes writes it: `1500`, `0.5`, `8Gi`, `100m`.
+pub fn amount(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    let number = if is_number { text.parse::<f64>().ok() } else { text.parse::<Quantity>().ok().map(Quantity::value) };
+    number.filter(|number| number.is_finite()).ok_or_else(|| format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m"))
+}
+
+/// Limits by the text of a series or its name: a file with the columns `series` and `limit`. Errors name file and line.
+pub fn limits(path: &Path) -> Result<HashMap<String, f64>, String> {
+    let mut limits = HashMap::new();
+    rows(path, &["series", "limit"], &mut |fields| {
+        if fields[0].is_empty() {
+            return Err("the series has no name".to_owned());
+        }
+        if limits.insert(fields[0].to_owned(), amount(fields[1])?).is_some() {
+            return Err(format!("{} has a limit already", fields[0]));
+        }
+        Ok(())
+    })?;
+    Ok(limits)
+}
+
+/// Events: a file with the columns `from`, `until` and `name`. Times are RFC 3339 or dates (UTC); `until` is no part of it, and may be left
+/// empty: then it is the day, or the hour, of `from`.
+pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
+    let mut events = Vec::new();
+    rows(path, &["from", "until", "name"], &mut |fields| {
+        let (from, lasts) = instant(fields[0])?;
+        let until = if fields[1].is_empty() { from + lasts } else { instant(fields[1])?.0 };
+        if until <= from {
+            return Err(format!("it ends at {}, which is not after its beginning; for a whole day leave `until` empty", format(until)));
+        }
+        events.push((from, until));
+        Ok(())
+    })?;
+    events.sort_unstable();
+    Ok(events)
+}
+
+/// When, and how long it lasts if nothing else is said.
+fn instant(text: &str) -> Result<(Micros, Micros), String> {
+    let date = (text.len() == 10).then(|| parse_any(&format!("{text}T00:00:00Z"))).flatten();
+    let hour = DAY / 24;
+    date.map(|at| (at, DAY))
+        .or_else(|| parse_any(text).map(|at| (at, hour)))
+        .ok_or_else(|| format!("'{text}' is no time: write 2026-12-25 or 2026-12-25T08:00:00Z"))
+}
+
+/// The fields of these columns, row by row.
+fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(), String>) -> Result<(), String> {
+    let shown = path.display();
+    let file = std::fs::File::open(path).map_err(|error| format!("{shown}: {error}; check the path"))?;
+    if file.metadata().map_err(|error| format!("{shown}: {error}"))?.len() > LONGEST {
+        return Err(format!("{shown}: it is larger than 64 MiB"));
+    }
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
+    let broken = |error: csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        format!("{shown}:{line}: {error}")
+    };
+    let head = reader.headers().map_err(broken)?.clone();
+    let mut places = Vec::new();
+    for column in columns {
+        let place = head.iter().position(|name| name.trim_start_matches('\u{feff}') == *column);
+        places.push(place.ok_or_else(|| format!("{shown}:1: there is no column '{column}'; the first line is {}", columns.join(",")))?);
+    }
+    let mut record = csv::StringRecord::new();
+    loop {
+        match reader.read_record(&mut record) {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(error) => return Err(broken(error)),
+        }
+        let line = record.position().map_or(0, csv::Position::line);
+        let fields: Vec<&str> = places.iter().map(|place| record.get(*place).unwrap_or_default()).collect();
+        each(&fields).map_err(|what| format!("{shown}:{line}: {what}"))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.csv");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn amounts_are_numbers_or_quantities() {
+        for (text, value) in [
+            ("1500", 1500.0),
+            ("8Gi", 8_589_934_592.0),
+            ("100m", 0.1),
+            (" 1e3 ", 1000.0),
+            ("0.1234567890123", 0.123_456_789_012_3),
+            ("-2", -2.0),
+        ] {
+            assert_eq!(amount(text), Ok(value), "{text}");
+        }
+        for bad in ["", "NaN", "inf", "8 Gi", "many", "1e999"] {
+            assert!(amount(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn limits_are_read() {
+        let (_kept, path) = file("series,limit\nH1,10\n\"a{b=\"\"c\"\"}\",8Gi\n");
+        let found = limits(&path).unwrap();
+        assert_eq!((found["H1"], found["a{b=\"c\"}"], found.len()), (10.0, 8_589_934_592.0, 2));
+        for (text, expected) in [
+            ("series,limits\n", "f.csv:1: there is no column 'limit'"),
+            ("series,limit\na,much\n", "f.csv:2: 'much' is neither"),
+            ("series,limit\na,1\na,2\n", "f.csv:3: a has a limit already"),
+            ("series,limit\na\n", "f.csv:2:"),
+            ("series,limit\n,4\n", "no name"),
+        ] {
+            let (_kept, path) = file(text);
+            let error = limits(&path).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(limits(Path::new("none.csv")).unwrap_err().contains("check the path"));
+    }
+
+    #[test]
+    fn events_are_read() {
+        let (_kept, path) = file("name,from,until\nx,1970-01-03,\ny,1970-01-01,1970-01-03T12:00:00Z\nz,1970-01-01T01:00:00Z,\n");
+        let hour = DAY / 24;
+        assert_eq!(events(&path).unwrap(), [(0, 2 * DAY + 12 * hour), (hour, 2 * hour), (2 * DAY, 3 * DAY)]);
+        for (text, expected) in [
+            ("from,until,name\nsoon,,x\n", ":2: 'soon' is no time"),
+            ("from,until,name\n1970-01-02,1970-01-02,x\n", "not after its beginning"),
+        ] {
+            let (_kept, path) = file(text);
+            let error = events(&path).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
