@@ -110,10 +110,15 @@ impl<'io> Context<'io> {
 
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
-        let fail_on = self.settings.fail_on.unwrap_or(fail_on);
-        self.failing |= report.findings.iter().any(|finding| fail_on.includes(finding.severity));
+        self.judge(report, fail_on);
         views::render(report, self.settings.format, &self.settings.style, &mut self.io.out)?;
         Ok(self.io.out.flush()?)
+    }
+
+    /// Remembers whether the findings of a report, which is printed in a form of its own, fail the command.
+    pub fn judge(&mut self, report: &Report, fail_on: FailOn) {
+        let fail_on = self.settings.fail_on.unwrap_or(fail_on);
+        self.failing |= report.findings.iter().any(|finding| fail_on.includes(finding.severity));
     }
 
     /// What the command comes to: losses beat findings.

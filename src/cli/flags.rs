@@ -85,9 +85,6 @@ pub struct PrometheusFlags {
     /// Take history from this Prometheus, Thanos or Mimir: the URL before /api/v1.
     #[arg(long, value_name = "URL", env = "PLIMSOLL_PROMETHEUS")]
     pub prometheus: Option<String>,
-    /// Time between points: 1s to 1h. Peaks of quotas are kept with any.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_timeout)]
-    pub step: Duration,
     /// Samples that one query may load at once; longer stretches are asked for in parts.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_samples: u64,
@@ -121,6 +118,22 @@ pub struct PrometheusFlags {
     /// Give up on an answer of Prometheus after this time.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_timeout)]
     pub query_timeout: Duration,
+}
+
+/// How far apart the points are that a Prometheus is asked for.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Prometheus")]
+pub struct StepFlags {
+    /// Time between points: 1s to 1h. Peaks of quotas are kept with any.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_timeout)]
+    pub step: Duration,
+}
+
+impl StepFlags {
+    /// In microseconds.
+    pub fn micros(&self) -> Micros {
+        Micros::try_from(self.step.as_micros()).unwrap_or(Micros::MAX)
+    }
 }
 
 /// Reads how long a request may take.
@@ -190,11 +203,11 @@ mod tests {
             prometheus: PrometheusFlags,
         }
         let read = |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.prometheus);
-        let flags = read(&["--prometheus", "http://a", "--step=1h", "--query", "a=b", "--query", "c=d", "--header=X: y"]).unwrap();
-        assert_eq!((flags.prometheus.as_deref(), flags.step), (Some("http://a"), Duration::from_secs(3_600)));
+        let flags = read(&["--prometheus", "http://a", "--query", "a=b", "--query", "c=d", "--header=X: y"]).unwrap();
+        assert_eq!(flags.prometheus.as_deref(), Some("http://a"));
         assert_eq!((flags.queries.len(), flags.headers.len(), flags.max_samples), (2, 1, 1_000_000));
-        assert_eq!((read(&[]).unwrap().step, read(&[]).unwrap().query_timeout), (Duration::from_secs(300), Duration::from_secs(120)));
-        for bad in [&["--max-samples", "0"][..], &["--step", "0s"], &["--bearer-token-file", "a", "--basic-auth-file", "b"]] {
+        assert_eq!(read(&[]).unwrap().query_timeout, Duration::from_secs(120));
+        for bad in [&["--max-samples", "0"][..], &["--query-timeout", "0s"], &["--bearer-token-file", "a", "--basic-auth-file", "b"]] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
     }

@@ -3,10 +3,14 @@
 pub mod clients;
 pub mod etcd;
 pub mod flow;
+#[cfg(feature = "history")]
+pub mod forecast;
+pub mod guard;
 pub mod heap;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod memory;
+mod messages;
 mod pages;
 #[cfg(feature = "live")]
 pub mod prometheus;
@@ -21,6 +25,8 @@ mod traffic_live;
 mod traffic_metrics;
 
 use crate::cli::{Context, Error};
+#[cfg(feature = "history")]
+use crate::views::Format;
 use clap::Subcommand;
 
 /// The subcommands.
@@ -34,8 +40,13 @@ pub enum Command {
     Etcd(etcd::Args),
     /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
     Memory(memory::Args),
+    /// Dangerous operations: who did what, what went with it, and what would have stopped it.
+    Guard(guard::Args),
     /// What quotas should be, and what is wrong with them.
     Quota(quota::Args),
+    /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
+    #[cfg(feature = "history")]
+    Forecast(Box<forecast::Args>),
     /// Keep a flight recorder: samples of a cluster into a history store.
     #[cfg(feature = "history")]
     Record(Box<record::Args>),
@@ -51,15 +62,21 @@ impl Command {
     /// Runs the command.
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let draws = matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
+        #[cfg(feature = "history")]
+        let draws = draws || matches!(self, Self::Forecast(_)) && context.settings.format == Format::Svg;
         if context.settings.format.is_of_stacks() && !draws {
-            return Err(Error::Usage("-o svg and -o folded are for plimsoll heap flame and plimsoll etcd flame".to_owned()));
+            let others = "-o svg is for plimsoll forecast, -o svg and -o folded for plimsoll heap flame and plimsoll etcd flame";
+            return Err(Error::Usage(others.to_owned()));
         }
         match self {
             Self::Traffic(args) => traffic::run(args, context),
             Self::Clients(args) => clients::run(args, context),
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
+            Self::Guard(args) => guard::run(args, context),
             Self::Quota(args) => quota::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Forecast(args) => forecast::run(args, context),
             #[cfg(feature = "history")]
             Self::Record(args) => record::run(args, context),
             Self::Heap(args) => heap::run(args, context),

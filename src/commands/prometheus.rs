@@ -1,35 +1,77 @@
 //! From the flags that name a Prometheus to its history.
 
 use crate::cli::{Context, Error, Progress, PrometheusFlags};
+#[cfg(feature = "history")]
+use crate::model::series::Point;
 use crate::model::series::{Day, Series};
 use crate::model::time::Micros;
 use crate::model::units::{counted, grouped};
-use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Told, Window};
+use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Query, Told, Window};
 
 /// The days of each series of the queries of these names, one query after the other; says what it took, and what was lost.
 ///
 /// The series of a query have its name. Two queries do not come from the same instant: what changes meanwhile is seen by the later one.
 pub fn days(
     flags: &PrometheusFlags,
+    step: Micros,
+    names: &[&str],
+    window: (Micros, Micros),
+    context: &mut Context<'_>,
+) -> Result<Vec<(Series, Vec<Day>)>, Error> {
+    let mut all = Vec::new();
+    ask(flags, step, names, window, context, &mut |prometheus, query, window, progress| {
+        let found = prometheus.days(query, window, progress)?;
+        let is_some = !found.is_empty();
+        all.extend(found);
+        Ok(is_some)
+    })?;
+    Ok(all)
+}
+
+/// The points of each series of the queries of these names, as they come; how many there were.
+#[cfg(feature = "history")]
+pub fn points(
+    flags: &PrometheusFlags,
+    step: Micros,
+    names: &[&str],
+    window: (Micros, Micros),
+    context: &mut Context<'_>,
+    take: &mut dyn FnMut(&Series, &[Point]),
+) -> Result<u64, Error> {
+    let told = ask(flags, step, names, window, context, &mut |prometheus, query, window, progress| {
+        let mut is_some = false;
+        prometheus.range(query, window, progress, &mut |series, points| {
+            is_some = true;
+            take(series, points);
+        })?;
+        Ok(is_some)
+    })?;
+    Ok(told.points)
+}
+
+/// What is done with a query: whether it gave anything.
+type Each<'e> = dyn FnMut(&mut Prometheus, &Query, &Window, &Progress) -> Result<bool, PromError> + 'e;
+
+fn ask(
+    flags: &PrometheusFlags,
+    step: Micros,
     names: &[&str],
     (from, until): (Micros, Micros),
     context: &mut Context<'_>,
-) -> Result<Vec<(Series, Vec<Day>)>, Error> {
+    each: &mut Each<'_>,
+) -> Result<Told, Error> {
     let queries = queries(flags)?;
-    let step = Micros::try_from(flags.step.as_micros()).unwrap_or(Micros::MAX);
     let window = Window::new(from, until, step).map_err(error)?;
     let mut prometheus = Prometheus::new(&endpoint(flags)?).map_err(error)?;
-    let mut all = Vec::new();
     let progress = Progress::bytes(0, context.settings.progress);
     for name in names {
         let query = queries.get(name).map_err(error)?;
         if context.settings.verbose {
             context.say(format!("query {name}: {}", query.expression(step, &[flags.matchers.as_deref().unwrap_or_default()])))?;
         }
-        let found = prometheus.days(query, &window, &progress);
-        match found {
-            Ok(found) if found.is_empty() => context.say(format!("query {name}: Prometheus has no such series in this time"))?,
-            Ok(found) => all.extend(found),
+        match each(&mut prometheus, query, &window, &progress) {
+            Ok(true) => {}
+            Ok(false) => context.say(format!("query {name}: Prometheus has no such series in this time"))?,
             Err(failed) => {
                 progress.finish();
                 return Err(error(failed));
@@ -37,8 +79,9 @@ pub fn days(
         }
     }
     progress.finish();
-    tell(&prometheus.told(), flags.max_samples, context)?;
-    Ok(all)
+    let told = prometheus.told();
+    tell(&told, flags.max_samples, context)?;
+    Ok(told)
 }
 
 /// The standard queries, and what the flags put in their place.

@@ -327,6 +327,53 @@ pub struct Message {
     pub alerts: Vec<Alert>,
     /// What was told, or would have been in working hours, and is over.
     pub over: Vec<Alert>,
+    /// Dangerous operations, by time, where it is about those; then there are no alerts.
+    #[serde(default)]
+    pub deeds: Vec<Deed>,
+}
+
+/// A dangerous operation as it is told, or several of one kind by one actor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deed {
+    /// When the first was answered.
+    pub at: Micros,
+    /// When the last was.
+    pub last: Micros,
+    /// Its kind, as docs/guard.md names it.
+    pub kind: String,
+    /// How grave it is.
+    pub level: Level,
+    /// Who asked.
+    pub user: String,
+    /// As whom, where that is somebody else.
+    pub impersonated: String,
+    /// The product of the user agent.
+    pub agent: String,
+    /// From where.
+    pub source: String,
+    /// What was done, in words.
+    pub what: String,
+    /// What came of it, in words.
+    pub outcome: String,
+    /// How many so far.
+    pub count: u64,
+    /// Group of the resource.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// Namespaces that it touches.
+    pub namespaces: Vec<String>,
+    /// What would have stopped it.
+    pub stopped_by: String,
+    /// The first event, to find it again.
+    pub audit_id: String,
+}
+
+impl Deed {
+    /// The same however often it is read; another where it got worse.
+    pub fn id(&self) -> String {
+        format!("{} {} {} {} {}", self.at, self.kind, self.level.name(), self.user, self.audit_id)
+    }
 }
 
 /// A message as it is sent, and to whom it has still to go.

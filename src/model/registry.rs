@@ -123,6 +123,11 @@ fn under<'k>(rest: &'k str, at: &str) -> Option<&'k str> {
     rest.strip_prefix(at)?.strip_prefix('/')
 }
 
+/// A resource with its group: `pods`, `jobs.batch`.
+pub fn qualified(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! What a command has to say, before it is given a form.
 
 use crate::model::input::InputReport;
+use crate::model::picture::Picture;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -97,10 +98,11 @@ pub struct Window {
 }
 
 /// How grave a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
+    #[default]
     Info,
     /// Worth a change.
     Warning,
@@ -187,6 +189,10 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How many of `findings`, from the first, people are shown; all where it is not given.
     pub findings_shown: Option<usize>,
+    /// Pictures below the tables, for people.
+    pub pictures: Vec<Picture>,
+    /// Further members of the JSON document, beside its rows.
+    pub more: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Severity {

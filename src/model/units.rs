@@ -1,10 +1,11 @@
 //! Numbers as people read and write them.
 
+use crate::model::forecast::Unit;
 use crate::model::time::{Micros, SECOND};
 
-/// `1 line`, `1,234 lines`.
+/// `1 line`, `1,234 lines`, `1,234 series`.
 pub fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+    format!("{} {what}{}", grouped(count), if count == 1 || what.ends_with("series") { "" } else { "s" })
 }
 
 /// Digits in groups of three: `1,234,567`.
@@ -24,6 +25,7 @@ pub fn grouped(count: u64) -> String {
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0%".to_owned(),
+        p if p < 0.0 => format!("-{}", percent(-share)),
         p if p < 0.1 => "<0.1%".to_owned(),
         p if (99.95..100.5).contains(&p) => "100%".to_owned(),
         p if p >= 100.5 => format!("{}%", grouped(p.round() as u64)),
@@ -69,6 +71,48 @@ pub fn significant(number: f64) -> String {
     } else {
         "<0.01".to_owned()
     }
+}
+
+/// An amount of what a series counts, in at most seven characters for amounts below 10^18: `412Gi`, `12.3`, `350m`, `1.23M`, `42/s`.
+pub fn amount(unit: Unit, value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let (sign, size) = (if value < 0.0 { "-" } else { "" }, value.abs());
+    let text = match unit {
+        Unit::Bytes => scaled(size, 1024.0, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]),
+        Unit::BytesPerSecond => scaled(size, 1024.0, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]) + "/s",
+        Unit::Cores if size > 0.0 && size < 0.995 => format!("{:.0}m", (size * 1e3).max(1.0)),
+        Unit::Count | Unit::Cores => many(size),
+        Unit::PerSecond => many(size) + "/s",
+    };
+    format!("{sign}{text}")
+}
+
+/// Three digits and a thousand times more for each letter, from a hundred thousand on.
+fn many(size: f64) -> String {
+    if size < 99_999.5 { short(size) } else { scaled(size, 1e3, &["", "k", "M", "G", "T", "P", "E"]) }
+}
+
+/// Three significant digits, and no noughts behind the point.
+fn short(size: f64) -> String {
+    let text = significant(size);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn scaled(size: f64, base: f64, letters: &[&str]) -> String {
+    let mut value = size;
+    let mut at = 0;
+    while value >= 999.5 && at + 1 < letters.len() {
+        value /= base;
+        at += 1;
+    }
+    if value >= 1e6 {
+        return format!("{size:.2e}");
+    }
+    // Nothing is smaller than one byte, so it needs no fraction.
+    let digits = if at == 0 && base > 1e3 { format!("{value:.0}") } else { short(value) };
+    format!("{digits}{}", letters.get(at).copied().unwrap_or_default())
 }
 
 /// `8m 49s`, `2d 3h`, `1.5s`: the two largest parts.
@@ -152,6 +196,7 @@ mod tests {
     fn numbers_read_well() {
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(grouped(999), "999");
+        assert_eq!((counted(1, "series"), counted(2, "series")), ("1 series".to_owned(), "2 series".to_owned()));
         assert_eq!((counted(1, "line"), counted(2000, "line")), ("1 line".to_owned(), "2,000 lines".to_owned()));
         assert_eq!(percent(0.0004), "<0.1%");
         assert_eq!(percent(0.4567), "45.7%");
@@ -194,6 +239,32 @@ mod tests {
         }
         for bad in ["", "MiB", "5 parsecs", "-5", "1Zi", "9999999999P"] {
             assert_eq!(parse_bytes(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_short_and_keep_three_digits() {
+        use Unit::*;
+        for (unit, value, text) in [
+            (Bytes, 0.0, "0"),
+            (Bytes, 999.0, "999"),
+            (Bytes, 1000.0, "0.98Ki"),
+            (Bytes, 8.0 * 1024f64.powi(3), "8Gi"),
+            (Bytes, -1.5 * 1024f64.powi(2), "-1.5Mi"),
+            (Cores, 0.35, "350m"),
+            (Cores, 0.0001, "1m"),
+            (Cores, 0.996, "1"),
+            (Cores, 60.0, "60"),
+            (Count, 12_345.0, "12,345"),
+            (Count, 99_999.4, "99,999"),
+            (Count, 123_456.0, "123k"),
+            (Count, 1.5e9, "1.5G"),
+            (Count, 1e300, "1.00e300"),
+            (Count, f64::NAN, "-"),
+            (PerSecond, 41.96, "42/s"),
+            (BytesPerSecond, 2048.0, "2Ki/s"),
+        ] {
+            assert_eq!(amount(unit, value), text, "{unit:?} {value}");
         }
     }
 }

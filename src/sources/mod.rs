@@ -8,6 +8,7 @@ pub mod content;
 pub mod etcd;
 pub mod exposition;
 pub mod find;
+pub mod limits;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod objects;

@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 202] = [
+const COLUMNS: [Column; 234] = [
     column("time", "TIME", Kind::Text),
     column("peak_at", "AT", Kind::Text),
     wide("sustained", "SUSTAINED", Kind::Text),
@@ -254,6 +254,38 @@ const COLUMNS: [Column; 202] = [
     column("held_share", "SHARE", Kind::Share),
     column("held_change_bytes", "CHANGE", Kind::MoreBytes),
     column("held_change_count", "CHANGE", Kind::More),
+    column("forecast_series", "SERIES", Kind::Text),
+    column("forecast_now", "NOW", Kind::Count),
+    column("forecast_limit", "LIMIT", Kind::Count),
+    column("forecast_growth", "A WEEK", Kind::Count),
+    column("forecast_date", "REACHED", Kind::Text),
+    column("forecast_range", "RANGE", Kind::Text),
+    column("forecast_chance", "CHANCE", Kind::Count),
+    wide("forecast_limit_from", "LIMIT IS", Kind::Text),
+    wide("forecast_model", "MODEL", Kind::Text),
+    wide("forecast_error", "ERROR", Kind::Text),
+    wide("forecast_drivers", "DRIVEN BY", Kind::Text),
+    wide("forecast_note", "NOTE", Kind::Text),
+    column("what_if_series", "SERIES", Kind::Text),
+    column("what_if_now", "NOW", Kind::Count),
+    column("what_if_then", "THEN", Kind::Count),
+    column("what_if_limit", "LIMIT", Kind::Count),
+    column("what_if_share", "FULL", Kind::Count),
+    column("what_if_was", "REACHED", Kind::Text),
+    column("what_if_is", "REACHED THEN", Kind::Text),
+    wide("what_if_range", "RANGE", Kind::Text),
+    column("guard_at", "TIME", Kind::Text),
+    column("guard_severity", "SEVERITY", Kind::Text),
+    column("guard_who", "WHO", Kind::Text),
+    column("guard_what", "WHAT", Kind::Text),
+    column("guard_outcome", "OUTCOME", Kind::Text),
+    column("guard_gone", "GONE", Kind::Count),
+    column("policy", "POLICY", Kind::Text),
+    column("policy_asked", "ASKED", Kind::Count),
+    column("policy_denied", "DENIED", Kind::Count),
+    column("policy_allowed", "ALLOWED", Kind::Count),
+    column("policy_undecided", "UNDECIDED", Kind::Count),
+    column("policy_because", "UNDECIDED BECAUSE", Kind::Text),
 ];
 
 /// The column of a JSON field; a field that is not listed is a dimension, whose heading is its name.

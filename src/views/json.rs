@@ -23,6 +23,9 @@ impl Serialize for Document<'_> {
         if let Some(tables) = tables(report) {
             map.serialize_entry("tables", &tables)?;
         }
+        for (name, value) in more(report) {
+            map.serialize_entry(&name, &value)?;
+        }
         map.serialize_entry("findings", &findings(report))?;
         map.end()
     }
@@ -60,6 +63,11 @@ pub(super) fn tables(report: &Report) -> Option<Json> {
     let rows = |table: &Table| Json::Array(table.rows.iter().map(|values| row(&table.columns, values)).collect());
     let all: Map<String, Json> = report.tables.iter().map(|table| (table.name.clone(), rows(table))).collect();
     (!all.is_empty()).then_some(Json::Object(all))
+}
+
+/// Further members.
+pub(super) fn more(report: &Report) -> Map<String, Json> {
+    report.more.iter().map(|(name, value)| (name.clone(), rounded(value.clone()))).collect()
 }
 
 /// The findings.

@@ -1,8 +1,11 @@
 //! A Markdown table, fit for a ticket.
 
+use super::Style;
+use super::chart;
 use super::columns::{self, Kind};
 use super::table::tables_for_people;
 use super::text::plain;
+use crate::model::picture::Picture;
 use crate::model::report::Report;
 use std::io::{self, Write};
 
@@ -32,6 +35,14 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             let cells = table.columns.iter().zip(row).map(|(c, v)| escape(&columns::show(columns::kind(c), v)));
             writeln!(out, "{}", line(cells.collect()))?;
         }
+    }
+    if !report.pictures.is_empty() {
+        // A name that begins with backticks would close the fence.
+        let tame = |picture: &Picture| Picture { title: picture.title.replace('`', "'"), ..picture.clone() };
+        let pictures: Vec<Picture> = report.pictures.iter().map(tame).collect();
+        writeln!(out, "\n```text")?;
+        chart::write(&pictures, &Style { width: Some(80), color: false, headers: true, compact: false }, out)?;
+        writeln!(out, "```")?;
     }
     for finding in report.shown_findings() {
         writeln!(

@@ -3,7 +3,7 @@
 //! Values come from whoever may label a namespace. They are made harmless before a template sees them, so no template can forget it.
 
 use super::text::plain;
-use crate::model::alert::{Alert, Level, Message, Templates};
+use crate::model::alert::{Alert, Deed, Level, Message, Templates};
 use crate::model::quantity::Quantity;
 use crate::model::quota::form;
 use crate::model::time::{self, Micros};
@@ -32,9 +32,21 @@ pub struct Rendered {
 /// Writes a message by these templates, or by those built in. The error says which template, and what is wrong with it.
 pub fn render(message: &Message, templates: &Templates) -> Result<Rendered, String> {
     let of = |own: &Option<String>, default: &'static str| own.clone().unwrap_or_else(|| default.to_owned());
-    let subject = of(&templates.subject, include_str!("templates/subject.txt"));
-    let text = of(&templates.text, include_str!("templates/text.txt"));
-    let slack = of(&templates.slack, include_str!("templates/slack.txt"));
+    let [subject, text, slack] = if message.deeds.is_empty() {
+        [
+            of(&templates.subject, include_str!("templates/subject.txt")),
+            of(&templates.text, include_str!("templates/text.txt")),
+            of(&templates.slack, include_str!("templates/slack.txt")),
+        ]
+    } else {
+        // Those that can be replaced are about quotas.
+        let own = [
+            include_str!("templates/guard_subject.txt"),
+            include_str!("templates/guard_text.txt"),
+            include_str!("templates/guard_slack.txt"),
+        ];
+        own.map(str::to_owned)
+    };
     let mail = values(message, |text| plain(&cut(text)).into_owned());
     let subject = fill("subject", &subject, &mail)?;
     Ok(Rendered {
@@ -111,12 +123,39 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
         "reason": message.reason.name(),
         "level": message.level.or(message.over.iter().map(|alert| alert.level).max()).map(Level::name),
         "at": moment(message.at),
-        "count": message.alerts.len(),
+        "count": message.alerts.len() + message.deeds.len(),
         "alerts": message.alerts.iter().take(MOST).map(one).collect::<Vec<_>>(),
-        "more": message.alerts.len().saturating_sub(MOST),
+        "more": (message.alerts.len() + message.deeds.len()).saturating_sub(MOST),
+        "deeds": message.deeds.iter().take(MOST).map(|deed| told(deed, &safe)).collect::<Vec<_>>(),
         "over": message.over.iter().take(MOST).map(one).collect::<Vec<_>>(),
         "commands": commands(message),
     })
+}
+
+/// A dangerous operation for a template.
+fn told(deed: &Deed, safe: &impl Fn(&str) -> String) -> Value {
+    let who = if deed.impersonated.is_empty() { deed.user.clone() } else { format!("{} as {}", deed.user, deed.impersonated) };
+    json!({
+        "level": deed.level.name(),
+        "kind": deed.kind,
+        "who": safe(&who),
+        "what": safe(&deed.what),
+        "outcome": safe(&deed.outcome),
+        "agent": safe(&deed.agent),
+        "source": safe(&deed.source),
+        "namespaces": safe(&deed.namespaces.join(", ")),
+        "stopped_by": deed.stopped_by,
+        "audit_id": safe(&deed.audit_id),
+        "count": deed.count,
+        "at": second(deed.at),
+        "last": second(deed.last),
+    })
+}
+
+/// `2026-11-20 09:17:24 UTC`.
+fn second(at: Micros) -> String {
+    let text = time::format(at);
+    format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..19).unwrap_or_default())
 }
 
 /// `2026-11-20 09:17 UTC`.
@@ -178,7 +217,7 @@ mod tests {
 
     fn message(owner: &str, alerts: Vec<Alert>, over: Vec<Alert>, reason: Reason) -> Message {
         let level = alerts.iter().map(|alert| alert.level).max();
-        Message { id: "0".repeat(32), cluster: "prod".into(), owner: owner.into(), at: 0, reason, level, alerts, over }
+        Message { id: "0".repeat(32), cluster: "prod".into(), owner: owner.into(), at: 0, reason, level, alerts, over, deeds: vec![] }
     }
 
     #[test]
@@ -242,6 +281,41 @@ mod tests {
         let many = (0..5_000).map(|number| alert(&format!("n{number}"), Level::Warning, None)).collect();
         let many = render(&message("pay", many, vec![], Reason::News), &Templates::default()).unwrap();
         assert!(many.text.contains("\nand 4960 more: plimsoll quota check shows all\n") && many.text.len() < 40_000);
+    }
+
+    #[test]
+    fn dangerous_operations_have_texts_of_their_own() {
+        let deed = Deed {
+            at: 1_795_000_000_000_000,
+            last: 1_795_000_007_000_000,
+            kind: "delete-pod".into(),
+            level: Level::Critical,
+            user: "eve<!channel>\r\nBcc: a@b".into(),
+            impersonated: String::new(),
+            agent: "kubectl".into(),
+            source: "10.0.0.9".into(),
+            what: "120 × deleted a pod: a, b, … z in shop".into(),
+            outcome: "120 done".into(),
+            count: 120,
+            group: String::new(),
+            resource: "pods".into(),
+            namespaces: vec!["shop".into()],
+            stopped_by: "evictions".into(),
+            audit_id: "a-1".into(),
+        };
+        let message = Message { level: Some(Level::Critical), deeds: vec![deed], ..message("ops", vec![], vec![], Reason::News) };
+        // Texts of quotas are not asked.
+        let own = Templates { text: Some("{{ nothing }}".into()), ..Templates::default() };
+        let rendered = render(&message, &own).unwrap();
+        assert_eq!(rendered.subject, "critical: eve<!channel>\\r\\nBcc: a@b 120 × deleted a pod: a, b, … z in shop (prod)");
+        for part in [
+            "A dangerous operation in prod:\n\nCRITICAL  eve<!channel>",
+            "\n  when       2026-11-18 11:06:40 UTC to 2026-11-18 11:06:47 UTC\n  outcome    120 done so far\n  by         kubectl from 10.0.0.9\n",
+            "\n  in         shop\n  next time  evictions\n  audit id   a-1\n",
+        ] {
+            assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
+        }
+        assert!(!rendered.slack.contains("<!") && rendered.slack.contains("\n• CRITICAL eve&lt;"), "{}", rendered.slack);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Views write a report to a writer. They take nothing but the model, and every string that came from
 //! an input goes through [`text`] on its way out.
 
+mod chart;
 pub mod columns;
 mod csv;
 pub mod flame;
+pub mod forecast_svg;
 mod json;
 mod markdown;
 pub mod message;

@@ -1,6 +1,7 @@
 //! Aligned columns for people.
 
 use super::Style;
+use super::chart;
 use super::columns::{self, Kind};
 use super::text::{fit, plain};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
@@ -28,6 +29,7 @@ pub(super) fn write(report: &Report, style: &Style, wide: bool, out: &mut dyn Wr
         }
         grid(table, rows, style, wide, out)?;
     }
+    chart::write(&report.pictures, style, out)?;
     findings(report.shown_findings(), style, out)?;
     if style.headers && !report.notes.is_empty() {
         writeln!(out)?;

@@ -1,6 +1,6 @@
 //! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a log can change the structure.
 
-use super::json::{findings, head, row, tables};
+use super::json::{findings, head, more, row, tables};
 use super::text::is_active;
 use crate::model::report::Report;
 use serde_json::Value as Json;
@@ -21,6 +21,10 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(tables) = tables(report) {
         write!(out, "tables:")?;
         nested(&tables, 0, out)?;
+    }
+    for (name, value) in more(report) {
+        write!(out, "{name}:")?;
+        nested(&value, 0, out)?;
     }
     write!(out, "findings:")?;
     nested(&findings(report), 0, out)

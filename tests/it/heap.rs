@@ -398,7 +398,7 @@ fn what_makes_no_sense_is_refused() {
         ),
         (&["top", &storm, "--sort-by", "size"], "there is no such field; there are function, package, file"),
         (&["top", &storm, "--focus", "("], "unclosed group"),
-        (&["top", &storm, "-o", "svg"], "are for plimsoll heap flame"),
+        (&["top", &storm, "-o", "svg"], "for plimsoll heap flame"),
         (&["flame", &storm, "-o", "json"], "plimsoll heap top -o json"),
         (&["diff"], "SOURCE"),
     ] {

@@ -47,7 +47,7 @@ pub(crate) fn namespace(number: usize) -> String {
 }
 
 /// A jumble that is the same at each run.
-fn jumble(seed: u64) -> u64 {
+pub(crate) fn jumble(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -100,10 +100,26 @@ fn last_hours() -> Vec<Fed> {
         add("container_memory_working_set_bytes", &[("namespace", "team-1"), ("container", name), ("pod", "runs")], value);
     }
     add("apiserver_storage_objects", &[("instance", "a"), ("resource", "pods")], 10.0);
+    add("apiserver_resource_size_estimate_bytes", &[("instance", "a"), ("group", ""), ("resource", "pods")], 5e6);
+    add("apiserver_resource_size_estimate_bytes", &[("instance", "b"), ("group", ""), ("resource", "pods")], 6e6);
     add("apiserver_storage_objects", &[("instance", "b"), ("resource", "pods")], 12.0);
     add("etcd_mvcc_db_total_size_in_bytes", &[("instance", "e")], 1e9);
+    add("etcd_server_quota_backend_bytes", &[("instance", "e")], 8e9);
+    let level = |instance, level, flow| [("instance", instance), ("priority_level", level), ("flow_schema", flow)];
+    for (instance, flow, seats) in [("a", "one", 3.0), ("a", "two", 2.0), ("b", "one", 4.0)] {
+        add("apiserver_flowcontrol_current_executing_seats", &level(instance, "low", flow), seats);
+    }
+    add("apiserver_flowcontrol_current_limit_seats", &level("a", "low", ""), 100.0);
+    add("apiserver_flowcontrol_current_limit_seats", &level("b", "low", ""), 120.0);
+    // Where there is the one, the other does not count.
+    add("apiserver_flowcontrol_nominal_limit_seats", &level("a", "low", ""), 10.0);
+    add("apiserver_flowcontrol_nominal_limit_seats", &level("a", "old", ""), 30.0);
+    add("apiserver_flowcontrol_dispatched_requests_total", &level("a", "low", "one"), 0.0);
     let objects = fed.iter_mut().rfind(|fed| fed.name == "apiserver_storage_objects").unwrap();
     objects.points[7].1 = 99.0;
+    // One a second.
+    let dispatched = fed.iter_mut().find(|fed| fed.name.ends_with("dispatched_requests_total")).unwrap();
+    dispatched.points.iter_mut().enumerate().for_each(|(step, point)| point.1 = step as f64 * EVERY as f64);
     fed
 }
 

@@ -29,8 +29,13 @@ mod exactness;
 mod flow;
 mod flow_fence;
 mod follow;
+#[cfg(feature = "history")]
+mod forecast;
+mod forecast_sources;
 mod forms;
 mod gateway;
+mod guard;
+mod guard_policies;
 mod heap;
 #[cfg(feature = "live")]
 mod history_data;

@@ -258,7 +258,7 @@ fn what_prometheus_answers_is_what_is_shown() {
         ("calm", true, |into| made(into, &["--seed", "5", "--calm"])),
         ("storm 1", false, |into| made(into, &["--seed", "1"])),
         ("storm 2", false, |into| made(into, &["--seed", "2"])),
-        ("list-storm", false, |into| of_sample(into, "list-storm", &["apiserver-0", "apiserver-1"], 6)),
+        ("list-storm", false, |into| of_sample(into, "list-storm", &["apiserver-0", "apiserver-1"], 9)),
         ("overload-restart", false, |into| of_sample(into, "overload-restart", &["apiserver-0"], 1)),
     ];
     let faults: Vec<String> = std::thread::scope(|scope| {

@@ -192,9 +192,13 @@ fn the_standard_queries_count_what_quotas_count() {
             "usage-memory" => &[(r#"usage-memory{namespace="team-1"}"#, 150.0)],
             "allocatable" => &[(r#"allocatable{resource="cpu"}"#, 4.0)],
             "objects" => &[(r#"objects{resource="pods"}"#, 99.0)],
+            "object-bytes" => &[(r#"object-bytes{resource="pods"}"#, 6e6)],
             "etcd-db" => &[(r#"etcd-db{instance="e"}"#, 1e9)],
+            "etcd-quota" => &[(r#"etcd-quota{instance="e"}"#, 8e9)],
+            "seats-executing" => &[(r#"seats-executing{priority_level="low"}"#, 3.0 + 2.0 + 4.0)],
+            "seats-limit" => &[(r#"seats-limit{priority_level="low"}"#, 220.0), (r#"seats-limit{priority_level="old"}"#, 30.0)],
             // Samples every five minutes are too few for rates over five minutes; hours of them are looked at above.
-            "usage-cpu" | "api-rps" => &[],
+            "usage-cpu" | "api-rps" | "flow-rps" => &[],
             other => panic!("what should {other} be?"),
         };
         let expected: Vec<_> = expected.iter().map(|(series, max)| ((*series).to_owned(), *max, (LAST / EVERY) as u64)).collect();

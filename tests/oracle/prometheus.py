@@ -46,7 +46,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-LIMIT = 60  # seconds
+# Seconds. What is asked is much to compute, and a busy machine may take long for it; a scrape that comes late is a wrong one.
+SCRAPING = 60
+ANSWERS = 600
 START = re.compile(rb"(?m)^process_start_time_seconds ([^ \n]+)")
 
 
@@ -144,7 +146,7 @@ class Prometheus:
         body = urllib.parse.urlencode({"query": query, "time": at}).encode()
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(f"http://{self.address}/api/v1/query", body, timeout=LIMIT) as answer:
+            with opener.open(f"http://{self.address}/api/v1/query", body, timeout=ANSWERS) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as e:
             fail(f"{query[:500]}: {e.read().decode()[:1000]}")
@@ -244,6 +246,12 @@ def stored(prometheus, targets):
     return times
 
 
+def limit(what, seconds):
+    """Ends this program if it is not through within `seconds`."""
+    signal.signal(signal.SIGALRM, lambda *_: fail(f"not {what} within {seconds} seconds"))
+    signal.alarm(seconds)
+
+
 def run(args, folder):
     with open(args.pages) as f:
         files = json.load(f)
@@ -262,6 +270,7 @@ def run(args, folder):
             time.sleep(0.05)
         time.sleep(0.2)
         times = stored(prometheus, targets)
+        limit("answered", ANSWERS)
         processes = {}
         for name, target in targets.items():
             os.makedirs(os.path.join(args.out, name), exist_ok=True)
@@ -292,9 +301,8 @@ def main():
     arguments.add_argument("--out", required=True)
     arguments.add_argument("--queries")
     args = arguments.parse_args()
-    signal.signal(signal.SIGALRM, lambda *_: fail(f"not ready within {LIMIT} seconds"))
     signal.signal(signal.SIGTERM, lambda *_: fail("terminated"))
-    signal.alarm(LIMIT)
+    limit("scraped", SCRAPING)
     with tempfile.TemporaryDirectory() as folder:
         results = run(args, folder)
     json.dump(results, sys.stdout, indent=1)

@@ -68,6 +68,9 @@ for folder in sorted((bundle / "metrics").iterdir()):
             elif name == "apiserver_resource_objects" and value >= 0:
                 series = samples[key("apiserver_objects", group=labels["group"], resource=labels["resource"])]
                 series[at] = max(series.get(at, 0), value)
+            elif name == "apiserver_resource_size_estimate_bytes" and value >= 0:
+                series = samples[key("apiserver_object_bytes", group=labels["group"], resource=labels["resource"])]
+                series[at] = max(series.get(at, 0), value)
             elif name == "apiserver_flowcontrol_current_executing_seats":
                 seats[level] += value
             elif name == "apiserver_flowcontrol_current_limit_seats":

@@ -3,7 +3,7 @@
 use super::Fault;
 use super::deliver::Standing;
 use super::http::Target;
-use crate::model::alert::{Alert, Level, Login, Parcel, Url};
+use crate::model::alert::{Alert, Deed, Level, Login, Parcel, Url};
 use crate::model::time::{self, Micros, SECOND};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -46,6 +46,7 @@ impl Alertmanager {
         for alert in message.alerts.iter().chain(&message.over) {
             alerts.extend(self.of(alert, &message.cluster, &message.owner, message.at));
         }
+        alerts.extend(message.deeds.iter().map(|deed| self.deed(deed, &message.cluster, &message.owner, message.at)));
         self.post(&alerts, within)
     }
 
@@ -78,10 +79,42 @@ impl Alertmanager {
         all
     }
 
+    /// The configured labels, and these, as far as they say something.
+    fn labels(&self, own: &[(&str, &str)]) -> Map<String, Value> {
+        let mut labels: Map<String, Value> = self.labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        let said = own.iter().filter(|(_, value)| !value.is_empty());
+        said.for_each(|(name, value)| drop(labels.insert((*name).to_owned(), (*value).into())));
+        labels
+    }
+
+    /// A dangerous operation. It is over when it is done, but people should see it: it stands for `hold`.
+    fn deed(&self, deed: &Deed, cluster: &str, owner: &str, at: Micros) -> Value {
+        let namespace = if let [one] = deed.namespaces.as_slice() { one } else { "" };
+        let labels = self.labels(&[
+            ("alertname", "PlimsollGuard"),
+            ("cluster", cluster),
+            ("kind", &deed.kind),
+            ("user", &deed.user),
+            ("impersonated", &deed.impersonated),
+            ("namespace", namespace),
+            ("resource", &deed.resource),
+            ("owner", owner),
+            ("severity", deed.level.name()),
+            // Two of one kind by one actor are two.
+            ("audit_id", &deed.audit_id),
+        ]);
+        let annotations = json!({
+            "summary": format!("{} {}: {}", deed.user, deed.what, deed.outcome),
+            "by": format!("{} from {}", deed.agent, deed.source),
+            "next_time": deed.stopped_by,
+        });
+        let until = at.saturating_add(self.hold);
+        json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(deed.at.min(at)), "endsAt": time::format(until) })
+    }
+
     fn one(&self, alert: &Alert, level: Level, until: Micros, cluster: &str, owner: &str) -> Value {
         let gauge = &alert.gauge;
-        let mut labels: Map<String, Value> = self.labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
-        let own = [
+        let labels = self.labels(&[
             ("alertname", "PlimsollQuota"),
             ("cluster", cluster),
             ("namespace", &gauge.key.namespace),
@@ -89,8 +122,7 @@ impl Alertmanager {
             ("resource", &gauge.key.resource),
             ("owner", owner),
             ("severity", level.name()),
-        ];
-        own.into_iter().filter(|(_, value)| !value.is_empty()).for_each(|(name, value)| drop(labels.insert(name.into(), value.into())));
+        ]);
         let share = gauge.share.map(|share| format!(" ({:.0}%)", share * 100.0)).unwrap_or_default();
         let mut annotations = Map::new();
         let summary = format!("{} of namespace {}: {} of {}{share}", gauge.key.resource, gauge.key.namespace, gauge.used, gauge.hard);

@@ -115,6 +115,7 @@ mod tests {
             level: None,
             alerts: vec![],
             over: vec![],
+            deeds: vec![],
         };
         let subject = "a\r\nBcc: evil@example.org\r\n\r\nbody größe".to_owned();
         let (to, text, slack) = ([("mail".to_owned(), vec!["a@example.org".to_owned()])].into(), "text\n.\n".to_owned(), String::new());

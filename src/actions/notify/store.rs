@@ -28,11 +28,14 @@ pub struct State {
     pub watches: BTreeMap<String, Watch>,
     /// What has still to be sent, the oldest first.
     pub outbox: Vec<Parcel>,
+    /// Dangerous operations that were told, by ids of rows and operations, and when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub told: BTreeMap<String, Micros>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { version: VERSION, at: 0, cluster: String::new(), watches: BTreeMap::new(), outbox: Vec::new() }
+        Self { version: VERSION, at: 0, cluster: String::new(), watches: BTreeMap::new(), outbox: Vec::new(), told: BTreeMap::new() }
     }
 }
 
@@ -44,11 +47,11 @@ pub struct Store {
     _lock: File,
 }
 
-/// Where the state is if no folder is named: the user's folder for such, as the XDG Base Directory Specification has it.
-pub fn default_folder() -> Result<PathBuf, String> {
+/// Where the state is if no folder is named: `name` in the user's folder for such, as the XDG Base Directory Specification has it.
+pub fn default_folder(name: &str) -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    folder.map(|folder| folder.join("plimsoll/alerts")).ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
+    folder.map(|folder| folder.join("plimsoll").join(name)).ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
 }
 
 fn fail(path: &Path) -> impl Fn(io::Error) -> String + '_ {
@@ -122,7 +125,7 @@ impl Store {
                 Err(TryLockError::WouldBlock) => {
                     let shown = folder.display();
                     return Err(format!(
-                        "{shown}: another plimsoll quota alert has been at work for {} s; nothing was done",
+                        "{shown}: another plimsoll has been at work with it for {} s; nothing was done",
                         patience.as_secs()
                     ));
                 }
@@ -187,7 +190,17 @@ mod tests {
 
     fn parcel(id: &str, channels: &[&str]) -> Parcel {
         let (cluster, owner) = ("c".to_owned(), "o".to_owned());
-        let message = Message { id: id.into(), cluster, owner, at: 0, reason: Reason::News, level: None, alerts: vec![], over: vec![] };
+        let message = Message {
+            id: id.into(),
+            cluster,
+            owner,
+            at: 0,
+            reason: Reason::News,
+            level: None,
+            alerts: vec![],
+            over: vec![],
+            deeds: vec![],
+        };
         let channels = channels.iter().map(|channel| (*channel).to_owned()).collect();
         Parcel { message, to: BTreeMap::new(), subject: String::new(), text: String::new(), slack: String::new(), channels }
     }
@@ -253,7 +266,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(folder.path(), NOW).unwrap();
         let error = Store::open(folder.path(), Duration::from_millis(50)).unwrap_err();
-        assert!(error.contains("another plimsoll quota alert"), "{error}");
+        assert!(error.contains("another plimsoll has been at work"), "{error}");
         drop(store);
         Store::open(folder.path(), NOW).unwrap();
     }

@@ -30,8 +30,9 @@ impl Webhook {
 
     pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
         let message = &parcel.message;
-        let body = json!({
-            "schema": "plimsoll.quota-alert.message/v1",
+        let is_guard = !message.deeds.is_empty();
+        let mut body = json!({
+            "schema": if is_guard { "plimsoll.guard.message/v1" } else { "plimsoll.quota-alert.message/v1" },
             "id": message.id,
             "cluster": message.cluster,
             "owner": message.owner,
@@ -40,9 +41,13 @@ impl Webhook {
             "level": message.level,
             "subject": parcel.subject.trim_end(),
             "text": parcel.text,
-            "alerts": message.alerts.iter().map(alert).collect::<Vec<_>>(),
-            "over": message.over.iter().map(alert).collect::<Vec<_>>(),
         });
+        if is_guard {
+            body["operations"] = message.deeds.iter().map(deed).collect();
+        } else {
+            body["alerts"] = message.alerts.iter().map(alert).collect();
+            body["over"] = message.over.iter().map(alert).collect();
+        }
         let body = body.to_string();
         let mut headers = vec![("X-Plimsoll-Id", message.id.clone())];
         if let Some(key) = &self.key {
@@ -61,6 +66,14 @@ fn alert(alert: &crate::model::alert::Alert) -> serde_json::Value {
     json["ended"] = alert.ended.map(time::format).into();
     json["full_at"] = alert.gauge.full_at.map(time::format).into();
     json["is_new"] = alert.is_new().into();
+    json
+}
+
+/// A dangerous operation as the receiver reads it.
+fn deed(deed: &crate::model::alert::Deed) -> serde_json::Value {
+    let mut json = json!(deed);
+    json["at"] = time::format(deed.at).into();
+    json["last"] = time::format(deed.last).into();
     json
 }
 

@@ -11,6 +11,7 @@ use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Fact, Facts, Instance};
 use crate::model::histogram::Histogram;
 use crate::model::input::InputReport;
+use crate::model::registry::qualified;
 use crate::model::report::{Finding, Report, Table, Value, Window};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{counted, duration, significant};
@@ -212,7 +213,7 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
         let least = cache.history[1].or(cache.history[0]);
         let fallen = fallen(&known, &of.cluster, (group, resource), least);
         let old_server = is_old(of, known.server);
-        let name = if group.is_empty() { (*resource).to_owned() } else { format!("{resource}.{group}") };
+        let name = qualified(group, resource);
         let proposals = proposals(cache, &name, &fallen, old_server);
         let row = vec![
             Value::Text(of.cluster.clone()),
@@ -302,7 +303,7 @@ fn told(table: &Table) -> Vec<String> {
         if proposals.is_empty() {
             continue;
         }
-        let resource = if text("group").is_empty() { text("resource") } else { format!("{}.{}", text("resource"), text("group")) };
+        let resource = qualified(&text("group"), &text("resource"));
         let (too_old, at_risk) = (texts("too_old"), texts("at_risk"));
         let mut sentence = format!("{resource}\t");
         if !too_old.is_empty() {

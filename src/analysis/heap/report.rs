@@ -323,6 +323,6 @@ pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) 
         lead: lead(measured, shape),
         notes,
         findings: findings(measured, shape.compares),
-        findings_shown: None,
+        ..Report::default()
     })
 }

@@ -98,10 +98,25 @@ pub fn compare(before: &Keyspace, after: &Keyspace) -> Compared {
     compared
 }
 
+/// Objects that are in the older and not in the newer: by group, resource and namespace.
+pub type Removed = BTreeMap<[String; 3], u64>;
+
 /// Resources whose removal stops what people run. Jobs end and are removed all the time.
 const WORKLOADS: [&str; 4] = ["deployments", "statefulsets", "daemonsets", "cronjobs"];
 
 impl Compared {
+    /// How many objects were removed, by what and where.
+    pub fn removed(&self) -> Removed {
+        let mut removed = Removed::new();
+        for ([_, group, resource, namespace], sum) in &self.rows {
+            let count = sum.counts[Change::Removed as usize];
+            if count > 0 {
+                *removed.entry([group.clone(), resource.clone(), namespace.clone()]).or_default() += count;
+            }
+        }
+        removed
+    }
+
     /// The keys whose names the report needs: all that changed if `objects` are listed, else those whose removal is a finding.
     pub fn wanted(&self, objects: bool) -> Vec<u64> {
         let is_wanted = |change: &&Changed| {

@@ -2,6 +2,7 @@
 
 use super::{Row, Usage};
 use crate::model::flame::{Call, Tree};
+use crate::model::registry::qualified;
 use std::collections::HashMap;
 
 /// Rows beyond this are their namespace's.
@@ -82,7 +83,7 @@ fn frames(names: &[String]) -> Vec<String> {
     if resource.is_empty() {
         return vec![name.trim_end_matches('/').to_owned()];
     }
-    let resource = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+    let resource = qualified(group, resource);
     let namespace = if namespace.is_empty() { "(cluster)".to_owned() } else { namespace.clone() };
     vec![resource, namespace, name.clone()]
 }

@@ -5,6 +5,7 @@ use super::catalogue::{Metric, Part};
 use super::facts::{Component, Fact, Facts};
 use super::quantile::Buckets;
 use super::traffic::{is_long, is_watch, verb};
+use crate::model::registry::qualified;
 use crate::model::report::Value;
 use crate::model::time::{self, Micros};
 use crate::model::units::{bytes, counted, duration, grouped, percent, significant};
@@ -262,11 +263,6 @@ fn millis(ms: Option<f64>) -> String {
 /// A count, which gauges and counters give as a float.
 pub(super) fn count(value: Option<f64>) -> Value {
     value.filter(|value| value.is_finite() && *value >= 0.0).map_or(Value::None, |value| Value::Count(value.round() as u64))
-}
-
-/// `pods`, `deployments.apps`.
-pub(super) fn qualified(group: &str, resource: &str) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
 /// What limits the seats: the level's present limit, or where pages lack that its nominal one.

@@ -5,7 +5,7 @@ use super::catalogue::{Catalogue, Metric, label_names};
 use super::fold::START_SLACK;
 use super::names;
 use super::traffic::verb_of;
-use crate::model::names::{APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA};
+use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND};
@@ -44,10 +44,11 @@ pub struct Scraping {
 }
 
 /// What is recorded.
-const WANTED: [Metric; 11] = [
+const WANTED: [Metric; 12] = [
     Metric::Requests,
     Metric::FlowDispatched,
     Metric::StorageObjects,
+    Metric::StorageObjectBytes,
     Metric::FlowSeats,
     Metric::LevelLimit,
     Metric::LevelNominal,
@@ -89,12 +90,13 @@ impl Scraping {
                 Series::new(APISERVER_RPS, &[("verb", &verb), ("group", &group), ("resource", &resource), ("subresource", &subresource)])
             }
             Metric::FlowDispatched => Series::new(APISERVER_RPS, &[("flow_schema", &label("flow_schema")), ("priority_level", &level())]),
-            Metric::StorageObjects => {
+            Metric::StorageObjects | Metric::StorageObjectBytes => {
                 let found = label_names("resource").find_map(|name| Some((name, sample.label(name)?.decode())));
                 let (label, text) = found.unwrap_or_default();
                 let group = sample.label("group").map(|value| value.decode());
                 let (group, resource) = names::resource(label, &text, group.as_deref());
-                Series::new(APISERVER_OBJECTS, &[("group", &group), ("resource", &resource)])
+                let name = if metric == Metric::StorageObjects { APISERVER_OBJECTS } else { APISERVER_OBJECT_BYTES };
+                Series::new(name, &[("group", &group), ("resource", &resource)])
             }
             Metric::FlowSeats => Series::new(APISERVER_SEATS, &[("priority_level", &level()), ("kind", "executing")]),
             Metric::LevelLimit | Metric::LevelNominal => Series::new(APISERVER_SEATS, &[("priority_level", &level()), ("kind", "limit")]),
@@ -108,7 +110,7 @@ impl Scraping {
             found.clear();
         }
         // An apiserver that can't count objects says -1.
-        if entry.age > *age || metric == Metric::StorageObjects && value < 0.0 {
+        if entry.age > *age || matches!(metric, Metric::StorageObjects | Metric::StorageObjectBytes) && value < 0.0 {
             return;
         }
         match metric {

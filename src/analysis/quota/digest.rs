@@ -171,7 +171,7 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
         watched.worst = watched.level;
     }
     let level = alerts.iter().map(|alert| alert.level).max();
-    Message { id, cluster: cluster.to_owned(), owner: owner.name.clone(), at: now, reason, level, alerts, over }
+    Message { id, cluster: cluster.to_owned(), owner: owner.name.clone(), at: now, reason, level, alerts, over, deeds: Vec::new() }
 }
 
 fn waiting(watch: &Watch, owner: Owner, now: Micros) -> Option<Waiting> {

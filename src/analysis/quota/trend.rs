@@ -1,5 +1,6 @@
 //! Where usage is going: a straight line through the highest values of days, which single days can't bend (Theil and Sen).
 
+use crate::analysis::robust::line;
 use crate::model::quota::Usage;
 use crate::model::series::Day;
 
@@ -33,13 +34,8 @@ pub fn trend(days: &[Day], today: i32) -> Option<Trend> {
     if points.len() < LEAST {
         return None;
     }
-    let mut slopes = Vec::with_capacity(points.len() * (points.len() - 1) / 2);
-    for (at, (day, value)) in points.iter().enumerate() {
-        slopes.extend(points[at + 1..].iter().filter(|(other, _)| other > day).map(|(other, later)| (later - value) / (other - day)));
-    }
-    let per_day = median(&mut slopes)?;
-    let mut rests: Vec<f64> = points.iter().map(|(day, value)| value - per_day * day).collect();
-    Some(Trend { per_day, now: median(&mut rests)?, days: points.len() })
+    let line = line(&points)?;
+    Some(Trend { per_day: line.slope, now: line.at_zero, days: points.len() })
 }
 
 impl Trend {
@@ -56,19 +52,6 @@ impl Trend {
         let days = ((limit - self.now) / self.per_day).max(0.0);
         (days <= HORIZON).then_some(days)
     }
-}
-
-/// The value in the middle, or the mean of the two.
-fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len() / 2;
-    if values.is_empty() {
-        return None;
-    }
-    let is_even = values.len().is_multiple_of(2);
-    let (below, upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-    let upper = *upper;
-    let lower = if is_even { below.iter().copied().max_by(f64::total_cmp)? } else { upper };
-    Some(lower + (upper - lower) / 2.0)
 }
 
 /// What is known in time of a resource that a quota grants: the quota's own usage, else that of its namespace. Quotas name CPU and memory

@@ -7,7 +7,7 @@
 mod clients;
 mod deprecated;
 mod keys;
-mod notable;
+pub(in crate::analysis) mod notable;
 mod objects;
 mod observe;
 pub mod read;

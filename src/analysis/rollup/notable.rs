@@ -30,7 +30,7 @@ pub struct Notable {
 }
 
 /// Whether a user is part of the control plane, whose deletions follow from those of others.
-fn is_control_plane(user: &str) -> bool {
+pub fn is_control_plane(user: &str) -> bool {
     matches!(user, "system:apiserver" | "system:kube-controller-manager" | "system:kube-scheduler")
         || user.starts_with("system:serviceaccount:kube-system:")
 }
@@ -66,7 +66,8 @@ pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
     })
 }
 
-fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
+/// Which kind of dangerous operation it is, with what the body or the query says of it.
+pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
     let e = event.event;
     let verb = e.verb.decode();
     let verb = verb.as_bytes();

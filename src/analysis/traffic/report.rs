@@ -173,7 +173,7 @@ pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape)
         lead: told.lead,
         notes,
         findings: told.findings,
-        findings_shown: None,
+        ..Report::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `plimsoll etcd extract`: objects of a snapshot, fit to be applied.
 
-use super::open;
+use super::{newest, open};
 use crate::actions::fresh::Fresh;
 use crate::analysis::extract::{Candidate, Extracted, Living, Options, Reason, select};
 use crate::cli::{Context, Error};
@@ -11,7 +11,6 @@ use crate::sources::etcd::decode::{self, Undecodable};
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::views::text::plain;
 use crate::views::{Format, objects};
-use hashbrown::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -118,46 +117,10 @@ fn living(argument: &str, context: &mut Context<'_>) -> Result<Living, Error> {
     Ok(all)
 }
 
-/// The newest revision of a key, and its value if it lives.
-type Newest = (Revision, Option<Vec<u8>>);
-
 /// The objects that are asked for, by key.
 fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut Context<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    struct Worker<'a> {
-        args: &'a Args,
-        roots: &'a [String],
-        newer: Option<&'a Living>,
-        found: HashMap<String, Newest>,
-    }
-    impl KeyWorker for Worker<'_> {
-        fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, _stored: usize) {
-            let Ok(key) = std::str::from_utf8(kv.key) else { return };
-            if !self.args.wants(key, self.roots) || self.newer.is_some_and(|newer| newer.has_key(key)) {
-                return;
-            }
-            let value = || (!is_tombstone).then(|| kv.value.to_vec());
-            match self.found.get_mut(key) {
-                Some(newest) if at > newest.0 => *newest = (at, value()),
-                Some(_) => {}
-                None => {
-                    self.found.insert(key.to_owned(), (at, value()));
-                }
-            }
-        }
-    }
-    let make = || Worker { args, roots, newer, found: HashMap::new() };
-    let mut all: HashMap<String, Newest> = HashMap::new();
-    for worker in pass(&args.source, context, make)? {
-        for (key, newest) in worker.found {
-            let entry = all.entry(key).or_insert((Revision::default(), None));
-            if newest.0 > entry.0 {
-                *entry = newest;
-            }
-        }
-    }
-    let mut living: Vec<(String, Vec<u8>)> = all.into_iter().filter_map(|(key, (_, value))| Some((key, value?))).collect();
-    living.sort();
-    Ok(living)
+    let opened = open::open(&args.source, context)?;
+    newest::values(&opened, &|key| args.wants(key, roots) && !newer.is_some_and(|newer| newer.has_key(key)), context)
 }
 
 impl Args {

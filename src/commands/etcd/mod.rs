@@ -6,10 +6,12 @@ mod extract;
 mod flame;
 mod health;
 mod history;
+pub(in crate::commands) mod newest;
 mod open;
 mod pages;
 #[cfg(feature = "live")]
 mod pull;
+pub(in crate::commands) mod removed;
 pub(in crate::commands) mod sizes;
 mod split;
 mod top;

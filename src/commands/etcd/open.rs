@@ -62,6 +62,30 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
     Ok(opened)
 }
 
+/// The database that was written first, and the one that was written last, of those that sources hold; none where there are not two.
+pub(super) fn ends(arguments: &[String], context: &Context<'_>) -> Result<Option<[Opened; 2]>, Error> {
+    Ok(<[Opened; 2]>::try_from(extremes(arguments, context)?).ok())
+}
+
+/// The database that was written first, of those that sources hold.
+pub(super) fn first(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+    Ok(extremes(arguments, context)?.into_iter().next())
+}
+
+fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, Error> {
+    let mut ends: Vec<Opened> = Vec::new();
+    for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {
+        let bolt = bolt(&mut source)?;
+        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+        ends.push(Opened { path: source.path, size, database: Database::read(bolt) });
+        ends.sort_by_key(|opened| opened.database.bolt.meta.transaction);
+        if ends.len() > 2 {
+            ends.remove(1);
+        }
+    }
+    Ok(ends)
+}
+
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {
     let input = |what: String| Error::Input(what);
     let data = match (&source.place, source.packing) {

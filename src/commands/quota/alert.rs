@@ -2,20 +2,20 @@
 
 use super::check::{self, Flags};
 use super::inputs::{self, NEEDED, SourceFlags};
-use crate::actions::notify::deliver::{self, Outcome, Standing};
+use crate::actions::notify::deliver::{Outcome, Standing};
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
 use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
 use crate::cli::{Context, Error, FailOn};
-use crate::model::alert::{Channel, Config, Level, Message, Owner, Parcel, Reason, Way};
+use crate::commands::messages;
+use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{counted, parse_duration};
 use crate::sources::alerts;
 use crate::views::message;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     // A template that is wrong is to be found before something has to be told.
     message::render(&trial(), &config.templates).map_err(Error::Usage)?;
-    let folder = args.state.clone().map_or_else(store::default_folder, Ok).map_err(Error::Usage)?;
+    let folder = args.state.clone().map_or_else(|| store::default_folder("alerts"), Ok).map_err(Error::Usage)?;
 
     let read = look(args, &config, context);
     if args.dry_run {
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             decided = digest::step(&mut state.watches, &config, &seen.cluster, &seen.checked, now, seen.whole);
             inputs = seen.inputs;
             for (owner, message) in &decided.messages {
-                state.outbox.push(parcel(owner, message, &config)?);
+                state.outbox.push(messages::parcel(owner, message, &config)?);
             }
             state.at = now;
             state.cluster = seen.cluster;
@@ -109,20 +109,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // What is due from before is sent all the same.
         Err(error) => Some(error),
     };
-    give_up(&mut state, config.keep, now, context)?;
+    messages::give_up(&mut state, config.keep, now, context)?;
     // From here on nothing is forgotten.
     store.save(&state).map_err(Error::Input)?;
     let standing = standing(&state, &config, now);
-    let outcomes = deliver::deliver(&state.outbox, &config.channels, &standing, &store, args.give_up, &mut context.io.out);
-    let sent = state.outbox.clone();
-    for parcel in &mut state.outbox {
-        let id = &parcel.message.id;
-        parcel
-            .channels
-            .retain(|name| !outcomes.iter().any(|outcome| outcome.id == *id && outcome.channel == *name && outcome.result.is_ok()));
-    }
-    state.outbox.retain(|parcel| !parcel.channels.is_empty());
-    complain(&outcomes, context)?;
+    let (sent, outcomes) = messages::send(&mut state, &store, &config, &standing, args.give_up, context);
+    messages::complain(&outcomes, context)?;
     if let Err(error) = store.save(&state) {
         // Its record is on the disk already.
         context.lost(error)?;
@@ -163,34 +155,17 @@ fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen,
 /// A message that has everything, to try templates on.
 fn trial() -> Message {
     let (id, cluster, owner) = ("0".repeat(32), "cluster".to_owned(), "owner".to_owned());
-    Message { id, cluster, owner, at: 0, reason: Reason::News, level: Some(Level::Warning), alerts: Vec::new(), over: Vec::new() }
-}
-
-fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<Parcel, Error> {
-    let message::Rendered { subject, text, slack } = message::render(message, &config.templates).map_err(Error::Usage)?;
-    let addresses = |channel: &Channel| match &channel.way {
-        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => Some((channel.name.clone(), owners::addresses(owner, to))),
-        _ => None,
-    };
-    let to = config.channels.iter().filter_map(addresses).collect();
-    Ok(Parcel { message: message.clone(), to, subject, text, slack, channels: owner.channels.clone() })
-}
-
-/// Forgets what could not be delivered for too long, and says so.
-fn give_up(state: &mut State, keep: Duration, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
-    let keep = Micros::try_from(keep.as_micros()).unwrap_or(Micros::MAX);
-    let (kept, old): (Vec<Parcel>, Vec<Parcel>) =
-        std::mem::take(&mut state.outbox).into_iter().partition(|parcel| now.saturating_sub(parcel.message.at) <= keep);
-    state.outbox = kept;
-    for Parcel { message, channels, .. } in old {
-        let (id, channels) = (message.id, channels.join(", "));
-        context.lost(format!(
-            "message {id} to {} of {}: {channels} never took it; it is given up",
-            message.owner,
-            time::format(message.at)
-        ))?;
+    Message {
+        id,
+        cluster,
+        owner,
+        at: 0,
+        reason: Reason::News,
+        level: Some(Level::Warning),
+        alerts: Vec::new(),
+        over: Vec::new(),
+        deeds: Vec::new(),
     }
-    Ok(())
 }
 
 /// What stands and was told, and the channels of those who were.
@@ -200,22 +175,6 @@ fn standing(state: &State, config: &Config, at: Micros) -> Standing {
     // As messages name them.
     let alerts = alerts.into_iter().map(|(name, alerts)| (owners::resolve(config, &name).name, alerts)).collect();
     Standing { cluster: state.cluster.clone(), at, alerts, channels }
-}
-
-/// Says which channels failed, once each.
-fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Result<(), Error> {
-    let mut failed: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
-    for outcome in outcomes {
-        if let Err(error) = &outcome.result {
-            failed.entry(&outcome.channel).or_insert((0, error)).0 += u64::from(!outcome.id.is_empty());
-        }
-    }
-    for (channel, (count, error)) in failed {
-        let left =
-            if count > 0 { format!("; {} in the outbox, to be sent at the next run", counted(count, "message")) } else { String::new() };
-        context.lost(format!("channel {channel}: {error}{left}"))?;
-    }
-    Ok(())
 }
 
 const COLUMNS: [&str; 11] = ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];

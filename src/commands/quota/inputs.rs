@@ -4,9 +4,9 @@ use crate::analysis::quota::collect::Collector;
 #[cfg(feature = "live")]
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, QUOTA, REQUESTS};
 use crate::analysis::quota::refused::Refused;
-#[cfg(feature = "live")]
-use crate::cli::PrometheusFlags;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
+#[cfg(feature = "live")]
+use crate::cli::{PrometheusFlags, StepFlags};
 use crate::commands::rollup::{self, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
@@ -44,6 +44,10 @@ pub struct SourceFlags {
     #[cfg(feature = "live")]
     #[command(flatten)]
     pub prometheus: PrometheusFlags,
+    /// How far apart its points are.
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    pub step: StepFlags,
 }
 
 /// What was read.
@@ -174,7 +178,8 @@ fn history(
     }
     let until = until.unwrap_or(context.io.now);
     let window = (since.unwrap_or(until - HISTORY), until);
-    for (series, days) in crate::commands::prometheus::days(&flags.prometheus, &QUERIES.map(|(name, ..)| name), window, context)? {
+    let names = QUERIES.map(|(name, ..)| name);
+    for (series, days) in crate::commands::prometheus::days(&flags.prometheus, flags.step.micros(), &names, window, context)? {
         let known = QUERIES.iter().find(|(name, ..)| *name == series.name);
         let Some((_, name, kind)) = known else { continue };
         let mut labels = series.labels;

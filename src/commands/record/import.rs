@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         match read {
             Ok(imported) => {
                 let other = imported.not_finite + batches.stored.refused - before.refused;
-                let left = if other > 0 { format!("; {} no finite numbers and left out", counted(other, "value")) } else { String::new() };
+                let left = if other > 0 { format!("; {} left out: no finite numbers", counted(other, "value")) } else { String::new() };
                 batches.context.say(format!("{file}: {} stored{left}", counted(stored, "sample")))?;
             }
             Err(refused) => batches.context.lost(format!("{refused}; {} before it stored", counted(stored, "sample")))?,

@@ -71,7 +71,7 @@ macro_rules! of_living_pods {
 }
 
 /// Name, expression, the label by which it may be cut.
-const STANDARD: [(&str, &str, Option<&str>); 10] = [
+const STANDARD: [(&str, &str, Option<&str>); 15] = [
     (
         "quota-used",
         r#"max by (namespace, resourcequota, resource) (max_over_time(kube_resourcequota{type="used",$match}[$step]))"#,
@@ -106,8 +106,27 @@ const STANDARD: [(&str, &str, Option<&str>); 10] = [
         "max by (group, resource) (max_over_time(apiserver_resource_objects{$match}[$step])) or max by (group, resource) (max_over_time(apiserver_storage_objects{$match}[$step]))",
         Some("resource"),
     ),
+    ("object-bytes", "max by (group, resource) (max_over_time(apiserver_resource_size_estimate_bytes{$match}[$step]))", Some("resource")),
     ("api-rps", "sum by (verb, resource) (rate(apiserver_request_total{$match}[$rate]))", Some("resource")),
+    (
+        "flow-rps",
+        "sum by (flow_schema, priority_level) (rate(apiserver_flowcontrol_dispatched_requests_total{$match}[$rate]))",
+        Some("priority_level"),
+    ),
+    // Of each apiserver the most of a step; together they are not below the most of all at one time. Until 1.30 they had other names.
+    (
+        "seats-executing",
+        "sum by (priority_level) (sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_current_executing_seats{$match}[$step])) or sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_request_concurrency_in_use{$match}[$step])))",
+        Some("priority_level"),
+    ),
+    // What a level may take now if it borrows; older apiservers know only what is its own.
+    (
+        "seats-limit",
+        "sum by (priority_level) (max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_current_limit_seats{$match}[$step])) or max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_nominal_limit_seats{$match}[$step])) or max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_request_concurrency_limit{$match}[$step])))",
+        Some("priority_level"),
+    ),
     ("etcd-db", "max by (instance) (max_over_time(etcd_mvcc_db_total_size_in_bytes{$match}[$step]))", Some("instance")),
+    ("etcd-quota", "max by (instance) (last_over_time(etcd_server_quota_backend_bytes{$match}[$step]))", Some("instance")),
 ];
 
 /// Expressions by name: the standard ones, and what replaces them or is added.

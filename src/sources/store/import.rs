@@ -75,8 +75,11 @@ fn instant(text: &str) -> Result<Micros, String> {
     }
 }
 
-/// A number; `None` for what is no finite one.
+/// A number; `None` for what is no finite one, or nothing at all.
 fn number(text: &str) -> Result<Option<f64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
     Ok(value.is_finite().then_some(value))
 }

@@ -28,6 +28,7 @@ mod watch_churn;
 use super::minutes::Minutes;
 use super::{Clients, Profile, Use};
 use crate::analysis::rollup::read::{What, Who};
+use crate::model::registry::qualified;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, SECOND};
 use serde_json::Value as Json;
@@ -123,5 +124,5 @@ fn name(profile: &Profile<'_>) -> String {
 
 /// A resource with its group, for people.
 fn resource((group, resource): What<'_>) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+    qualified(group, resource)
 }
