@@ -1,7 +1,9 @@
 //! Pure functions from the model's types to the model's types: no files, no clock, no environment,
 //! no chance.
 
+pub mod balance;
 pub mod clients;
+pub mod compare;
 pub mod dims;
 pub mod extract;
 pub mod filter;
@@ -15,6 +17,7 @@ pub mod memory;
 pub mod metrics;
 pub mod peak;
 pub mod pending;
+pub mod quantiles;
 pub mod quota;
 pub mod reconcile;
 pub mod repeated;

@@ -157,7 +157,7 @@ impl TimeFlags {
 }
 
 /// Reads RFC 3339, a date, `now`, `now-7d`, `-1h`, or a duration back from now (`1h`).
-fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
+pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
     let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), a date (2026-11-20, UTC), -1h, or now-7d";
     let trimmed = text.trim();
     if trimmed == "now" {

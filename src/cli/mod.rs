@@ -9,7 +9,7 @@ mod settings;
 
 pub use context::{Context, Io};
 pub use error::Error;
-pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags};
+pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_time};
 pub use progress::Progress;
 pub use settings::{FailOn, Settings};
 

@@ -1,5 +1,6 @@
 //! `plimsoll heap`: what the Go heap holds.
 
+use crate::analysis::compare::{Pair, states};
 use crate::analysis::heap::flame::Growing;
 use crate::analysis::heap::measure::{Counted, Measuring};
 use crate::analysis::heap::report::{Shape, report};
@@ -8,12 +9,13 @@ use crate::analysis::heap::top::By;
 use crate::cli::{Context, Error, FailOn, KubeFlags};
 use crate::model::input::InputReport;
 use crate::model::stacks::Stacks;
-use crate::model::time;
+use crate::model::time::{self, Micros};
 use crate::sources::open::Source;
 use crate::sources::pprof::{Found, Group, Profile, find};
 use crate::views::text::plain;
 use crate::views::{Format, flame};
 use regex::Regex;
+use std::collections::BTreeSet;
 
 /// Arguments of `plimsoll heap`.
 #[derive(Debug, clap::Args)]
@@ -199,6 +201,59 @@ pub(super) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>)
         return Ok(Vec::new());
     }
     read(groups(found, context)?, Which::Last, context)
+}
+
+/// Of each process the last profile of a window; none where there are none.
+pub(super) fn within(
+    sources: &[String],
+    (since, until): (Option<Micros>, Option<Micros>),
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let found = find(sources);
+    if found.groups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+    let mut taken = Vec::new();
+    for Group { instance, files, .. } in groups(found, context)? {
+        for file in files.into_iter().rev() {
+            match Profile::read(file) {
+                Ok(profile) if profile.stacks.at.is_none_or(is_within) => {
+                    taken.push(Taken { instance, profile });
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => context.lost(error)?,
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// What heaps held before and hold after, process by process where both sides name the same ones.
+pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, Vec<InputReport>), Error> {
+    let names = |side: &[Taken]| side.iter().map(|taken| taken.instance.clone()).collect::<BTreeSet<_>>();
+    let (mut pairs, mut inputs) = (Vec::new(), Vec::new());
+    let same = names(before) == names(after);
+    let instances = if same { names(after) } else { BTreeSet::from([String::new()]) };
+    for instance in instances {
+        let mut measuring = Measuring::new(By::Function);
+        let mut each = 0.0_f64;
+        for (when, side) in [before, after].into_iter().enumerate() {
+            for one in side.iter().filter(|one| !same || one.instance == instance) {
+                let number = kind(one, None)?;
+                let selection = Selection::new(&one.profile.stacks, &Filters::default()).map_err(Error::Input)?;
+                let Profile { path, bytes, stacks } = &one.profile;
+                let (path, samples) = (path.clone(), stacks.samples());
+                // Older programs and the text form may not say how seldom they look.
+                each = each.max(if stacks.period > 1 { stacks.period as f64 } else { 524_288.0 });
+                measuring.add(Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when }, &selection, number);
+                inputs.push(InputReport { path, kind: "heap", bytes: *bytes, records: samples as u64, skipped: 0, first_error: None });
+            }
+        }
+        pairs.extend(states::heaps(&measuring.finish(), &instance, each));
+    }
+    Ok((pairs, inputs))
 }
 
 /// What was found, at least one; what could not be used is told.

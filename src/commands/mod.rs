@@ -1,6 +1,8 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
+pub mod balance;
 pub mod clients;
+pub mod compare;
 pub mod etcd;
 pub mod flow;
 #[cfg(feature = "history")]
@@ -42,6 +44,10 @@ pub enum Command {
     Memory(memory::Args),
     /// Dangerous operations: who did what, what went with it, and what would have stopped it.
     Guard(guard::Args),
+    /// How evenly several apiservers carry the load, since when not, who pins it, and what would even it out.
+    Balance(Box<balance::Args>),
+    /// What changed between two times or two clusters, and what of it is more than noise.
+    Compare(Box<compare::Args>),
     /// What quotas should be, and what is wrong with them.
     Quota(quota::Args),
     /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
@@ -74,6 +80,8 @@ impl Command {
             Self::Etcd(args) => etcd::run(args, context),
             Self::Memory(args) => memory::run(args, context),
             Self::Guard(args) => guard::run(args, context),
+            Self::Balance(args) => balance::run(args, context),
+            Self::Compare(args) => compare::run(args, context),
             Self::Quota(args) => quota::run(args, context),
             #[cfg(feature = "history")]
             Self::Forecast(args) => forecast::run(args, context),

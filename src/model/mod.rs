@@ -32,3 +32,4 @@ pub mod time;
 pub mod units;
 pub mod uri;
 pub mod walk;
+pub mod webhooks;

@@ -3,6 +3,7 @@
 use crate::model::quantity::Quantity;
 use crate::model::quota::Namespace;
 use crate::model::time::Micros;
+use crate::model::webhooks::Webhook;
 use std::collections::BTreeMap;
 
 /// Amounts by resource name.
@@ -188,6 +189,8 @@ pub struct Objects {
     pub claims: Vec<Claim>,
     /// Services.
     pub services: Vec<Service>,
+    /// Admission webhooks, in the order of their configurations.
+    pub webhooks: Vec<Webhook>,
     /// How many objects there are by namespace and `resource` or `resource.group`, of all kinds that were read.
     pub counts: BTreeMap<(String, String), u64>,
     /// Kinds that were read, as `Pod`, `ResourceQuota`: of others nothing is known.

@@ -234,6 +234,14 @@ pub fn span(found: &Found) -> Option<Micros> {
     (last > first).then_some(last - first)
 }
 
+/// Midnight (UTC) before the first event, or the first page where there is no log.
+pub fn day(found: &Found) -> Option<Micros> {
+    const DAY: Micros = 86_400_000_000;
+    let first = found.streams.iter().flat_map(|s| &s.files).filter_map(|file| file.first).min();
+    let first = first.or_else(|| found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).min())?;
+    Some(first.div_euclid(DAY) * DAY)
+}
+
 /// The time of the last event in the last part of a file that can be read at any place.
 fn last_time(source: &Source) -> Option<Micros> {
     use std::io::{Seek, SeekFrom};

@@ -137,7 +137,9 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 40] = [
+const FIRST_TO_GO: [&str; 42] = [
+    "compare_course",
+    "compare_between",
     "spike",
     "peak_at",
     "quota",

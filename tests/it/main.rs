@@ -12,8 +12,10 @@
 #[cfg(feature = "live")]
 mod alert_lab;
 mod architecture;
+mod balance;
 mod changing;
 mod clients;
+mod compare;
 mod coverage;
 mod damage;
 #[cfg(feature = "live")]

@@ -5,6 +5,7 @@
 
 use super::known;
 use super::spread::Spread;
+use crate::analysis::quantiles::normal_quantile;
 
 /// Futures that are tried.
 const FUTURES: usize = 400;
@@ -131,41 +132,12 @@ impl Sequence {
     }
 }
 
-/// The quantile of the standard normal distribution (Acklam's rational approximation, relative error below 1.2e-9).
-fn normal_quantile(p: f64) -> f64 {
-    const A: [f64; 6] =
-        [-3.969683028665376e1, 2.209460984245205e2, -2.759285104469687e2, 1.38357751867269e2, -3.066479806614716e1, 2.506628277459239];
-    const B: [f64; 5] = [-5.447609879822406e1, 1.615858368580409e2, -1.556989798598866e2, 6.680131188771972e1, -1.328068155288572e1];
-    const C: [f64; 6] =
-        [-7.784894002430293e-3, -3.223964580411365e-1, -2.400758277161838, -2.549732539343734, 4.374664141464968, 2.938163982698783];
-    const D: [f64; 4] = [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416];
-    let polynomial = |terms: &[f64], x: f64| terms.iter().fold(0.0, |sum, term| sum * x + term);
-    if p > 0.5 {
-        return -normal_quantile(1.0 - p);
-    }
-    if p < 0.02425 {
-        let q = (-2.0 * p.ln()).sqrt();
-        return polynomial(&C, q) / (polynomial(&D, q) * q + 1.0);
-    }
-    let q = p - 0.5;
-    let r = q * q;
-    polynomial(&A, r) * q / (polynomial(&B, r) * r + 1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// No bound.
     const ANY: [f64; 500] = [f64::INFINITY; 500];
-
-    #[test]
-    fn quantiles_of_the_normal_distribution() {
-        // From tables.
-        for (p, z) in [(0.5, 0.0), (0.975, 1.959_963_985), (0.9, 1.281_551_566), (0.001, -3.090_232_306), (0.02, -2.053_748_911)] {
-            assert!((normal_quantile(p) - z).abs() < 1e-8, "{p}: {}", normal_quantile(p));
-        }
-    }
 
     #[test]
     fn without_errors_it_is_the_path() {

@@ -8,6 +8,7 @@ pub mod policies;
 pub mod report;
 mod rules;
 mod tripwire;
+pub mod webhooks;
 mod words;
 
 pub use classify::{Batch, Operation, Seen, Watch};

@@ -195,7 +195,7 @@ pub const ENTRIES: &[Entry] = &[
     gauge("apiserver_flowcontrol_request_concurrency_limit", M::LevelNominal, LEVEL).older(1),
     gauge("apiserver_flowcontrol_current_limit_seats", M::LevelLimit, LEVEL),
     histogram("apiserver_admission_webhook_admission_duration_seconds", M::WebhookDuration, &["name", "type", "operation"]),
-    counter("apiserver_admission_webhook_rejection_count", M::WebhookRejections, &["name", "type", "operation"]),
+    counter("apiserver_admission_webhook_rejection_count", M::WebhookRejections, &["name", "type", "operation", "error_type"]),
     counter("apiserver_admission_webhook_fail_open_count", M::WebhookFailOpen, &["name", "type"]),
     gauge("process_start_time_seconds", M::ProcessStart, NONE),
     counter("process_cpu_seconds_total", M::ProcessCpu, NONE),

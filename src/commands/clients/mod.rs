@@ -63,7 +63,8 @@ pub struct Args {
 }
 
 /// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
-const DIMS: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
+pub(super) const DIMS: [&str; 10] =
+    ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {

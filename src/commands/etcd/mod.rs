@@ -1,6 +1,7 @@
 //! `plimsoll etcd`: what fills the key space, and how etcd does.
 
 mod check;
+pub(super) mod compared;
 mod diff;
 mod extract;
 mod flame;

@@ -72,6 +72,11 @@ pub(super) fn first(arguments: &[String], context: &Context<'_>) -> Result<Optio
     Ok(extremes(arguments, context)?.into_iter().next())
 }
 
+/// The database that was written last, of those that sources hold.
+pub(super) fn last(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+    Ok(extremes(arguments, context)?.pop())
+}
+
 fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, Error> {
     let mut ends: Vec<Opened> = Vec::new();
     for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {

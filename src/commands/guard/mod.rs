@@ -3,6 +3,7 @@
 mod events;
 mod follow;
 mod policies;
+mod webhooks;
 
 use crate::cli::{Context, Error};
 use clap::Subcommand;
@@ -20,6 +21,8 @@ enum GuardCommand {
     Events(Box<events::Args>),
     /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to what was asked.
     Policies(Box<policies::Args>),
+    /// Admission webhooks: what fails when they can't be asked, which requests they are asked about, how fast they are.
+    Webhooks(Box<webhooks::Args>),
 }
 
 /// Runs the command.
@@ -27,5 +30,6 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
         GuardCommand::Events(args) => events::run(args, context),
         GuardCommand::Policies(args) => policies::run(args, context),
+        GuardCommand::Webhooks(args) => webhooks::run(args, context),
     }
 }

@@ -121,7 +121,7 @@ pub fn find(arguments: &[String]) -> Captures {
 
 /// Takes in the objects of another file.
 fn merge(into: &mut Objects, from: Objects) {
-    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, counts, kinds } = from;
+    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds } = from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);
     into.limit_ranges.extend(limit_ranges);
@@ -130,6 +130,7 @@ fn merge(into: &mut Objects, from: Objects) {
     into.nodes.extend(nodes);
     into.claims.extend(claims);
     into.services.extend(services);
+    into.webhooks.extend(webhooks);
     counts.into_iter().for_each(|(key, count)| *into.counts.entry(key).or_default() += count);
     into.kinds.extend(kinds);
 }

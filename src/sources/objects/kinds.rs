@@ -5,12 +5,13 @@ use crate::model::objects::{
 };
 use crate::model::quota::Namespace;
 use crate::model::time::{Micros, SECOND, parse_any};
+use crate::sources::objects::webhooks;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// Kinds of which more than their number is read.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 17] = [
     "Namespace",
     "ResourceQuota",
     "LimitRange",
@@ -26,6 +27,8 @@ const KNOWN: [&str; 15] = [
     "Job",
     "CronJob",
     "PodMetrics",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
 ];
 
 #[derive(Deserialize)]
@@ -36,6 +39,8 @@ struct Any<'a> {
     spec: Option<&'a RawValue>,
     #[serde(borrow)]
     status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    webhooks: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -72,7 +77,7 @@ struct Owner {
 }
 
 /// `null` as what is not there: the apiserver writes some lists and maps so.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
@@ -376,7 +381,7 @@ impl Rolling {
 pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut Objects) -> Result<(), String> {
     let said = |error: serde_json::Error| error.to_string();
     let any: Any<'_> = serde_json::from_str(json.get()).map_err(said)?;
-    let Any { metadata: meta, spec, status } = any;
+    let Any { metadata: meta, spec, status, webhooks } = any;
     let named = |what: String| format!("{kind} {}/{}: {what}", meta.namespace, meta.name);
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     objects.kinds.insert(kind.to_owned());
@@ -384,6 +389,11 @@ pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut
         *objects.counts.entry((meta.namespace.clone(), resource)).or_default() += 1;
     }
     if !KNOWN.contains(&kind) {
+        return Ok(());
+    }
+    if kind.ends_with("WebhookConfiguration") {
+        let of = webhooks::read(&meta.name, kind.starts_with("Mutating"), part(webhooks).map_err(named)?);
+        objects.webhooks.extend(of);
         return Ok(());
     }
     read(kind, &meta, spec, status, objects).map_err(named)

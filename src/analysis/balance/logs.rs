@@ -1,0 +1,59 @@
+//! Load from a roll-up of audit logs.
+
+use super::{Client, Fleet, Measure};
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::read::{Addresses, Who};
+use crate::model::time::SECOND;
+use std::collections::BTreeMap;
+
+/// The apiservers of each cluster.
+pub fn of_logs(rollup: &Rollup) -> Vec<Fleet> {
+    let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
+    let subjects = rollup.subjects();
+    let piece = rollup.tile_seconds();
+    for row in rollup.traffic() {
+        let Some((who, _)) = subjects.get(row.subject) else { continue };
+        let fleet = fleets.entry(who.cluster).or_insert_with(|| Fleet {
+            cluster: who.cluster.to_owned(),
+            window: rollup.span.unwrap_or_default(),
+            piece,
+            ..Fleet::default()
+        });
+        let instance = fleet.instances.entry(row.instance.to_owned()).or_default();
+        let mut add = |measure: Measure, load: f64| *instance.load.entry(measure).or_default() += load;
+        add(Measure::Requests, row.requests as f64);
+        add(Measure::ServerTime, if row.verb == "watch" { 0.0 } else { row.latency().sum as f64 / SECOND as f64 });
+        add(Measure::Watches, if row.verb == "watch" { row.requests as f64 } else { 0.0 });
+        *instance.course.entry(row.tile).or_default() += row.requests as f64;
+    }
+    fleets.into_values().collect()
+}
+
+/// The clients of a cluster.
+pub fn client_loads(rollup: &Rollup, cluster: &str) -> Vec<Client> {
+    let subjects = rollup.subjects();
+    let mut clients: BTreeMap<Who<'_>, Client> = BTreeMap::new();
+    for row in rollup.traffic() {
+        let Some((who, _)) = subjects.get(row.subject).filter(|(who, _)| who.cluster == cluster) else { continue };
+        let client =
+            clients.entry(*who).or_insert_with(|| Client { user: who.user.to_owned(), agent: who.agent.to_owned(), ..Client::default() });
+        *client.requests.entry(row.instance.to_owned()).or_default() += row.requests as f64;
+        if row.verb != "watch" {
+            *client.server_time.entry(row.instance.to_owned()).or_default() += row.latency().sum as f64 / SECOND as f64;
+        }
+    }
+    let mut addresses: BTreeMap<Who<'_>, Addresses> = BTreeMap::new();
+    for (subject, of_tile) in rollup.addresses() {
+        if let Some((who, _)) = subjects.get(subject) {
+            addresses.entry(*who).or_default().merge(&of_tile);
+        }
+    }
+    // Kubelets are as many as their nodes, wherever they come from.
+    for about in rollup.clients() {
+        if let Some(client) = clients.get_mut(&about.who) {
+            let known = addresses.get(&about.who).map_or(0, Addresses::count);
+            client.sources = known.max(about.nodes.0 as u64).max(1);
+        }
+    }
+    clients.into_values().collect()
+}

@@ -1,0 +1,140 @@
+//! How evenly several apiservers carry the load, since when they don't, who pins it, and what would even it out. (Rules: docs/balance.md.)
+
+mod course;
+pub mod goaway;
+mod logs;
+mod pages;
+pub mod report;
+
+pub use logs::{client_loads, of_logs};
+pub use pages::{add_pages, of_pages};
+
+use crate::model::time::Micros;
+use std::collections::BTreeMap;
+
+/// What load is measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Requests.
+    Requests,
+    /// Seconds that requests were worked on, without those that run for long.
+    ServerTime,
+    /// Watches that were opened.
+    Watches,
+    /// Long-running requests that are open, by the last metrics pages.
+    LongRunning,
+    /// Requests in flight, by the last metrics pages.
+    Inflight,
+    /// Resident memory, by the last metrics pages.
+    Memory,
+}
+
+impl Measure {
+    /// All.
+    pub const ALL: [Self; 6] = [Self::Requests, Self::ServerTime, Self::Watches, Self::LongRunning, Self::Inflight, Self::Memory];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::ServerTime => "server_time_s",
+            Self::Watches => "watches",
+            Self::LongRunning => "long_running",
+            Self::Inflight => "inflight",
+            Self::Memory => "memory_bytes",
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::ServerTime => "server time",
+            Self::Watches => "watches opened",
+            Self::LongRunning => "long-running requests",
+            Self::Inflight => "requests in flight",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// An apiserver.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Instance {
+    /// Its load, as far as it is known.
+    pub load: BTreeMap<Measure, f64>,
+    /// When its last process started, in microseconds.
+    pub started: Option<Micros>,
+    /// How often a process took another's place.
+    pub restarts: u64,
+    /// Requests by piece of time: its start in seconds, and how many.
+    course: BTreeMap<i64, f64>,
+}
+
+/// The apiservers of one cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fleet {
+    /// The cluster.
+    pub cluster: String,
+    /// Its apiservers by name.
+    pub instances: BTreeMap<String, Instance>,
+    /// From the first to the last that is known.
+    pub window: (Micros, Micros),
+    /// Length of the pieces of time of their courses, in seconds.
+    piece: i64,
+}
+
+impl Fleet {
+    /// The load of all.
+    pub fn total(&self, measure: Measure) -> f64 {
+        self.instances.values().filter_map(|instance| instance.load.get(&measure)).sum()
+    }
+
+    /// Who carries most, and its share; `None` where not all are known, or there is none.
+    pub fn busiest(&self, measure: Measure) -> Option<(&str, f64)> {
+        let total = self.total(measure);
+        if total <= 0.0 || self.instances.values().any(|instance| !instance.load.contains_key(&measure)) {
+            return None;
+        }
+        let most = self.instances.iter().max_by(|a, b| a.1.load[&measure].total_cmp(&b.1.load[&measure]).then(b.0.cmp(a.0)))?;
+        Some((most.0, most.1.load[&measure] / total))
+    }
+
+    /// The busiest's share, times the number of apiservers: 1 is even, their number is all on one.
+    pub fn skew(&self, measure: Measure) -> Option<f64> {
+        self.busiest(measure).map(|(_, share)| share * self.instances.len() as f64)
+    }
+}
+
+/// How much of what could be uneven is: 0 is even, 1 is all on one of `instances`.
+pub fn concentration(skew: f64, instances: usize) -> f64 {
+    if instances < 2 { 0.0 } else { (skew - 1.0) / (instances as f64 - 1.0) }
+}
+
+/// A client's part of the load.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Client {
+    /// User.
+    pub user: String,
+    /// Agent.
+    pub agent: String,
+    /// Addresses that it comes from: each has a connection or more.
+    pub sources: u64,
+    /// Requests by apiserver.
+    pub requests: BTreeMap<String, f64>,
+    /// Seconds of server time by apiserver.
+    pub server_time: BTreeMap<String, f64>,
+}
+
+impl Client {
+    /// What an even share on one of `instances` would have less.
+    pub fn excess(&self, on: &str, instances: usize, by: Measure) -> f64 {
+        let load = if by == Measure::ServerTime { &self.server_time } else { &self.requests };
+        load.get(on).copied().unwrap_or(0.0) - load.values().sum::<f64>() / instances as f64
+    }
+
+    /// All its requests.
+    pub fn total(&self) -> f64 {
+        self.requests.values().sum()
+    }
+}

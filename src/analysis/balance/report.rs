@@ -1,0 +1,337 @@
+//! What `plimsoll balance` says.
+
+use super::course::Since;
+use super::goaway::{CHANCES, EVEN, MOST, Model, after_rolling_restart};
+use super::{Client, Fleet, Measure, concentration};
+use crate::model::input::InputReport;
+use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{counted, duration, percent, significant};
+use serde_json::json;
+
+/// What a report is made of besides loads.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// What was read.
+    pub inputs: Vec<InputReport>,
+    /// Clients that people are shown.
+    pub top: Option<usize>,
+    /// Within how many seconds the load is to be even.
+    pub within: f64,
+    /// Whether clients are known.
+    pub has_logs: bool,
+}
+
+const SCHEMA: &str = "plimsoll.balance/v1";
+
+/// Clients that people are shown where they did not say how many.
+const SHOWN: usize = 8;
+
+/// From so much of all that could be uneven on, it is a finding.
+const UNEVEN: f64 = 0.4;
+
+/// From so much on, one apiserver carries it all.
+const ALL: f64 = 0.8;
+
+/// A fleet with its clients.
+pub type Loaded = (Fleet, Vec<Client>);
+
+const INSTANCE: [&str; 15] = [
+    "cluster",
+    "instance",
+    "requests",
+    "rps",
+    "share",
+    "server_time_s",
+    "server_time_share",
+    "watches",
+    "watches_share",
+    "long_running",
+    "inflight",
+    "memory_bytes",
+    "started",
+    "restarts",
+    "recovered_s",
+];
+
+/// Those that people are shown.
+const INSTANCE_SHOWN: [&str; 10] = [
+    "cluster",
+    "instance",
+    "requests",
+    "share",
+    "server_time_share",
+    "watches_share",
+    "long_running",
+    "inflight",
+    "memory_bytes",
+    "restarts",
+];
+
+const CLIENT: [&str; 9] =
+    ["cluster", "user", "agent", "sources", "requests", "share_there", "more_than_even", "excess_share", "excess_time_share"];
+
+const GOAWAY: [&str; 7] = ["cluster", "goaway_chance", "reconnects_per_s", "skew_1m", "skew_10m", "skew_1h", "recovery_s"];
+
+const ROLLOUT: [&str; 4] = ["cluster", "rollout", "last_share", "busiest_share"];
+
+fn seconds((from, to): (Micros, Micros)) -> f64 {
+    ((to - from) as f64 / SECOND as f64).max(1.0)
+}
+
+/// The report.
+pub fn report(fleets: &[Loaded], told: Told) -> Report {
+    let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
+    let table = |name: &str, title: &str, columns: &[&str]| Table {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        ..Table::default()
+    };
+    let mut instances = table("instances", "", &INSTANCE);
+    let mut clients = table("clients", "Who pins the load there: clients with more there than an even share", &CLIENT);
+    let mut chances = table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
+    let mut rollouts = table("rollouts", "What restarting all apiservers one by one leaves behind, if nobody reconnects", &ROLLOUT);
+    for (fleet, of_clients) in fleets {
+        add_instances(&mut instances, fleet);
+        lead(&mut report, fleet);
+        let Some((busiest, _)) = fleet.busiest(Measure::Requests).filter(|_| fleet.instances.len() > 1) else { continue };
+        let pins = pins(fleet, of_clients, busiest);
+        add_clients(&mut clients, fleet, busiest, &pins);
+        if told.has_logs {
+            add_chances(&mut chances, fleet, of_clients, busiest, &told, &mut report);
+        }
+        add_rollouts(&mut rollouts, fleet);
+        report.findings.extend(finding(fleet, &pins));
+    }
+    report.window = window(fleets);
+    report.totals = totals(fleets);
+    let shown = told.top.unwrap_or(SHOWN);
+    let mut few = clients.clone();
+    if few.rows.len() > shown {
+        report.notes.push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
+        few.rows.truncate(shown);
+    }
+    if !told.has_logs {
+        report.notes.push("Metrics name no clients: with audit logs it is said who pins the load, and what would even it out.".to_owned());
+    }
+    let is_one = fleets.len() == 1;
+    let shown = [(&instances, INSTANCE_SHOWN.as_slice()), (&few, &CLIENT), (&chances, &GOAWAY), (&rollouts, &ROLLOUT)];
+    let shown = shown.into_iter().filter(|(table, _)| !table.rows.is_empty()).map(|(table, columns)| for_people(table, columns, is_one));
+    report.people = Some(shown.collect());
+    report.table = instances;
+    report.tables = vec![clients, chances, rollouts];
+    report.inputs = told.inputs;
+    report
+}
+
+/// Some columns of a table; the cluster only where there are several; times in words.
+fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
+    let wanted = columns.iter().filter(|name| !(is_one && **name == "cluster"));
+    let places: Vec<usize> = wanted.filter_map(|name| table.column(name)).collect();
+    let cell = |place: usize, value: &Value| match (table.columns[place].as_str(), value) {
+        ("recovery_s", Value::Number(seconds)) => duration((seconds * SECOND as f64) as Micros).as_str().into(),
+        ("recovery_s", _) => "over a day".into(),
+        ("goaway_chance", Value::Number(chance)) => chance.to_string().as_str().into(),
+        ("user", Value::Text(user)) => user.strip_prefix("system:serviceaccount:").unwrap_or(user).into(),
+        _ => value.clone(),
+    };
+    let name = |place: usize| if table.columns[place] == "recovery_s" { "even_after".to_owned() } else { table.columns[place].clone() };
+    Table {
+        columns: places.iter().map(|place| name(*place)).collect(),
+        rows: table.rows.iter().map(|row| places.iter().map(|place| cell(*place, &row[*place])).collect()).collect(),
+        ..table.clone()
+    }
+}
+
+fn window(fleets: &[Loaded]) -> Window {
+    let from = fleets.iter().map(|(fleet, _)| fleet.window.0).min();
+    let to = fleets.iter().map(|(fleet, _)| fleet.window.1).max();
+    from.zip(to).map_or_else(Window::default, |(from, to)| Window {
+        from: time::format(from),
+        to: time::format(to),
+        seconds: (to - from) as f64 / SECOND as f64,
+    })
+}
+
+fn totals(fleets: &[Loaded]) -> Vec<(String, Value)> {
+    // Of several clusters the most uneven counts.
+    let most = |measure: Measure| fleets.iter().filter_map(|(fleet, _)| fleet.skew(measure)).reduce(f64::max);
+    let mut totals: Vec<(String, Value)> =
+        vec![("apiservers".to_owned(), Value::Count(fleets.iter().map(|(fleet, _)| fleet.instances.len() as u64).sum()))];
+    totals.extend(Measure::ALL.map(|measure| (format!("skew_{}", measure.name()), most(measure).into())));
+    totals
+}
+
+fn add_instances(table: &mut Table, fleet: &Fleet) {
+    let restarts = fleet.restarts();
+    for (name, instance) in &fleet.instances {
+        let load = |measure: Measure| instance.load.get(&measure).copied();
+        let count = |measure: Measure| Value::from(load(measure).map(|load| load.round() as u64));
+        let share =
+            |measure: Measure| Value::from(load(measure).filter(|_| fleet.total(measure) > 0.0).map(|load| load / fleet.total(measure)));
+        let recovered = restarts.iter().find(|restart| restart.instance == *name).and_then(|restart| restart.recovered);
+        table.rows.push(vec![
+            fleet.cluster.as_str().into(),
+            name.as_str().into(),
+            count(Measure::Requests),
+            load(Measure::Requests).map(|load| load / seconds(fleet.window)).into(),
+            share(Measure::Requests),
+            load(Measure::ServerTime).into(),
+            share(Measure::ServerTime),
+            count(Measure::Watches),
+            share(Measure::Watches),
+            count(Measure::LongRunning),
+            count(Measure::Inflight),
+            count(Measure::Memory),
+            instance.started.map(time::format).as_deref().into(),
+            instance.restarts.into(),
+            recovered.into(),
+        ]);
+    }
+}
+
+/// Clients with more on the busiest than an even share, most first.
+fn pins<'c>(fleet: &Fleet, clients: &'c [Client], busiest: &str) -> Vec<(&'c Client, f64, f64)> {
+    let count = fleet.instances.len();
+    let excess = |client: &Client, by: Measure| client.excess(busiest, count, by);
+    let mut pins: Vec<(&Client, f64, f64)> =
+        clients.iter().map(|client| (client, excess(client, Measure::Requests), excess(client, Measure::ServerTime))).collect();
+    pins.retain(|(_, requests, _)| *requests > 0.0);
+    pins.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| (&a.0.user, &a.0.agent).cmp(&(&b.0.user, &b.0.agent))));
+    pins
+}
+
+fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[(&Client, f64, f64)]) {
+    let all: f64 = pins.iter().map(|(_, requests, _)| requests).sum();
+    let all_time: f64 = pins.iter().map(|(.., time)| time.max(0.0)).sum();
+    for (client, requests, time) in pins {
+        let there = client.requests.get(busiest).copied().unwrap_or(0.0) / client.total();
+        table.rows.push(vec![
+            fleet.cluster.as_str().into(),
+            client.user.as_str().into(),
+            client.agent.as_str().into(),
+            client.sources.into(),
+            Value::Count(client.total() as u64),
+            there.into(),
+            Value::Number(*requests),
+            (requests / all).into(),
+            Some(time.max(0.0) / all_time).filter(|share| share.is_finite()).into(),
+        ]);
+    }
+}
+
+fn add_chances(table: &mut Table, fleet: &Fleet, clients: &[Client], busiest: &str, told: &Told, report: &mut Report) {
+    let model = Model::new(clients, busiest, fleet.instances.len(), seconds(fleet.window));
+    if fleet.skew(Measure::Requests).is_none_or(|skew| skew <= EVEN) {
+        return;
+    }
+    for chance in CHANCES {
+        let skew = |after: f64| Value::from(model.skew(chance, after));
+        let row = [skew(60.0), skew(600.0), skew(3600.0), model.recovery(chance).into()];
+        let head = [fleet.cluster.as_str().into(), Value::Number(chance), Value::Number(chance * model.rate())];
+        table.rows.push(head.into_iter().chain(row).collect());
+    }
+    let within = duration((told.within * SECOND as f64) as Micros);
+    report.lead.push(match model.chance_for(told.within) {
+        Some(chance) => format!(
+            "to even it out\t--goaway-chance={chance} does it within {within}, by {} reconnects a second; or restart the clients below, whose connections are old",
+            significant(chance * model.rate())
+        ),
+        None => format!(
+            "to even it out\tno --goaway-chance up to {MOST} does it within {within}: the clients that pin it send too few requests on each connection; restart them"
+        ),
+    });
+    report.more.insert("recommended_goaway_chance".to_owned(), json!(model.chance_for(told.within)));
+}
+
+fn add_rollouts(table: &mut Table, fleet: &Fleet) {
+    for (name, surge) in [("one by one", false), ("one by one, the new one first (max-surge 1)", true)] {
+        let shares = after_rolling_restart(fleet.instances.len(), surge);
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let last = shares.last().copied().unwrap_or(0.0);
+        table.rows.push(vec![fleet.cluster.as_str().into(), name.into(), Value::Number(last), Value::Number(most)]);
+    }
+}
+
+/// How uneven, where, and since when.
+fn lead(report: &mut Report, fleet: &Fleet) {
+    let of = if fleet.cluster.is_empty() { String::new() } else { format!("{}: ", fleet.cluster) };
+    let Some((busiest, share)) = fleet.busiest(Measure::Requests) else {
+        report.lead.push(format!("{of}no requests are known of some apiservers, so nothing can be said of their balance"));
+        return;
+    };
+    let count = fleet.instances.len();
+    if count < 2 {
+        report.lead.push(format!("{of}only {busiest} is known; balance takes the logs or metrics of all apiservers"));
+        return;
+    }
+    let skew = |measure: Measure| {
+        // Of a handful the busiest has most by chance.
+        let (name, _) = fleet.busiest(measure).filter(|_| fleet.total(measure) >= 10.0)?;
+        let skew = fleet.skew(measure)?;
+        Some(format!("{} {}{}", measure.words(), significant(skew), if name == busiest { String::new() } else { format!(" (on {name})") }))
+    };
+    let skews: Vec<String> = Measure::ALL.into_iter().filter_map(skew).collect();
+    report.lead.push(format!("busiest\t{of}{busiest}, with {} of the requests of {count} apiservers", percent(share)));
+    report.lead.push(format!("skew\t{} (1 is even, {count} is all on one)", skews.join(", ")));
+    let since = match fleet.since(busiest) {
+        Some(since) => told_since(&since),
+        None => format!("as long as what was read goes back, {}", clock(fleet.window.0)),
+    };
+    report.lead.push(format!("since\t{since}"));
+    for restart in fleet.restarts() {
+        let back = match restart.recovered {
+            Some(seconds) => format!("it had its share of requests again after {}", duration((seconds * SECOND as f64) as Micros)),
+            None => "it did not get its share of requests again".to_owned(),
+        };
+        report.lead.push(format!("restart\t{} at {}: {back}", restart.instance, clock(restart.at)));
+    }
+}
+
+fn clock(at: Micros) -> String {
+    format!("{} UTC", time::format(at).get(..19).unwrap_or_default().replace('T', " "))
+}
+
+fn told_since(since: &Since) -> String {
+    let restart = match &since.restart {
+        Some((name, at)) => format!("; {name} started at {}", clock(*at)),
+        None => "; no start of an apiserver is known near it".to_owned(),
+    };
+    format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
+}
+
+fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)]) -> Option<Finding> {
+    let count = fleet.instances.len();
+    let worst = [Measure::Requests, Measure::ServerTime, Measure::LongRunning, Measure::Memory]
+        .into_iter()
+        .filter_map(|measure| Some((measure, concentration(fleet.skew(measure)?, count))))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (measure, uneven) = worst;
+    if uneven < UNEVEN {
+        return None;
+    }
+    let (busiest, share) = fleet.busiest(measure)?;
+    let severity = if uneven >= ALL { Severity::Critical } else { Severity::Warning };
+    let mut finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
+    let since = fleet.since(busiest);
+    finding.first_seen = time::format(since.as_ref().map_or(fleet.window.0, |since| since.at));
+    finding.last_seen = time::format(fleet.window.1);
+    finding.summary = format!("{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
+    let name = |(client, ..): &(&Client, f64, f64)| if client.agent.is_empty() { client.user.clone() } else { client.agent.clone() };
+    let names: Vec<String> = pins.iter().take(3).map(name).collect();
+    if !names.is_empty() {
+        finding.summary += &format!("; most of what is too much comes from {}", names.join(", "));
+        finding.evidence.insert("clients".to_owned(), json!(names.join(", ")));
+    }
+    finding.remedy = "set --goaway-chance (0.001 is common) on the apiservers, if clients reach them through a load balancer that spreads connections; restart the clients \
+                      named; in rollouts start the new apiserver before the old one stops"
+        .to_owned();
+    for measure in Measure::ALL {
+        if let Some(skew) = fleet.skew(measure) {
+            finding.evidence.insert(format!("skew_{}", measure.name()), json!(skew));
+        }
+    }
+    finding.evidence.insert("apiservers".to_owned(), json!(count));
+    Some(finding)
+}

@@ -1,0 +1,107 @@
+//! `--fail-on-increase`: which numbers may rise by how much.
+
+use super::noise::Verdict;
+use super::report::{name, quantity, signed};
+use super::{Area, METRICS, Metric, Row};
+use crate::model::report::{Finding, Severity};
+use crate::model::units::parse_share;
+use serde_json::json;
+use std::str::FromStr;
+
+/// How much a number may rise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// Rows of this area; none: the one row that is about everything.
+    pub area: Option<Area>,
+    /// The number.
+    pub metric: &'static Metric,
+    /// 0.1: by 10 %.
+    pub share: f64,
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "METRIC=PCT or AREA.METRIC=PCT, such as rps=10% or clients.rps=30%";
+        let (what, share) = text.split_once('=').ok_or(form)?;
+        let (area, metric) = match what.split_once('.') {
+            Some((area, metric)) => (Some(area), metric),
+            None => (None, what),
+        };
+        let named = |wanted: &str| Area::ALL.into_iter().find(|area| area.name() == wanted);
+        let area = match area {
+            Some(area) => Some(named(area).ok_or_else(|| format!("no area {area}; there are {}", Area::ALL.map(Area::name).join(", ")))?),
+            None => None,
+        };
+        let metrics = || METRICS.map(|metric| metric.name).join(", ");
+        let metric = Metric::named(metric).ok_or_else(|| format!("no metric {metric}; there are {}", metrics()))?;
+        let share = parse_share(share).filter(|share| *share >= 0.0 && share.is_finite()).ok_or(form)?;
+        Ok(Self { area, metric, share })
+    }
+}
+
+impl Limit {
+    /// Whether a row is meant.
+    fn means(&self, row: &Row) -> bool {
+        let is_whole = row.pair.subject.iter().all(|(field, _)| matches!(*field, "cluster" | "instance"));
+        row.pair.metric == self.metric.name && self.area.map_or(is_whole, |area| area == row.pair.area)
+    }
+}
+
+/// Findings of rows that rose by more than they may. What is within noise has not risen.
+pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for limit in limits {
+        for row in rows.iter().filter(|row| limit.means(row)) {
+            let is_more = row.verdict == Verdict::New || row.verdict != Verdict::Noise && row.verdict != Verdict::Few;
+            let change = row.change().unwrap_or(if row.verdict == Verdict::New { f64::INFINITY } else { 0.0 });
+            if !is_more || change <= limit.share {
+                continue;
+            }
+            let mut subject = vec![("area", row.pair.area.name()), ("metric", row.pair.metric)];
+            subject.extend(row.pair.subject.iter().map(|(field, value)| (*field, value.as_str())));
+            let mut finding = Finding::new("increase-over-limit", Severity::Critical, &subject);
+            if findings.iter().any(|other| other.fingerprint == finding.fingerprint) {
+                continue;
+            }
+            (finding.first_seen, finding.last_seen) = (from.to_owned(), to.to_owned());
+            let [before, after] = [&row.pair.before, &row.pair.after].map(|side| side.value().unwrap_or(0.0));
+            let unit = limit.metric.unit;
+            finding.summary = format!(
+                "{}: {} rose from {} to {} ({}); {} more was allowed",
+                name(row),
+                limit.metric.title,
+                quantity(unit, before),
+                quantity(unit, after),
+                signed(change),
+                signed(limit.share).trim_start_matches('+')
+            );
+            finding.remedy = remedy(row.pair.area).to_owned();
+            finding.evidence.insert("before".to_owned(), json!(before));
+            finding.evidence.insert("after".to_owned(), json!(after));
+            finding.evidence.insert("allowed".to_owned(), json!(limit.share));
+            if let Some((low, high)) = row.bounds {
+                finding.evidence.insert("low".to_owned(), json!(low - 1.0));
+                finding.evidence.insert("high".to_owned(), json!((high - 1.0).min(f64::MAX)));
+            }
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+fn remedy(area: Area) -> &'static str {
+    match area {
+        Area::Total | Area::Clients => {
+            "plimsoll clients AFTER says what the client does and what to change; hold the rollout until it is known"
+        }
+        Area::Requests => "plimsoll traffic AFTER --baseline BEFORE --by user,verb,resource says who asks more",
+        Area::Latency => {
+            "plimsoll traffic AFTER --by user,verb,resource says whose requests are slow; plimsoll memory and plimsoll etcd health say whether the machine is"
+        }
+        Area::Objects | Area::Etcd => "plimsoll etcd diff BEFORE.db AFTER.db says which objects came",
+        Area::Heap => "plimsoll heap diff BEFORE AFTER says which functions hold more",
+        Area::Memory => "plimsoll memory show AFTER says whether it is cache or heap",
+    }
+}

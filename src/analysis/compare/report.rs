@@ -1,0 +1,276 @@
+//! What `plimsoll compare` says.
+
+use super::limits::{self, Limit};
+use super::noise::{Measured, Verdict};
+use super::{Area, Metric, Row, Unit};
+use crate::model::input::InputReport;
+use crate::model::report::{Report, Table, Value, Window};
+use crate::model::time::{self, Micros};
+use crate::model::units::{bytes, counted, duration, grouped, signed_percent, significant};
+use serde_json::json;
+
+/// What a report is made of besides rows.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// What was read, of both sides.
+    pub inputs: Vec<InputReport>,
+    /// The time of each side.
+    pub windows: [Option<(Micros, Micros)>; 2],
+    /// What each side is called.
+    pub names: [String; 2],
+    /// Rows of each area that people are shown.
+    pub top: Option<usize>,
+    /// By how much what may rise.
+    pub limits: Vec<Limit>,
+    /// Changes below this are none.
+    pub least: f64,
+    /// Sentences about what could not be compared.
+    pub notes: Vec<String>,
+}
+
+const SCHEMA: &str = "plimsoll.compare/v1";
+
+/// Rows of an area that people are shown where they did not say how many.
+const SHOWN: usize = 10;
+
+/// Fields of subjects.
+const FIELDS: [&str; 9] = ["cluster", "instance", "user", "agent", "verb", "group", "resource", "subresource", "name"];
+
+/// What stands beside them.
+const MEASURES: [&str; 9] = ["metric", "unit", "before", "after", "change", "change_share", "low", "high", "verdict"];
+
+const PEOPLE: [&str; 7] =
+    ["compare_what", "compare_metric", "compare_before", "compare_after", "compare_change", "compare_between", "compare_course"];
+
+/// The report.
+pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
+    // The most moved first, within what can be set beside one another.
+    rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
+    let windows = told.windows.map(window);
+    let findings = limits::findings(&rows, &told.limits, (&windows[1].from, &windows[1].to));
+    let top = told.top.unwrap_or(SHOWN);
+    let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
+    report.lead = lead(&rows, &told);
+    let changed = |area: Area| rows.iter().filter(move |row| row.pair.area == area && (row.verdict.is_change() || area == Area::Total));
+    let mut people = Vec::new();
+    for area in Area::ALL {
+        let all: Vec<&Row> = changed(area).collect();
+        let shown = if area == Area::Total { all.len() } else { top };
+        let mut table = Table { name: area.name().to_owned(), title: area.title().to_owned(), ..Table::default() };
+        table.columns = PEOPLE.map(str::to_owned).to_vec();
+        table.rows = all.iter().take(shown).map(|row| for_people(row)).collect();
+        if all.len() > shown {
+            report.notes.push(format!(
+                "{}: {} more changed; --top or -o json shows them.",
+                area.title(),
+                grouped((all.len() - shown) as u64)
+            ));
+        }
+        if !table.rows.is_empty() {
+            people.push(table);
+        }
+    }
+    report.people = Some(people);
+    report.notes.extend(told.notes);
+    report.notes.push(
+        "All that is said to have changed did so, with 95 % confidence for all of it at once; BETWEEN holds the true change. Rules: docs/compare.md."
+            .to_owned(),
+    );
+    let count = |verdict: Verdict| Value::Count(rows.iter().filter(|row| row.verdict == verdict).count() as u64);
+    let verdicts = [Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone, Verdict::Noise, Verdict::Same, Verdict::Few];
+    report.totals = vec![("compared".to_owned(), Value::Count(rows.len() as u64))];
+    report.totals.extend(verdicts.map(|verdict| (verdict.name().to_owned(), count(verdict))));
+    report.coverage.insert("least_change".to_owned(), json!(told.least));
+    report.more.insert("before".to_owned(), side(&told.names[0], &windows[0]));
+    report.more.insert("after".to_owned(), side(&told.names[1], &windows[1]));
+    let [_, after] = windows;
+    report.window = after;
+    report.table = Table {
+        name: "changes".to_owned(),
+        columns: ["area"].into_iter().chain(FIELDS).chain(MEASURES).map(str::to_owned).collect(),
+        rows: rows.iter().map(cells).collect(),
+        ..Table::default()
+    };
+    report.findings = findings;
+    report.inputs = told.inputs;
+    report
+}
+
+fn side(name: &str, window: &Window) -> serde_json::Value {
+    json!({ "source": name, "from": window.from, "to": window.to, "seconds": window.seconds })
+}
+
+fn window(span: Option<(Micros, Micros)>) -> Window {
+    span.map_or_else(Window::default, |(from, to)| Window {
+        from: time::format(from),
+        to: time::format(to),
+        seconds: (to - from) as f64 / 1e6,
+    })
+}
+
+/// Area, then what changed, then metrics in their order where rows are few.
+fn rank(row: &Row) -> (Area, bool, usize) {
+    let place = super::METRICS.iter().position(|metric| metric.name == row.pair.metric).unwrap_or_default();
+    let of_few = row.pair.area == Area::Total || row.pair.subject.is_empty();
+    (row.pair.area, !row.verdict.is_change() && row.pair.area != Area::Total, if of_few { place } else { usize::MAX })
+}
+
+/// How far it moved: of latencies by how many times, of all else by how much.
+fn weight(row: &Row) -> f64 {
+    let [before, after] = [&row.pair.before, &row.pair.after].map(|side| side.value().unwrap_or(0.0));
+    match row.pair.area {
+        Area::Latency if before > 0.0 && after > 0.0 => (after / before).ln().abs(),
+        Area::Etcd if unit(row) == Unit::Count => 0.0,
+        _ => row.moved().abs(),
+    }
+}
+
+fn key(row: &Row) -> (&[(&'static str, String)], &str) {
+    (&row.pair.subject, row.pair.metric)
+}
+
+fn unit(row: &Row) -> Unit {
+    Metric::named(row.pair.metric).map_or(Unit::Count, |metric| metric.unit)
+}
+
+fn cells(row: &Row) -> Vec<Value> {
+    let mut cells = vec![Value::from(row.pair.area.name())];
+    let field = |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str());
+    cells.extend(FIELDS.map(|name| Value::from(field(name).unwrap_or_default())));
+    let bound = |bound: fn((f64, f64)) -> f64| Value::from(row.bounds.map(|bounds| bound(bounds) - 1.0));
+    cells.extend([
+        row.pair.metric.into(),
+        unit(row).name().into(),
+        row.pair.before.value().into(),
+        row.pair.after.value().into(),
+        row.moved().into(),
+        row.change().into(),
+        bound(|bounds| bounds.0),
+        bound(|bounds| bounds.1),
+        row.verdict.name().into(),
+    ]);
+    cells
+}
+
+fn for_people(row: &Row) -> Vec<Value> {
+    let metric = Metric::named(row.pair.metric).map_or(row.pair.metric, |metric| metric.title);
+    let side = |side: &Measured| side.value().map_or_else(|| "-".to_owned(), |value| quantity(unit(row), value));
+    let change = match (row.verdict, row.change()) {
+        (Verdict::New, _) => "new".to_owned(),
+        (Verdict::Gone, _) => "gone".to_owned(),
+        (Verdict::Noise, _) => "noise".to_owned(),
+        (Verdict::Few, _) => "too few".to_owned(),
+        (Verdict::Same, _) | (_, None) => "same".to_owned(),
+        (_, Some(change)) => signed(change),
+    };
+    let between = match row.bounds {
+        Some((low, high)) if !matches!(row.verdict, Verdict::Same | Verdict::New) => {
+            format!("{} … {}", signed(low - 1.0), signed(high - 1.0))
+        }
+        _ => "-".to_owned(),
+    };
+    vec![
+        name(row).as_str().into(),
+        metric.into(),
+        side(&row.pair.before).as_str().into(),
+        side(&row.pair.after).as_str().into(),
+        change.as_str().into(),
+        between.as_str().into(),
+        course(&row.pair.before, &row.pair.after),
+    ]
+}
+
+/// `+30 %`; of much more how many times it is.
+pub(super) fn signed(change: f64) -> String {
+    match change {
+        _ if change.is_infinite() => "any".to_owned(),
+        10.0.. => format!("{}×", significant(change + 1.0)),
+        _ => signed_percent(change),
+    }
+}
+
+/// A value with its unit.
+pub(super) fn quantity(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::PerSecond => format!("{}/s", significant(value)),
+        Unit::Millis => format!("{} ms", significant(value)),
+        Unit::Count => grouped(value.round() as u64),
+        Unit::Bytes => bytes(value),
+    }
+}
+
+/// What a row is of: `node-agent (monitoring:node-agent)`, `list pods`, `all`.
+pub(super) fn name(row: &Row) -> String {
+    let field = |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
+    let (user, agent) = (field("user"), field("agent"));
+    let user = user.strip_prefix("system:serviceaccount:").unwrap_or(user);
+    let slash = if field("subresource").is_empty() { String::new() } else { format!("/{}", field("subresource")) };
+    let group = if field("group").is_empty() { String::new() } else { format!(".{}", field("group")) };
+    match (row.pair.area, field("verb")) {
+        (Area::Clients, _) if agent.is_empty() => user.to_owned(),
+        (Area::Clients, _) => format!("{agent} ({user})"),
+        (_, "") => [field("resource").to_owned() + &group, field("name").to_owned(), field("instance").to_owned()]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_else(|| "all".to_owned()),
+        (_, verb) if field("resource").is_empty() => format!("{verb} (no resource)"),
+        (_, verb) => format!("{verb} {}{group}{slash}", field("resource")),
+    }
+}
+
+/// Bars of one side.
+const BARS: usize = 12;
+
+/// How it went before, a gap, and how it went after: bars of equal time.
+fn course(before: &Measured, after: &Measured) -> Value {
+    let (Some(before), Some(after)) = (before.amounts(), after.amounts()) else { return Value::None };
+    let long = |pieces: &[(f64, f64)]| pieces.iter().map(|(seconds, _)| seconds).sum::<f64>();
+    let bar = long(&before).max(long(&after)) / BARS as f64;
+    let bars = |pieces: &[(f64, f64)]| {
+        let mut sums = vec![(0.0, 0.0); ((long(pieces) / bar).round() as usize).clamp(1, BARS)];
+        let (mut at, count) = (0.0, sums.len());
+        for (seconds, amount) in pieces {
+            let sum = &mut sums[((at / bar) as usize).min(count - 1)];
+            *sum = (sum.0 + seconds, sum.1 + amount);
+            at += seconds;
+        }
+        sums.into_iter().map(|(seconds, amount)| if seconds > 0.0 { amount / seconds } else { 0.0 }).collect::<Vec<f64>>()
+    };
+    let rates = [bars(&before), vec![0.0], bars(&after)].concat();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    // Whatever is not nothing is seen.
+    Value::Series(rates.iter().map(|rate| if *rate > 0.0 { ((rate / most * 1000.0) as u64).max(1) } else { 0 }).collect())
+}
+
+fn lead(rows: &[Row], told: &Told) -> Vec<String> {
+    let when = |name: &str, side: usize| {
+        let span = told.windows[side].map(|(from, to)| {
+            let clock = |at: Micros| time::format(at).get(..19).unwrap_or_default().replace('T', " ");
+            format!(", {} to {} UTC ({})", clock(from), clock(to), duration(to - from))
+        });
+        format!("{name}\t{}{}", told.names[side], span.unwrap_or_default())
+    };
+    let count = |wanted: &[Verdict]| rows.iter().filter(|row| wanted.contains(&row.verdict)).count() as u64;
+    let changed = count(&[Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone]);
+    let told_apart = match changed {
+        0 => format!("nothing, of {} compared", counted(rows.len() as u64, "number")),
+        _ => format!("{} of {} compared", grouped(changed), counted(rows.len() as u64, "number")),
+    };
+    let rest = format!(
+        "; {} within noise, {} the same, {} too few to tell",
+        grouped(count(&[Verdict::Noise])),
+        grouped(count(&[Verdict::Same])),
+        grouped(count(&[Verdict::Few]))
+    );
+    let mut lead = vec![when("before", 0), when("after", 1), format!("changed\t{told_apart}{rest}")];
+    for (verdict, what) in [(Verdict::New, "new clients"), (Verdict::Gone, "gone clients")] {
+        let of = |row: &&Row| row.pair.area == Area::Clients && row.verdict == verdict && row.pair.metric == "rps";
+        let names: Vec<String> = rows.iter().filter(of).take(5).map(name).collect();
+        let more = rows.iter().filter(of).count().saturating_sub(names.len());
+        if !names.is_empty() {
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            lead.push(format!("{what}\t{}{more}", names.join(", ")));
+        }
+    }
+    lead
+}

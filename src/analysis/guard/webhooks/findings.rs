@@ -1,0 +1,156 @@
+//! What is wrong with webhooks. (Thresholds and their reasons: docs/findings.md.)
+
+use super::Measured;
+use super::asked::{Answer, Asked, Namespaces, asks};
+use super::seen::Met;
+use crate::model::report::{Finding, Severity};
+use crate::model::units::{counted, percent, significant};
+use crate::model::webhooks::Webhook;
+use serde_json::json;
+
+/// From this 99th percentile on a webhook is slow, in ms.
+const SLOW: f64 = 1000.0;
+/// From this share of its timeout on it is about to fail.
+const NEARLY: f64 = 0.5;
+/// A webhook that fails requests is not to be waited for longer, in seconds.
+const LONG: u32 = 10;
+
+/// What a control plane can't do without, and a request of it.
+fn vital() -> [(&'static str, Asked); 6] {
+    [
+        ("leader election", Asked::new("UPDATE", "coordination.k8s.io", "leases", "kube-system")),
+        ("kubelets' leases", Asked::new("UPDATE", "coordination.k8s.io", "leases", "kube-node-lease")),
+        ("the status of nodes", Asked::new("UPDATE", "", "nodes/status", "")),
+        ("pods of kube-system", Asked::new("CREATE", "", "pods", "kube-system")),
+        ("binding pods to nodes", Asked::new("CREATE", "", "pods/binding", "kube-system")),
+        ("access reviews", Asked::new("CREATE", "authorization.k8s.io", "subjectaccessreviews", "")),
+    ]
+}
+
+/// What would stop of the control plane's work, if the webhook could not be asked.
+pub(super) fn stops(webhook: &Webhook, namespaces: &Namespaces) -> Vec<&'static str> {
+    let stopped = vital().into_iter().filter(|(_, asked)| asks(webhook, asked, namespaces) == Answer::Yes);
+    if webhook.fails_closed { stopped.map(|(name, _)| name).collect() } else { Vec::new() }
+}
+
+/// Whether its own pods can't be made while it is down.
+fn own(webhook: &Webhook, namespaces: &Namespaces) -> Answer {
+    let Some((namespace, _)) = webhook.service.as_ref().filter(|_| webhook.fails_closed) else { return Answer::No };
+    asks(webhook, &Asked::new("CREATE", "", "pods", namespace), namespaces)
+}
+
+/// Whether it is asked about everything.
+fn is_wide(webhook: &Webhook) -> bool {
+    let all = |list: &[String]| list.iter().any(|one| one == "*");
+    let everything = |resources: &[String]| resources.iter().any(|one| one == "*" || one == "*/*");
+    webhook.fails_closed
+        && webhook.namespaces.is_empty()
+        && webhook.objects.is_empty()
+        && webhook.conditions == 0
+        && webhook.rules.iter().any(|rule| all(&rule.groups) && everything(&rule.resources))
+}
+
+/// The findings on one webhook.
+pub(super) fn findings(
+    webhook: &Webhook,
+    met: &Met,
+    measured: Option<&Measured>,
+    namespaces: &Namespaces,
+    seen: (&str, &str),
+) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let subject = [("configuration", webhook.configuration.as_str()), ("webhook", webhook.name.as_str())];
+    let mut add = |id: &str, severity: Severity, confidence: f64, summary: String, remedy: &str| {
+        let mut finding = Finding::new(id, severity, &subject);
+        (finding.first_seen, finding.last_seen) = (seen.0.to_owned(), seen.1.to_owned());
+        (finding.confidence, finding.summary, finding.remedy) = (confidence, summary, remedy.to_owned());
+        finding.evidence.insert("failure_policy".to_owned(), json!(if webhook.fails_closed { "Fail" } else { "Ignore" }));
+        finding.evidence.insert("timeout_s".to_owned(), json!(webhook.timeout_s));
+        finding.evidence.insert("requests".to_owned(), json!(met.sure + met.perhaps));
+        finding.evidence.insert("control_plane_requests".to_owned(), json!(met.control_plane));
+        if let Some(p99) = measured.and_then(|measured| measured.p99_ms) {
+            finding.evidence.insert("p99_ms".to_owned(), json!(p99));
+        }
+        found.push(finding);
+    };
+    let name = &webhook.name;
+    let failed = met.failed.max(measured.map_or(0, |measured| measured.failed));
+    if failed > 0 {
+        add(
+            "webhook-failing",
+            Severity::Critical,
+            1.0,
+            format!("{} to {name} failed, and the requests with them", counted(failed, "call")),
+            "look at its pods, service, endpoints and certificate; to let requests through meanwhile set failurePolicy: Ignore, or delete the configuration, which no webhook can prevent",
+        );
+    }
+    if let Some(open) = measured.map(|measured| measured.failed_open).filter(|open| *open > 0) {
+        add(
+            "webhook-failing-open",
+            Severity::Warning,
+            1.0,
+            format!("{} to {name} failed, and the requests were let through unseen", counted(open, "call")),
+            "look at its pods, service, endpoints and certificate; what it should have refused or changed is in the cluster",
+        );
+    }
+    let own = own(webhook, namespaces);
+    if own != Answer::No {
+        let (namespace, service) = webhook.service.clone().unwrap_or_default();
+        let unsure = if own == Answer::Perhaps { " (if its selectors or conditions take them)" } else { "" };
+        add(
+            "webhook-blocks-itself",
+            Severity::Critical,
+            if own == Answer::Yes { 1.0 } else { 0.5 },
+            format!(
+                "{name} is asked about pods of its own namespace, {namespace}{unsure}: once {service} is down, its pods can't be made again"
+            ),
+            "leave its namespace out by namespaceSelector (kubernetes.io/metadata.name NotIn)",
+        );
+    }
+    let stops = stops(webhook, namespaces);
+    if !stops.is_empty() {
+        add(
+            "webhook-blocks-control-plane",
+            Severity::Critical,
+            1.0,
+            format!("while {name} can't be asked, this fails: {}", stops.join(", ")),
+            "leave kube-system and kube-node-lease out by namespaceSelector, and nodes, leases and reviews by narrower rules; or a ValidatingAdmissionPolicy (CEL) in its place, which asks nobody",
+        );
+    }
+    if is_wide(webhook) {
+        add(
+            "webhook-wide",
+            Severity::Warning,
+            1.0,
+            format!("{name} is asked about every resource in every namespace, and requests fail without it"),
+            "name the resources that it is for, leave namespaces out, or set failurePolicy: Ignore",
+        );
+    }
+    if let Some(p99) = measured.and_then(|measured| measured.p99_ms) {
+        let share = p99 / 1e3 / f64::from(webhook.timeout_s.max(1));
+        if p99 >= SLOW || share >= NEARLY {
+            let severity = if share >= NEARLY && webhook.fails_closed { Severity::Critical } else { Severity::Warning };
+            add(
+                "webhook-slow",
+                severity,
+                0.9,
+                format!(
+                    "one of a hundred calls to {name} takes {} ms or longer, {} of its timeout; every request that it is asked about waits",
+                    significant(p99),
+                    percent(share)
+                ),
+                "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes microseconds",
+            );
+        }
+    }
+    if webhook.fails_closed && webhook.timeout_s > LONG {
+        add(
+            "webhook-long-timeout",
+            Severity::Warning,
+            1.0,
+            format!("each request waits {} s for {name} before it fails; requests that wait hold seats", webhook.timeout_s),
+            "set timeoutSeconds to 10 or less, what it needs and a little more",
+        );
+    }
+    found
+}

@@ -1,0 +1,63 @@
+//! Admission webhooks: what they are asked about, how they do, and what stops when they can't be asked. (Rules: docs/webhooks.md.)
+
+mod asked;
+mod findings;
+pub mod report;
+mod seen;
+
+pub use asked::Namespaces;
+pub use seen::{Counter, Seen};
+
+use crate::analysis::metrics::catalogue::{Metric, Part};
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::quantile::Buckets;
+use std::collections::BTreeMap;
+
+/// What metrics tell of a webhook.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// Calls a second.
+    pub calls_per_s: Option<f64>,
+    /// Median, in ms.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile, in ms.
+    pub p99_ms: Option<f64>,
+    /// Requests that it refused.
+    pub refused: u64,
+    /// Calls that failed, so that requests did.
+    pub failed: u64,
+    /// Calls that failed, and requests were let through.
+    pub failed_open: u64,
+}
+
+/// What metrics tell, by the webhooks' names.
+pub fn measured(facts: &Facts) -> BTreeMap<String, Measured> {
+    let mut found: BTreeMap<String, Measured> = BTreeMap::new();
+    let mut buckets: BTreeMap<String, Buckets> = BTreeMap::new();
+    let label = |fact: &crate::analysis::metrics::facts::Fact, at: usize| fact.labels.get(at).map_or("", |label| facts.text(*label));
+    for fact in facts.of(Metric::WebhookDuration) {
+        let name = label(fact, 0).to_owned();
+        let of = found.entry(name.clone()).or_default();
+        match fact.part {
+            Part::Count => *of.calls_per_s.get_or_insert(0.0) += facts.rate(fact),
+            Part::Bucket => buckets.entry(name).or_default().add(fact.bound, fact.increase),
+            _ => {}
+        }
+    }
+    for (name, buckets) in buckets {
+        let of = found.entry(name).or_default();
+        [of.p50_ms, of.p99_ms] = [0.5, 0.99].map(|q| buckets.quantile(q).map(|seconds| seconds * 1e3));
+    }
+    for fact in facts.of(Metric::WebhookRejections) {
+        let of = found.entry(label(fact, 0).to_owned()).or_default();
+        // `no_error`: it answered, and said no.
+        let count = if matches!(label(fact, 3), "no_error" | "") { &mut of.refused } else { &mut of.failed };
+        *count += fact.increase.round() as u64;
+    }
+    for fact in facts.of(Metric::WebhookFailOpen) {
+        found.entry(label(fact, 0).to_owned()).or_default().failed_open += fact.increase.round() as u64;
+    }
+    // Without a second page there is no rate.
+    found.values_mut().for_each(|of| of.calls_per_s = of.calls_per_s.filter(|rate| rate.is_finite()));
+    found
+}

@@ -1,0 +1,86 @@
+//! `plimsoll balance`: how evenly several apiservers carry the load.
+
+use super::clients::DIMS;
+use super::rollup::{self, Selection};
+use super::{pages, traffic};
+use crate::analysis::balance::report::{Loaded, Told, report};
+use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
+use crate::analysis::dims::Dim;
+use crate::analysis::filter::Filter;
+use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::model::time::{Micros, SECOND};
+use crate::model::units::parse_duration;
+use crate::sources::find::Wanted;
+
+/// Arguments of `plimsoll balance`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll balance bundle/                               # logs and metrics of all apiservers
+  plimsoll balance /var/log/kubernetes/*/audit.log --since -1h
+  plimsoll balance scrapes/                              # metrics alone: no clients
+  plimsoll balance bundle/ --fail-on warning             # for cron: 1 where one apiserver carries too much
+
+The skew is the busiest's share times the number of apiservers: 1 is even, their number is all on one. What --goaway-chance is expected to
+do, and what it takes for granted: docs/balance.md.")]
+pub struct Args {
+    /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is as for clients.
+    #[arg(long = "where", value_name = "EXPR")]
+    filters: Vec<String>,
+    /// The chance that is recommended evens the load out within this time.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = within)]
+    within: Micros,
+    #[command(flatten)]
+    time: TimeFlags,
+}
+
+fn within(text: &str) -> Result<Micros, String> {
+    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a time with its unit: 10m, 1h".to_owned())
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: clients come by how much they are uneven; -o json or -o csv can be sorted by anything"
+        )));
+    }
+    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
+    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
+    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
+        return Err(Error::Usage(format!("--where {}: conditions may be about {}", filter.dim.name(), DIMS.join(", "))));
+    }
+    let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
+    pages::keep(&mut found.pages, since, until);
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let mut told = Told {
+        inputs: read.inputs,
+        top: context.settings.top,
+        within: args.within as f64 / SECOND as f64,
+        has_logs: !found.streams.is_empty(),
+    };
+    let fleets: Vec<Loaded> = if found.streams.is_empty() {
+        if !filters.is_empty() {
+            return Err(Error::Usage("--where is for audit logs: metrics don't say who asks".to_owned()));
+        }
+        of_pages(&facts).into_iter().map(|fleet| (fleet, Vec::new())).collect()
+    } else {
+        let (rollup, outcome) = rollup::read(found.streams, &Selection { since, until, filters }, context)?;
+        told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
+        let mut fleets = of_logs(&rollup);
+        add_pages(&mut fleets, &facts);
+        let with_clients = |fleet: Fleet| {
+            let clients = client_loads(&rollup, &fleet.cluster);
+            (fleet, clients)
+        };
+        fleets.into_iter().map(with_clients).collect()
+    };
+    if fleets.is_empty() {
+        return Err(Error::Input(format!("{}: nothing of an apiserver within the window", args.sources.join(", "))));
+    }
+    context.print(&report(&fleets, told), FailOn::Never)
+}

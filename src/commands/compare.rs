@@ -1,0 +1,313 @@
+//! `plimsoll compare`: what changed.
+
+use super::clients::DIMS;
+use super::etcd::compared;
+use super::rollup::{self, Selection};
+use super::{heap, pages};
+use crate::analysis::compare::limits::Limit;
+use crate::analysis::compare::logs::{self, Side};
+use crate::analysis::compare::report::{Told, report};
+use crate::analysis::compare::{self, Pair, states};
+use crate::analysis::dims::Dim;
+use crate::analysis::filter::Filter;
+use crate::cli::{Context, Error, FailOn, parse_time};
+use crate::model::input::InputReport;
+use crate::model::time::Micros;
+use crate::model::units::parse_share;
+use crate::sources::cgroup;
+use crate::sources::find::{self, Found, Wanted};
+use crate::views::text::plain;
+use std::path::Path;
+
+/// Arguments of `plimsoll compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll compare before/ after/                        # two bundles, folders or files of one kind
+  plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z      # before and after a rollout
+  plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's day
+  plimsoll compare yesterday.db today.db
+  plimsoll compare before/ after/ -o markdown > comment.md      # for a pull request
+  plimsoll compare before/ after/ --fail-on-increase rps=10% --fail-on-increase clients.rps=30%
+
+A change is told where it is more than noise: by how much each number wanders on its own, with 95 % confidence for all that is said at
+once. How: docs/compare.md.")]
+pub struct Args {
+    /// What was: audit logs, metrics pages, bundles, databases of etcd, heap profiles, copies of cgroups.
+    #[arg(value_name = "BEFORE")]
+    before: String,
+    /// What came of it. Without it, two windows of BEFORE are compared.
+    #[arg(value_name = "AFTER")]
+    after: Option<String>,
+    /// Compare what lies before this time with what lies behind it: RFC 3339, HH:MM[:SS] of the day of the log, -1h, now-7d.
+    #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["before_window", "after_window"])]
+    at: Option<String>,
+    /// Of BEFORE only this: FROM..TO; either may be left out.
+    #[arg(long = "before", id = "before_window", value_name = "FROM..TO", allow_hyphen_values = true)]
+    before_window: Option<String>,
+    /// Of AFTER only this.
+    #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
+    after_window: Option<String>,
+    /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is as for clients.
+    #[arg(long = "where", value_name = "EXPR")]
+    filters: Vec<String>,
+    /// Changes smaller than this are none.
+    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
+    at_least: f64,
+    /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%, db_bytes=20%; docs/compare.md has all.
+    #[arg(long, value_name = "METRIC=PCT")]
+    fail_on_increase: Vec<Limit>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 5%, 0.05".to_owned())
+}
+
+/// A window that was asked for.
+type Asked = (Option<Micros>, Option<Micros>);
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!("--sort-by {field}: what moved most comes first; -o json or -o csv can be sorted by anything")));
+    }
+    let is_one = args.after.is_none();
+    if is_one && args.at.is_none() && (args.before_window.is_none() || args.after_window.is_none()) {
+        return Err(Error::Usage(
+            "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO".to_owned(),
+        ));
+    }
+    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
+    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
+    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
+        return Err(Error::Usage(format!("--where {}: conditions may be about {}", filter.dim.name(), DIMS.join(", "))));
+    }
+    let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
+    let windows = windows(args, sources, context)?;
+    let mut comparing = Comparing { sources: sources.map(|source| vec![source.clone()]), windows, filters, is_one, ..Comparing::default() };
+    comparing.requests(context)?;
+    if comparing.filters.is_empty() {
+        comparing.databases(context)?;
+        comparing.heaps(context)?;
+        comparing.memory(context)?;
+    }
+    if comparing.pairs.is_empty() {
+        return Err(comparing.nothing());
+    }
+    let Comparing { pairs, mut told, alone, .. } = comparing;
+    told.notes.extend(alone);
+    told.names = sources.map(Clone::clone);
+    (told.top, told.least) = (context.settings.top, args.at_least);
+    told.limits.clone_from(&args.fail_on_increase);
+    let report = report(compare::judge(pairs, args.at_least), told);
+    let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
+    context.print(&report, fail_on)
+}
+
+/// The windows that were asked for. Times of day are those of the day on which the log begins.
+fn windows(args: &Args, sources: [&String; 2], context: &Context<'_>) -> Result<[Asked; 2], Error> {
+    let now = context.io.now;
+    let time = |text: &str, source: &String| {
+        let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
+        match time_of_day(text) {
+            Some(since) => day().map(|day| day + since).ok_or_else(|| format!("{text}: {source} does not tell of which day; use RFC 3339")),
+            None => parse_time(text, now),
+        }
+    };
+    let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Asked, Error> {
+        let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
+        let Some(text) = text else { return Ok((None, None)) };
+        let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text} is no window: FROM..TO")))?;
+        let bound = |text: &str| (!text.is_empty()).then(|| time(text, source)).transpose();
+        let (from, to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
+        match (from, to) {
+            (Some(from), Some(to)) if from >= to => Err(usage(format!("{text}: it ends before it begins"))),
+            window => Ok(window),
+        }
+    };
+    if let Some(text) = &args.at {
+        let at = time(text, sources[0]).map_err(|why| Error::Usage(format!("--at: {why}")))?;
+        return Ok([(None, Some(at)), (Some(at), None)]);
+    }
+    Ok([window(&args.before_window, "--before", sources[0])?, window(&args.after_window, "--after", sources[1])?])
+}
+
+/// `09:17` and `09:17:30` in microseconds since midnight.
+fn time_of_day(text: &str) -> Option<Micros> {
+    let parts: Vec<i64> = text.split(':').map(|part| part.parse().ok().filter(|_| part.len() == 2)).collect::<Option<_>>()?;
+    let seconds = match parts.as_slice() {
+        [hours, minutes] => hours * 3600 + minutes * 60,
+        [hours, minutes, seconds] => hours * 3600 + minutes * 60 + seconds,
+        _ => return None,
+    };
+    (parts[0] < 24 && parts[1..].iter().all(|part| *part < 60)).then_some(seconds * 1_000_000)
+}
+
+/// Both sides while they are read.
+#[derive(Debug, Default)]
+struct Comparing {
+    sources: [Vec<String>; 2],
+    windows: [Asked; 2],
+    filters: Vec<Filter<Dim>>,
+    /// Whether both sides are windows of one source.
+    is_one: bool,
+    pairs: Vec<Pair>,
+    told: Told,
+    /// What was met on one side only.
+    alone: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Comparing {
+    fn input(&mut self, input: InputReport) {
+        if !self.told.inputs.iter().any(|other| other.path == input.path) {
+            self.told.inputs.push(input);
+        }
+    }
+
+    fn only_one_has(&mut self, what: &str, has: [bool; 2]) {
+        if has[0] != has[1] {
+            let which = self.sources[usize::from(has[1])].join(", ");
+            self.alone.push(format!("{what}: only {which} has them."));
+        }
+    }
+
+    /// Requests by logs where both sides have them, else by metrics; and what else metrics tell.
+    fn requests(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        let mut found: [Found; 2] = [0, 1].map(|side| find::find(&self.sources[side], Wanted::Both, context.io.now));
+        for side in &found {
+            self.errors.extend(side.errors.iter().map(ToString::to_string));
+        }
+        let logs = [0, 1].map(|side| !found[side].streams.is_empty());
+        if logs == [true, true] {
+            self.logs(&mut found, context)?;
+        }
+        for (side, window) in found.iter_mut().zip(self.windows) {
+            pages::keep(&mut side.pages, window.0, window.1);
+        }
+        let has = [0, 1].map(|side| !found[side].pages.is_empty());
+        self.only_one_has("audit logs", logs);
+        self.only_one_has("metrics pages", has);
+        if has != [true, true] || !self.filters.is_empty() {
+            return Ok(());
+        }
+        let [before, after] = found;
+        let (before, read_before) = pages::facts(before.pages, true, context)?;
+        let (after, read_after) = pages::facts(after.pages, true, context)?;
+        read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
+        if logs != [true, true] {
+            self.pairs.extend(compare::pages::requests(&before, &after));
+            self.told.windows = [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
+        }
+        self.pairs.extend(compare::pages::states(&before, &after));
+        Ok(())
+    }
+
+    fn logs(&mut self, found: &mut [Found; 2], context: &mut Context<'_>) -> Result<(), Error> {
+        let mut sides = Vec::new();
+        for side in [0, 1] {
+            for error in &found[side].errors {
+                context.lost(error)?;
+            }
+            let (since, until) = self.windows[side];
+            let selection = Selection { since, until, filters: self.filters.clone() };
+            let (rollup, outcome) = rollup::read(std::mem::take(&mut found[side].streams), &selection, context)?;
+            let logged = outcome.total();
+            outcome.inputs.into_iter().for_each(|input| self.input(input));
+            let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
+                let which = ["BEFORE", "AFTER"][side];
+                return Err(Error::Input(format!("{}: no event within the window of {which}", self.sources[side].join(", "))));
+            };
+            if rollup.folded() > 0 {
+                self.told
+                    .notes
+                    .push(format!("{}: requests of clients with few were folded, and are not compared.", self.sources[side].join(", ")));
+            }
+            // Nothing is known of what lies before a log or behind it, whatever window was asked for.
+            sides.push((rollup, (since.map_or(log.0, |since| since.max(log.0)), until.map_or(log.1, |until| until.min(log.1)))));
+        }
+        let [before, after] = [0, 1].map(|side| Side { rollup: &sides[side].0, window: sides[side].1 });
+        self.told.windows = [Some(before.window), Some(after.window)];
+        self.pairs.extend(logs::pairs(before, after));
+        Ok(())
+    }
+
+    /// Databases of etcd: of each side the latest. Which of them belongs to which window of one source is not known.
+    fn databases(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        if self.is_one {
+            return Ok(());
+        }
+        let mut sides = Vec::new();
+        for side in [0, 1] {
+            sides.extend(compared::database(&self.sources[side], context)?.map(|read| (side, read)));
+        }
+        match <[_; 2]>::try_from(sides) {
+            Ok([(_, (before, of_before)), (_, (after, of_after))]) => {
+                self.pairs.extend(states::databases(&before, &after));
+                of_before.into_iter().chain(of_after).for_each(|input| self.input(input));
+            }
+            Err(sides) => self.only_one_has("databases of etcd", [0, 1].map(|side| sides.iter().any(|(of, _)| *of == side))),
+        }
+        Ok(())
+    }
+
+    /// Heaps: of each process the last profile of each side.
+    fn heaps(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        let mut sides = Vec::new();
+        for side in [0, 1] {
+            sides.push(heap::within(&self.sources[side], self.windows[side], context)?);
+        }
+        let [before, after] = <[_; 2]>::try_from(sides).unwrap_or_default();
+        self.only_one_has("heap profiles", [!before.is_empty(), !after.is_empty()]);
+        if before.is_empty() || after.is_empty() {
+            return Ok(());
+        }
+        let (pairs, inputs) = heap::compared(&before, &after)?;
+        self.pairs.extend(pairs);
+        inputs.into_iter().for_each(|input| self.input(input));
+        Ok(())
+    }
+
+    /// Copies of cgroups.
+    fn memory(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        let mut sides: [Vec<states::Memory>; 2] = Default::default();
+        for (side, memories) in sides.iter_mut().enumerate() {
+            let (since, until) = self.windows[side];
+            let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+            for source in self.sources[side].clone() {
+                // What is no cgroup may be anything else.
+                let Ok(all) = cgroup::open(Path::new(&source), context.io.now) else { continue };
+                for mut series in all {
+                    series.samples.retain(|sample| is_within(sample.at));
+                    let records = series.samples.len() as u64;
+                    if records > 0 {
+                        self.input(InputReport {
+                            path: series.place,
+                            kind: "cgroup",
+                            bytes: series.bytes,
+                            records,
+                            ..InputReport::default()
+                        });
+                        memories.push(states::Memory { name: series.name, samples: series.samples });
+                    }
+                }
+            }
+        }
+        let [before, after] = sides;
+        self.only_one_has("cgroups", [!before.is_empty(), !after.is_empty()]);
+        if !before.is_empty() && !after.is_empty() {
+            self.pairs.extend(states::memory(&before, &after));
+        }
+        Ok(())
+    }
+
+    /// Why there is nothing to compare.
+    fn nothing(&self) -> Error {
+        let mut reasons: Vec<String> = self.errors.iter().map(|error| plain(error).into_owned()).collect();
+        reasons.extend(self.alone.iter().map(|what| plain(what.trim_end_matches('.')).into_owned()));
+        if reasons.is_empty() {
+            reasons.push(format!("{}: nothing that can be compared, or nothing within the windows", self.sources.concat().join(", ")));
+        }
+        Error::Input(reasons.join("\nplimsoll: "))
+    }
+}

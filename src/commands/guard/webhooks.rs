@@ -1,0 +1,119 @@
+//! `plimsoll guard webhooks`: what admission webhooks stop when they can't be asked.
+
+use crate::analysis::guard::webhooks::report::{Told, report};
+use crate::analysis::guard::webhooks::{Counter, Namespaces, Seen, measured};
+use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::commands::etcd::newest;
+use crate::commands::pages;
+use crate::commands::rollup;
+use crate::model::event::Timed;
+use crate::model::objects::Objects;
+use crate::model::time::Micros;
+use crate::model::webhooks::Webhook;
+use crate::sources::audit::pass::Worker;
+use crate::sources::find::{self, Wanted};
+use crate::sources::objects::captures::{self, Captures};
+use crate::sources::objects::read;
+use crate::sources::open::SourceError;
+use serde_json::Value;
+
+/// Arguments of `plimsoll guard webhooks`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json
+  plimsoll guard webhooks hooks.json                     # what is wrong with them
+  plimsoll guard webhooks hooks.json /var/log/kubernetes/     # and which requests they are asked about
+  plimsoll guard webhooks hooks.json scrapes/            # and how fast they are, and whether calls fail
+  plimsoll guard webhooks bundle/                        # all of it; configurations also from a database of etcd
+  plimsoll guard webhooks bundle/ --fail-on critical
+
+How it is told which requests a webhook is asked about, and what can't be told: docs/webhooks.md.")]
+pub(super) struct Args {
+    /// Configurations and namespaces (kubectl get -o json|yaml, or a database of etcd); audit logs and metrics pages beside them: files, folders, bundles.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
+}
+
+/// The counter of analysis as a worker of the source's pass.
+struct Counting<'w> {
+    counter: Counter<'w>,
+    since: Option<Micros>,
+    until: Option<Micros>,
+}
+
+impl Worker for Counting<'_> {
+    type Batch = Seen;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until) {
+            self.counter.event(&event);
+        }
+    }
+    fn flush(&mut self) -> Seen {
+        self.counter.flush()
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: those without which requests fail come first; -o json or -o csv can be sorted by anything"
+        )));
+    }
+    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let (webhooks, namespaces, mut told) = configured(args, context)?;
+    // What is no log and no page may be a file of configurations.
+    let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
+    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. })) {
+        context.lost(error)?;
+    }
+    pages::keep(&mut found.pages, since, until);
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    told.inputs.extend(read.inputs);
+    told.has_logs = !found.streams.is_empty();
+    let mut seen = Seen::default();
+    if told.has_logs {
+        let make = || Counting { counter: Counter::new(&webhooks, &namespaces), since, until };
+        let outcome = rollup::pass(found.streams, make, |batch| seen.merge(batch), context)?;
+        told.inputs.extend(outcome.inputs);
+    }
+    told.top = context.settings.top;
+    context.print(&report(&webhooks, &seen, &measured(&facts), &namespaces, told), FailOn::Never)
+}
+
+/// The configurations, the labels of namespaces, and where they come from: files of objects, else a database of etcd.
+fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, Namespaces, Told), Error> {
+    let Captures { captures, inputs, errors } = captures::find(&args.sources);
+    for error in &errors {
+        context.lost(error)?;
+    }
+    let mut told = Told { inputs, ..Told::default() };
+    // Of several captures the last that has configurations; each tells of all namespaces that it holds.
+    let has = |objects: &Objects| objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration");
+    let labels =
+        |objects: &Objects| -> Namespaces { objects.namespaces.iter().map(|(name, one)| (name.clone(), one.labels.clone())).collect() };
+    let mut namespaces: Namespaces = captures.iter().flat_map(|capture| labels(&capture.objects)).collect();
+    if let Some(capture) = captures.into_iter().rev().find(|capture| has(&capture.objects)) {
+        "the objects that were named".clone_into(&mut told.source);
+        return Ok((capture.objects.webhooks, namespaces, told));
+    }
+    let wanted = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "namespaces"];
+    let is_wanted = |key: &crate::model::registry::ObjectKey<'_>| wanted.contains(&key.resource);
+    let taken = newest::objects(None, &args.sources, &is_wanted, |_, value: &Value| value.to_string(), context)?;
+    let Some((path, values)) = taken else {
+        let names = args.sources.join(", ");
+        return Err(Error::Input(format!(
+            "{names}: no webhook configurations; take them with kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json"
+        )));
+    };
+    let mut objects = Objects::default();
+    for value in values {
+        read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
+    }
+    namespaces.extend(labels(&objects));
+    told.source = path;
+    Ok((objects.webhooks, namespaces, told))
+}

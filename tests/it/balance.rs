@@ -1,0 +1,136 @@
+//! What `plimsoll balance` says, against `tests/oracle/balance.py`: the logs counted by Python, connections simulated, a restart of which all is known.
+
+use crate::support::{feed, folder, plimsoll, python, root, sample, write};
+use serde_json::Value;
+use std::process::Command;
+
+fn oracle(args: &[&str]) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/balance.py")).args(args);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn balance(args: &[&str]) -> Value {
+    plimsoll(&[&["balance"], args, &["-o", "json", "--top", "0"]].concat()).json(0)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
+    let report = balance(&[&sample("list-storm")]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["instance"].as_str().unwrap()).collect::<Vec<_>>(), ["apiserver-0", "apiserver-1"]);
+    let finding = &report["findings"][0];
+    assert_eq!(
+        (&finding["id"], &finding["severity"], &finding["subject"]["instance"]),
+        (&"uneven-apiservers".into(), &"critical".into(), &"apiserver-0".into())
+    );
+    // Requests as `traffic` counts them, which has oracles of its own.
+    let traffic = plimsoll(&["traffic", &sample("list-storm/audit"), "--by", "instance", "-o", "json"]).json(0);
+    for theirs in traffic["rows"].as_array().unwrap() {
+        let mine = rows.iter().find(|row| row["instance"] == theirs["instance"]).unwrap();
+        assert_eq!((&mine["requests"], &mine["share"]), (&theirs["requests"], &theirs["share"]));
+    }
+    let logs = ["apiserver-0", "apiserver-1"].map(|name| {
+        let found = std::fs::read_dir(sample(&format!("list-storm/audit/{name}"))).unwrap().next().unwrap().unwrap();
+        format!("{name}={}", found.path().display())
+    });
+    let theirs = oracle(&["counts", &logs[0], &logs[1]]);
+    let mut times = [0.0, 0.0];
+    for (row, time) in rows.iter().zip(&mut times) {
+        *time = number(&theirs["server_time_s"][row["instance"].as_str().unwrap()]);
+        assert!((number(&row["server_time_s"]) - *time).abs() < 1e-3 * *time, "{row} {time}");
+    }
+    assert!((number(&report["totals"]["skew_server_time_s"]) - 2.0 * times[0] / (times[0] + times[1])).abs() < 1e-3);
+    // Every client with more there than an even share, and by how much.
+    let mut expected: Vec<(String, f64, f64)> = Vec::new();
+    for (client, on) in theirs["clients"].as_object().unwrap() {
+        let there = on.get("apiserver-0").map_or(0.0, number);
+        let all: f64 = on.as_object().unwrap().values().map(number).sum();
+        if there > all / 2.0 {
+            expected.push((client.clone(), all, there - all / 2.0));
+        }
+    }
+    let mut told: Vec<(String, f64, f64)> = report["tables"]["clients"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                format!("{}|{}", row["user"].as_str().unwrap(), row["agent"].as_str().unwrap()),
+                number(&row["requests"]),
+                number(&row["more_than_even"]),
+            )
+        })
+        .collect();
+    assert_eq!(told[0].0, "system:serviceaccount:ci:deploy-bot|python-requests");
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    told.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(told, expected);
+    // NOTES.md: 36 nodes, of which a sixth talk to apiserver-1.
+    let fleet = report["tables"]["clients"].as_array().unwrap().iter().find(|row| row["agent"] == "node-agent").unwrap();
+    assert_eq!(fleet["sources"], 36);
+    assert!((number(&fleet["share_there"]) - 5.0 / 6.0).abs() < 0.01, "{fleet}");
+    plimsoll(&["balance", &sample("list-storm"), "--fail-on", "critical"]).exits(1);
+    // By metrics alone, of the time that they cover.
+    let metrics = balance(&[&sample("list-storm/metrics")]);
+    let traffic = plimsoll(&["traffic", &sample("list-storm/metrics"), "--by", "instance", "-o", "json"]).json(0);
+    for theirs in traffic["rows"].as_array().unwrap() {
+        let mine = metrics["rows"].as_array().unwrap().iter().find(|row| row["instance"] == theirs["instance"]).unwrap();
+        assert_eq!(mine["requests"], theirs["requests"]);
+    }
+    assert_eq!(metrics["tables"]["clients"], serde_json::json!([]));
+}
+
+#[test]
+fn goaway_does_what_simulated_connections_do() {
+    let scratch = folder();
+    let ran = plimsoll(&["balance", &sample("list-storm"), "-o", "json", "--top", "0"]);
+    let path = write(scratch.path(), "report.json", &ran.stdout);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let theirs = oracle(&["goaway", &path]);
+    let rows = report["tables"]["goaway"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for (mine, theirs) in rows.iter().zip(theirs["skews"].as_array().unwrap()) {
+        assert_eq!(mine["goaway_chance"], theirs[0]);
+        for (field, skew) in ["skew_1m", "skew_10m", "skew_1h"].into_iter().zip(theirs[1].as_array().unwrap()) {
+            assert!((number(&mine[field]) - number(skew)).abs() < 0.03, "{field} of {mine}, not {skew}");
+        }
+    }
+    // The recommended one is the smallest that does it in time.
+    let chance = number(&report["recommended_goaway_chance"]);
+    let does = |row: &&Value| row["recovery_s"].as_f64().is_some_and(|seconds| seconds <= 600.0);
+    assert_eq!(number(&rows.iter().find(does).unwrap()["goaway_chance"]), chance);
+}
+
+#[test]
+fn a_restart_is_followed() {
+    let scratch = folder();
+    let truth = oracle(&["restart", scratch.path().to_str().unwrap()]);
+    let report = balance(&[scratch.path().to_str().unwrap()]);
+    let b = report["rows"].as_array().unwrap().iter().find(|row| row["instance"] == "b").unwrap();
+    // To the next whole piece of time.
+    let (back, truth_back) = (number(&b["recovered_s"]), number(&truth["back"]));
+    assert!(back >= truth_back - 10.0 && back <= truth_back + 30.0, "{back}, not {truth_back}");
+    let table = plimsoll(&["balance", scratch.path().to_str().unwrap()]).stdout;
+    assert!(table.contains("it had its share of requests again after"), "{table}");
+    // While it is down and coming back: one apiserver carries all, since it went.
+    let report = plimsoll(&["balance", scratch.path().to_str().unwrap(), "--until", "2026-11-20T09:24:00Z"]).stdout;
+    assert!(report.contains("since") && report.contains("2026-11-20 09:23:00 UTC: 50") && report.contains("b started at"), "{report}");
+}
+
+#[test]
+fn what_is_even_or_alone_is_said_so() {
+    let alone = plimsoll(&["balance", &sample("quiet")]);
+    alone.exits(0);
+    assert!(alone.stdout.contains("only apiserver-0 is known"), "{}", alone.stdout);
+    let wrong = plimsoll(&["balance", &sample("quiet"), "--where", "verb=list"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    let wrong = plimsoll(&["balance", &sample("quiet/metrics"), "--where", "user=x"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+}

@@ -1,0 +1,303 @@
+//! What `plimsoll compare` says, against `tests/oracle/compare.py`: roll-ups by DuckDB, bounds by scipy, logs of which is known what changed.
+
+use crate::support::{feed, folder, plimsoll, python, root, sample};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+fn oracle(script: &str, args: &[&str]) -> String {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle").join(script)).args(args);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran.stdout
+}
+
+fn compare(args: &[&str]) -> Value {
+    plimsoll(&[&["compare"], args, &["-o", "json"]].concat()).json(0)
+}
+
+fn rows<'r>(report: &'r Value, wanted: impl Fn(&Value) -> bool + 'r) -> impl Iterator<Item = &'r Value> {
+    report["rows"].as_array().unwrap().iter().filter(move |row| wanted(row))
+}
+
+fn is_change(row: &Value) -> bool {
+    ["up", "down", "new", "gone"].contains(&row["verdict"].as_str().unwrap())
+}
+
+/// The changes of a report: what of.
+fn changes(report: &Value) -> Vec<String> {
+    rows(report, is_change)
+        .map(|row| format!("{} {} {} {} {}", row["area"], row["agent"], row["verb"], row["resource"], row["metric"]))
+        .collect()
+}
+
+const BASE: [&str; 2] = ["2026-11-20T09:17:56", "2026-11-20T09:21:56"];
+const INCIDENT: [&str; 2] = ["2026-11-20T09:21:56", "2026-11-20T09:24:26"];
+
+fn window([from, to]: [&str; 2]) -> String {
+    format!("{from}Z..{to}Z")
+}
+
+/// A storm's baseline and incident, as `compare` has them.
+fn storm(more: &[&str]) -> Value {
+    let (before, after) = (window(BASE), window(INCIDENT));
+    compare(&[&[sample("list-storm").as_str(), "--before", &before, "--after", &after], more].concat())
+}
+
+#[test]
+fn the_storm_s_clients_come_first_and_others_are_not_named() {
+    let report = storm(&[]);
+    let of_clients = rows(&report, |row| row["area"] == "clients" && is_change(row)).map(|row| row["agent"].as_str().unwrap());
+    let named: Vec<&str> = of_clients.collect();
+    let first: BTreeSet<&str> = named.iter().copied().take(2).collect();
+    assert_eq!(first, BTreeSet::from(["node-agent", "event-spammer"]), "{named:?}");
+    // NOTES.md: whose pace is the same in the incident as before.
+    let steady =
+        ["python-requests", "route-watcher", "config-writer", "authz-proxy", "curl", "web-operator", "velero-server", "hollow-kubelet"];
+    for name in steady {
+        let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps").next();
+        assert!(row.is_some(), "{name} is compared");
+        assert!(!named.contains(&name), "{name} is not said to have changed: {named:?}");
+    }
+    // By how much, NOTES.md says: every 2.5 s in place of 30 s; every second in place of 8 s.
+    for (name, times) in [("node-agent", 12.0), ("Go-http-client", 8.0), ("event-spammer", 40.0)] {
+        let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps").next().unwrap();
+        let (low, high) = (row["low"].as_f64().unwrap() + 1.0, row["high"].as_f64().unwrap_or(f64::INFINITY) + 1.0);
+        assert_eq!(row["verdict"], "up", "{row}");
+        assert!(low <= times && times <= high, "{name}: between {low} and {high}, not {times}");
+    }
+    let table = plimsoll(&["compare", &sample("list-storm"), "--before", "09:17:56..09:21:56", "--after", "09:21:56..09:24:26"]).stdout;
+    assert!(table.contains("node-agent (monitoring:node-agent)"), "{table}");
+}
+
+/// Every row of requests, counted by DuckDB and judged with scipy, on windows that were cut out of the logs by Python.
+#[test]
+fn rows_are_those_of_an_independent_count() {
+    let scratch = folder();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let logs = ["apiserver-0", "apiserver-1"].map(|name| {
+        let found = std::fs::read_dir(sample(&format!("list-storm/audit/{name}"))).unwrap().next().unwrap().unwrap();
+        (name, found.path().to_str().unwrap().to_owned())
+    });
+    let mut sides = Vec::new();
+    for (name, window) in [("before", BASE), ("after", INCIDENT)] {
+        let mut streams = Vec::new();
+        for (instance, log) in &logs {
+            let cut = path(&format!("{name}-{instance}.log"));
+            oracle("compare.py", &["cut", window[0], window[1], &cut, log]);
+            streams.push(format!("lab-1:{instance}:{instance}={cut}"));
+        }
+        let streams: Vec<&str> = streams.iter().map(String::as_str).collect();
+        oracle("rollup.py", &[&["--out", &path(name)], streams.as_slice()].concat());
+        sides.push(path(name));
+    }
+    let micros = |text: &str| {
+        (text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp()).as_microsecond().to_string()
+    };
+    let [b0, b1, a0, a1] = [BASE[0], BASE[1], INCIDENT[0], INCIDENT[1]].map(micros);
+    let theirs: Value = serde_json::from_str(&oracle("compare.py", &["rows", &sides[0], &b0, &b1, &sides[1], &a0, &a1])).unwrap();
+    let report = storm(&["--where", "cluster=lab-1"]);
+    assert_eq!(report["rows"].as_array().unwrap().len(), theirs.as_array().unwrap().len());
+    let mut bounded = 0;
+    for their in theirs.as_array().unwrap() {
+        let [area, subject, metric, before, after, bounds] = std::array::from_fn(|at| &their[at]);
+        let same = |row: &Value| {
+            let fields = ["cluster", "user", "agent", "verb", "group", "resource", "subresource"];
+            row["area"] == *area
+                && row["metric"] == *metric
+                && fields.iter().all(|field| row[field] == *subject.get(*field).unwrap_or(&Value::from("")))
+        };
+        let mine: Vec<&Value> = rows(&report, same).collect();
+        assert_eq!(mine.len(), 1, "{their}");
+        let near = |a: &Value, b: &Value, less: f64| match (a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b)) => (a - (b - less)).abs() <= 1e-6 * (1.0 + b.abs()),
+            (None, None) => true,
+            _ => false,
+        };
+        assert!(near(&mine[0]["before"], before, 0.0) && near(&mine[0]["after"], after, 0.0), "{} {their}", mine[0]);
+        let none = Value::Null;
+        let (low, high) = (bounds.get(0).unwrap_or(&none), bounds.get(1).unwrap_or(&none));
+        assert!(near(&mine[0]["low"], low, 1.0) && near(&mine[0]["high"], high, 1.0), "{} {their}", mine[0]);
+        bounded += usize::from(!low.is_null());
+    }
+    assert!(bounded > 50, "{bounded}");
+}
+
+#[test]
+fn what_is_compared_with_itself_has_not_changed() {
+    for source in [
+        sample("list-storm"),
+        sample("list-storm/audit"),
+        sample("quiet/metrics"),
+        sample("list-storm/etcd/after.db.zst"),
+        sample("list-storm/heap"),
+    ] {
+        let report = compare(&[&source, &source]);
+        assert_eq!(changes(&report), [""; 0], "{source}");
+        let odd: Vec<&Value> = rows(&report, |row| row["verdict"] != "same" || row["before"] != row["after"]).collect();
+        assert!(odd.is_empty(), "{source}: {odd:?}");
+    }
+    let quiet = window(["2026-11-20T09:44:00", "2026-11-20T09:46:00"]);
+    assert_eq!(changes(&compare(&[&sample("quiet"), "--before", &quiet, "--after", &quiet])), [""; 0]);
+}
+
+/// A steady log, split at 200 random places: in 19 of 20 nothing is said to have changed.
+#[test]
+fn false_alarms_are_rare() {
+    let scratch = folder();
+    let log = scratch.path().join("steady.log").to_str().unwrap().to_owned();
+    oracle("compare.py", &["steady", "7", "1200", &log]);
+    let start = "2026-11-20T09:18:00Z".parse::<jiff::Timestamp>().unwrap();
+    let mut state = 7_u64;
+    let mut alarms = Vec::new();
+    for _ in 0..200 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let second = 240 + (state >> 33) % 720;
+        let at = (start + jiff::SignedDuration::from_secs(second as i64)).to_string();
+        let report = compare(&[&log, "--at", &at]);
+        assert!(report["totals"]["compared"].as_u64().unwrap() > 40, "{}", report["totals"]);
+        let changed = changes(&report);
+        if !changed.is_empty() {
+            alarms.push((second, changed));
+        }
+    }
+    assert!(alarms.len() < 10, "{} of 200: {alarms:?}", alarms.len());
+}
+
+/// A third more requests of one client than it would have sent: found, and nothing else is said to have changed.
+#[test]
+fn thirty_per_cent_more_is_found() {
+    let scratch = folder();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let middle = "2026-11-20T09:48:00.000000Z";
+    let (mut found, mut trials, mut alone) = (0, 0, 0);
+    for seed in 0..8 {
+        let log = path("steady.log");
+        oracle("compare.py", &["steady", &seed.to_string(), "3600", &log]);
+        for agent in ["random-2", "random-4", "clock-0", "clock-3", "kubelet"] {
+            let after = scratch.path().join("after");
+            std::fs::create_dir_all(after.join("audit")).unwrap();
+            std::fs::copy(&log, after.join("audit/steady.log")).unwrap();
+            oracle("compare.py", &["more", &log, agent, "0.3", middle, after.join("audit/more.log").to_str().unwrap()]);
+            let report = compare(&[&log, after.to_str().unwrap(), "--before", &format!("..{middle}"), "--after", &format!("{middle}..")]);
+            let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == agent && row["metric"] == "rps").next().unwrap();
+            trials += 1;
+            found += usize::from(row["verdict"] == "up");
+            let others = rows(&report, |row| row["area"] == "clients" && row["agent"] != agent && is_change(row)).count();
+            alone += usize::from(others == 0);
+        }
+    }
+    assert!(found * 100 >= trials * 95, "{found} of {trials}");
+    assert!(alone * 100 >= trials * 95, "{alone} of {trials}");
+}
+
+#[test]
+fn increases_beyond_what_is_allowed_fail() {
+    let (before, after) = (window(BASE), window(INCIDENT));
+    let run = |limits: &[&str]| {
+        let source = sample("list-storm");
+        let mut args = vec!["compare", &source, "--before", &before, "--after", &after, "-o", "json"];
+        limits.iter().for_each(|limit| args.extend(["--fail-on-increase", limit]));
+        plimsoll(&args)
+    };
+    let report = run(&["clients.rps=30%"]).json(1);
+    let findings = report["findings"].as_array().unwrap();
+    let told: BTreeSet<&str> = findings.iter().map(|finding| finding["subject"]["agent"].as_str().unwrap()).collect();
+    let risen: BTreeSet<&str> = rows(&report, |row| {
+        row["area"] == "clients" && row["metric"] == "rps" && ["up", "new"].contains(&row["verdict"].as_str().unwrap())
+    })
+    .filter(|row| row["change_share"].as_f64().is_none_or(|change| change > 0.3))
+    .map(|row| row["agent"].as_str().unwrap())
+    .collect();
+    assert_eq!(told, risen);
+    assert!(findings.iter().all(|finding| finding["id"] == "increase-over-limit" && finding["severity"] == "critical"));
+    run(&["rps=10%"]).json(1);
+    // Ten thousand per cent is a hundred and one times.
+    run(&["rps=10000%", "p99_ms=10000%"]).json(0);
+    for wrong in ["rps", "rps=x", "pps=3%", "clusters.rps=3%"] {
+        assert_eq!(run(&[wrong]).code, Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn states_and_levels_are_those_of_their_own_commands() {
+    let (before, after) = (sample("list-storm/etcd/before.db.zst"), sample("list-storm/etcd/after.db.zst"));
+    let report = compare(&[&before, &after]);
+    let usage = |path: &str| plimsoll(&["etcd", "usage", path, "--by", "resource", "-o", "json"]).json(0);
+    let sides = [usage(&before), usage(&after)];
+    let mut compared = 0;
+    for (side, usage) in ["before", "after"].into_iter().zip(&sides) {
+        for theirs in usage["rows"].as_array().unwrap() {
+            for metric in ["keys", "live_bytes", "history_bytes"] {
+                let same =
+                    |row: &Value| row["metric"] == metric && row["resource"] == theirs["resource"] && row["group"] == theirs["group"];
+                let Some(mine) = rows(&report, same).next() else {
+                    assert_eq!(theirs[metric].as_f64(), Some(0.0), "{theirs}");
+                    continue;
+                };
+                assert_eq!(mine[side].as_f64(), theirs[metric].as_f64(), "{metric} {theirs}");
+                compared += 1;
+            }
+        }
+        let whole = |metric: &str| rows(&report, |row| row["metric"] == metric && row["resource"] == "").next().unwrap()[side].as_f64();
+        assert_eq!(whole("db_bytes"), usage["totals"]["db_bytes"].as_f64());
+        assert_eq!(whole("in_use_bytes"), usage["totals"]["in_use_bytes"].as_f64());
+    }
+    assert!(compared > 60, "{compared}");
+    // NOTES.md: the CRD and the namespace were deleted in between.
+    for resource in ["namespaces", "customresourcedefinitions"] {
+        let keys = rows(&report, |row| row["resource"] == resource && row["metric"] == "keys").next().unwrap();
+        assert_eq!((&keys["change"], &keys["verdict"]), (&Value::from(-1.0), &Value::from("down")), "{keys}");
+    }
+
+    let heaps = |at: usize| {
+        let mut found: Vec<_> = std::fs::read_dir(sample("list-storm/heap")).unwrap().map(|file| file.unwrap().path()).collect();
+        found.sort();
+        found[at].to_str().unwrap().to_owned()
+    };
+    let report = compare(&[&heaps(0), &heaps(5)]);
+    for (side, at) in [("before", 0), ("after", 5)] {
+        let top = plimsoll(&["heap", "top", &heaps(at), "-o", "json"]).json(0);
+        let whole = rows(&report, |row| row["metric"] == "heap_bytes" && row["name"] == "").next().unwrap();
+        assert_eq!(whole[side], top["totals"]["total"], "{}", top["totals"]);
+    }
+
+    // The mean of a level over the window, weighted by time, of files that Python reads as well.
+    let storm = storm(&[]);
+    let script = "import sys,os,re\nf=sys.argv[1];lo,hi=map(float,sys.argv[2:4])\nv=[]\nfor n in sorted(os.listdir(f)):\n t=float(re.search(r'\\d{10}(\\.\\d+)?',n).group())\n if lo<=t<hi:\n  d=open(os.path.join(f,n)).read()\n  v.append((t,int(re.search(r'== memory.usage_in_bytes\\n(\\d+)',d).group(1))))\ng=[b[0]-a[0] for a,b in zip(v,v[1:])];g.append(g[-1])\nprint(sum(a[1]*w for a,w in zip(v,g))/sum(g))";
+    for (side, [from, to]) in [("before", BASE), ("after", INCIDENT)] {
+        let seconds = |text: &str| {
+            text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second().to_string()
+        };
+        let mut command = Command::new(python());
+        command.args(["-c", script, &sample("list-storm/cgroup/kube-apiserver-0"), &seconds(from), &seconds(to)]);
+        let ran = feed(command, b"");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let theirs: f64 = ran.stdout.trim().parse().unwrap();
+        let mine = rows(&storm, |row| row["area"] == "memory" && row["metric"] == "usage").next().unwrap()[side].as_f64().unwrap();
+        assert!((mine - theirs).abs() < 1.0, "{side}: {mine}, not {theirs}");
+    }
+}
+
+#[test]
+fn mistakes_are_met_with_the_next_step() {
+    let storm = sample("list-storm");
+    for (args, hint) in [
+        (vec!["compare", &storm], "name BEFORE and AFTER"),
+        (vec!["compare", &storm, &storm, "--before", "09:00"], "FROM..TO"),
+        (vec!["compare", &storm, &storm, "--before", "10:00..09:00"], "ends before it begins"),
+        (vec!["compare", &storm, &storm, "--where", "verb=list"], "conditions may be about"),
+        (vec!["compare", &storm, &storm, "--sort-by", "rps"], "what moved most"),
+        (vec!["compare", &storm, &storm, "--at", "noon"], "is no time"),
+    ] {
+        let ran = plimsoll(&args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(hint), "{args:?}: {}", ran.stderr);
+    }
+    let nothing = plimsoll(&["compare", &sample("NOTES.md"), &storm]);
+    assert_eq!(nothing.code, Some(3), "{}", nothing.stderr);
+    let beyond = plimsoll(&["compare", &storm, "--before", "2020-01-01..2020-01-02", "--after", "2026-01-01.."]);
+    assert_eq!(beyond.code, Some(3), "{}", beyond.stderr);
+    assert!(beyond.stderr.contains("no event within the window of BEFORE"), "{}", beyond.stderr);
+}
