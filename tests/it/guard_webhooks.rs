@@ -1,0 +1,180 @@
+//! What `plimsoll guard webhooks` says: requests counted by `tests/oracle/webhooks.py`, findings as samples/webhooks/README.md has them.
+
+use crate::member::Member;
+use crate::metrics::unpacked;
+use crate::support::{feed, folder, plimsoll, python, root, sample, write};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+fn webhooks(args: &[&str]) -> Value {
+    plimsoll(&[&["guard", "webhooks"], args, &["-o", "json", "--top", "0"]].concat()).json(0)
+}
+
+fn row<'r>(report: &'r Value, name: &str) -> &'r Value {
+    report["rows"].as_array().unwrap().iter().find(|row| row["webhook"].as_str().unwrap().starts_with(name)).unwrap()
+}
+
+fn logs(of: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for instance in std::fs::read_dir(sample(&format!("{of}/audit"))).unwrap() {
+        let files = std::fs::read_dir(instance.unwrap().path()).unwrap();
+        found.extend(files.map(|file| file.unwrap().path().to_str().unwrap().to_owned()));
+    }
+    found
+}
+
+fn oracle(hooks: &str, namespaces: &str, logs: &[String]) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/webhooks.py")).args([hooks, namespaces]).args(logs);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// Compares what each webhook is asked about.
+fn compare(report: &Value, theirs: &Value) {
+    assert_eq!(report["totals"]["writes"], theirs["writes"]);
+    let mut met = 0;
+    for (name, theirs) in theirs["webhooks"].as_object().unwrap() {
+        let mine = row(report, name);
+        for field in ["certain", "perhaps", "control_plane"] {
+            assert_eq!(mine[field], theirs[field], "{field} of {name}");
+            met += theirs[field].as_u64().unwrap();
+        }
+        let told: BTreeMap<String, &Value> = mine["clients"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|client| (format!("{}|{}", client["user"].as_str().unwrap(), client["agent"].as_str().unwrap()), &client["requests"]))
+            .collect();
+        let all = theirs["clients"].as_object().unwrap();
+        assert_eq!(told.len(), all.len().min(10), "{name}");
+        assert!(told.iter().all(|(client, requests)| all[client] == **requests), "{name}: {told:?} {all:?}");
+    }
+    assert!(met > 1000, "{met}");
+}
+
+#[test]
+fn requests_are_those_of_an_independent_count() {
+    let hooks = sample("webhooks/hooks.yaml");
+    let scratch = folder();
+    let namespaces = unpacked(Path::new(&sample("list-storm/objects/1795166396/namespaces.json.zst")));
+    let namespaces = write(scratch.path(), "namespaces.json", &namespaces);
+    let audit = sample("list-storm/audit");
+    compare(&webhooks(&[&hooks, &namespaces, &audit]), &oracle(&hooks, &namespaces, &logs("list-storm")));
+    // Without the labels of namespaces less is certain.
+    compare(&webhooks(&[&hooks, &audit]), &oracle(&hooks, "-", &logs("list-storm")));
+    let window = webhooks(&[&hooks, &audit, "--since", "2030-01-01"]);
+    assert_eq!(window["totals"]["writes"], 0);
+}
+
+/// Findings: webhook (up to the first dot) and id.
+fn found(report: &Value) -> BTreeSet<(String, String)> {
+    let of = |finding: &Value| {
+        let name = finding["subject"]["webhook"].as_str().unwrap().split('.').next().unwrap().to_owned();
+        (name, finding["id"].as_str().unwrap().to_owned())
+    };
+    report["findings"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn what_is_wrong_is_said_and_nothing_else() {
+    let own = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect::<BTreeSet<_>>();
+    let by_configuration = [
+        ("inject", "webhook-blocks-itself"),
+        ("validate", "webhook-blocks-control-plane"),
+        ("validate", "webhook-blocks-itself"),
+        ("validate", "webhook-long-timeout"),
+        ("validate", "webhook-wide"),
+    ];
+    let report = webhooks(&[&sample("webhooks/hooks.yaml")]);
+    assert_eq!(found(&report), own(&by_configuration));
+    let unsure = report["findings"].as_array().unwrap().iter().find(|finding| finding["confidence"] == 0.5).unwrap();
+    assert_eq!(unsure["subject"]["webhook"], "inject.mesh.example.com");
+    assert_eq!(row(&report, "validate")["stops"].as_array().unwrap().len(), 6);
+    assert_eq!(row(&report, "images")["stops"], json!([]));
+    // With metrics.
+    let report = webhooks(&[&sample("webhooks")]);
+    let more = [("validate", "webhook-failing"), ("validate", "webhook-slow"), ("images", "webhook-failing-open")];
+    assert_eq!(found(&report), own(&[by_configuration.as_slice(), &more].concat()));
+    // README.md: of 600 calls 590 within 2.5 s, all within 10 s. The 594th lies four tenths of the way.
+    let validate = row(&report, "validate");
+    assert_eq!(
+        [&validate["calls_per_s"], &validate["p99_ms"], &validate["refused"], &validate["failed"], &row(&report, "images")["failed_open"]],
+        [&json!(10.0), &json!(5500.0), &json!(7), &json!(3), &json!(4)]
+    );
+    plimsoll(&["guard", "webhooks", &sample("webhooks"), "--fail-on", "critical"]).exits(1);
+    let table = plimsoll(&["guard", "webhooks", &sample("webhooks")]).stdout;
+    assert!(table.contains("any everything") && table.contains("No audit log"), "{table}");
+}
+
+#[test]
+fn calls_that_failed_are_counted_by_their_message() {
+    let scratch = folder();
+    let event = |n: usize, message: &str| {
+        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{n}"), "stage": "ResponseComplete",
+            "requestURI": "/api/v1/namespaces/web/pods", "verb": "create", "user": {"username": "u"}, "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
+            "objectRef": {"resource": "pods", "namespace": "web", "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "status": "Failure", "message": message, "code": 500},
+            "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": "2026-11-20T09:00:01.000000Z"})
+        .to_string()
+    };
+    let says = |name: &str| {
+        format!(
+            "Internal error occurred: failed calling webhook \"{name}\": failed to call webhook: Post \"https://x\": context deadline exceeded"
+        )
+    };
+    let lines: Vec<String> =
+        (0..5).map(|n| event(n, &says("validate.policy-engine.example.com"))).chain([event(9, &says("other")), event(10, "no")]).collect();
+    let log = write(scratch.path(), "audit.log", lines.join("\n") + "\n");
+    let report = webhooks(&[&sample("webhooks/hooks.yaml"), &log]);
+    assert_eq!(row(&report, "validate")["failed"], 5);
+    assert_eq!(row(&report, "images")["failed"], 0);
+    assert!(found(&report).contains(&("validate".to_owned(), "webhook-failing".to_owned())));
+    // What failed changed nothing.
+    assert_eq!(report["totals"]["writes"], 0);
+}
+
+/// The same configurations out of a database of a real etcd.
+#[test]
+fn a_database_holds_the_same_configurations() {
+    let scratch = folder();
+    let yaml = std::fs::read_to_string(sample("webhooks/hooks.yaml")).unwrap();
+    let list: Value = serde_yaml_ng::from_str(&yaml).unwrap();
+    let member = Member::plain(&scratch.path().join("data"));
+    for item in list["items"].as_array().unwrap() {
+        let kind = item["kind"].as_str().unwrap().to_lowercase() + "s";
+        let key = format!("/registry/{kind}/{}", item["metadata"]["name"].as_str().unwrap());
+        member.run(&["put", &key, &item.to_string()]);
+    }
+    member.run(&[
+        "put",
+        "/registry/namespaces/mesh",
+        r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"mesh","labels":{"team":"web"}}}"#,
+    ]);
+    let db = scratch.path().join("snapshot.db");
+    member.run(&["snapshot", "save", db.to_str().unwrap()]);
+    let report = webhooks(&[db.to_str().unwrap()]);
+    let plain = webhooks(&[&sample("webhooks/hooks.yaml")]);
+    assert_eq!(report["rows"].as_array().unwrap().len(), plain["rows"].as_array().unwrap().len());
+    for name in ["validate", "images", "inject", "configmaps", "quotas", "nodes"] {
+        for field in ["configuration", "type", "failure_policy", "timeout_s", "backend", "rules", "namespaces", "objects", "conditions"] {
+            assert_eq!(row(&report, name)[field], row(&plain, name)[field], "{field} of {name}");
+        }
+    }
+    // Now the namespace's labels are known; only the pods' own may still keep it out.
+    let inject =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["subject"]["webhook"] == "inject.mesh.example.com").unwrap();
+    assert_eq!(inject["id"], "webhook-blocks-itself");
+}
+
+#[test]
+fn where_there_are_none_it_is_said_how_to_get_them() {
+    let ran = plimsoll(&["guard", "webhooks", &sample("quiet/audit")]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("kubectl get validatingwebhookconfigurations"), "{}", ran.stderr);
+    let gone = plimsoll(&["guard", "webhooks", &sample("webhooks/hooks.yaml"), "no-such-file"]);
+    assert_eq!(gone.code, Some(3), "{}", gone.stderr);
+}
