@@ -1,7 +1,7 @@
 //! `plimsoll balance`: how evenly several apiservers carry the load.
 
 use super::clients::DIMS;
-use super::rollup::{self, Selection};
+use super::rollup::{self, Covered, Selection};
 use super::{pages, traffic};
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
@@ -62,6 +62,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         top: context.settings.top,
         within: args.within as f64 / SECOND as f64,
         has_logs: !found.streams.is_empty(),
+        notes: Vec::new(),
     };
     let fleets: Vec<Loaded> = if found.streams.is_empty() {
         if !filters.is_empty() {
@@ -69,10 +70,25 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
         of_pages(&facts).into_iter().map(|fleet| (fleet, Vec::new())).collect()
     } else {
+        let logs: Vec<(String, String)> =
+            found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
+        let empty = std::mem::take(&mut found.empty_logs);
+        let is_filtered = !filters.is_empty();
         let (rollup, outcome) = rollup::read(found.streams, &Selection { since, until, filters }, context)?;
+        let spans: Vec<Covered> =
+            outcome.coverage.iter().zip(&logs).map(|(own, (_, name))| (name.clone(), own.first.zip(own.last))).collect();
+        told.notes = rollup::short_logs(&spans, since.zip(until));
+        told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {name} is empty.")));
         told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
-        let mut fleets = of_logs(&rollup);
-        add_pages(&mut fleets, &facts);
+        let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
+        let mut fleets = of_logs(&rollup, &all);
+        // What metrics tell is of everybody.
+        if !is_filtered {
+            let unlogged = add_pages(&mut fleets, &facts);
+            told.notes.extend(
+                unlogged.iter().map(|name| format!("{name} is known by its metrics only: without its log the others seem to carry more.")),
+            );
+        }
         let with_clients = |fleet: Fleet| {
             let clients = client_loads(&rollup, &fleet.cluster);
             (fleet, clients)

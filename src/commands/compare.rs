@@ -2,7 +2,7 @@
 
 use super::clients::DIMS;
 use super::etcd::compared;
-use super::rollup::{self, Selection};
+use super::rollup::{self, Covered, Selection};
 use super::{heap, pages};
 use crate::analysis::compare::limits::Limit;
 use crate::analysis::compare::logs::{self, Side};
@@ -13,10 +13,11 @@ use crate::analysis::filter::Filter;
 use crate::cli::{Context, Error, FailOn, parse_time};
 use crate::model::input::InputReport;
 use crate::model::time::Micros;
-use crate::model::units::parse_share;
+use crate::model::units::{counted, parse_share};
 use crate::sources::cgroup;
 use crate::sources::find::{self, Found, Wanted};
 use crate::views::text::plain;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Arguments of `plimsoll compare`.
@@ -99,7 +100,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     told.names = sources.map(Clone::clone);
     (told.top, told.least) = (context.settings.top, args.at_least);
     told.limits.clone_from(&args.fail_on_increase);
-    let report = report(compare::judge(pairs, args.at_least), told);
+    let rows = compare::judge(pairs, args.at_least);
+    for limit in args.fail_on_increase.iter().filter(|limit| limit.is_idle(&rows)) {
+        context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
+    }
+    let report = report(rows, told);
     let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
     context.print(&report, fail_on)
 }
@@ -111,7 +116,7 @@ fn windows(args: &Args, sources: [&String; 2], context: &Context<'_>) -> Result<
         let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
         match time_of_day(text) {
             Some(since) => day().map(|day| day + since).ok_or_else(|| format!("{text}: {source} does not tell of which day; use RFC 3339")),
-            None => parse_time(text, now),
+            None => parse_time(text, now).map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
         }
     };
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Asked, Error> {
@@ -188,6 +193,9 @@ impl Comparing {
         let has = [0, 1].map(|side| !found[side].pages.is_empty());
         self.only_one_has("audit logs", logs);
         self.only_one_has("metrics pages", has);
+        if !self.filters.is_empty() && logs != [true, true] {
+            return Err(Error::Usage("--where needs audit logs on both sides: metrics don't say who asks".to_owned()));
+        }
         if has != [true, true] || !self.filters.is_empty() {
             return Ok(());
         }
@@ -205,14 +213,20 @@ impl Comparing {
 
     fn logs(&mut self, found: &mut [Found; 2], context: &mut Context<'_>) -> Result<(), Error> {
         let mut sides = Vec::new();
+        let mut instances = Vec::new();
         for side in [0, 1] {
             for error in &found[side].errors {
                 context.lost(error)?;
             }
             let (since, until) = self.windows[side];
+            let names: Vec<String> = found[side].streams.iter().map(|stream| stream.stream.instance.clone()).collect();
             let selection = Selection { since, until, filters: self.filters.clone() };
             let (rollup, outcome) = rollup::read(std::mem::take(&mut found[side].streams), &selection, context)?;
             let logged = outcome.total();
+            let spans: Vec<Covered> =
+                outcome.coverage.iter().zip(&names).map(|(own, name)| (name.clone(), own.first.zip(own.last))).collect();
+            self.told.notes.extend(rollup::short_logs(&spans, since.zip(until)));
+            instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
                 let which = ["BEFORE", "AFTER"][side];
@@ -225,6 +239,18 @@ impl Comparing {
             }
             // Nothing is known of what lies before a log or behind it, whatever window was asked for.
             sides.push((rollup, (since.map_or(log.0, |since| since.max(log.0)), until.map_or(log.1, |until| until.min(log.1)))));
+        }
+        if let [before, after] = instances.as_slice()
+            && before != after
+        {
+            self.told.notes.push(format!(
+                "BEFORE holds the logs of {}, AFTER of {after}: part of what changed may be that.",
+                counted(*before as u64, "apiserver")
+            ));
+        }
+        let overlap = |a: (Micros, Micros), b: (Micros, Micros)| a.0 < b.1 && b.0 < a.1;
+        if self.is_one && overlap(sides[0].1, sides[1].1) {
+            self.told.notes.push("Both windows share a part of the time.".to_owned());
         }
         let [before, after] = [0, 1].map(|side| Side { rollup: &sides[side].0, window: sides[side].1 });
         self.told.windows = [Some(before.window), Some(after.window)];
@@ -303,11 +329,16 @@ impl Comparing {
 
     /// Why there is nothing to compare.
     fn nothing(&self) -> Error {
-        let mut reasons: Vec<String> = self.errors.iter().map(|error| plain(error).into_owned()).collect();
-        reasons.extend(self.alone.iter().map(|what| plain(what.trim_end_matches('.')).into_owned()));
-        if reasons.is_empty() {
-            reasons.push(format!("{}: nothing that can be compared, or nothing within the windows", self.sources.concat().join(", ")));
-        }
+        let missing =
+            self.sources.concat().into_iter().filter(|source| !source.contains("://") && source != "-" && !Path::new(source).exists());
+        let missing: Vec<String> = missing.map(|source| format!("{source}: no such file or folder")).collect();
+        let reasons = match (missing.is_empty(), self.alone.is_empty()) {
+            (false, _) => missing,
+            (_, false) => std::iter::once("BEFORE and AFTER hold nothing of one kind".to_owned()).chain(self.alone.clone()).collect(),
+            _ if !self.errors.is_empty() => self.errors.clone(),
+            _ => vec![format!("{}: nothing that can be compared, or nothing within the windows", self.sources.concat().join(", "))],
+        };
+        let reasons: Vec<String> = reasons.iter().map(|reason| plain(reason.trim_end_matches('.')).into_owned()).collect();
         Error::Input(reasons.join("\nplimsoll: "))
     }
 }

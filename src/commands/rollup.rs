@@ -6,7 +6,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::cli::{Context, Error};
 use crate::model::event::Timed;
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
 use crate::sources::find::LogStream;
 
@@ -71,6 +71,25 @@ pub(super) fn pass<W: Worker>(
     progress.finish();
     tell(&outcome, context)?;
     Ok(outcome)
+}
+
+/// An apiserver, and from when to when its log has events; nothing where it has none.
+pub(super) type Covered = (String, Option<(Micros, Micros)>);
+
+/// What is to be said of apiservers whose logs cover less of the time than those of others, within a window if one was asked for.
+pub(super) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> Vec<String> {
+    let all = logs.iter().filter_map(|(_, span)| *span).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let Some(all) = all else { return Vec::new() };
+    let (from, to) = window.map_or(all, |window| (window.0.max(all.0), window.1.min(all.1)));
+    let long = (to - from) as f64;
+    let short = logs.iter().filter_map(|(name, span)| {
+        let covers = span.map_or(0, |span| (span.1.min(to) - span.0.max(from)).max(0)) as f64;
+        let told = span
+            .map_or_else(|| "is empty".to_owned(), |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)));
+        (long > 0.0 && covers < 0.9 * long)
+            .then(|| format!("The log of {name} {told}: what is said of rates and balance counts the rest as silence."))
+    });
+    short.collect()
 }
 
 fn tell(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {

@@ -81,6 +81,8 @@ impl Wanted {
 pub struct Found {
     /// The logs.
     pub streams: Vec<LogStream>,
+    /// Clusters and instances of empty files in folders that are called as the logs are.
+    pub empty_logs: Vec<(String, String)>,
     /// The metrics pages, by folder.
     pub pages: Vec<PageFolder>,
     /// Dump pages of API Priority and Fairness, by folder.
@@ -110,6 +112,8 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
+    // (cluster, instance, family) of files without content.
+    let mut empty: Vec<(String, String, String)> = Vec::new();
     // Files that are no pages, in folders that may have some.
     let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
     for argument in arguments {
@@ -134,6 +138,10 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             if !wanted.wants(content) || content == Content::Empty && from_folder {
                 let looks = content.in_words();
                 let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
+                if content == Content::Empty && from_folder {
+                    let (bundle, _, family, instance) = belongs(&source.place, argument, from_folder);
+                    empty.push((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance, family));
+                }
                 if !from_folder {
                     found.errors.push(error);
                 } else if matches!(wanted, Wanted::Pages | Wanted::Both)
@@ -177,6 +185,8 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             false => found.other_files += 1,
         }
     }
+    empty.retain(|(_, _, family)| groups.keys().any(|(_, _, other)| other == family));
+    found.empty_logs = empty.into_iter().map(|(cluster, instance, _)| (cluster, instance)).collect();
     let mut families: BTreeMap<(String, PathBuf), usize> = BTreeMap::new();
     for (cluster, folder, _) in groups.keys() {
         *families.entry((cluster.clone(), folder.clone())).or_default() += 1;

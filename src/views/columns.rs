@@ -51,7 +51,8 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 268] = [
+const COLUMNS: [Column; 269] = [
+    column("requests_share", "SHARE", Kind::Share),
     column("webhook", "WEBHOOK", Kind::Text),
     column("failure_policy", "WITHOUT IT", Kind::Text),
     column("timeout_s", "TIMEOUT S", Kind::Count),
@@ -66,14 +67,14 @@ const COLUMNS: [Column; 268] = [
     column("skew_1h", "IN 1H", Kind::Rate),
     column("even_after", "EVEN AFTER", Kind::Rate),
     column("server_time_s", "SERVER S", Kind::Rate),
-    column("server_time_share", "OF TIME", Kind::Share),
-    column("watches_share", "OF WATCHES", Kind::Share),
+    column("server_time_share", "SERVER TIME", Kind::Share),
+    column("watches_share", "WATCHES", Kind::Share),
     column("started", "STARTED", Kind::Text),
     column("recovered_s", "BACK AFTER S", Kind::Rate),
-    column("share_there", "THERE", Kind::Share),
-    column("more_than_even", "TOO MANY", Kind::Count),
-    column("excess_share", "OF EXCESS", Kind::Share),
-    column("excess_time_share", "OF TIME", Kind::Share),
+    column("share_there", "ON BUSIEST", Kind::Share),
+    column("more_than_even", "MORE THAN EVEN", Kind::Count),
+    column("excess_share", "OF ALL SUCH", Kind::Share),
+    column("excess_time_share", "BY SERVER TIME", Kind::Share),
     column("goaway_chance", "CHANCE", Kind::Text),
     column("reconnects_per_s", "RECONNECTS/S", Kind::Rate),
     column("rollout", "ROLLOUT", Kind::Text),

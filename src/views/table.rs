@@ -137,7 +137,15 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 42] = [
+const FIRST_TO_GO: [&str; 50] = [
+    "inflight",
+    "excess_time_share",
+    "more_than_even",
+    "restarts",
+    "memory_bytes",
+    "watches_share",
+    "webhook_rules",
+    "sources",
     "compare_course",
     "compare_between",
     "spike",

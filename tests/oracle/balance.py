@@ -61,38 +61,39 @@ def counts(*logs):
 
 
 def goaway(path):
-    """Connections one by one: each request may be the last of its connection, and the next one lies anywhere."""
+    """Connections one by one: each request may be the last of its connection, and the next one lies anywhere. The mean of the highest load."""
     report = json.load(open(path))
     count = len(report["rows"])
     busiest = max(report["rows"], key=lambda row: row["requests"])
     seconds = report["window"]["seconds"]
     r = np.random.default_rng(5)
-    # Clients with their requests here and there, spread over as many connections as they have addresses.
-    clients = []
-    known = 0
+    total = sum(row["requests"] for row in report["rows"])
+    fixed = [total - busiest["requests"], busiest["requests"]]  # elsewhere, there
+    weights, places = [], []
     for row in report["tables"]["clients"]:
         there = row["share_there"] * row["requests"]
-        clients.append((row["sources"], row["requests"] / seconds, there / seconds))
-        known += row["requests"]
-    # Those with less there than an even share are not listed: as one flow, of as many requests as are left.
-    total = sum(row["requests"] for row in report["rows"])
-    rest, rest_there = total - known, busiest["requests"] - sum(there for *_, there in clients) * seconds
-    assert rest >= 0, (total, known)
+        if row["user"] == "system:apiserver":
+            continue
+        fixed[0] -= row["requests"] - there
+        fixed[1] -= there
+        on = round(row["share_there"] * row["sources"])
+        weights += [row["requests"] / row["sources"]] * row["sources"]
+        places += [1] * on + [0] * (row["sources"] - on)
+    weights, places = np.array(weights), np.array(places)
+    assert count == 2 and min(fixed) > -0.02 * total, fixed
     result = []
     for row in report["tables"]["goaway"]:
         skews = []
         for after in (60, 600, 3600):
-            load = rest_there / seconds
-            for sources, rate, there in clients:
-                # Of a share that is on the busiest now, what has not moved yet, and what moved back; by simulation of 20,000 connections.
-                stays = r.random(20_000) < np.exp(-row["goaway_chance"] * rate / sources * after)
-                lands = r.random(20_000) < 1 / count
-                from_there = np.where(stays, 1.0, lands).mean()
-                from_elsewhere = np.where(stays, 0.0, lands).mean()
-                load += there * from_there + (rate - there) * from_elsewhere
-            skews.append(load / (total / seconds) * count)
+            tries = []
+            for _ in range(2000):
+                stays = r.random(len(weights)) < np.exp(-row["goaway_chance"] * weights / seconds * after)
+                now = np.where(stays, places, r.random(len(weights)) < 0.5)
+                there = fixed[1] + (weights * now).sum()
+                tries.append(max(there, total - there) / total * count)
+            skews.append(float(np.mean(tries)))
         result.append([row["goaway_chance"], skews])
-    return {"rest": rest / total, "skews": result}
+    return {"skews": result}
 
 
 def restart(folder):
@@ -118,7 +119,7 @@ def restart(folder):
         with open(os.path.join(folder, "audit", instance, "audit.log"), "w") as f:
             f.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in of)
         began = start - 86400 if instance == "a" else start + 320
-        for at, count in (420, len(of) // 2), (899, len(of)):
+        for at, count in (340, len(of) // 3), (899, len(of)):
             with open(os.path.join(folder, "metrics", instance, f"{start + at}.txt"), "w") as f:
                 f.write(f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {began}\n# TYPE apiserver_request_total counter\n"
                         f'apiserver_request_total{{verb="LIST",resource="pods",scope="cluster",code="200"}} {count}\n')

@@ -11,6 +11,8 @@ const CHANGE: f64 = 0.1;
 const SURE: f64 = 6.0;
 /// A restart so long before the change, or after it, may be its cause.
 const NEAR: Micros = 120 * SECOND;
+/// A start so soon after the first request that is known is that of the cluster.
+const FIRST: Micros = 60 * SECOND;
 /// Of an even share; who has so much is back.
 const BACK: f64 = 0.8;
 
@@ -85,7 +87,8 @@ impl Fleet {
     pub fn restarts(&self) -> Vec<Restart> {
         let even = BACK / self.instances.len() as f64;
         let starts = self.instances.iter().filter_map(|(name, instance)| Some((name, instance.started?)));
-        let within = starts.filter(|(_, at)| *at > self.window.0 && *at < self.window.1 && self.instances.len() > 1);
+        // With the first requests of all of them the cluster itself began.
+        let within = starts.filter(|(_, at)| *at > self.window.0 + FIRST && *at < self.window.1 && self.instances.len() > 1);
         let told = within.map(|(name, at)| {
             let behind: Vec<(i64, f64)> = self.shares(name).into_iter().filter(|(piece, _)| *piece * SECOND >= at).collect();
             let back = behind.windows(LEAST).find(|three| three.iter().all(|(_, share)| *share >= even));

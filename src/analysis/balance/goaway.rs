@@ -5,6 +5,7 @@
 //! 1/(p·r) seconds on average, and what it has more on one apiserver than an even share is expected to shrink with exp(−p·r·t).
 
 use super::{Client, Measure};
+use crate::analysis::quantiles::normal_quantile;
 
 /// The highest chance that kube-apiserver takes.
 pub const MOST: f64 = 0.02;
@@ -24,9 +25,11 @@ struct Flow {
     of_one: f64,
     /// Requests a second on the busiest more than an even share.
     excess: f64,
+    /// Whether its connections move at all.
+    moves: bool,
 }
 
-/// The load of one apiserver as it would change.
+/// The load of the apiservers as it would change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     flows: Vec<Flow>,
@@ -39,7 +42,8 @@ impl Model {
         let flow = |client: &Client| {
             let rate = client.total() / seconds;
             let excess = client.excess(busiest, instances, Measure::Requests) / seconds;
-            Flow { rate, of_one: rate / client.sources.max(1) as f64, excess }
+            // An apiserver asks itself, whoever else asks whom.
+            Flow { rate, of_one: rate / client.sources.max(1) as f64, excess, moves: client.user != "system:apiserver" }
         };
         Self { flows: clients.iter().map(flow).collect(), instances }
     }
@@ -49,25 +53,53 @@ impl Model {
         self.flows.iter().map(|flow| flow.rate).sum()
     }
 
-    /// The expected skew of the apiserver that is busiest now, `seconds` after the chance was set.
+    /// The skew that is expected `seconds` after the chance was set.
+    ///
+    /// What is left of today's unevenness, and what chance puts together: connections that have moved lie anywhere, so the share of each
+    /// apiserver has a variance of the sum of their squared loads times (1 − 1/n)/n. Both are independent of one another.
     pub fn skew(&self, chance: f64, seconds: f64) -> f64 {
-        let left: f64 = self.flows.iter().map(|flow| flow.excess * (-chance * flow.of_one * seconds).exp()).sum();
-        1.0 + left * self.instances as f64 / self.rate()
+        self.skew_with(|flow| if flow.moves { 1.0 - (-chance * flow.of_one * seconds).exp() } else { 0.0 })
     }
 
-    /// Seconds until the skew is expected to be even; `None` if that takes more than a day.
+    /// The skew when all have moved: more even it can't become.
+    pub fn floor(&self) -> f64 {
+        self.skew_with(|flow| f64::from(u8::from(flow.moves)))
+    }
+
+    fn skew_with(&self, moved: impl Fn(&Flow) -> f64) -> f64 {
+        let n = self.instances as f64;
+        let (mut left, mut squares) = (0.0, 0.0);
+        for flow in &self.flows {
+            let moved = moved(flow);
+            left += flow.excess * (1.0 - moved);
+            squares += flow.rate * flow.of_one * moved;
+        }
+        let spread = (squares * (1.0 - 1.0 / n) / n).sqrt() / self.rate();
+        let left = left / self.rate();
+        // Shares sum up to one, so they spread a little more apart than independent ones.
+        let chance = highest(self.instances) * (n / (n - 1.0)).sqrt() * spread;
+        (1.0 + n * (left * left + chance * chance).sqrt()).clamp(1.0, n)
+    }
+
+    /// Skew that counts as even for these connections.
+    fn even(&self) -> f64 {
+        EVEN.max(1.0 + 1.1 * (self.floor() - 1.0))
+    }
+
+    /// Seconds until the skew is expected to be even, or as even as it can be; `None` if that takes more than a day.
     pub fn recovery(&self, chance: f64) -> Option<f64> {
         const DAY: f64 = 86_400.0;
-        if self.skew(chance, 0.0) <= EVEN {
+        let even = self.even();
+        if self.skew(chance, 0.0) <= even {
             return Some(0.0);
         }
         let (mut low, mut high) = (0.0, DAY);
-        if self.skew(chance, high) > EVEN {
+        if self.skew(chance, high) > even {
             return None;
         }
         while high - low > 0.5 {
             let middle = 0.5 * (low + high);
-            if self.skew(chance, middle) > EVEN { low = middle } else { high = middle }
+            if self.skew(chance, middle) > even { low = middle } else { high = middle }
         }
         Some(high)
     }
@@ -76,6 +108,12 @@ impl Model {
     pub fn chance_for(&self, seconds: f64) -> Option<f64> {
         CHANCES.into_iter().find(|chance| self.recovery(*chance).is_some_and(|recovery| recovery <= seconds))
     }
+}
+
+/// The expected highest of so many independent standard normal values (Blom's approximation; within 2 % of the true ones).
+fn highest(count: usize) -> f64 {
+    let count = count as f64;
+    normal_quantile((count - 0.375) / (count + 0.25))
 }
 
 /// Shares after all of `instances` were restarted one by one, each once, and nobody moved but those whose apiserver went. With `surge` a new
@@ -111,16 +149,32 @@ mod tests {
 
     #[test]
     fn skew_shrinks_as_connections_move() {
-        // 100 requests a second, 90 of them on a; each of ten connections has ten.
-        let model = Model::new(&[client([9000.0, 1000.0], 10)], "a", 2, 100.0);
-        assert_eq!(model.rate(), 100.0);
-        assert!((model.skew(0.001, 0.0) - 1.8).abs() < 1e-9);
-        // Each connection stays 100 s on average.
-        assert!((model.skew(0.001, 100.0) - (1.0 + 0.8 / std::f64::consts::E)).abs() < 1e-9);
-        let recovery = model.recovery(0.001).unwrap();
-        assert!((recovery - 100.0 * 8f64.ln()).abs() < 1.0, "{recovery}");
-        assert_eq!(model.chance_for(600.0), Some(0.0005));
+        // 1,000 requests a second, 900 of them on a; each of ten thousand connections has a tenth.
+        let model = Model::new(&[client([90_000.0, 10_000.0], 10_000)], "a", 2, 100.0);
+        assert_eq!(model.rate(), 1000.0);
+        assert!((model.skew(0.01, 0.0) - 1.8).abs() < 1e-9);
+        // Each connection stays 1,000 s on average.
+        assert!((model.skew(0.01, 1000.0) - (1.0 + 0.8 / std::f64::consts::E)).abs() < 1e-3);
+        let recovery = model.recovery(0.01).unwrap();
+        assert!((recovery - 1000.0 * 8f64.ln()).abs() < 10.0, "{recovery}");
+        assert_eq!(model.chance_for(2200.0), Some(0.01));
         assert_eq!(Model::new(&[client([5000.0, 5000.0], 10)], "a", 2, 100.0).recovery(0.001), Some(0.0));
+    }
+
+    #[test]
+    fn few_connections_stay_uneven() {
+        // Of four equal ones on two apiservers, by counting: all on one 1/8, three 1/2, two 3/8: 1.375.
+        let four = Model::new(&[client([400.0, 0.0], 4)], "a", 2, 1.0);
+        assert!((four.floor() - 1.375).abs() < 0.05, "{}", four.floor());
+        // One is always on one.
+        let one = Model::new(&[client([400.0, 0.0], 1)], "a", 2, 1.0);
+        assert!(one.floor() > 1.7, "{}", one.floor());
+        // Whoever stays is as uneven as before.
+        let own = Client { user: "system:apiserver".to_owned(), ..client([300.0, 100.0], 1) };
+        assert!((Model::new(&[own], "a", 2, 1.0).floor() - 1.5).abs() < 1e-9);
+        for (count, truth) in [(2, 0.5642), (3, 0.8463), (5, 1.163)] {
+            assert!((highest(count) / truth - 1.0).abs() < 0.05, "{count}: {}", highest(count));
+        }
     }
 
     #[test]

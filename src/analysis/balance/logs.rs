@@ -1,30 +1,37 @@
 //! Load from a roll-up of audit logs.
 
-use super::{Client, Fleet, Measure};
+use super::{Client, Fleet, Instance, Measure};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{Addresses, Who};
 use crate::model::time::SECOND;
 use std::collections::BTreeMap;
 
-/// The apiservers of each cluster.
-pub fn of_logs(rollup: &Rollup) -> Vec<Fleet> {
+/// The apiservers of each cluster. `logs` are those that were read, by cluster and apiserver: who has no request in them has no load.
+pub fn of_logs(rollup: &Rollup, logs: &[(String, String)]) -> Vec<Fleet> {
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
+    let fleet = |cluster: &str| Fleet { cluster: cluster.to_owned(), piece: rollup.tile_seconds(), ..Fleet::default() };
+    for (cluster, instance) in logs {
+        let own = fleets.entry(cluster).or_insert_with(|| fleet(cluster));
+        let nothing = [Measure::Requests, Measure::ServerTime, Measure::Watches].map(|measure| (measure, 0.0)).into();
+        own.instances.insert(instance.clone(), Instance { load: nothing, ..Instance::default() });
+    }
     let subjects = rollup.subjects();
-    let piece = rollup.tile_seconds();
     for row in rollup.traffic() {
         let Some((who, _)) = subjects.get(row.subject) else { continue };
-        let fleet = fleets.entry(who.cluster).or_insert_with(|| Fleet {
-            cluster: who.cluster.to_owned(),
-            window: rollup.span.unwrap_or_default(),
-            piece,
-            ..Fleet::default()
-        });
+        let fleet = fleets.entry(who.cluster).or_insert_with(|| fleet(who.cluster));
         let instance = fleet.instances.entry(row.instance.to_owned()).or_default();
         let mut add = |measure: Measure, load: f64| *instance.load.entry(measure).or_default() += load;
         add(Measure::Requests, row.requests as f64);
         add(Measure::ServerTime, if row.verb == "watch" { 0.0 } else { row.latency().sum as f64 / SECOND as f64 });
         add(Measure::Watches, if row.verb == "watch" { row.requests as f64 } else { 0.0 });
         *instance.course.entry(row.tile).or_default() += row.requests as f64;
+    }
+    // Other clusters' logs may go on for longer.
+    for client in rollup.clients() {
+        if let Some(fleet) = fleets.get_mut(client.who.cluster) {
+            fleet.window =
+                if fleet.window == (0, 0) { client.span } else { (fleet.window.0.min(client.span.0), fleet.window.1.max(client.span.1)) };
+        }
     }
     fleets.into_values().collect()
 }

@@ -23,14 +23,18 @@ fn apiservers(facts: &Facts) -> impl Iterator<Item = (usize, &crate::analysis::m
     facts.instances.iter().enumerate().filter(|(_, instance)| instance.component == Component::Apiserver)
 }
 
-/// What metrics tell beside logs, of apiservers of the same names.
-pub fn add_pages(fleets: &mut [Fleet], facts: &Facts) {
+/// What metrics tell beside logs, of apiservers of the same names; gives the names of those that have no log.
+pub fn add_pages(fleets: &mut [Fleet], facts: &Facts) -> Vec<String> {
+    let mut unlogged = Vec::new();
     for (number, instance) in apiservers(facts) {
         let fleet = fleets.iter_mut().find(|fleet| fleet.cluster == instance.cluster);
         if let Some(own) = fleet.and_then(|fleet| fleet.instances.get_mut(&instance.name)) {
             last(facts, number, own);
+        } else {
+            unlogged.push(instance.name.clone());
         }
     }
+    unlogged
 }
 
 /// The apiservers of each cluster, by metrics alone.

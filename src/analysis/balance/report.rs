@@ -20,6 +20,8 @@ pub struct Told {
     pub within: f64,
     /// Whether clients are known.
     pub has_logs: bool,
+    /// What is to be said of the logs.
+    pub notes: Vec<String>,
 }
 
 const SCHEMA: &str = "plimsoll.balance/v1";
@@ -32,6 +34,12 @@ const UNEVEN: f64 = 0.4;
 
 /// From so much on, one apiserver carries it all.
 const ALL: f64 = 0.8;
+
+/// A skew that stays above this is not worth the reconnects.
+const HOPELESS: f64 = 1.5;
+
+/// Requests of which nothing is said of balance, when there are fewer.
+const FEW: f64 = 100.0;
 
 /// A fleet with its clients.
 pub type Loaded = (Fleet, Vec<Client>);
@@ -89,7 +97,7 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
         ..Table::default()
     };
     let mut instances = table("instances", "", &INSTANCE);
-    let mut clients = table("clients", "Who pins the load there: clients with more there than an even share", &CLIENT);
+    let mut clients = table("clients", "Clients with more requests on the busiest apiserver than an even share", &CLIENT);
     let mut chances = table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
     let mut rollouts = table("rollouts", "What restarting all apiservers one by one leaves behind, if nobody reconnects", &ROLLOUT);
     for (fleet, of_clients) in fleets {
@@ -102,7 +110,7 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
             add_chances(&mut chances, fleet, of_clients, busiest, &told, &mut report);
         }
         add_rollouts(&mut rollouts, fleet);
-        report.findings.extend(finding(fleet, &pins));
+        report.findings.extend(finding(fleet, &pins, &told, &report.more));
     }
     report.window = window(fleets);
     report.totals = totals(fleets);
@@ -112,6 +120,7 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
         report.notes.push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
         few.rows.truncate(shown);
     }
+    report.notes.extend(told.notes.iter().cloned());
     if !told.has_logs {
         report.notes.push("Metrics name no clients: with audit logs it is said who pins the load, and what would even it out.".to_owned());
     }
@@ -136,7 +145,12 @@ fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
         ("user", Value::Text(user)) => user.strip_prefix("system:serviceaccount:").unwrap_or(user).into(),
         _ => value.clone(),
     };
-    let name = |place: usize| if table.columns[place] == "recovery_s" { "even_after".to_owned() } else { table.columns[place].clone() };
+    // Columns that go elsewhere where a line is too long must not go here.
+    let name = |place: usize| match table.columns[place].as_str() {
+        "recovery_s" => "even_after".to_owned(),
+        "share" => "requests_share".to_owned(),
+        name => name.to_owned(),
+    };
     Table {
         columns: places.iter().map(|place| name(*place)).collect(),
         rows: table.rows.iter().map(|row| places.iter().map(|place| cell(*place, &row[*place])).collect()).collect(),
@@ -223,7 +237,7 @@ fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[(&Client
 
 fn add_chances(table: &mut Table, fleet: &Fleet, clients: &[Client], busiest: &str, told: &Told, report: &mut Report) {
     let model = Model::new(clients, busiest, fleet.instances.len(), seconds(fleet.window));
-    if fleet.skew(Measure::Requests).is_none_or(|skew| skew <= EVEN) {
+    if fleet.skew(Measure::Requests).is_none_or(|skew| skew <= EVEN) || is_even_now(fleet) {
         return;
     }
     for chance in CHANCES {
@@ -233,16 +247,23 @@ fn add_chances(table: &mut Table, fleet: &Fleet, clients: &[Client], busiest: &s
         table.rows.push(head.into_iter().chain(row).collect());
     }
     let within = duration((told.within * SECOND as f64) as Micros);
+    let floor = model.floor();
+    let at_best = if floor > EVEN { format!("; to {} at best, as few connections carry much", significant(floor)) } else { String::new() };
     report.lead.push(match model.chance_for(told.within) {
+        _ if floor > HOPELESS => {
+            "to even it out\tno --goaway-chance can: a few connections carry most, and each is on one apiserver. Split or tame the clients below".to_owned()
+        }
         Some(chance) => format!(
-            "to even it out\t--goaway-chance={chance} does it within {within}, by {} reconnects a second; or restart the clients below, whose connections are old",
+            "to even it out\t--goaway-chance={chance} is expected to do it within {within}{at_best}, by {} reconnects a second; or restart the clients below",
             significant(chance * model.rate())
         ),
         None => format!(
             "to even it out\tno --goaway-chance up to {MOST} does it within {within}: the clients that pin it send too few requests on each connection; restart them"
         ),
     });
-    report.more.insert("recommended_goaway_chance".to_owned(), json!(model.chance_for(told.within)));
+    let recommended = model.chance_for(told.within).filter(|_| floor <= HOPELESS);
+    report.more.insert("recommended_goaway_chance".to_owned(), json!(recommended));
+    report.more.insert("skew_at_best".to_owned(), json!(floor));
 }
 
 fn add_rollouts(table: &mut Table, fleet: &Fleet) {
@@ -275,9 +296,14 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     let skews: Vec<String> = Measure::ALL.into_iter().filter_map(skew).collect();
     report.lead.push(format!("busiest\t{of}{busiest}, with {} of the requests of {count} apiservers", percent(share)));
     report.lead.push(format!("skew\t{} (1 is even, {count} is all on one)", skews.join(", ")));
+    if skews.is_empty() {
+        report.lead.pop();
+        return;
+    }
     let since = match fleet.since(busiest) {
+        Some(since) if is_even_now(fleet) => format!("{}. It is even now", told_since(&since)),
         Some(since) => told_since(&since),
-        None => format!("as long as what was read goes back, {}", clock(fleet.window.0)),
+        None => format!("the start of what was read, {}", clock(fleet.window.0)),
     };
     report.lead.push(format!("since\t{since}"));
     for restart in fleet.restarts() {
@@ -287,6 +313,12 @@ fn lead(report: &mut Report, fleet: &Fleet) {
         };
         report.lead.push(format!("restart\t{} at {}: {back}", restart.instance, clock(restart.at)));
     }
+}
+
+/// Whether the load has become even within the window.
+fn is_even_now(fleet: &Fleet) -> bool {
+    let since = fleet.busiest(Measure::Requests).and_then(|(busiest, _)| fleet.since(busiest));
+    since.is_some_and(|since| since.after * fleet.instances.len() as f64 <= EVEN)
 }
 
 fn clock(at: Micros) -> String {
@@ -301,8 +333,11 @@ fn told_since(since: &Since) -> String {
     format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
 }
 
-fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)]) -> Option<Finding> {
+fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)], told: &Told, more: &serde_json::Map<String, serde_json::Value>) -> Option<Finding> {
     let count = fleet.instances.len();
+    if fleet.total(Measure::Requests) < FEW || is_even_now(fleet) {
+        return None;
+    }
     let worst = [Measure::Requests, Measure::ServerTime, Measure::LongRunning, Measure::Memory]
         .into_iter()
         .filter_map(|measure| Some((measure, concentration(fleet.skew(measure)?, count))))
@@ -314,19 +349,28 @@ fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)]) -> Option<Finding> {
     let (busiest, share) = fleet.busiest(measure)?;
     let severity = if uneven >= ALL { Severity::Critical } else { Severity::Warning };
     let mut finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
+    // Of an apiserver whose log or metrics are not all there nothing is sure.
+    finding.confidence = if told.notes.is_empty() { 0.9 } else { 0.5 };
     let since = fleet.since(busiest);
     finding.first_seen = time::format(since.as_ref().map_or(fleet.window.0, |since| since.at));
     finding.last_seen = time::format(fleet.window.1);
     finding.summary = format!("{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
-    let name = |(client, ..): &(&Client, f64, f64)| if client.agent.is_empty() { client.user.clone() } else { client.agent.clone() };
+    let name = |(client, ..): &(&Client, f64, f64)| {
+        let name = if client.agent.is_empty() { &client.user } else { &client.agent };
+        name.chars().take(40).collect::<String>()
+    };
     let names: Vec<String> = pins.iter().take(3).map(name).collect();
     if !names.is_empty() {
         finding.summary += &format!("; most of what is too much comes from {}", names.join(", "));
         finding.evidence.insert("clients".to_owned(), json!(names.join(", ")));
     }
-    finding.remedy = "set --goaway-chance (0.001 is common) on the apiservers, if clients reach them through a load balancer that spreads connections; restart the clients \
-                      named; in rollouts start the new apiserver before the old one stops"
-        .to_owned();
+    let chance = match more.get("recommended_goaway_chance").and_then(serde_json::Value::as_f64) {
+        Some(chance) => format!(
+            "set --goaway-chance={chance} on the apiservers, if clients reach them through a load balancer that spreads connections; "
+        ),
+        None => String::new(),
+    };
+    finding.remedy = format!("{chance}restart the clients that pin the load; in rollouts start the new apiserver before the old one stops");
     for measure in Measure::ALL {
         if let Some(skew) = fleet.skew(measure) {
             finding.evidence.insert(format!("skew_{}", measure.name()), json!(skew));

@@ -36,15 +36,38 @@ impl FromStr for Limit {
         };
         let metrics = || METRICS.map(|metric| metric.name).join(", ");
         let metric = Metric::named(metric).ok_or_else(|| format!("no metric {metric}; there are {}", metrics()))?;
+        let has = |area: Area, whole: bool| area.metrics(whole).contains(&metric.name);
+        match area {
+            Some(area) if !has(area, false) => {
+                return Err(format!("{} has no {}; it has {}", area.name(), metric.name, area.metrics(false).join(", ")));
+            }
+            None if !Area::ALL.into_iter().any(|area| has(area, true)) => {
+                let of: Vec<&str> = Area::ALL.into_iter().filter(|area| has(*area, false)).map(Area::name).collect();
+                return Err(format!("{0} is not told of everything at once; {1}.{0}=PCT takes each", metric.name, of.join(" or ")));
+            }
+            _ => {}
+        }
         let share = parse_share(share).filter(|share| *share >= 0.0 && share.is_finite()).ok_or(form)?;
         Ok(Self { area, metric, share })
     }
 }
 
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let area = self.area.map_or_else(String::new, |area| format!("{}.", area.name()));
+        write!(f, "{area}{}", self.metric.name)
+    }
+}
+
 impl Limit {
+    /// Whether there is anything that it can be checked by.
+    pub fn is_idle(&self, rows: &[Row]) -> bool {
+        !rows.iter().any(|row| self.means(row))
+    }
+
     /// Whether a row is meant.
     fn means(&self, row: &Row) -> bool {
-        let is_whole = row.pair.subject.iter().all(|(field, _)| matches!(*field, "cluster" | "instance"));
+        let is_whole = row.pair.subject.iter().all(|(field, _)| matches!(*field, "cluster" | "instance") || row.pair.area == Area::Memory);
         row.pair.metric == self.metric.name && self.area.map_or(is_whole, |area| area == row.pair.area)
     }
 }
@@ -54,7 +77,7 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
     let mut findings: Vec<Finding> = Vec::new();
     for limit in limits {
         for row in rows.iter().filter(|row| limit.means(row)) {
-            let is_more = row.verdict == Verdict::New || row.verdict != Verdict::Noise && row.verdict != Verdict::Few;
+            let is_more = !matches!(row.verdict, Verdict::Noise | Verdict::Unsure | Verdict::Few);
             let change = row.change().unwrap_or(if row.verdict == Verdict::New { f64::INFINITY } else { 0.0 });
             if !is_more || change <= limit.share {
                 continue;
@@ -74,7 +97,7 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
                 limit.metric.title,
                 quantity(unit, before),
                 quantity(unit, after),
-                signed(change),
+                if change.is_infinite() { "new".to_owned() } else { signed(change) },
                 signed(limit.share).trim_start_matches('+')
             );
             finding.remedy = remedy(row.pair.area).to_owned();

@@ -1,7 +1,7 @@
 //! Pairs from roll-ups of audit logs.
 
 use super::noise::{Measured, PARTS};
-use super::{Area, Pair, Pieces, Subject};
+use super::{Area, Pair, Pieces, Subject, joined};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{TrafficRow, Who};
 use crate::model::histogram::Histogram;
@@ -82,12 +82,15 @@ pub fn pairs(before: Side<'_>, after: Side<'_>) -> Vec<Pair> {
     let longest = [before, after].iter().map(|side| (side.window.1 - side.window.0) / SECOND).max().unwrap_or(0);
     let length = tile * (longest / (tile * PIECES)).max(1);
     let pieces = [before, after].map(|side| Pieces::new(side.window, length));
+    let [old, new] = [before, after].map(|side| side.rollup.clients().map(|client| client.who.cluster).collect());
+    let is_joined = joined(&old, &new);
     let mut all = All::default();
     for (when, side) in [before, after].into_iter().enumerate() {
         let subjects = side.rollup.subjects();
         let pieces = &pieces[when];
         for row in side.rollup.traffic() {
             let Some((who, (group, resource))) = subjects.get(row.subject).copied() else { continue };
+            let who = if is_joined { Who { cluster: "", ..who } } else { who };
             all.total[when].add(&row, pieces, true);
             all.clients.entry(who).or_default()[when].add(&row, pieces, false);
             let asked = [who.cluster, row.verb, group, resource, row.subresource];

@@ -12,6 +12,7 @@ pub mod states;
 
 use crate::model::time::{Micros, SECOND};
 use noise::{Measured, Verdict};
+use std::collections::BTreeSet;
 
 /// What a number is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +138,23 @@ impl Metric {
     }
 }
 
+impl Area {
+    /// The numbers that it has; with `whole` those that it has of everything at once.
+    pub fn metrics(self, whole: bool) -> &'static [&'static str] {
+        const REQUESTS: [&str; 4] = ["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s"];
+        match (self, whole) {
+            (Self::Total, _) => &["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s", "p50_ms", "p99_ms"],
+            (Self::Clients | Self::Requests, false) => &REQUESTS,
+            (Self::Latency, false) => &["p50_ms", "p99_ms"],
+            (Self::Objects, false) => &["objects"],
+            (Self::Clients | Self::Requests | Self::Latency | Self::Objects, true) => &[],
+            (Self::Etcd, _) => &["db_bytes", "in_use_bytes", "keys", "live_bytes", "history_bytes"],
+            (Self::Heap, _) => &["heap_bytes"],
+            (Self::Memory, _) => &["usage", "working_set", "anon", "file", "resident_bytes"],
+        }
+    }
+}
+
 /// What a number is of: fields and their values, in their order.
 pub type Subject = Vec<(&'static str, String)>;
 
@@ -171,7 +189,7 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Judges all pairs together; changes by less than `least` are none.
 pub fn judge(pairs: Vec<Pair>, least: f64) -> Vec<Row> {
-    let tests = pairs.iter().filter(|pair| noise::is_testable(&pair.before, &pair.after)).count();
+    let tests = pairs.iter().filter(|pair| noise::is_tested(&pair.before, &pair.after)).count();
     let alpha = (1.0 - CONFIDENCE) / tests.max(1) as f64;
     let judged = pairs.into_iter().map(|pair| {
         let bounds = noise::bounds(&pair.before, &pair.after, alpha);
@@ -192,6 +210,12 @@ impl Row {
     pub fn moved(&self) -> f64 {
         self.pair.after.value().unwrap_or(0.0) - self.pair.before.value().unwrap_or(0.0)
     }
+}
+
+/// What a cluster is called in subjects: nothing where each side is of one cluster, and these are different ones, so that what is alike is
+/// set beside one another.
+pub(super) fn joined(before: &BTreeSet<&str>, after: &BTreeSet<&str>) -> bool {
+    before.len() == 1 && after.len() == 1 && before != after
 }
 
 /// A window of time cut into pieces.

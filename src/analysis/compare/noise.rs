@@ -19,6 +19,8 @@ pub enum Measured {
     Quantile(f64, Vec<f64>),
     /// A sum that was estimated from samples, of which each stands for so much.
     Sampled(f64, f64),
+    /// A level of which one moment is known.
+    Moment(f64),
     /// What is as it is.
     State(f64),
 }
@@ -34,6 +36,8 @@ pub enum Verdict {
     New,
     /// Is no more there.
     Gone,
+    /// Twice as much or more, or half or less, and yet it may be chance: it came in few bursts, or was seen for too short a time.
+    Unsure,
     /// What differs may be chance.
     #[default]
     Noise,
@@ -51,6 +55,7 @@ impl Verdict {
             Self::Down => "down",
             Self::New => "new",
             Self::Gone => "gone",
+            Self::Unsure => "unsure",
             Self::Noise => "noise",
             Self::Same => "same",
             Self::Few => "few",
@@ -76,6 +81,10 @@ const RESOLUTION: f64 = (1.0 / 16.0) * (1.0 / 16.0) / 12.0;
 /// A part of the time by which the variance of a sum is estimated is a window's length through this: long, since what goes on and off
 /// for a while would seem to change in short windows.
 const LONG: f64 = 5.0;
+/// What one moment says of a level may be off by this factor.
+const MOMENT: f64 = 4.0 / 3.0;
+/// A change by this factor is worth a word even where it may be chance.
+const MUCH: f64 = 2.0;
 /// Parts of the time of which a quantile is taken.
 pub const PARTS: usize = 8;
 
@@ -85,7 +94,7 @@ impl Measured {
         match self {
             Self::None => None,
             Self::Counts(_) | Self::Levels(_) => Some(Pieces::of(&self.amounts()?)?.mean()),
-            Self::Quantile(value, _) | Self::Sampled(value, _) | Self::State(value) => Some(*value),
+            Self::Quantile(value, _) | Self::Sampled(value, _) | Self::Moment(value) | Self::State(value) => Some(*value),
         }
     }
 
@@ -114,8 +123,14 @@ pub fn is_testable(before: &Measured, after: &Measured) -> bool {
         (Measured::Levels(a), Measured::Levels(b)) => enough(a) && enough(b),
         (Measured::Quantile(_, a), Measured::Quantile(_, b)) => a.len() >= PIECES && b.len() >= PIECES,
         (Measured::Sampled(a, each), Measured::Sampled(b, _)) => (a + b) / each >= EVENTS,
+        (Measured::Moment(a), Measured::Moment(_)) => *a > 0.0,
         _ => false,
     }
+}
+
+/// Whether its bounds depend on how sure they are to be.
+pub fn is_tested(before: &Measured, after: &Measured) -> bool {
+    is_testable(before, after) && !matches!(before, Measured::Moment(_))
 }
 
 /// Between what the ratio of after to before lies but for one case in 1/`alpha`; `None` where that can't be told.
@@ -137,6 +152,7 @@ pub fn bounds(before: &Measured, after: &Measured, alpha: f64) -> Option<(f64, f
             (*a > 0.0 && *b > 0.0).then(|| of_logarithms(b / a, of_parts(*a, of_a), of_parts(*b, of_b), alpha))
         }
         (Measured::Sampled(a, each), Measured::Sampled(b, _)) => Some(of_events((a / each, 1.0), (b / each, 1.0), alpha)),
+        (Measured::Moment(a), Measured::Moment(b)) => Some((b / a / MOMENT, b / a * MOMENT)),
         _ => None,
     }
 }
@@ -159,7 +175,8 @@ pub fn verdict(before: &Measured, after: &Measured, bounds: Option<(f64, f64)>, 
         None => true,
     };
     if !is_beyond {
-        return Verdict::Noise;
+        let is_much = !(b / a > 1.0 / MUCH && b / a < MUCH);
+        return if is_much { Verdict::Unsure } else { Verdict::Noise };
     }
     match (a, b) {
         (0.0, _) => Verdict::New,
@@ -304,6 +321,9 @@ mod tests {
         assert_eq!(judge(&Measured::State(7.0), &Measured::State(9.0)), Verdict::Up);
         // One burst is no rate.
         let burst = |at: usize| Measured::Counts((0..20).map(|n| (10.0, if n == at { 300.0 } else { 0.0 })).collect());
-        assert_eq!(judge(&burst(3), &counts(0.0)), Verdict::Noise);
+        assert_eq!(judge(&burst(3), &counts(0.0)), Verdict::Unsure);
+        assert_eq!(judge(&burst(3), &burst(9)), Verdict::Same);
+        assert_eq!(judge(&Measured::Moment(10.0), &Measured::Moment(13.0)), Verdict::Noise);
+        assert_eq!(judge(&Measured::Moment(10.0), &Measured::Moment(14.0)), Verdict::Up);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::logs::named;
 use super::noise::{Measured, PARTS};
-use super::{Area, Pair, Pieces, Subject};
+use super::{Area, Pair, Pieces, Subject, joined};
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Component, Facts};
+use crate::analysis::metrics::facts::{Component, Facts, Instance};
 use crate::analysis::metrics::traffic::{Dim, Query, measured};
 use crate::analysis::traffic::report::Measures;
 use crate::model::time::SECOND;
@@ -55,6 +55,11 @@ impl Side {
     }
 
     fn count(&self, name: &[String], kind: usize) -> Measured {
+        // One page tells how many since the process started, but not how they came.
+        if self.requests.values().all(|one| one.by_interval.is_empty()) {
+            let whole = self.requests.get(name).map_or(0.0, |one| count(&one.whole, kind));
+            return Measured::Counts(vec![((self.pieces.to - self.pieces.from) as f64 / SECOND as f64, whole)]);
+        }
         let mut counts = vec![0.0; self.pieces.count()];
         for (at, measures) in self.requests.get(name).into_iter().flat_map(|one| &one.by_interval) {
             counts[self.pieces.at(at.div_euclid(SECOND))] += count(measures, kind);
@@ -106,19 +111,22 @@ pub fn requests(before: &Facts, after: &Facts) -> Vec<Pair> {
 
 /// What the last pages of both sides say of objects, databases and memory.
 pub fn states(before: &Facts, after: &Facts) -> Vec<Pair> {
-    let [before, after] = [before, after].map(levels);
+    let [old, new] = [before, after].map(|facts| facts.instances.iter().map(|instance| instance.cluster.as_str()).collect());
+    let is_joined = joined(&old, &new);
+    let [before, after] = [before, after].map(|facts| levels(facts, is_joined));
     super::states::pairs(before, after)
 }
 
 type Levels = BTreeMap<(Area, Subject, &'static str), f64>;
 
-fn levels(facts: &Facts) -> Levels {
+fn levels(facts: &Facts, is_joined: bool) -> Levels {
+    let cluster = |instance: &Instance| if is_joined { String::new() } else { instance.cluster.clone() };
     let mut levels = Levels::new();
     // Each apiserver counts all objects.
     for fact in facts.of(Metric::StorageObjects) {
         let instance = &facts.instances[fact.instance];
         let (group, resource) = (facts.text(fact.labels[0]), facts.text(fact.labels[1]));
-        let subject = named(&[("cluster", &instance.cluster), ("group", group), ("resource", resource)]);
+        let subject = named(&[("cluster", &cluster(instance)), ("group", group), ("resource", resource)]);
         if let Some(count) = fact.last.filter(|count| *count >= 0.0) {
             let level = levels.entry((Area::Objects, subject, "objects")).or_default();
             *level = level.max(count);
@@ -131,7 +139,7 @@ fn levels(facts: &Facts) -> Levels {
             if instance.component == Component::Other {
                 continue;
             }
-            let subject = named(&[("cluster", &instance.cluster), ("instance", &instance.name)]);
+            let subject = named(&[("cluster", &cluster(instance)), ("instance", &instance.name)]);
             levels.extend(fact.last.map(|value| ((area, subject, name), value)));
         }
     }

@@ -33,6 +33,9 @@ const SCHEMA: &str = "plimsoll.compare/v1";
 /// Rows of an area that people are shown where they did not say how many.
 const SHOWN: usize = 10;
 
+/// Rows that moved much, but perhaps by chance, that people are shown.
+const UNSURE: usize = 5;
+
 /// Fields of subjects.
 const FIELDS: [&str; 9] = ["cluster", "instance", "user", "agent", "verb", "group", "resource", "subresource", "name"];
 
@@ -67,17 +70,27 @@ pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
             ));
         }
         if !table.rows.is_empty() {
-            people.push(table);
+            people.push(without_idle(table));
         }
+    }
+    let unsure: Vec<&Row> =
+        rows.iter().filter(|row| row.verdict == Verdict::Unsure && matches!(row.pair.area, Area::Clients | Area::Requests)).collect();
+    if !unsure.is_empty() {
+        let title = "Moved much, but may be chance: it came in few bursts, or for too short a time; longer windows tell".to_owned();
+        let rows = unsure.iter().take(top.min(UNSURE)).map(|row| for_people(row)).collect();
+        people.push(without_idle(Table { title, rows, columns: PEOPLE.map(str::to_owned).to_vec(), ..Table::default() }));
     }
     report.people = Some(people);
     report.notes.extend(told.notes);
-    report.notes.push(
-        "All that is said to have changed did so, with 95 % confidence for all of it at once; BETWEEN holds the true change. Rules: docs/compare.md."
-            .to_owned(),
-    );
+    if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
+        let sure = "With 95 % confidence each BETWEEN holds the true change, all of them at once, unless the load goes up and down for as long as the windows last anyhow";
+        report.notes.push(format!("{sure}. Rules: docs/compare.md."));
+    }
+    if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Heap) {
+        report.notes.push("A heap is that of one moment: what requests under way hold comes and goes.".to_owned());
+    }
     let count = |verdict: Verdict| Value::Count(rows.iter().filter(|row| row.verdict == verdict).count() as u64);
-    let verdicts = [Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone, Verdict::Noise, Verdict::Same, Verdict::Few];
+    let verdicts = [Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone, Verdict::Unsure, Verdict::Noise, Verdict::Same, Verdict::Few];
     report.totals = vec![("compared".to_owned(), Value::Count(rows.len() as u64))];
     report.totals.extend(verdicts.map(|verdict| (verdict.name().to_owned(), count(verdict))));
     report.coverage.insert("least_change".to_owned(), json!(told.least));
@@ -94,6 +107,18 @@ pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
     report.findings = findings;
     report.inputs = told.inputs;
     report
+}
+
+/// A table without its last columns, where no row has anything in them.
+fn without_idle(mut table: Table) -> Table {
+    for name in ["compare_course", "compare_between"] {
+        let is_idle = |value: &Value| matches!(value, Value::None) || *value == Value::from("-");
+        if let Some(at) = table.column(name).filter(|at| table.rows.iter().all(|row| is_idle(&row[*at]))) {
+            table.columns.remove(at);
+            table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
+    table
 }
 
 fn side(name: &str, window: &Window) -> serde_json::Value {
@@ -158,7 +183,7 @@ fn for_people(row: &Row) -> Vec<Value> {
     let change = match (row.verdict, row.change()) {
         (Verdict::New, _) => "new".to_owned(),
         (Verdict::Gone, _) => "gone".to_owned(),
-        (Verdict::Noise, _) => "noise".to_owned(),
+        (Verdict::Noise | Verdict::Unsure, _) => "noise".to_owned(),
         (Verdict::Few, _) => "too few".to_owned(),
         (Verdict::Same, _) | (_, None) => "same".to_owned(),
         (_, Some(change)) => signed(change),
@@ -184,6 +209,7 @@ fn for_people(row: &Row) -> Vec<Value> {
 pub(super) fn signed(change: f64) -> String {
     match change {
         _ if change.is_infinite() => "any".to_owned(),
+        999.0.. => "> 1,000×".to_owned(),
         10.0.. => format!("{}×", significant(change + 1.0)),
         _ => signed_percent(change),
     }
@@ -207,14 +233,23 @@ pub(super) fn name(row: &Row) -> String {
     let slash = if field("subresource").is_empty() { String::new() } else { format!("/{}", field("subresource")) };
     let group = if field("group").is_empty() { String::new() } else { format!(".{}", field("group")) };
     match (row.pair.area, field("verb")) {
-        (Area::Clients, _) if agent.is_empty() => user.to_owned(),
-        (Area::Clients, _) => format!("{agent} ({user})"),
+        (Area::Clients, _) if agent.is_empty() => short(user),
+        (Area::Clients, _) => format!("{} ({})", short(agent), short(user)),
         (_, "") => [field("resource").to_owned() + &group, field("name").to_owned(), field("instance").to_owned()]
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or_else(|| "all".to_owned()),
         (_, verb) if field("resource").is_empty() => format!("{verb} (no resource)"),
         (_, verb) => format!("{verb} {}{group}{slash}", field("resource")),
+    }
+}
+
+/// The start of a name, which may be as long as its owner likes.
+fn short(name: &str) -> String {
+    const LONGEST: usize = 60;
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
     }
 }
 
@@ -258,7 +293,7 @@ fn lead(rows: &[Row], told: &Told) -> Vec<String> {
     };
     let rest = format!(
         "; {} within noise, {} the same, {} too few to tell",
-        grouped(count(&[Verdict::Noise])),
+        grouped(count(&[Verdict::Noise, Verdict::Unsure])),
         grouped(count(&[Verdict::Same])),
         grouped(count(&[Verdict::Few]))
     );

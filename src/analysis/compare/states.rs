@@ -17,14 +17,22 @@ pub(super) type Levels = BTreeMap<(Area, Subject, &'static str), f64>;
 /// Pairs of states: what only one side has was not, or is no more.
 pub(super) fn pairs(mut before: Levels, after: Levels) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    let state = |level: Option<f64>| level.map_or(Measured::None, Measured::State);
+    let state = |area: Area, level: Option<f64>| match (area, level) {
+        (_, None) => Measured::None,
+        // Apiservers count objects about once a minute, and before the first time it is 0.
+        (Area::Objects, Some(0.0)) => Measured::None,
+        (Area::Memory, Some(level)) => Measured::Moment(level),
+        (_, Some(level)) => Measured::State(level),
+    };
     for ((area, subject, metric), value) in after {
         let old = before.remove(&(area, subject.clone(), metric));
-        pairs.push(Pair { area, subject, metric, before: state(old), after: state(Some(value)) });
+        pairs.push(Pair { area, subject, metric, before: state(area, old), after: state(area, Some(value)) });
     }
     for ((area, subject, metric), value) in before {
-        pairs.push(Pair { area, subject, metric, before: state(Some(value)), after: Measured::None });
+        pairs.push(Pair { area, subject, metric, before: state(area, Some(value)), after: Measured::None });
     }
+    // By metrics what is not told is not known.
+    pairs.retain(|pair| pair.area != Area::Objects || pair.before != Measured::None && pair.after != Measured::None);
     pairs
 }
 
@@ -52,7 +60,9 @@ pub fn databases(before: &Database, after: &Database) -> Vec<Pair> {
         put(&Subject::new(), &database.total);
         for row in &database.rows {
             let [group, resource] = [0, 1].map(|at| row.names.get(at).map_or("", String::as_str));
-            put(&named(&[("group", group), ("resource", resource)]), &row.usage);
+            // What is no object of an apiserver, such as etcd's own keys.
+            let name = if group.is_empty() && resource.is_empty() { "other keys" } else { "" };
+            put(&named(&[("group", group), ("resource", resource), ("name", name)]), &row.usage);
         }
         let file = [("db_bytes", database.db_bytes), ("in_use_bytes", database.in_use_bytes)];
         levels.extend(file.map(|(metric, value)| ((Area::Etcd, Subject::new(), metric), value as f64)));
