@@ -68,6 +68,10 @@ fn the_storm_s_clients_come_first_and_others_are_not_named() {
         assert!(low <= times && times <= high, "{name}: between {low} and {high}, not {times}");
     }
     let table = plimsoll(&["compare", &sample("list-storm"), "--before", "09:17:56..09:21:56", "--after", "09:21:56..09:24:26"]).stdout;
+    // Of short windows the pieces of time are fewer than the bars could be; none between is empty.
+    let short = plimsoll(&["compare", &sample("list-storm"), "--before", "09:20..09:21", "--after", "09:22..09:23"]).stdout;
+    let bars = short.lines().find(|line| line.starts_with("all  requests")).unwrap().rsplit("  ").next().unwrap();
+    assert!(bars.split(' ').map(|side| side.chars().count()).collect::<Vec<_>>() == [6, 6], "{bars}");
     assert!(table.contains("node-agent (monitoring:node-agent)"), "{table}");
 }
 

@@ -86,6 +86,12 @@ pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
         let sure = "With 95 % confidence each BETWEEN holds the true change, all of them at once, unless the load goes up and down for as long as the windows last anyhow";
         report.notes.push(format!("{sure}. Rules: docs/compare.md."));
     }
+    if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
+        report.notes.push("Objects are counted by apiservers, about once a minute.".to_owned());
+    }
+    if told.windows.iter().flatten().any(|(from, to)| to - from < SHORT) {
+        report.notes.push("A window of less than five minutes shows only large changes.".to_owned());
+    }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Heap) {
         report.notes.push("A heap is that of one moment: what requests under way hold comes and goes.".to_owned());
     }
@@ -253,6 +259,9 @@ fn short(name: &str) -> String {
     }
 }
 
+/// Windows below this tell little from chance, in microseconds.
+const SHORT: Micros = 300_000_000;
+
 /// Bars of one side.
 const BARS: usize = 12;
 
@@ -260,7 +269,9 @@ const BARS: usize = 12;
 fn course(before: &Measured, after: &Measured) -> Value {
     let (Some(before), Some(after)) = (before.amounts(), after.amounts()) else { return Value::None };
     let long = |pieces: &[(f64, f64)]| pieces.iter().map(|(seconds, _)| seconds).sum::<f64>();
-    let bar = long(&before).max(long(&after)) / BARS as f64;
+    // No shorter than a piece, else bars between two would be empty.
+    let longest = before.iter().chain(&after).map(|(seconds, _)| *seconds).fold(0.0, f64::max);
+    let bar = (long(&before).max(long(&after)) / BARS as f64).max(longest);
     let bars = |pieces: &[(f64, f64)]| {
         let mut sums = vec![(0.0, 0.0); ((long(pieces) / bar).round() as usize).clamp(1, BARS)];
         let (mut at, count) = (0.0, sums.len());
