@@ -1,12 +1,9 @@
 //! `plimsoll balance`: how evenly several apiservers carry the load.
 
-use super::clients::DIMS;
 use super::rollup::{self, Covered, Selection};
 use super::{pages, traffic};
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
-use crate::analysis::dims::Dim;
-use crate::analysis::filter::Filter;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -49,11 +46,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
-    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
-    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
-        return Err(Error::Usage(format!("--where {}: conditions may be about {}", filter.dim.name(), DIMS.join(", "))));
-    }
+    let filters = rollup::conditions_on_clients(&args.filters, "")?;
     let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;

@@ -1,6 +1,5 @@
 //! `plimsoll compare`: what changed.
 
-use super::clients::DIMS;
 use super::etcd::compared;
 use super::rollup::{self, Covered, Selection};
 use super::{heap, pages};
@@ -78,11 +77,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO".to_owned(),
         ));
     }
-    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
-    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
-    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
-        return Err(Error::Usage(format!("--where {}: conditions may be about {}", filter.dim.name(), DIMS.join(", "))));
-    }
+    let filters = rollup::conditions_on_clients(&args.filters, "")?;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
     let windows = windows(args, sources, context)?;
     let mut comparing = Comparing { sources: sources.map(|source| vec![source.clone()]), windows, filters, is_one, ..Comparing::default() };

@@ -96,6 +96,46 @@ fn tell(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
     outcome.losses.iter().try_for_each(|loss| context.lost(loss))
 }
 
+/// What analysis looks at events with, as a worker of the source's pass: of those that are taken.
+pub(super) struct Chosen<'s, O, B> {
+    pub(super) observer: O,
+    pub(super) selection: &'s Selection,
+    /// Takes an event.
+    pub(super) event: fn(&mut O, &Timed<'_, '_>),
+    /// Gives what was seen since the last time.
+    pub(super) flush: fn(&mut O) -> B,
+}
+
+impl<O: Send, B: Send> Worker for Chosen<'_, O, B> {
+    type Batch = B;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        if self.selection.takes(&event) {
+            (self.event)(&mut self.observer, &event);
+        }
+    }
+    fn flush(&mut self) -> B {
+        (self.flush)(&mut self.observer)
+    }
+}
+
+/// The conditions of `--where`.
+pub(super) fn conditions(texts: &[String]) -> Result<Vec<Filter>, Error> {
+    texts.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}")))).collect()
+}
+
+/// What conditions on clients may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look
+/// like polling.
+const WHO: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
+
+/// The same where clients are judged, or compared; `because` says why nothing else may be asked for.
+pub(super) fn conditions_on_clients(texts: &[String], because: &str) -> Result<Vec<Filter>, Error> {
+    let filters = conditions(texts)?;
+    match filters.iter().find(|filter| !WHO.contains(&filter.dim.name())) {
+        Some(filter) => Err(Error::Usage(format!("--where {}: {because}conditions may be about {}", filter.dim.name(), WHO.join(", ")))),
+        None => Ok(filters),
+    }
+}
+
 /// The observer of analysis as a worker of the source's pass.
 struct Observing<'s> {
     observer: Observer,

@@ -6,7 +6,6 @@
     balance.py restart FOLDER               a bundle of two apiservers of which one starts anew; when, and when it is back, as JSON
 """
 
-import io
 import json
 import os
 import random
@@ -16,18 +15,7 @@ from collections import defaultdict
 
 import numpy as np
 
-
-def lines(path):
-    data = open(path, "rb").read()
-    if path.endswith(".zst"):
-        import zstandard
-        out = b""
-        while data:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            out += frame.decompress(data)
-            data = frame.unused_data
-        data = out
-    return io.BytesIO(data)
+from rollup import read_lines
 
 
 def micros(text):
@@ -41,7 +29,7 @@ def counts(*logs):
     server, clients, started = defaultdict(int), defaultdict(lambda: defaultdict(int)), {}
     for log in logs:
         instance, path = log.split("=", 1)
-        for line in lines(path):
+        for line in read_lines(path):
             e = json.loads(line)
             user = "system:node:*" if e["user"]["username"].startswith("system:node:") else e["user"]["username"]
             agent = e.get("userAgent", "").split("/")[0].split(" ")[0]

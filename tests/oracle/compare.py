@@ -9,8 +9,6 @@
 
 import csv
 import datetime
-import gzip
-import io
 import json
 import math
 import os
@@ -20,6 +18,8 @@ from collections import defaultdict
 
 import numpy as np
 from scipy import stats
+
+from rollup import read_lines
 
 PARTS = 8
 csv.field_size_limit(1 << 28)
@@ -164,27 +164,12 @@ def tile_of(side):
 
 # ---------------------------------------------------------------- logs
 
-def lines(path):
-    data = open(path, "rb").read()
-    if path.endswith(".zst"):
-        import zstandard
-        out = b""
-        while data:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            out += frame.decompress(data)
-            data = frame.unused_data
-        data = out
-    elif path.endswith(".gz"):
-        data = gzip.decompress(data)
-    return io.BytesIO(data)
-
-
 def cut(start, end, out, *logs):
-    with open(out, "wb") as f:
+    with open(out, "w") as f:
         for log in logs:
-            for line in lines(log):
+            for line in read_lines(log):
                 if start <= json.loads(line)["stageTimestamp"][:26] < end:
-                    f.write(line)
+                    f.write(line + "\n")
 
 
 def stamp(at):
@@ -236,7 +221,7 @@ def write(events, out):
 def more(log, agent, share, start, out):
     r = random.Random(agent + start)
     with open(out, "w") as f:
-        for line in lines(log):
+        for line in read_lines(log):
             event = json.loads(line)
             if event["userAgent"].startswith(agent + "/") and event["stageTimestamp"] >= start and r.random() < float(share):
                 move = datetime.timedelta(seconds=r.uniform(-1, 1))

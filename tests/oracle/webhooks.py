@@ -5,13 +5,14 @@ Written after the documentation of dynamic admission control, with none of plims
 writes, or -. Prints per webhook: certain, perhaps, of the control plane, and requests by client.
 """
 
-import io
 import json
 import re
 import sys
 from collections import Counter
 
 import yaml
+
+from rollup import read_lines
 
 hooks_path, namespaces_path, *logs = sys.argv[1:]
 labels = {}
@@ -25,19 +26,6 @@ for document in yaml.safe_load_all(open(hooks_path)):
     for item in document.get("items", [document]):
         for hook in item["webhooks"]:
             hooks.append(hook)
-
-
-def lines(path):
-    data = open(path, "rb").read()
-    if path.endswith(".zst"):
-        import zstandard
-        out = b""
-        while data:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            out += frame.decompress(data)
-            data = frame.unused_data
-        data = out
-    return io.BytesIO(data)
 
 
 def holds(selector, of):
@@ -97,7 +85,7 @@ CONTROL = {"system:apiserver", "system:kube-controller-manager", "system:kube-sc
 result = [{"certain": 0, "perhaps": 0, "control_plane": 0, "clients": Counter()} for _ in hooks]
 writes = 0
 for log in logs:
-    for line in lines(log):
+    for line in read_lines(log):
         e = json.loads(line)
         ref, code = e.get("objectRef", {}), e.get("responseStatus", {}).get("code", 0)
         if e["stage"] not in ("ResponseComplete", "Panic") or not ref.get("resource") or not 100 <= code < 300:

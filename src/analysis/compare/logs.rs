@@ -1,7 +1,7 @@
 //! Pairs from roll-ups of audit logs.
 
 use super::noise::{Measured, PARTS};
-use super::{Area, Pair, Pieces, Subject, joined};
+use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{TrafficRow, Who};
 use crate::model::histogram::Histogram;
@@ -16,9 +16,6 @@ pub struct Side<'r> {
     /// From here to here.
     pub window: (Micros, Micros),
 }
-
-/// What is counted of requests: all, 5xx, 4xx but 429, 429.
-const COUNTS: [&str; 4] = ["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s"];
 
 /// Pieces that the longer window is cut into, about; of a short one less, as no tile is cut.
 const PIECES: i64 = 400;

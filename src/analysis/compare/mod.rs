@@ -138,13 +138,15 @@ impl Metric {
     }
 }
 
+/// What is counted of requests: all, 5xx, 4xx but 429, 429.
+const COUNTS: [&str; 4] = ["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s"];
+
 impl Area {
     /// The numbers that it has; with `whole` those that it has of everything at once.
     pub fn metrics(self, whole: bool) -> &'static [&'static str] {
-        const REQUESTS: [&str; 4] = ["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s"];
         match (self, whole) {
             (Self::Total, _) => &["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s", "p50_ms", "p99_ms"],
-            (Self::Clients | Self::Requests, false) => &REQUESTS,
+            (Self::Clients | Self::Requests, false) => &COUNTS,
             (Self::Latency, false) => &["p50_ms", "p99_ms"],
             (Self::Objects, false) => &["objects"],
             (Self::Clients | Self::Requests | Self::Latency | Self::Objects, true) => &[],

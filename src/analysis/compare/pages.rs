@@ -2,16 +2,13 @@
 
 use super::logs::named;
 use super::noise::{Measured, PARTS};
-use super::{Area, Pair, Pieces, Subject, joined};
+use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Facts, Instance};
 use crate::analysis::metrics::traffic::{Dim, Query, measured};
 use crate::analysis::traffic::report::Measures;
 use crate::model::time::SECOND;
 use std::collections::BTreeMap;
-
-/// What is counted of requests.
-const COUNTS: [&str; 4] = ["rps", "errors_per_s", "client_errors_per_s", "throttled_per_s"];
 
 fn count(measures: &Measures, kind: usize) -> f64 {
     let of = [Some(measures.requests), measures.errors, measures.client_errors, Some(measures.throttled)];

@@ -2,11 +2,9 @@
 
 use super::bodies::{UNSEEN, is_dry_run, is_forced, rights, scales_to_zero, strips_finalizers};
 use super::consequences::{Gone, Place};
-use crate::analysis::dims::member;
-use crate::analysis::rollup::notable::{is_control_plane, kind};
+use crate::analysis::rollup::notable::{Notable, is_control_plane, kind};
 use crate::model::event::{Event, Level, Timed};
 use crate::model::json::cut;
-use crate::model::time::Micros;
 use std::collections::{HashMap, HashSet};
 
 /// Operations that are held of a log; beyond, they are only counted.
@@ -14,54 +12,6 @@ pub const MOST: usize = 1_000_000;
 
 /// Places of consequences that are held.
 const PLACES: usize = 1_000_000;
-
-/// Something dangerous that was done, or tried.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Operation {
-    /// When it was answered.
-    pub at: Micros,
-    /// In which cluster.
-    pub cluster: String,
-    /// By which apiserver.
-    pub instance: String,
-    /// Which kind: one of [`super::RULES`].
-    pub kind: &'static str,
-    /// Who asked.
-    pub user: String,
-    /// As whom, where that is somebody else.
-    pub impersonated: String,
-    /// The product of the user agent.
-    pub agent: String,
-    /// From where.
-    pub source: String,
-    /// The verb.
-    pub verb: String,
-    /// Group of the resource.
-    pub group: String,
-    /// The resource.
-    pub resource: String,
-    /// Its subresource.
-    pub subresource: String,
-    /// Where.
-    pub namespace: String,
-    /// Which; empty for collections.
-    pub name: String,
-    /// What was answered.
-    pub code: Option<u16>,
-    /// What the body, or the query, says of it.
-    pub detail: String,
-    /// How much the audit policy lets the log hold of it.
-    pub level: &'static str,
-    /// To find it again.
-    pub audit_id: String,
-}
-
-impl Operation {
-    /// The same however often it is read.
-    pub fn id(&self) -> String {
-        format!("{} {} {} {}", self.at, self.kind, self.audit_id, self.name)
-    }
-}
 
 /// What a log shows beside operations.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -110,7 +60,7 @@ impl Created {
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Operations.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<Notable>,
     /// Deletions by the control plane and by kubelets.
     pub gone: HashMap<Place, Gone>,
     /// What else it shows.
@@ -256,28 +206,8 @@ fn can_scale(e: &Event<'_>) -> bool {
     e.subresource.is("scale") || e.subresource.is_empty() && workloads.contains(&e.resource.raw())
 }
 
-fn operation(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Operation {
-    let e = event.event;
-    let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-    let impersonated = member(e.impersonated, "username").and_then(|name| serde_json::from_slice::<String>(name).ok()).unwrap_or_default();
-    Operation {
-        at: event.at,
-        cluster: event.cluster().to_owned(),
-        instance: event.instance().to_owned(),
-        kind,
-        user: text(e.user),
-        impersonated: cut(&impersonated).into_owned(),
-        agent: cut(&e.agent_product()).into_owned(),
-        source: text(e.source),
-        verb: text(e.verb),
-        group: text(e.group),
-        resource: text(e.resource),
-        subresource: text(e.subresource),
-        namespace: text(e.namespace),
-        name: text(e.name),
-        code: e.code,
-        detail: cut(&detail).into_owned(),
-        level: e.level.name(),
-        audit_id: text(e.audit_id),
-    }
+fn operation(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Notable {
+    let mut one = Notable::of(event, kind, cut(&detail).into_owned());
+    one.impersonated = cut(&one.impersonated).into_owned();
+    one
 }

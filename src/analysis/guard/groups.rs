@@ -1,10 +1,11 @@
 //! Operations of one kind by one actor, close together in time, are one row.
 
-use super::classify::{Operation, Seen};
+use super::classify::Seen;
 use super::consequences::{Cascade, Gone, Place};
 use super::rules::Rule;
 use super::words;
 use crate::analysis::keyspace::diff::Removed;
+use crate::analysis::rollup::notable::Notable;
 use crate::model::alert::Deed;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
@@ -20,7 +21,7 @@ const TARGETS: usize = 100_000;
 #[derive(Debug, Clone, Default)]
 pub struct Group {
     /// The first of them.
-    pub first: Operation,
+    pub first: Notable,
     /// When the last was answered.
     pub last: Micros,
     /// How many.
@@ -53,7 +54,7 @@ pub struct Group {
     pub told: Option<Severity>,
     /// As grave as this whatever it is alone, as it is a part of more.
     pub floor: Severity,
-    /// Operations, the first thousand of them, by [`Operation::id`].
+    /// Operations, the first thousand of them, by [`Notable::id`].
     pub ids: Vec<String>,
     /// Times of new objects within the window of the last.
     pub(super) recent: VecDeque<Micros>,
@@ -86,7 +87,7 @@ pub struct Around<'a> {
 /// What a row is about.
 pub(super) type Key = (String, &'static str, String, String, String, String, String);
 
-pub(super) fn key(one: &Operation) -> Key {
+pub(super) fn key(one: &Notable) -> Key {
     (
         one.cluster.clone(),
         one.kind,
@@ -113,7 +114,7 @@ impl Grouping {
     }
 
     /// Takes an operation; they come in the order of time.
-    pub fn add(&mut self, one: &Operation) {
+    pub fn add(&mut self, one: &Notable) {
         let key = key(one);
         if let Some(group) = self.open.get_mut(&key) {
             if one.at - group.last <= self.window {
@@ -148,7 +149,7 @@ impl Grouping {
 }
 
 /// Rows by time.
-pub fn groups(mut operations: Vec<Operation>, around: Around<'_>, window: Micros) -> Vec<Group> {
+pub fn groups(mut operations: Vec<Notable>, around: Around<'_>, window: Micros) -> Vec<Group> {
     operations.sort_by(|a, b| (a.at, &a.instance, &a.audit_id).cmp(&(b.at, &b.instance, &b.audit_id)));
     // A log that is read twice, or lies there twice, tells nothing twice: same id, same time, same object.
     operations.dedup_by(|a, b| {
@@ -175,20 +176,20 @@ fn is_refused(code: Option<u16>) -> bool {
 }
 
 /// Whether something was done. A command in a container is answered by 101.
-fn is_done(code: Option<u16>) -> bool {
+pub(super) fn is_done(code: Option<u16>) -> bool {
     code.is_some_and(|code| (100..300).contains(&code))
 }
 
 impl Group {
     /// A row of one operation.
-    pub fn new(one: &Operation, window: Micros) -> Self {
+    pub fn new(one: &Notable, window: Micros) -> Self {
         let mut group = Self { first: one.clone(), last: one.at, ..Self::default() };
         group.add(one, window);
         group
     }
 
     /// Takes another operation.
-    pub fn add(&mut self, one: &Operation, window: Micros) {
+    pub fn add(&mut self, one: &Notable, window: Micros) {
         self.count += 1;
         match one.code {
             code if is_done(code) => self.done += 1,
@@ -318,8 +319,8 @@ mod tests {
     use super::*;
     use crate::model::time::SECOND;
 
-    fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Operation {
-        Operation {
+    fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Notable {
+        Notable {
             at: second * SECOND,
             kind,
             user: user.into(),
@@ -327,11 +328,11 @@ mod tests {
             namespace: "n".into(),
             code: Some(code),
             resource: "pods".into(),
-            ..Operation::default()
+            ..Notable::default()
         }
     }
 
-    fn of(operations: Vec<Operation>, created: u64) -> Vec<(String, &'static str, u64, u64, u64, u64)> {
+    fn of(operations: Vec<Notable>, created: u64) -> Vec<(String, &'static str, u64, u64, u64, u64)> {
         let made = Created { unnamed: created, ..Created::default() };
         let seen = Seen { created: HashMap::from([((String::new(), "bot".to_owned(), "n".to_owned()), made)]), ..Seen::default() };
         let around = Around { gone: &HashMap::new(), removed: None, seen: &seen, owners: &HashMap::new() };

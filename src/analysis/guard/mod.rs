@@ -11,7 +11,8 @@ mod tripwire;
 pub mod webhooks;
 mod words;
 
-pub use classify::{Batch, Operation, Seen, Watch};
+pub use crate::analysis::rollup::notable::Notable;
+pub use classify::{Batch, Seen, Watch};
 pub use consequences::{Gone, Place};
 pub use groups::{Around, Group, groups};
 pub use rules::{RULES, Rule};

@@ -1,9 +1,10 @@
 //! Operations that are told as they come. Of kinds of which each counts, each operation is told, those that come together in one row. Of
 //! kinds of which many count (pods, refusals), a row is told when it is many, and once more if it gets worse.
 
-use super::classify::{Batch, Operation, Seen};
+use super::classify::{Batch, Seen};
 use super::groups::{Around, Group, Grouping, Key, key, sort};
 use super::rules::Rule;
+use crate::analysis::rollup::notable::Notable;
 use crate::model::alert::{Deed, Message, Reason};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
@@ -30,7 +31,7 @@ impl Tripwire {
     }
 
     /// Takes what was read.
-    pub fn take(&mut self, batch: Batch, is_wanted: impl Fn(&Operation) -> bool) {
+    pub fn take(&mut self, batch: Batch, is_wanted: impl Fn(&Notable) -> bool) {
         let Batch { mut operations, seen, .. } = batch;
         self.seen.events += seen.events;
         seen.created.into_iter().for_each(|(who, pods)| self.seen.created.entry(who).or_default().merge(pods));
@@ -105,14 +106,14 @@ mod tests {
     }
 
     fn operations(kind: &'static str, from: i64, count: i64) -> Batch {
-        let one = |n: i64| Operation {
+        let one = |n: i64| Notable {
             at: (from + n) * SECOND / 10,
             kind,
             user: "bot".into(),
             name: format!("p-{}", from + n),
             code: Some(200),
             resource: "pods".into(),
-            ..Operation::default()
+            ..Notable::default()
         };
         Batch { operations: (0..count).map(one).collect(), ..Batch::default() }
     }
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(told(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);
         assert_eq!(told(20, 1), [("p-20".to_owned(), Severity::Critical)]);
         assert_eq!(told(21, 0), []);
-        let groups = |kind| vec![Group { first: Operation { kind, ..Operation::default() }, done: 1, ..Group::default() }];
+        let groups = |kind| vec![Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() }];
         assert_eq!(message(&groups("exec"), "c", "o", 5), None);
         let one = message(&groups("delete-crd"), "c", "o", 5).unwrap();
         assert_eq!((one.id.len(), one.id), (32, message(&groups("delete-crd"), "c", "o", 9).unwrap().id));

@@ -6,26 +6,45 @@ use crate::model::time::Micros;
 use serde_json::Value;
 
 /// A dangerous operation, in full.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notable {
+    /// When it was answered.
     pub at: Micros,
+    /// In which cluster.
     pub cluster: String,
+    /// By which apiserver.
     pub instance: String,
+    /// Which kind.
     pub kind: &'static str,
+    /// Who asked.
     pub user: String,
+    /// The product of the user agent.
     pub agent: String,
+    /// As whom, where that is somebody else.
     pub impersonated: String,
+    /// From where.
     pub source: String,
+    /// The verb.
     pub verb: String,
+    /// Group of the resource.
     pub group: String,
+    /// The resource.
     pub resource: String,
+    /// Its subresource.
     pub subresource: String,
+    /// Where.
     pub namespace: String,
+    /// Which; empty for collections.
     pub name: String,
+    /// What was answered.
     pub code: Option<u16>,
+    /// What was asked for, with its query.
     pub uri: String,
+    /// To find it again.
     pub audit_id: String,
+    /// How much the audit policy lets the log hold of it.
     pub level: &'static str,
+    /// What the body, or the query, says of it.
     pub detail: String,
 }
 
@@ -37,33 +56,44 @@ pub fn is_control_plane(user: &str) -> bool {
 
 /// The event in full, if it is a dangerous operation.
 pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
-    let (kind, detail) = kind(event)?;
-    let e = event.event;
-    let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-    let impersonated = crate::analysis::dims::member(e.impersonated, "username")
-        .and_then(|name| serde_json::from_slice::<String>(name).ok())
-        .unwrap_or_default();
-    Some(Notable {
-        at: event.at,
-        cluster: event.cluster().to_owned(),
-        instance: event.instance().to_owned(),
-        kind,
-        user: text(e.user),
-        agent: cut(&e.agent_product()).into_owned(),
-        impersonated,
-        source: text(e.source),
-        verb: text(e.verb),
-        group: text(e.group),
-        resource: text(e.resource),
-        subresource: text(e.subresource),
-        namespace: text(e.namespace),
-        name: text(e.name),
-        code: e.code,
-        uri: text(e.uri),
-        audit_id: text(e.audit_id),
-        level: e.level.name(),
-        detail,
-    })
+    kind(event).map(|(kind, detail)| Notable::of(event, kind, detail))
+}
+
+impl Notable {
+    /// The event in full, as one of a kind.
+    pub fn of(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Self {
+        let e = event.event;
+        let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+        let impersonated = crate::analysis::dims::member(e.impersonated, "username")
+            .and_then(|name| serde_json::from_slice::<String>(name).ok())
+            .unwrap_or_default();
+        Self {
+            at: event.at,
+            cluster: event.cluster().to_owned(),
+            instance: event.instance().to_owned(),
+            kind,
+            user: text(e.user),
+            agent: cut(&e.agent_product()).into_owned(),
+            impersonated,
+            source: text(e.source),
+            verb: text(e.verb),
+            group: text(e.group),
+            resource: text(e.resource),
+            subresource: text(e.subresource),
+            namespace: text(e.namespace),
+            name: text(e.name),
+            code: e.code,
+            uri: text(e.uri),
+            audit_id: text(e.audit_id),
+            level: e.level.name(),
+            detail,
+        }
+    }
+
+    /// The same however often it is read.
+    pub fn id(&self) -> String {
+        format!("{} {} {} {}", self.at, self.kind, self.audit_id, self.name)
+    }
 }
 
 /// Which kind of dangerous operation it is, with what the body or the query says of it.

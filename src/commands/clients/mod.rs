@@ -9,8 +9,6 @@ mod watch_cache;
 use crate::analysis::clients::cost::{Known, Metered};
 use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
-use crate::analysis::dims::Dim;
-use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::commands::pages;
@@ -62,23 +60,11 @@ pub struct Args {
     kube: KubeFlags,
 }
 
-/// What conditions may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look like polling.
-pub(super) const DIMS: [&str; 10] =
-    ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
-
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     emit::check(args)?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
-    let filters: Vec<Filter<Dim>> = filters.collect::<Result<_, _>>()?;
-    if let Some(filter) = filters.iter().find(|filter| !DIMS.contains(&filter.dim.name())) {
-        let name = filter.dim.name();
-        return Err(Error::Usage(format!(
-            "--where {name}: clients are judged by all that they do; conditions may be about {}",
-            DIMS.join(", ")
-        )));
-    }
+    let filters = rollup::conditions_on_clients(&args.filters, "clients are judged by all that they do; ")?;
     let selection = Selection { since, until, filters };
     if args.emit.emit == Some(emit::Emit::WatchCache) {
         return watch_cache::run(args, &selection, context);

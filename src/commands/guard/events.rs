@@ -1,21 +1,18 @@
 //! `plimsoll guard events`: a timeline of dangerous operations.
 
 use super::follow::{self, FollowFlags};
-use crate::analysis::filter::Filter;
 use crate::analysis::guard::report::{Told, report};
-use crate::analysis::guard::{Around, Batch, Operation, RULES, Watch, groups};
+use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::commands::etcd::removed::{self, Between};
-use crate::commands::rollup::{self, Selection};
+use crate::commands::rollup::{self, Chosen, Selection};
 use crate::commands::traffic;
-use crate::model::event::Timed;
 use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::model::units::parse_duration;
 use crate::sources::alerts;
-use crate::sources::audit::pass::Worker;
 use crate::sources::find::Wanted;
 use crate::sources::objects::captures::{self, Captures};
 use std::collections::HashMap;
@@ -77,26 +74,8 @@ fn window(text: &str) -> Result<Micros, String> {
 
 impl Args {
     /// Whether operations of this kind are asked for.
-    pub(super) fn wants(&self, one: &Operation) -> bool {
+    pub(super) fn wants(&self, one: &Notable) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == one.kind)
-    }
-}
-
-/// The watch of analysis as a worker of the source's pass.
-pub(super) struct Watching<'s> {
-    pub(super) watch: Watch,
-    pub(super) selection: &'s Selection,
-}
-
-impl Worker for Watching<'_> {
-    type Batch = Batch;
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.selection.takes(&event) {
-            self.watch.event(&event);
-        }
-    }
-    fn flush(&mut self) -> Batch {
-        self.watch.flush()
     }
 }
 
@@ -110,8 +89,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Usage(format!("--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose")));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = args.filters.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}"))));
-    let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+    let filters = rollup::conditions(&args.filters)?;
     let selection = Selection { since, until, filters };
     if args.tripwire.follow {
         return follow::run(args, selection, context);
@@ -125,7 +103,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         _ => removed::within(&args.sources, context)?,
     };
     let mut all = Batch::default();
-    let make = || Watching { watch: Watch::default(), selection: &selection };
+    let make = || Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
     let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
     let Batch { mut operations, gone, seen } = all;
     operations.retain(|one| args.wants(one));
@@ -146,7 +124,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as it may be deleted.
-fn owners(args: &Args, operations: &[Operation], context: &mut Context<'_>) -> Result<HashMap<String, String>, Error> {
+fn owners(args: &Args, operations: &[Notable], context: &mut Context<'_>) -> Result<HashMap<String, String>, Error> {
     let mut owners = HashMap::new();
     if operations.is_empty() {
         return Ok(owners);

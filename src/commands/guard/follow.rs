@@ -1,14 +1,14 @@
 //! `plimsoll guard events --follow`: a tripwire. What is dangerous is told as it is logged.
 
-use super::events::{Args, Watching};
+use super::events::Args;
 use crate::actions::notify::deliver::Standing;
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::report::news;
-use crate::analysis::guard::{Batch, Group, Operation, Rule, Tripwire, Watch, message};
+use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch, message};
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::messages;
-use crate::commands::rollup::Selection;
+use crate::commands::rollup::{Chosen, Selection};
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::alert::{Config, Owner};
 use crate::model::report::Severity;
@@ -82,13 +82,13 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
     for folder in &follower.waiting {
         context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
-    let mut worker = Watching { watch: Watch::default(), selection: &selection };
+    let mut worker = Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
     let mut wire = Tripwire::new(args.window);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut told = 0;
     while !is_over() && !follower.is_done() {
         let next = Instant::now() + TICK;
-        let is_new = |one: &Operation| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+        let is_new = |one: &Notable| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
         let mut take = |batch: Batch| wire.take(batch, is_new);
         let more = follower.poll(&mut worker, &mut || !is_over() && Instant::now() < next, &mut take);
         told += tell(wire.news(least), mail.as_mut(), context)?;
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
         }
     }
     let last = Instant::now() + LAST;
-    let is_new = |one: &Operation| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+    let is_new = |one: &Notable| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
     let mut take = |batch: Batch| wire.take(batch, is_new);
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
         context.lost("ended before all that is in the logs had been read; let it run for longer")?;

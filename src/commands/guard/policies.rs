@@ -6,13 +6,11 @@ use crate::analysis::guard::policies::requests::{Batch, Known, Request, Target, 
 use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifests};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::commands::etcd::newest;
-use crate::commands::rollup::{self, Selection};
+use crate::commands::rollup::{self, Chosen, Selection};
 use crate::commands::traffic;
-use crate::model::event::Timed;
 use crate::model::registry::ObjectKey;
 use crate::model::report::Window as Span;
 use crate::model::time;
-use crate::sources::audit::pass::Worker;
 use crate::sources::find::Wanted;
 use crate::sources::objects::captures;
 use crate::views::{Format, objects};
@@ -185,24 +183,6 @@ fn print(policies: &[&Policy], terms: &Terms, context: &mut Context<'_>) -> Resu
     }
 }
 
-/// The watch of analysis as a worker of the source's pass.
-struct Watching<'s> {
-    watch: Watch<'s>,
-    selection: &'s Selection,
-}
-
-impl Worker for Watching<'_> {
-    type Batch = Batch;
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.selection.takes(&event) {
-            self.watch.event(&event);
-        }
-    }
-    fn flush(&mut self) -> Batch {
-        self.watch.flush()
-    }
-}
-
 fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let selection = Selection { since, until, ..Selection::default() };
@@ -211,7 +191,7 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         return Err(Error::Input(format!("{}: no audit log to replay", args.sources.join(", "))));
     }
     let mut all = Batch::default();
-    let make = || Watching { watch: Watch::new(policies, terms), selection: &selection };
+    let make = || Chosen { observer: Watch::new(policies, terms), selection: &selection, event: Watch::event, flush: Watch::flush };
     let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
     let Batch { mut requests, events, beyond } = all;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));

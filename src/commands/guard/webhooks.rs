@@ -5,12 +5,9 @@ use crate::analysis::guard::webhooks::{Counter, Namespaces, Seen, measured};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::commands::etcd::newest;
 use crate::commands::pages;
-use crate::commands::rollup;
-use crate::model::event::Timed;
+use crate::commands::rollup::{self, Chosen, Selection};
 use crate::model::objects::Objects;
-use crate::model::time::Micros;
 use crate::model::webhooks::Webhook;
-use crate::sources::audit::pass::Worker;
 use crate::sources::find::{self, Wanted};
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
@@ -37,25 +34,6 @@ pub(super) struct Args {
     time: TimeFlags,
 }
 
-/// The counter of analysis as a worker of the source's pass.
-struct Counting<'w> {
-    counter: Counter<'w>,
-    since: Option<Micros>,
-    until: Option<Micros>,
-}
-
-impl Worker for Counting<'_> {
-    type Batch = Seen;
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until) {
-            self.counter.event(&event);
-        }
-    }
-    fn flush(&mut self) -> Seen {
-        self.counter.flush()
-    }
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
@@ -76,7 +54,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     told.has_logs = !found.streams.is_empty();
     let mut seen = Seen::default();
     if told.has_logs {
-        let make = || Counting { counter: Counter::new(&webhooks, &namespaces), since, until };
+        let selection = Selection { since, until, ..Selection::default() };
+        let make = || Chosen {
+            observer: Counter::new(&webhooks, &namespaces),
+            selection: &selection,
+            event: Counter::event,
+            flush: Counter::flush,
+        };
         let outcome = rollup::pass(found.streams, make, |batch| seen.merge(batch), context)?;
         told.inputs.extend(outcome.inputs);
     }

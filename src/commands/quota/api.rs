@@ -6,10 +6,8 @@ use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::quota::api::{self, ApiQuota, Demands, Observer};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error, FailOn};
-use crate::commands::rollup::{self, Selection};
+use crate::commands::rollup::{self, Chosen, Selection};
 use crate::commands::{flow, traffic};
-use crate::model::event::Timed;
-use crate::sources::audit::pass::Worker;
 use crate::sources::find;
 use crate::views::{Format, objects};
 
@@ -36,7 +34,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
     let mut demands = Demands::default();
     let selection = Selection { since, until, ..Selection::default() };
-    let make = || Asking { observer: Observer::new(&matched.sets), selection: &selection };
+    let make = || Chosen { observer: Observer::new(&matched.sets), selection: &selection, event: Observer::event, flush: Observer::flush };
     let outcome = rollup::pass(found.streams, make, |batch| demands.merge(batch), context)?;
     let rows = api::propose(&demands, set, args.headroom, args.clients);
     let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
@@ -85,23 +83,4 @@ fn about(row: &ApiQuota) -> Vec<String> {
         ),
         format!("{} seats; what finds none waits", row.proposed_seats),
     ]
-}
-
-/// The observer of analysis as a worker of the source's pass.
-struct Asking<'s> {
-    observer: Observer<'s>,
-    selection: &'s Selection,
-}
-
-impl Worker for Asking<'_> {
-    type Batch = Demands;
-    #[inline]
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.selection.takes(&event) {
-            self.observer.event(&event);
-        }
-    }
-    fn flush(&mut self) -> Demands {
-        self.observer.flush()
-    }
 }

@@ -7,8 +7,7 @@ use crate::analysis::quota::refused::Refused;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
-use crate::commands::rollup::{self, Selection};
-use crate::model::event::Timed;
+use crate::commands::rollup::{self, Chosen, Selection};
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::quota::Quotas;
@@ -17,7 +16,6 @@ use crate::model::series::Day;
 use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::audit::pass::Worker;
 use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
 
@@ -248,30 +246,11 @@ fn files(
     if !found.streams.is_empty() {
         inputs.has_logs = true;
         let selection = Selection { since, until, ..Selection::default() };
-        let make = || Refusing { refused: Refused::default(), selection: &selection };
+        let make = || Chosen { observer: Refused::default(), selection: &selection, event: Refused::event, flush: std::mem::take };
         let outcome = rollup::pass(found.streams, make, |batch| inputs.refused.merge(batch), context)?;
         inputs.inputs.extend(outcome.inputs);
     }
     Ok(())
-}
-
-/// The fold of refusals as a worker of the source's pass.
-struct Refusing<'s> {
-    refused: Refused,
-    selection: &'s Selection,
-}
-
-impl Worker for Refusing<'_> {
-    type Batch = Refused;
-    #[inline]
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.selection.takes(&event) {
-            self.refused.event(&event);
-        }
-    }
-    fn flush(&mut self) -> Refused {
-        std::mem::take(&mut self.refused)
-    }
 }
 
 /// The live cluster, as it is now.

@@ -1,6 +1,7 @@
 //! What a log holds of requests that webhooks are asked about.
 
 use super::asked::{Answer, Asked, Namespaces, asks, operation};
+use crate::analysis::guard::groups::is_done;
 use crate::analysis::rollup::notable::is_control_plane;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, together};
@@ -90,7 +91,7 @@ impl<'w> Counter<'w> {
         let (verb, subresource) = (event.verb.decode(), event.subresource.decode());
         let Some(operation) = operation(&verb, &subresource, event.code) else { return };
         // What was not done would not have been, with the webhook or without.
-        if !event.code.is_some_and(|code| (100..300).contains(&code)) {
+        if !is_done(event.code) {
             return;
         }
         self.seen.writes += 1;
