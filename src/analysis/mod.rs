@@ -4,6 +4,7 @@
 pub mod balance;
 pub mod clients;
 pub mod compare;
+pub mod controllers;
 pub mod dims;
 pub mod extract;
 pub mod filter;

@@ -78,6 +78,8 @@ pub struct Settings {
     pub style: Style,
     /// Rows to show: as given, else by the form of the output.
     pub top: Option<usize>,
+    /// Whether `top` was asked for.
+    top_is_asked: bool,
     /// Field to sort by.
     pub sort_by: Option<String>,
     /// Whether progress may be shown.
@@ -96,6 +98,11 @@ pub struct Settings {
 const TOP: usize = 25;
 
 impl Settings {
+    /// How many rows were asked for, for commands that show several tables and have a default of their own for each.
+    pub fn asked_top(&self) -> Option<usize> {
+        self.top_is_asked.then(|| self.top.unwrap_or(usize::MAX))
+    }
+
     /// Settles the flags.
     pub(super) fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
         let config = match &flags.config {
@@ -122,6 +129,7 @@ impl Settings {
             format,
             style: Style { width: io.width, color, headers: !flags.no_headers, compact: false },
             top,
+            top_is_asked: flags.top.or(config.top).is_some(),
             sort_by: flags.sort_by.clone(),
             progress: io.err_is_terminal && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto && !flags.quiet,
             fail_on: flags.fail_on.or(config.fail_on),

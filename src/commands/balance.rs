@@ -52,7 +52,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
     let mut told = Told {
         inputs: read.inputs,
-        top: context.settings.top,
+        top: context.settings.asked_top(),
         within: args.within as f64 / SECOND as f64,
         has_logs: !found.streams.is_empty(),
         notes: Vec::new(),

@@ -5,7 +5,7 @@ use super::rollup::{self, Covered, Selection};
 use super::{heap, pages};
 use crate::analysis::compare::limits::Limit;
 use crate::analysis::compare::logs::{self, Side};
-use crate::analysis::compare::report::{Told, report};
+use crate::analysis::compare::report::{Told, contrasts, report};
 use crate::analysis::compare::{self, Pair, states};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
@@ -16,6 +16,7 @@ use crate::model::units::{counted, parse_share};
 use crate::sources::cgroup;
 use crate::sources::find::{self, Found, Wanted};
 use crate::views::text::plain;
+use crate::views::{Format, contrast_svg};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -28,6 +29,7 @@ EXAMPLES
   plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's day
   plimsoll compare yesterday.db today.db
   plimsoll compare before/ after/ -o markdown > comment.md      # for a pull request
+  plimsoll compare before/ after/ -o svg > change.svg    # all requests, and the clients and requests that moved most, in time
   plimsoll compare before/ after/ --fail-on-increase rps=10% --fail-on-increase clients.rps=30%
 
 A change is told where it is more than noise: by how much each number wanders on its own, with 95 % confidence for all that is said at
@@ -93,14 +95,21 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Comparing { pairs, mut told, alone, .. } = comparing;
     told.notes.extend(alone);
     told.names = sources.map(Clone::clone);
-    (told.top, told.least) = (context.settings.top, args.at_least);
+    (told.top, told.least) = (context.settings.asked_top(), args.at_least);
     told.limits.clone_from(&args.fail_on_increase);
-    let rows = compare::judge(pairs, args.at_least);
+    let mut rows = compare::judge(pairs, args.at_least);
     for limit in args.fail_on_increase.iter().filter(|limit| limit.is_idle(&rows)) {
         context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
     }
-    let report = report(rows, told);
+    let report = report(&mut rows, told);
     let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
+    if context.settings.format == Format::Svg {
+        context.judge(&report, fail_on);
+        if !contrast_svg::draw(&contrasts(&rows, context.settings.asked_top()), &mut context.io.out)? {
+            return Err(Error::Input("there is nothing to draw: only logs and metrics tell how it went in time".to_owned()));
+        }
+        return Ok(());
+    }
     context.print(&report, fail_on)
 }
 

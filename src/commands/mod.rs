@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod clients;
 pub mod compare;
+pub mod controllers;
 pub mod etcd;
 pub mod flow;
 #[cfg(feature = "history")]
@@ -27,7 +28,6 @@ mod traffic_live;
 mod traffic_metrics;
 
 use crate::cli::{Context, Error};
-#[cfg(feature = "history")]
 use crate::views::Format;
 use clap::Subcommand;
 
@@ -48,6 +48,8 @@ pub enum Command {
     Balance(Box<balance::Args>),
     /// What changed between two times or two clusters, and what of it is more than noise.
     Compare(Box<compare::Args>),
+    /// How the scheduler and the controllers keep up: work queues, pods that wait, leaders that change.
+    Controllers(Box<controllers::Args>),
     /// What quotas should be, and what is wrong with them.
     Quota(quota::Args),
     /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
@@ -68,10 +70,11 @@ impl Command {
     /// Runs the command.
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let draws = matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
+        let draws = draws || matches!(self, Self::Compare(_)) && context.settings.format == Format::Svg;
         #[cfg(feature = "history")]
         let draws = draws || matches!(self, Self::Forecast(_)) && context.settings.format == Format::Svg;
         if context.settings.format.is_of_stacks() && !draws {
-            let others = "-o svg is for plimsoll forecast, -o svg and -o folded for plimsoll heap flame and plimsoll etcd flame";
+            let others = "-o svg is for plimsoll forecast and plimsoll compare, -o svg and -o folded for plimsoll heap flame and plimsoll etcd flame";
             return Err(Error::Usage(others.to_owned()));
         }
         match self {
@@ -82,6 +85,7 @@ impl Command {
             Self::Guard(args) => guard::run(args, context),
             Self::Balance(args) => balance::run(args, context),
             Self::Compare(args) => compare::run(args, context),
+            Self::Controllers(args) => controllers::run(args, context),
             Self::Quota(args) => quota::run(args, context),
             #[cfg(feature = "history")]
             Self::Forecast(args) => forecast::run(args, context),

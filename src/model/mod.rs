@@ -31,5 +31,6 @@ pub mod symbols;
 pub mod time;
 pub mod units;
 pub mod uri;
+pub mod waiting;
 pub mod walk;
 pub mod webhooks;

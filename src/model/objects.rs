@@ -3,6 +3,7 @@
 use crate::model::quantity::Quantity;
 use crate::model::quota::Namespace;
 use crate::model::time::Micros;
+use crate::model::waiting::Waiting;
 use crate::model::webhooks::Webhook;
 use std::collections::BTreeMap;
 
@@ -73,6 +74,8 @@ pub struct Pod {
     pub gone_by: Option<Micros>,
     /// Whether a resize that was asked for can't be done.
     pub resize_is_infeasible: bool,
+    /// While it has no node: what its scheduler decides by.
+    pub waiting: Option<Box<Waiting>>,
 }
 
 /// Something that makes pods.

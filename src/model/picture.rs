@@ -1,4 +1,4 @@
-//! What a chart shows: a series, its limit and its future.
+//! What charts show: a series, its limit and its future; a number before and after.
 
 use crate::model::forecast::{Change, Grid, Step, Unit};
 use crate::model::time::Micros;
@@ -22,4 +22,17 @@ pub struct Picture {
     pub changes: Vec<Change>,
     /// By when half of the possible futures have reached the limit.
     pub reached: Option<Micros>,
+}
+
+/// A number on two sides, each in time from its own start.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Contrast {
+    /// What it is of.
+    pub title: String,
+    /// What is said of it, in a sentence without its period.
+    pub caption: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Before and after: seconds, and the value within them.
+    pub sides: [Vec<(f64, f64)>; 2],
 }

@@ -4,7 +4,7 @@
 //! Lines differ in dashes as well as in colour; the colours are those of Okabe and Ito, which people with any colour vision tell apart.
 
 use super::chart::{Frame, day, past_values};
-use super::text::{fit, plain};
+use super::text::{fit, plain, xml};
 use crate::model::forecast::{Step, Unit};
 use crate::model::picture::Picture;
 use crate::model::time::Micros;
@@ -35,24 +35,6 @@ text{fill:currentColor}.title{font-size:14px;font-weight:bold}.soft{fill-opacity
 .next{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3;fill:none}.limit{stroke:#d55e00;stroke-width:2;stroke-dasharray:12 3 2 3;fill:none}\
 .change{fill:currentColor;fill-opacity:.6}.date{fill:#d55e00}\
 @media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.band{fill:#56b4e9}.next{stroke:#56b4e9}.limit{stroke:#e69f00}.date{fill:#e69f00}}";
-
-/// `text` so that it is text wherever it stands in XML.
-fn escape(text: &str) -> String {
-    let mut out = String::new();
-    for c in plain(text).chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // XML has no such characters.
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// Writes pictures into one SVG; those of which nothing is known are left out. Whether there was one to draw; else nothing is written.
 pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
@@ -129,8 +111,8 @@ fn line(values: impl Iterator<Item = (Micros, f64)>, step: Micros, place: &Place
 fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result {
     let place = Place(frame);
     let (left, right, top, bottom) = (AROUND.0, PANEL.0 - AROUND.2, AROUND.1, PANEL.1 - AROUND.3);
-    writeln!(out, r#"<text class="title" x="{left}" y="20">{}</text>"#, escape(&fit(&plain(&picture.title), 68)))?;
-    writeln!(out, r#"<text class="soft" x="{left}" y="37">{}</text>"#, escape(&fit(&plain(&picture.caption), 100)))?;
+    writeln!(out, r#"<text class="title" x="{left}" y="20">{}</text>"#, xml(&fit(&plain(&picture.title), 68)))?;
+    writeln!(out, r#"<text class="soft" x="{left}" y="37">{}</text>"#, xml(&fit(&plain(&picture.caption), 100)))?;
     let is_binary = matches!(picture.unit, Unit::Bytes | Unit::BytesPerSecond);
     for tick in frame.ticks(5, is_binary) {
         let y = place.y(tick);

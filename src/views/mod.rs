@@ -3,6 +3,7 @@
 
 mod chart;
 pub mod columns;
+pub mod contrast_svg;
 mod csv;
 pub mod flame;
 pub mod forecast_svg;

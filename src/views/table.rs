@@ -137,7 +137,11 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 50] = [
+const FIRST_TO_GO: [&str; 54] = [
+    "depth_course",
+    "attempts_course",
+    "adds_per_s",
+    "limiter_p99_ms",
     "inflight",
     "excess_time_share",
     "more_than_even",

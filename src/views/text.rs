@@ -32,6 +32,24 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `text` so that it is text wherever it stands in XML.
+pub(super) fn xml(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // XML has no such characters.
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// `text` cut to `width` columns, with `…` for what was cut. Keeps the start and, where there is room, as much of the end,
 /// where names differ.
 pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
@@ -41,7 +59,11 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if width == 0 {
         return Cow::Borrowed("");
     }
-    let tail_width = if width >= 24 { width / 2 } else { 0 };
+    let tail_width = match width {
+        0..16 => 0,
+        16..24 => width / 3,
+        _ => width / 2,
+    };
     let head_width = width - 1 - tail_width;
     let mut head = String::new();
     for c in text.chars() {

@@ -357,3 +357,41 @@ fn mistakes_are_met_with_the_next_step() {
     assert_eq!(beyond.code, Some(3), "{}", beyond.stderr);
     assert!(beyond.stderr.contains("no event within the window of BEFORE"), "{}", beyond.stderr);
 }
+
+#[test]
+fn what_changed_is_drawn() {
+    let windows = ["compare", &sample("list-storm"), "--before", "09:18..09:21", "--after", "09:22..09:24"];
+    let picture = plimsoll(&[&windows[..], &["-o", "svg", "--top", "2"]].concat());
+    let text = &picture.exits(0).stdout;
+    // All requests, two clients, two verbs and resources; in the order of the table.
+    let titles: Vec<&str> = text
+        .split(r#"class="title""#)
+        .skip(1)
+        .filter_map(|behind| behind.split_once('>')?.1.split_once('<'))
+        .map(|(title, _)| title)
+        .collect();
+    let report = plimsoll(&[&windows[..], &["-o", "json"]].concat()).json(0);
+    let all = report["rows"].as_array().unwrap();
+    let total = all.iter().find(|row| row["area"] == "total" && row["metric"] == "rps").unwrap();
+    assert_eq!((titles[0], titles.len()), ("all: requests", 6), "{titles:?}");
+    assert!(titles.contains(&"event-spammer (batch:event-spammer): requests"), "{titles:?}");
+    // The areas under both lines are the rates times the windows, as the table has them.
+    let (before, after) = (report["before"]["seconds"].as_f64().unwrap(), report["after"]["seconds"].as_f64().unwrap());
+    let first = text.split("<g ").nth(1).unwrap();
+    let area = |class: &str| -> f64 {
+        let path = first.split_once(&format!(r#"class="{class}" d=""#)).unwrap().1.split_once('"').unwrap().0;
+        let steps = path.split(['M', 'L']).skip(1).map(|step| {
+            let (from, rest) = step.split_once(' ').unwrap();
+            let (y, to) = rest.split_once('H').unwrap();
+            (to.parse::<f64>().unwrap() - from.parse::<f64>().unwrap()) * (160.0 - y.parse::<f64>().unwrap())
+        });
+        steps.sum()
+    };
+    let expected = total["after"].as_f64().unwrap() * after / (total["before"].as_f64().unwrap() * before);
+    let drawn = area("after") / area("before");
+    assert!((drawn / expected - 1.0).abs() < 0.01, "{drawn} {expected}");
+    assert!(!text.contains("<script") && !text.contains("href"));
+    // Of two databases nothing is known in time.
+    let databases = ["before.db.zst", "after.db.zst"].map(|name| sample(&format!("list-storm/etcd/{name}")));
+    plimsoll(&["compare", &databases[0], &databases[1], "-o", "svg"]).exits(3);
+}

@@ -2,7 +2,7 @@
 //! same logs and databases.
 
 use crate::alert_lab::AlertLab;
-use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, write};
+use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -450,4 +450,38 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     // Slack and Alertmanager have no ids.
     let ids: Vec<&Value> = taken[8..].iter().map(|one| &one["id"]).filter(|id| !id.is_null()).collect();
     assert!(ids.len() == 2 && ids[0] == ids[1], "{taken:?}");
+}
+
+/// What `kubectl drain node-00 node-01 node-02` did, and a cordon behind it, counted by Python.
+#[test]
+fn a_real_drain_is_one_row() {
+    let script = r#"
+import json, sys
+nodes, done, requests, failed = [], set(), 0, 0
+for line in sys.stdin:
+    e = json.loads(line)
+    ref = e.get("objectRef", {})
+    if ref.get("resource") == "nodes" and e["verb"] == "patch" and (e.get("requestObject") or {}).get("spec", {}).get("unschedulable"):
+        nodes.append(ref["name"])
+    if ref.get("subresource") == "eviction":
+        requests += 1
+        if e["responseStatus"]["code"] == 201: done.add(ref["name"])
+        else: failed += 1
+print(json.dumps([nodes, requests, len(done), failed]))
+"#;
+    let mut command = Command::new(python());
+    command.args(["-c", script]);
+    let theirs: Value = serde_json::from_str(&feed(command, &sample_bytes("drain/audit.log.zst")).stdout).unwrap();
+    // README.md: three nodes, then a fourth that was only cordoned; a budget let none of its pods go.
+    assert_eq!(theirs, serde_json::json!([["node-00", "node-01", "node-02", "node-05"], 33, 21, 12]));
+    let report = plimsoll(&["guard", "events", &sample("drain"), "-o", "json"]).json(0);
+    let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["agent"] == "kubectl").collect();
+    assert_eq!(rows.iter().map(|row| row["kind"].as_str().unwrap()).collect::<Vec<_>>(), ["drain", "cordon"]);
+    assert_eq!(rows[0]["names"], serde_json::json!(["node-00", "node-01", "node-02"]));
+    assert_eq!((&rows[0]["evictions"], &rows[0]["evicted"], &rows[0]["evictions_failed"]), (&theirs[1], &theirs[2], &theirs[3]));
+    assert_eq!((&rows[0]["severity"], &rows[0]["done"]), (&"warning".into(), &3.into()));
+    let only = plimsoll(&["guard", "events", &sample("drain"), "--kind", "drain", "-o", "json"]).json(0);
+    assert_eq!(only["rows"].as_array().unwrap().len(), 1);
+    let text = plimsoll(&["guard", "events", &sample("drain")]);
+    assert!(text.exits(0).stdout.contains("3 × drained a node: node-00, node-01, node-02; 21 pods"), "{}", text.stdout);
 }

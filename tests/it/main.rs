@@ -16,6 +16,7 @@ mod balance;
 mod changing;
 mod clients;
 mod compare;
+mod controllers;
 mod coverage;
 mod damage;
 #[cfg(feature = "live")]

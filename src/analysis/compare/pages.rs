@@ -4,7 +4,7 @@ use super::logs::named;
 use super::noise::{Measured, PARTS};
 use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Component, Facts, Instance};
+use crate::analysis::metrics::facts::{Facts, Instance};
 use crate::analysis::metrics::traffic::{Dim, Query, measured};
 use crate::analysis::traffic::report::Measures;
 use crate::model::time::SECOND;
@@ -133,7 +133,7 @@ fn levels(facts: &Facts, is_joined: bool) -> Levels {
     for (metric, area, name) in of_etcd.into_iter().chain([(Metric::ProcessResident, Area::Memory, "resident_bytes")]) {
         for fact in facts.of(metric).iter().filter(|fact| fact.part == Part::Whole) {
             let instance = &facts.instances[fact.instance];
-            if instance.component == Component::Other {
+            if !instance.component.is_store() {
                 continue;
             }
             let subject = named(&[("cluster", &cluster(instance)), ("instance", &instance.name)]);

@@ -3,7 +3,9 @@
 use super::limits::{self, Limit};
 use super::noise::{Measured, Verdict};
 use super::{Area, Metric, Row, Unit};
+use crate::model::forecast::Unit as PictureUnit;
 use crate::model::input::InputReport;
+use crate::model::picture::Contrast;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{self, Micros};
 use crate::model::units::{bytes, counted, duration, grouped, signed_percent, significant};
@@ -33,6 +35,9 @@ const SCHEMA: &str = "plimsoll.compare/v1";
 /// Rows of an area that people are shown where they did not say how many.
 const SHOWN: usize = 10;
 
+/// Rows of an area that are drawn where they did not say how many.
+const DRAWN: usize = 4;
+
 /// Rows that moved much, but perhaps by chance, that people are shown.
 const UNSURE: usize = 5;
 
@@ -46,14 +51,14 @@ const PEOPLE: [&str; 7] =
     ["compare_what", "compare_metric", "compare_before", "compare_after", "compare_change", "compare_between", "compare_course"];
 
 /// The report.
-pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
+pub fn report(rows: &mut [Row], told: Told) -> Report {
     // The most moved first, within what can be set beside one another.
     rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
     let windows = told.windows.map(window);
-    let findings = limits::findings(&rows, &told.limits, (&windows[1].from, &windows[1].to));
+    let findings = limits::findings(rows, &told.limits, (&windows[1].from, &windows[1].to));
     let top = told.top.unwrap_or(SHOWN);
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
-    report.lead = lead(&rows, &told);
+    report.lead = lead(rows, &told);
     let changed = |area: Area| rows.iter().filter(move |row| row.pair.area == area && (row.verdict.is_change() || area == Area::Total));
     let mut people = Vec::new();
     for area in Area::ALL {
@@ -113,6 +118,32 @@ pub fn report(mut rows: Vec<Row>, told: Told) -> Report {
     report.findings = findings;
     report.inputs = told.inputs;
     report
+}
+
+/// What is drawn of rows that are in the report's order: all requests, then what moved most of clients and of verbs and resources.
+pub fn contrasts(rows: &[Row], top: Option<usize>) -> Vec<Contrast> {
+    let drawn = |area: Area| {
+        let of = rows
+            .iter()
+            .filter(move |row| row.pair.area == area && (row.verdict.is_change() || row.pair.metric == "rps" && area == Area::Total));
+        of.filter_map(contrast).take(top.unwrap_or(DRAWN))
+    };
+    [Area::Total, Area::Clients, Area::Requests].into_iter().flat_map(drawn).collect()
+}
+
+/// A row that is known in time.
+fn contrast(row: &Row) -> Option<Contrast> {
+    let side = |side: &Measured| -> Option<Vec<(f64, f64)>> {
+        let rate = |(seconds, amount): (f64, f64)| (seconds, if seconds > 0.0 { amount / seconds } else { 0.0 });
+        Some(side.amounts()?.into_iter().map(rate).collect())
+    };
+    let sides = [side(&row.pair.before)?, side(&row.pair.after)?];
+    let metric = Metric::named(row.pair.metric).map_or(row.pair.metric, |metric| metric.title);
+    let cells = for_people(row);
+    let text = |at: usize| if let Value::Text(text) = &cells[at] { text.as_str() } else { "" };
+    let between = if text(5) == "-" { String::new() } else { format!(", between {}", text(5)) };
+    let caption = format!("{} before, {} after: {}{between}", text(2), text(3), text(4));
+    Some(Contrast { title: format!("{}: {metric}", name(row)), caption, unit: PictureUnit::PerSecond, sides })
 }
 
 /// A table without its last columns, where no row has anything in them.

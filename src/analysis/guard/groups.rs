@@ -2,6 +2,7 @@
 
 use super::classify::Seen;
 use super::consequences::{Cascade, Gone, Place};
+use super::drains::{self, Evictions};
 use super::rules::Rule;
 use super::words;
 use crate::analysis::keyspace::diff::Removed;
@@ -46,6 +47,8 @@ pub struct Group {
     pub instances: BTreeSet<String>,
     /// What went with it.
     pub cascade: Cascade,
+    /// Of drained nodes: what became of their pods.
+    pub evictions: Option<Box<Evictions>>,
     /// Who owns the namespaces, as far as that is known.
     pub owners: BTreeSet<String>,
     /// Whether the actor made at least as many of these as he deleted.
@@ -159,6 +162,8 @@ pub fn groups(mut operations: Vec<Notable>, around: Around<'_>, window: Micros) 
     operations.iter().for_each(|one| grouping.add(one));
     grouping.close(Micros::MAX);
     let mut all = grouping.closed;
+    sort(&mut all);
+    let mut all = drains::fold(all, window);
     all.iter_mut().for_each(|group| group.finish(around));
     all.retain(Group::counts);
     sort(&mut all);
@@ -228,6 +233,32 @@ impl Group {
             self.details.insert(one.detail.clone());
         }
         self.instances.insert(one.instance.clone());
+    }
+
+    /// Takes another row of the same kind that came later.
+    pub(super) fn absorb(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.count, other.count),
+            (&mut self.done, other.done),
+            (&mut self.refused, other.refused),
+            (&mut self.failed, other.failed),
+            (&mut self.unsure, other.unsure),
+        ] {
+            *sum += more;
+        }
+        self.last = self.last.max(other.last);
+        self.most = self.most.max(other.most);
+        self.order.extend(other.order.into_iter().filter(|target| !self.targets.contains_key(target)));
+        self.order.truncate(NAMED);
+        for (target, state) in other.targets {
+            let mine = self.targets.entry(target).or_default();
+            mine.done = mine.done.or(state.done);
+        }
+        self.namespaces.extend(other.namespaces);
+        self.details.extend(other.details);
+        self.instances.extend(other.instances);
+        self.ids.extend(other.ids);
+        self.ids.truncate(NAMED);
     }
 
     /// How many different objects it was done to, or may have been; requests where they have no names.

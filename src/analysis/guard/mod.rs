@@ -3,6 +3,7 @@
 mod bodies;
 mod classify;
 mod consequences;
+mod drains;
 mod groups;
 pub mod policies;
 pub mod report;

@@ -1,6 +1,7 @@
 //! What `plimsoll guard events` says: a timeline, findings, what the log hides.
 
 use super::classify::Seen;
+use super::drains::Evictions;
 use super::groups::Group;
 use super::rules::Rule;
 use super::words::{gone, outcome, summary, what, who};
@@ -36,7 +37,7 @@ const SCHEMA: &str = "plimsoll.guard.events/v1";
 /// A row with its rule, and how grave it is.
 type Row<'a> = (&'a Group, &'static Rule, Severity);
 
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 31] = [
     "at",
     "until",
     "severity",
@@ -58,6 +59,9 @@ const COLUMNS: [&str; 28] = [
     "unsure",
     "most_in_window",
     "objects",
+    "evictions",
+    "evicted",
+    "evictions_failed",
     "objects_by_resource",
     "collections",
     "owners",
@@ -151,7 +155,7 @@ fn totals(rows: &[Row<'_>], seen: &Seen) -> Vec<(String, Value)> {
     [
         ("events", seen.events),
         ("rows", rows.len() as u64),
-        ("operations", sum(|group| group.count)),
+        ("operations", sum(|group| group.count + group.evictions.as_ref().map_or(0, |evictions| evictions.requests))),
         ("done", sum(|group| group.done)),
         ("refused", sum(|group| group.refused)),
         ("critical", count(rows, Severity::Critical)),
@@ -206,6 +210,7 @@ fn for_people((group, _, severity): &Row<'_>, is_one_day: bool, is_one_cluster: 
 fn cells((group, rule, severity): &Row<'_>) -> Vec<Value> {
     let first = &group.first;
     let text = |text: &str| Value::Text(text.to_owned());
+    let evictions = |of: fn(&Evictions) -> u64| Value::from(group.evictions.as_deref().map(of));
     vec![
         Value::Text(time::format(first.at)),
         Value::Text(time::format(group.cascade.until.unwrap_or(group.last).max(group.last))),
@@ -229,6 +234,9 @@ fn cells((group, rule, severity): &Row<'_>) -> Vec<Value> {
         Value::Count(group.most),
         // Not known is not none.
         if gone(group) == "unknown" { Value::None } else { Value::Count(group.cascade.total()) },
+        evictions(|evictions| evictions.requests),
+        evictions(|evictions| evictions.pods),
+        evictions(|evictions| evictions.failed),
         Value::Json(json!(group.cascade.objects)),
         Value::Json(json!(group.cascade.collections)),
         Value::Json(json!(group.owners)),

@@ -94,7 +94,7 @@ const BY_NUMBER: &str = "a ValidatingAdmissionPolicy that lets replicas change o
 const BY_PROXY: &str = "no right to nodes/proxy: it is the right to run anything on the node";
 
 /// All of them.
-pub const RULES: [Rule; 25] = [
+pub const RULES: [Rule; 26] = [
     rule("delete-namespace", "deleted a namespace", 1, namespace, BY_NAME),
     rule("delete-crd", "deleted a definition (CRD)", 1, definition, BY_NAME),
     rule("delete-node", "deleted a node", 1, nodes, "no right to delete nodes but for the cloud controller and the autoscaler"),
@@ -109,6 +109,7 @@ pub const RULES: [Rule; 25] = [
     open("scale-to-zero", "scaled to zero", 1, warning, BY_NUMBER),
     open("strip-finalizers", "removed finalizers", 1, warning, "a ValidatingAdmissionPolicy on updates that shorten metadata.finalizers"),
     rule("finalize", "finalized a namespace by hand", 1, warning, "no right to namespaces/finalize"),
+    rule("drain", "drained a node", 1, wave, "drain a few nodes at a time, and disruption budgets on what must stay up"),
     rule("cordon", "cordoned a node", 1, wave, "drain a few nodes at a time"),
     open("webhook-write", "changed admission", 1, warning, BY_REVIEW),
     rule("apiservice-write", "changed an APIService", 1, warning, BY_REVIEW),

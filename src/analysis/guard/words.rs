@@ -39,7 +39,8 @@ pub(super) fn what(group: &Group) -> String {
     };
     let times = if group.count > 1 { format!("{} × ", grouped(group.count)) } else { String::new() };
     let told = format!("{times}{}: {}", rule.words, of.trim_end());
-    format!("{}{within}", told.trim_end_matches([':', ' ']))
+    let pods = group.evictions.as_deref().map(|evictions| format!("; {} evicted", counted(evictions.pods, "pod"))).unwrap_or_default();
+    format!("{}{within}{pods}", told.trim_end_matches([':', ' ']))
 }
 
 /// `done`, `10 done, 2 refused`, `12 not there`.

@@ -73,6 +73,29 @@ pub enum Metric {
     GoTotal,
     GoNextGc,
     ProcessResident,
+    QueueDepth,
+    QueueAdds,
+    QueueRetries,
+    QueueWait,
+    QueueWork,
+    QueueUnfinished,
+    QueueLongest,
+    LeaderStatus,
+    ManagedControllers,
+    ClientRequests,
+    ClientDuration,
+    ClientLimiter,
+    PendingPods,
+    ScheduleAttempts,
+    ScheduleAttempt,
+    ScheduleAlgorithm,
+    ScheduleSli,
+    ScheduleStage,
+    ScheduleIncoming,
+    SchedulePreemptions,
+    ScheduleVictims,
+    ScheduleRefusals,
+    ScheduleBatches,
 }
 
 /// How a metric behaves.
@@ -122,6 +145,8 @@ const KIND: &[&str] = &["request_kind"];
 const RESOURCE: &[&str] = &["group", "resource"];
 const FLOW: &[&str] = &["priority_level", "flow_schema"];
 const LEVEL: &[&str] = &["priority_level"];
+const NAME: &[&str] = &["name"];
+const ATTEMPT: &[&str] = &["result", "profile"];
 const NONE: &[&str] = &[];
 
 const fn entry(name: &'static str, metric: Metric, shape: Shape, labels: &'static [&'static str]) -> Entry {
@@ -236,6 +261,33 @@ pub const ENTRIES: &[Entry] = &[
     gauge("go_memory_classes_total_bytes", M::GoTotal, NONE).older(1),
     gauge("go_memstats_next_gc_bytes", M::GoNextGc, NONE),
     gauge("process_resident_memory_bytes", M::ProcessResident, NONE),
+    gauge("workqueue_depth", M::QueueDepth, NAME),
+    counter("workqueue_adds_total", M::QueueAdds, NAME),
+    counter("workqueue_retries_total", M::QueueRetries, NAME),
+    histogram("workqueue_queue_duration_seconds", M::QueueWait, NAME),
+    histogram("workqueue_work_duration_seconds", M::QueueWork, NAME),
+    gauge("workqueue_unfinished_work_seconds", M::QueueUnfinished, NAME),
+    gauge("workqueue_longest_running_processor_seconds", M::QueueLongest, NAME),
+    gauge("leader_election_master_status", M::LeaderStatus, NAME),
+    gauge("running_managed_controllers", M::ManagedControllers, &["name", "manager"]),
+    counter("rest_client_requests_total", M::ClientRequests, &["code", "method"]),
+    histogram("rest_client_request_duration_seconds", M::ClientDuration, &["verb"]),
+    histogram("rest_client_request_latency_seconds", M::ClientDuration, &["verb"]).older(1),
+    histogram("rest_client_rate_limiter_duration_seconds", M::ClientLimiter, &["verb"]),
+    gauge("scheduler_pending_pods", M::PendingPods, &["queue"]),
+    counter("scheduler_schedule_attempts_total", M::ScheduleAttempts, ATTEMPT),
+    histogram("scheduler_scheduling_attempt_duration_seconds", M::ScheduleAttempt, ATTEMPT),
+    histogram("scheduler_e2e_scheduling_duration_seconds", M::ScheduleAttempt, ATTEMPT).older(1),
+    histogram("scheduler_scheduling_algorithm_duration_seconds", M::ScheduleAlgorithm, NONE),
+    histogram("scheduler_pod_scheduling_sli_duration_seconds", M::ScheduleSli, &["attempts"]),
+    histogram("scheduler_pod_scheduling_duration_seconds", M::ScheduleSli, &["attempts"]).older(1),
+    histogram("scheduler_framework_extension_point_duration_seconds", M::ScheduleStage, &["extension_point"]),
+    counter("scheduler_queue_incoming_pods_total", M::ScheduleIncoming, &["queue", "event"]),
+    counter("scheduler_preemption_attempts_total", M::SchedulePreemptions, NONE),
+    counter("scheduler_total_preemption_attempts", M::SchedulePreemptions, NONE).older(1),
+    histogram("scheduler_preemption_victims", M::ScheduleVictims, NONE),
+    gauge("scheduler_unschedulable_pods", M::ScheduleRefusals, &["plugin"]),
+    counter("scheduler_batch_attempts_total", M::ScheduleBatches, &["result"]),
 ];
 
 /// What a label was called before, or is called elsewhere.

@@ -351,7 +351,7 @@ const AT_QUOTA: f64 = 0.95;
 pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map<String, serde_json::Value>) -> Report {
     let instances = facts.instances.iter().enumerate();
     let of: Vec<Health<'_>> = instances
-        .filter(|(_, instance)| instance.component != Component::Other)
+        .filter(|(_, instance)| instance.component.is_store())
         .map(|(number, instance)| Health { instance, facts, number })
         .collect();
     let members = of.iter().filter(|health| health.instance.component == Component::Etcd).count();

@@ -16,6 +16,10 @@ pub enum Component {
     Apiserver,
     /// etcd.
     Etcd,
+    /// kube-scheduler.
+    Scheduler,
+    /// kube-controller-manager.
+    ControllerManager,
     /// Anything else.
     Other,
 }
@@ -26,8 +30,15 @@ impl Component {
         match self {
             Self::Apiserver => "apiserver",
             Self::Etcd => "etcd",
+            Self::Scheduler => "scheduler",
+            Self::ControllerManager => "controller-manager",
             Self::Other => "other",
         }
+    }
+
+    /// Whether it serves the API, or keeps what it serves.
+    pub fn is_store(self) -> bool {
+        matches!(self, Self::Apiserver | Self::Etcd)
     }
 }
 
@@ -85,6 +96,8 @@ pub struct Fact {
     pub last: Option<f64>,
     /// Differences by interval of the instance, where they are kept.
     pub course: Vec<(u32, f64)>,
+    /// Values of a gauge by page, where they are kept.
+    pub levels: Vec<(Micros, f64)>,
 }
 
 /// All of it.
@@ -159,6 +172,7 @@ impl Facts {
                         increase: 0.0,
                         last: None,
                         course: Vec::new(),
+                        levels: Vec::new(),
                     });
                     let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
                     let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
@@ -172,6 +186,7 @@ impl Facts {
                     }
                     let course = process.courses.get(&(n as u32)).into_iter().flatten();
                     fact.course.extend(course.map(|(interval, difference)| (interval + offset, *difference)));
+                    fact.levels.extend(process.levels.get(&(n as u32)).into_iter().flatten().map(|(at, level)| (*at, level * scale)));
                 }
                 offset += process.intervals.len() as u32;
             }
@@ -186,6 +201,20 @@ impl Facts {
     fn settle(&mut self) {
         let of = |metric: Metric| self.facts.get(&metric).into_iter().flatten();
         let mut components = vec![(Component::Other, String::new()); self.instances.len()];
+        for fact in of(Metric::PendingPods) {
+            components[fact.instance].0 = Component::Scheduler;
+        }
+        // Who would lead is told by those too that don't.
+        for (fact, name) in of(Metric::LeaderStatus)
+            .map(|fact| (fact, self.symbols.get(fact.labels[0])))
+            .chain(of(Metric::ManagedControllers).map(|fact| (fact, self.symbols.get(fact.labels[1]))))
+        {
+            match name {
+                "kube-controller-manager" => components[fact.instance].0 = Component::ControllerManager,
+                "kube-scheduler" => components[fact.instance].0 = Component::Scheduler,
+                _ => {}
+            }
+        }
         for fact in of(Metric::Requests).chain(of(Metric::StorageObjects)).chain(of(Metric::Inflight)) {
             components[fact.instance].0 = Component::Apiserver;
         }
@@ -264,7 +293,7 @@ impl Facts {
 
     /// Whether any page is of etcd or of an apiserver.
     pub fn has_store(&self) -> bool {
-        self.instances.iter().any(|instance| instance.component != Component::Other)
+        self.instances.iter().any(|instance| instance.component.is_store())
     }
 
     /// When the last page was taken.

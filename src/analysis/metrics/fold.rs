@@ -45,10 +45,16 @@ impl Series {
     pub(super) fn is_timed(&self, with_latency: bool) -> bool {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
-            Metric::CacheEvents => true,
+            Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts => true,
+            Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => matches!(self.part, Part::Sum | Part::Count),
             Metric::Duration | Metric::FlowExecution => with_latency && self.part == Part::Bucket,
             _ => false,
         }
+    }
+
+    /// Whether the values of a gauge are kept, page by page.
+    pub(super) fn is_followed(&self) -> bool {
+        matches!(self.entry.metric, Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus)
     }
 }
 
@@ -82,6 +88,8 @@ pub(super) struct Process {
     pub(super) intervals: Vec<(Micros, Micros)>,
     /// By series whose course in time is asked for: interval and difference.
     pub(super) courses: HashMap<u32, Vec<(u32, f64)>>,
+    /// By gauge whose values are kept: when, and what. Of too many, the higher of two neighbours.
+    pub(super) levels: HashMap<u32, Vec<(Micros, f64)>>,
     marks: [f64; MARKS.len()],
 }
 
@@ -265,6 +273,7 @@ impl Process {
             baseline: HashMap::new(),
             intervals: Vec::new(),
             courses: HashMap::new(),
+            levels: HashMap::new(),
             marks,
         }
     }
@@ -318,6 +327,9 @@ impl Process {
             let before = std::mem::replace(&mut self.values[n], value);
             self.seen[n] = self.pages;
             if !series.is_counter() {
+                if series.is_followed() {
+                    self.level(number, at, value);
+                }
                 continue;
             }
             let difference = match is_first {
@@ -340,6 +352,17 @@ impl Process {
         self.last = at;
         if self.intervals.len() > MAX_INTERVALS {
             self.coarsen();
+        }
+    }
+
+    /// Keeps a gauge's value.
+    fn level(&mut self, number: u32, at: Micros, value: f64) {
+        let levels = self.levels.entry(number).or_default();
+        levels.push((at, value));
+        if levels.len() > MAX_INTERVALS {
+            // A peak must not be lost.
+            let higher = |two: &[(Micros, f64)]| two.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+            *levels = levels.chunks(2).filter_map(higher).collect();
         }
     }
 

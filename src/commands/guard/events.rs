@@ -75,7 +75,9 @@ fn window(text: &str) -> Result<Micros, String> {
 impl Args {
     /// Whether operations of this kind are asked for.
     pub(super) fn wants(&self, one: &Notable) -> bool {
-        self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == one.kind)
+        // A drain is told by these two.
+        let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
+        self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
     }
 }
 
@@ -109,7 +111,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     operations.retain(|one| args.wants(one));
     let owners = owners(args, &operations, context)?;
     let around = Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
-    let groups = groups(operations, around, args.window);
+    let mut groups = groups(operations, around, args.window);
+    // What was looked at for drains only.
+    groups.retain(|group| args.kinds.is_empty() || args.kinds.iter().any(|kind| kind == group.first.kind));
     let logged = outcome.total();
     let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
     let told = Told {

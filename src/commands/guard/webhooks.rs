@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let outcome = rollup::pass(found.streams, make, |batch| seen.merge(batch), context)?;
         told.inputs.extend(outcome.inputs);
     }
-    told.top = context.settings.top;
+    told.top = context.settings.asked_top();
     context.print(&report(&webhooks, &seen, &measured(&facts), &namespaces, told), FailOn::Never)
 }
 

@@ -5,7 +5,8 @@ use crate::model::objects::{
 };
 use crate::model::quota::Namespace;
 use crate::model::time::{Micros, SECOND, parse_any};
-use crate::sources::objects::webhooks;
+use crate::model::waiting::Waiting;
+use crate::sources::objects::{waiting, webhooks};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ struct Meta {
     managed_fields: Vec<Managed>,
     deletion_timestamp: Option<String>,
     deletion_grace_period_seconds: Option<i64>,
+    creation_timestamp: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -135,6 +137,8 @@ struct RawPodSpec {
     priority_class_name: String,
     #[serde(deserialize_with = "or_default")]
     affinity: Affinity,
+    #[serde(deserialize_with = "or_default")]
+    node_name: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -206,6 +210,8 @@ struct Condition {
     status: String,
     #[serde(deserialize_with = "or_default")]
     reason: String,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -431,7 +437,17 @@ fn read(kind: &str, meta: &Meta, spec: Option<&RawValue>, status: Option<&RawVal
                 default_limits: limit.default,
             }));
         }
-        "Pod" => objects.pods.push(pod(meta, part(spec)?, part(status)?)),
+        "Pod" => {
+            let mut pod = pod(meta, part(spec)?, part(status)?);
+            // Only pods without a node are looked at once more.
+            if let Some(said) = pod.waiting.take() {
+                let decided = part::<waiting::Spec>(spec)?.waiting();
+                let (labels, created) = (meta.labels.clone(), meta.creation_timestamp.as_deref().and_then(parse_any));
+                let (reason, message) = (said.reason, said.message);
+                pod.waiting = Some(Box::new(Waiting { labels, created, reason, message, ..decided }));
+            }
+            objects.pods.push(pod);
+        }
         "Node" => {
             let (spec, status): (NodeSpec, NodeStatus) = (part(spec)?, part(status)?);
             let is_ready = status.conditions.iter().any(|condition| condition.of == "Ready" && condition.status == "True");
@@ -494,7 +510,11 @@ fn pod(meta: &Meta, spec: RawPodSpec, status: PodStatus) -> Pod {
     let deleted: Option<Micros> = meta.deletion_timestamp.as_deref().and_then(parse_any);
     let gone_by = deleted.zip(meta.deletion_grace_period_seconds).map(|(at, grace)| at + grace * SECOND);
     let infeasible = |condition: &Condition| condition.of == "PodResizePending" && condition.reason == "Infeasible";
+    let is_waiting = spec.node_name.is_empty() && status.phase == "Pending" && deleted.is_none();
+    let said = status.conditions.iter().find(|condition| condition.of == "PodScheduled" && condition.status == "False");
+    let (reason, message) = said.map(|said| (said.reason.clone(), said.message.clone())).unwrap_or_default();
     Pod {
+        waiting: is_waiting.then(|| Box::new(Waiting { reason, message, ..Waiting::default() })),
         namespace: meta.namespace.clone(),
         name: meta.name.clone(),
         controller,

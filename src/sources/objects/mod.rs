@@ -7,6 +7,7 @@ mod kinds;
 pub mod live;
 pub mod read;
 pub mod usage;
+mod waiting;
 mod webhooks;
 
 use crate::sources::open::{Source, SourceError};

@@ -2,13 +2,12 @@
 
 use super::{Clients, Found, name, told};
 use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::controllers::handovers::GAP;
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, duration};
 use serde_json::json;
 
-/// Without a leader (µs): a lease lasts 15 s by default, and others look every 2 to 4.4 s.
-const GAP: f64 = 30e6;
 /// Changes within an hour: a rollout is one for each replica.
 const CHANGES: f64 = 4.0;
 

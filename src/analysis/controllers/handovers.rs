@@ -1,0 +1,175 @@
+//! Leaders that change, from the writes to their leases in audit logs.
+
+use crate::analysis::dims::member;
+use crate::model::event::Timed;
+use crate::model::json::cut;
+use crate::model::time::Micros;
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
+/// Without a leader (µs) from here on it is a finding: a lease lasts 15 s by default, and others look every 2 to 4.4 s.
+pub const GAP: f64 = 30e6;
+
+/// A lease: cluster, namespace, name.
+pub type Lease = (String, String, String);
+
+/// Who holds a lease.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// What it calls itself (`holderIdentity`); empty where the log has no bodies.
+    pub identity: String,
+    /// User.
+    pub user: String,
+    /// Product of the user agent.
+    pub agent: String,
+    /// Address.
+    pub source: String,
+}
+
+impl Holder {
+    fn is(&self, other: &Self) -> bool {
+        if self.identity.is_empty() || other.identity.is_empty() {
+            (&self.user, &self.agent, &self.source) == (&other.user, &other.agent, &other.source)
+        } else {
+            self.identity == other.identity
+        }
+    }
+
+    /// What it is called: by itself, else by its address.
+    pub fn name(&self) -> &str {
+        if self.identity.is_empty() { &self.source } else { &self.identity }
+    }
+}
+
+/// Writes of one holder that follow one another.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// Who.
+    pub holder: Holder,
+    /// When the first write arrived.
+    pub first: Micros,
+    /// When the last was answered.
+    pub last: Micros,
+    /// How many.
+    pub writes: u64,
+    /// The longest time between two of them (µs).
+    pub longest: Micros,
+    /// Whether the last gave the lease up.
+    pub is_released: bool,
+}
+
+/// Runs by lease.
+pub type Runs = HashMap<Lease, Vec<Run>>;
+
+/// Watches writes to leases, on one thread.
+#[derive(Debug, Default)]
+pub struct Watcher {
+    runs: Runs,
+}
+
+/// `spec.holderIdentity` of a body: nothing where there is no body, or a patch that does not touch it; empty where the lease is given up.
+fn identity(body: &[u8]) -> Option<String> {
+    let spec = member(body, "spec")?;
+    let Some(holder) = member(spec, "holderIdentity") else { return Some(String::new()) };
+    serde_json::from_slice::<Option<String>>(holder).ok().map(Option::unwrap_or_default)
+}
+
+impl Watcher {
+    /// Looks at an event.
+    pub fn event(&mut self, event: &Timed<'_, '_>) {
+        let e = event.event;
+        let is_write = e.verb.is("update") || e.verb.is("patch") || e.verb.is("create");
+        let is_done = event.stage.is_terminal() && e.code.is_some_and(|code| (200..300).contains(&code));
+        // A node's lease says that it lives; nobody is elected.
+        if !e.resource.is("leases") || !is_write || !is_done || e.namespace.is("kube-node-lease") {
+            return;
+        }
+        let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+        // What came of it says more than what was asked for, which may be a patch.
+        let said = identity(e.response_body).or_else(|| identity(e.request_body).filter(|_| !e.verb.is("patch")));
+        // A created lease is named in its body only.
+        let name =
+            if e.name.is("") { created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default() } else { text(e.name) };
+        let lease = (event.cluster().to_owned(), text(e.namespace), name);
+        let is_released = said.as_deref() == Some("");
+        let identity = said.map(|said| cut(&said).into_owned()).unwrap_or_default();
+        let holder = Holder { identity, user: text(e.user), agent: cut(&e.agent_product()).into_owned(), source: text(e.source) };
+        let run = Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released };
+        join(self.runs.entry(lease).or_default(), run);
+    }
+
+    /// What was seen since the last time.
+    pub fn flush(&mut self) -> Runs {
+        std::mem::take(&mut self.runs)
+    }
+}
+
+fn created(body: &[u8]) -> Option<String> {
+    serde_json::from_slice(member(member(body, "metadata")?, "name")?).ok()
+}
+
+/// Adds a run behind others: to the last one, if it is of the same holder.
+fn join(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        // Whoever gives a lease up held it: no matter what it is called, as it is not called anything any more.
+        Some(last) if !last.is_released && (last.holder.is(&run.holder) || run.is_released) => {
+            last.longest = last.longest.max(run.longest).max(run.first - last.last);
+            last.last = last.last.max(run.last);
+            last.writes += run.writes;
+            last.is_released = run.is_released;
+        }
+        // Who comes back after giving up is a new run of its own; giving up what is free tells nothing.
+        Some(last) if last.is_released && run.is_released && run.writes == 1 => last.writes += 1,
+        _ => runs.push(run),
+    }
+}
+
+/// Puts what threads saw together, in the order of time.
+pub fn together(all: Vec<Runs>) -> BTreeMap<Lease, Vec<Run>> {
+    let mut by_lease: BTreeMap<Lease, Vec<Run>> = BTreeMap::new();
+    for (lease, runs) in all.into_iter().flatten() {
+        by_lease.entry(lease).or_default().extend(runs);
+    }
+    for runs in by_lease.values_mut() {
+        runs.sort_by(|a, b| (a.first, a.last, &a.holder).cmp(&(b.first, b.last, &b.holder)));
+        let mut joined = Vec::new();
+        runs.drain(..).for_each(|run| join(&mut joined, run));
+        *runs = joined;
+    }
+    by_lease
+}
+
+/// A lease that changed hands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Handover {
+    /// When the first write of the new holder arrived.
+    pub at: Micros,
+    /// Which lease.
+    pub lease: Lease,
+    /// Who held it.
+    pub from: Holder,
+    /// Who holds it from then on.
+    pub to: Holder,
+    /// From the last write of the one to the first of the other (µs): so long nobody is known to have led.
+    pub gap: Micros,
+    /// Whether it was given up; where the log has no bodies, that is not known.
+    pub is_released: Option<bool>,
+}
+
+/// Changes of hands, in the order of time.
+pub fn handovers(leases: &BTreeMap<Lease, Vec<Run>>) -> Vec<Handover> {
+    let mut all: Vec<Handover> = Vec::new();
+    for (lease, runs) in leases {
+        let changes = runs.windows(2).filter(|two| !two[0].holder.is(&two[1].holder));
+        all.extend(changes.map(|two| Handover {
+            at: two[1].first,
+            lease: lease.clone(),
+            from: two[0].holder.clone(),
+            to: two[1].holder.clone(),
+            gap: (two[1].first - two[0].last).max(0),
+            is_released: (!two[0].holder.identity.is_empty()).then_some(two[0].is_released),
+        }));
+    }
+    all.sort_by(|a, b| (a.at, &a.lease).cmp(&(b.at, &b.lease)));
+    all
+}

@@ -1,0 +1,93 @@
+//! `plimsoll controllers`: how the scheduler and the controllers keep up.
+
+use super::etcd::newest;
+use super::pages;
+use super::rollup::{self, Chosen, Selection};
+use crate::analysis::controllers::classes::classes;
+use crate::analysis::controllers::handovers::{Watcher, together};
+use crate::analysis::controllers::report::{Read, report};
+use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::model::objects::Objects;
+use crate::model::registry::ObjectKey;
+use crate::sources::find::{self, Wanted};
+use crate::sources::objects::captures::{self, Captures};
+use crate::sources::objects::read;
+use crate::sources::open::SourceError;
+use serde_json::Value;
+
+/// Arguments of `plimsoll controllers`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll controllers scrapes/                          # pages of kube-controller-manager, kube-scheduler, or any controller
+  plimsoll controllers bundle/                           # with audit logs: who led when; with pods: how many kinds of them wait
+  kubectl get pods -A -o json > pods.json && plimsoll controllers pods.json
+  plimsoll controllers bundle/ --since -1h --fail-on warning
+  plimsoll controllers kube-controller-manager.txt --top 50   # one page: totals since the process started
+
+What each column is, how pods are told apart, and what can't be told: docs/controllers.md.")]
+pub struct Args {
+    /// Metrics pages, audit logs, pods (kubectl get -o json|yaml, or a database of etcd): files, folders, globs, bundles, URLs.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: what waits longest comes first; -o json or -o csv can be sorted by anything"
+        )));
+    }
+    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let mut told = Read { top: context.settings.asked_top(), ..Read::default() };
+    objects(args, &mut told, context)?;
+    // What is no log and no page may be a file of pods.
+    let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
+    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. })) {
+        context.lost(error)?;
+    }
+    pages::keep(&mut found.pages, since, until);
+    let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    told.facts = facts;
+    told.inputs.extend(pages.inputs);
+    if !found.streams.is_empty() {
+        let selection = Selection { since, until, ..Selection::default() };
+        let make = || Chosen { observer: Watcher::default(), selection: &selection, event: Watcher::event, flush: Watcher::flush };
+        let mut seen = Vec::new();
+        let outcome = rollup::pass(found.streams, make, |batch| seen.push(batch), context)?;
+        let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
+        told.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        told.leases = Some(together(seen));
+        told.inputs.extend(outcome.inputs);
+    }
+    if told.facts.instances.is_empty() && told.leases.is_none() && told.classes.is_none() {
+        return Err(Error::Input(format!("{}: no metrics page, audit log or pods", args.sources.join(", "))));
+    }
+    context.print(&report(told), FailOn::Never)
+}
+
+/// Reads pods: of the last capture that has any, else of a database of etcd.
+fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
+    let Captures { captures, inputs, errors } = captures::find(&args.sources);
+    for error in &errors {
+        context.lost(error)?;
+    }
+    told.inputs = inputs;
+    if let Some(capture) = captures.into_iter().rev().find(|capture| capture.objects.has("Pod")) {
+        told.classes = Some(classes(&capture.objects));
+        told.taken = Some(capture.at);
+        return Ok(());
+    }
+    let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
+    if let Some((path, values)) = newest::objects(None, &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)? {
+        let mut objects = Objects::default();
+        for value in values {
+            read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
+        }
+        told.classes = Some(classes(&objects));
+    }
+    Ok(())
+}
