@@ -4,6 +4,7 @@ use super::rollup::{self, Covered, Selection};
 use super::{pages, traffic};
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -49,7 +50,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let filters = rollup::conditions_on_clients(&args.filters, "")?;
     let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     let mut told = Told {
         inputs: read.inputs,
         top: context.settings.asked_top(),

@@ -9,6 +9,7 @@ use crate::analysis::compare::report::{Told, contrasts, report};
 use crate::analysis::compare::{self, Pair, states};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, parse_time};
 use crate::model::input::InputReport;
 use crate::model::time::Micros;
@@ -204,8 +205,8 @@ impl Comparing {
             return Ok(());
         }
         let [before, after] = found;
-        let (before, read_before) = pages::facts(before.pages, true, context)?;
-        let (after, read_after) = pages::facts(after.pages, true, context)?;
+        let (before, read_before) = pages::facts(before.pages, Kept::Latencies, context)?;
+        let (after, read_after) = pages::facts(after.pages, Kept::Latencies, context)?;
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
             self.pairs.extend(compare::pages::requests(&before, &after));

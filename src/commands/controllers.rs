@@ -6,6 +6,7 @@ use super::rollup::{self, Chosen, Selection};
 use crate::analysis::controllers::classes::classes;
 use crate::analysis::controllers::handovers::{Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::model::objects::Objects;
 use crate::model::registry::ObjectKey;
@@ -50,7 +51,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
-    let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
     told.facts = facts;
     told.inputs.extend(pages.inputs);
     if !found.streams.is_empty() {

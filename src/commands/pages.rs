@@ -1,7 +1,7 @@
 //! From metrics pages to facts, for all commands that read them.
 
-use crate::analysis::metrics::Fold;
 use crate::analysis::metrics::facts::{Facts, Folded};
+use crate::analysis::metrics::{Fold, Kept};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
@@ -48,12 +48,12 @@ pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<
     folders.retain(|folder| !folder.pages.is_empty());
 }
 
-/// Reads all pages; says what was lost. `with_latency`: whether the course of latencies will be asked for.
-pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+/// Reads all pages; says what was lost.
+pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
     let all = || folders.iter().flat_map(|folder| &folder.pages);
     let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let undated = all().filter(|page| page.clock == Clock::Modified).count();
-    let (facts, read) = fold(folders, with_latency, context.settings.threads, &progress);
+    let (facts, read) = fold(folders, kept, context.settings.threads, &progress);
     progress.finish();
     tell(&read.losses, context)?;
     Ok((facts, PagesTold { inputs: read.inputs, losses: read.losses, undated }))
@@ -61,12 +61,12 @@ pub fn facts(folders: Vec<PageFolder>, with_latency: bool, context: &mut Context
 
 /// The facts of pages of which nothing need be told.
 pub fn quiet_facts(folders: Vec<PageFolder>, threads: usize) -> Facts {
-    fold(folders, false, threads, &Progress::bytes(0, false)).0
+    fold(folders, Kept::Requests, threads, &Progress::bytes(0, false)).0
 }
 
-fn fold(folders: Vec<PageFolder>, with_latency: bool, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
+fn fold(folders: Vec<PageFolder>, kept: Kept, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
     let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
-    let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(with_latency)), progress);
+    let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(kept)), progress);
     let folded: Vec<Folded<'_>> =
         names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
     (Facts::new(&folded), read)

@@ -6,6 +6,7 @@ use super::{pages, traffic_live, traffic_metrics};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::{Comparison, Seen, Windows};
 use crate::analysis::traffic::logs::{self, Reading};
@@ -166,7 +167,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     // How much the log shows is known where metrics of the same instances are at hand.
     pages::keep(&mut found.pages, since, until);
-    let facts = if found.pages.is_empty() { Facts::default() } else { pages::facts(std::mem::take(&mut found.pages), false, context)?.0 };
+    let facts =
+        if found.pages.is_empty() { Facts::default() } else { pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0 };
     let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
     let (breakdown, mut reading) = read(&query, found, windows.as_ref().map(|windows| (windows, &facts)), context)?;
     reading.server = server;

@@ -4,9 +4,9 @@ use super::pages::Folding;
 use super::traffic::{Args, Asked, interval_for};
 use super::traffic_follow::{print_again, stop_signal};
 use super::traffic_metrics::{query, report};
-use crate::analysis::metrics::Fold;
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;
+use crate::analysis::metrics::{Fold, Kept};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::input::{InputReport, Loss};
 use crate::sources::find::{self, Wanted};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, asked: Asked, context: &mut Context<'_>) -> Resul
     let mut next = began;
     let mut printed = 0;
     loop {
-        live.round(args.series, context)?;
+        live.round(if args.series { Kept::Latencies } else { Kept::Requests }, context)?;
         let over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| next + every > end);
         if args.follow.wanted() && !over() {
             let facts = live.facts();
@@ -97,7 +97,7 @@ impl<'a> Live<'a> {
     }
 
     /// Takes a page of each.
-    fn round(&mut self, with_latency: bool, context: &mut Context<'_>) -> Result<(), Error> {
+    fn round(&mut self, kept: Kept, context: &mut Context<'_>) -> Result<(), Error> {
         let mut errors: Vec<String> = Vec::new();
         let mut pages: Vec<(String, PageFile)> = Vec::new();
         match &self.from {
@@ -122,7 +122,7 @@ impl<'a> Live<'a> {
         }
         let mut bytes = Vec::new();
         for (instance, page) in pages {
-            let fold = self.folds.entry(instance).or_insert_with(|| Folding(Fold::new(with_latency)));
+            let fold = self.folds.entry(instance).or_insert_with(|| Folding(Fold::new(kept)));
             let mut read = PagesRead::default();
             read_page(page, &mut bytes, fold, &mut read, &());
             for input in read.inputs {

@@ -2,6 +2,7 @@
 
 use super::pages::{self, PagesTold};
 use super::traffic::{Args, Asked, dims, interval_for};
+use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
@@ -15,9 +16,9 @@ pub(super) fn run(args: &Args, asked: Asked, mut found: Found, base: Option<Foun
     let mut query = query(args)?;
     pages::keep(&mut found.pages, asked.since, asked.until);
     let series = args.series || asked.interval.is_some();
-    let (facts, read) = pages::facts(found.pages, series, context)?;
+    let (facts, read) = pages::facts(found.pages, if series { Kept::Latencies } else { Kept::Requests }, context)?;
     check(&facts, &read)?;
-    let base = base.map(|base| pages::facts(base.pages, false, context)).transpose()?;
+    let base = base.map(|base| pages::facts(base.pages, Kept::Requests, context)).transpose()?;
     let base = base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
     if series {
         query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));

@@ -281,10 +281,11 @@ fn each_kind_is_found() {
     let report = events(&[&log]);
     let mut kinds: Vec<String> = told(&report).into_iter().map(|(kind, ..)| kind).collect();
     kinds.sort_unstable();
-    // Each kind of the docs, once.
+    // Each kind of the docs, once; a drain is made of others.
     let text = std::fs::read_to_string(root().join("docs/guard.md")).unwrap();
     let mut documented: Vec<String> =
         text.lines().filter_map(|line| Some(line.strip_prefix("| <a id=\"guard-")?.split_once('"')?.0.to_owned())).collect();
+    documented.retain(|kind| kind != "drain");
     documented.sort_unstable();
     assert_eq!(kinds, documented);
     let findings = std::fs::read_to_string(root().join("docs/findings.md")).unwrap();

@@ -98,6 +98,13 @@ pub enum Metric {
     ScheduleBatches,
 }
 
+impl Metric {
+    /// Whether it is of controllers and schedulers, or of what they ask: the last of the list.
+    pub fn is_of_controllers(self) -> bool {
+        self >= Self::QueueDepth
+    }
+}
+
 /// How a metric behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {

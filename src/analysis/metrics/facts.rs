@@ -178,7 +178,7 @@ impl Facts {
                     let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
                     let before = process.baseline.get(&(n as u32)).copied().filter(|_| has_gap).unwrap_or(0.0);
                     fact.increase += (increase + before) * scale;
-                    if before > 0.0 && series.is_timed(fold.with_latency) {
+                    if before > 0.0 && series.is_timed(fold.kept) {
                         fact.course.push((offset - 1, before));
                     }
                     if is_last && process.seen[n] == process.pages {

@@ -25,6 +25,18 @@ const MAX_SERIES: usize = 1 << 21;
 /// Processes of a folder that are told apart; pages of further ones are left out.
 const MAX_PROCESSES: usize = 256;
 
+/// What of pages is kept: what nobody asks for would only take memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// What apiservers and etcd count, and the course of requests in time.
+    #[default]
+    Requests,
+    /// The same with the course of latencies.
+    Latencies,
+    /// What controllers and schedulers count, too.
+    Controllers,
+}
+
 /// A series that is known.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
@@ -42,12 +54,12 @@ impl Series {
     }
 
     /// Whether its course in time is kept.
-    pub(super) fn is_timed(&self, with_latency: bool) -> bool {
+    pub(super) fn is_timed(&self, kept: Kept) -> bool {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
             Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts => true,
             Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => matches!(self.part, Part::Sum | Part::Count),
-            Metric::Duration | Metric::FlowExecution => with_latency && self.part == Part::Bucket,
+            Metric::Duration | Metric::FlowExecution => kept == Kept::Latencies && self.part == Part::Bucket,
             _ => false,
         }
     }
@@ -96,8 +108,8 @@ pub(super) struct Process {
 /// The fold of one folder's pages.
 #[derive(Debug, Default)]
 pub struct Fold {
-    /// Whether courses of latency are kept as well.
-    pub(super) with_latency: bool,
+    /// What is kept.
+    pub(super) kept: Kept,
     pub(super) symbols: Symbols,
     pub(super) series: Vec<Series>,
     index: HashTable<(u64, u32)>,
@@ -114,9 +126,9 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// A fold that keeps the course of request counts, and `with_latency` that of latencies.
-    pub fn new(with_latency: bool) -> Self {
-        Self { with_latency, ..Self::default() }
+    /// A fold that keeps this.
+    pub fn new(kept: Kept) -> Self {
+        Self { kept, ..Self::default() }
     }
 
     /// Begins a page.
@@ -157,6 +169,9 @@ impl Fold {
 
     fn known(&mut self, sample: &Sample<'_, '_>) -> Option<Series> {
         let (entry, part) = CATALOGUE.find(&sample.name.decode())?;
+        if entry.metric.is_of_controllers() && self.kept != Kept::Controllers {
+            return None;
+        }
         let value = |label: &str| label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default();
         let bound = match part {
             Part::Bucket => value("le").parse::<f64>().ok().filter(|bound| !bound.is_nan())? * entry.scale,
@@ -205,11 +220,11 @@ impl Fold {
                 self.processes.len() - 1
             }
         };
-        let (page, all, with_latency) = (&self.page, &self.series, self.with_latency);
+        let (page, all, kept) = (&self.page, &self.series, self.kept);
         if let Some(start) = start {
-            self.processes[at].adopt(start, first, all, with_latency);
+            self.processes[at].adopt(start, first, all, kept);
         }
-        self.processes[at].take(self.at, page, all, start, marks, with_latency);
+        self.processes[at].take(self.at, page, all, start, marks, kept);
     }
 
     /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is another's. (A process
@@ -284,7 +299,7 @@ impl Process {
     }
 
     /// Takes a start that earlier pages, which broke off, did not tell.
-    fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], with_latency: bool) {
+    fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], kept: Kept) {
         if self.start.is_some() || self.pages == 0 {
             return;
         }
@@ -297,14 +312,14 @@ impl Process {
             self.courses.values_mut().flatten().for_each(|(interval, _)| *interval += 1);
             for (number, value) in self.baseline.drain() {
                 self.increases[number as usize] += value;
-                if value > 0.0 && all[number as usize].is_timed(with_latency) {
+                if value > 0.0 && all[number as usize].is_timed(kept) {
                     self.courses.entry(number).or_default().insert(0, (0, value));
                 }
             }
         }
     }
 
-    fn take(&mut self, at: Micros, page: &[(u32, f64)], all: &[Series], start: Option<f64>, marks: [f64; MARKS.len()], with_latency: bool) {
+    fn take(&mut self, at: Micros, page: &[(u32, f64)], all: &[Series], start: Option<f64>, marks: [f64; MARKS.len()], kept: Kept) {
         self.pages += 1;
         let is_first = self.pages == 1;
         self.start = self.start.or(start);
@@ -344,7 +359,7 @@ impl Process {
             };
             if difference > 0.0 {
                 self.increases[n] += difference;
-                if series.is_timed(with_latency) {
+                if series.is_timed(kept) {
                     self.courses.entry(number).or_default().push((self.intervals.len() as u32 - 1, difference));
                 }
             }

@@ -4,6 +4,7 @@ use super::Args;
 use crate::analysis::clients::cost::Known;
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
@@ -128,7 +129,7 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
     if folders.is_empty() {
         return Ok(Facts::default());
     }
-    Ok(pages::facts(folders, false, context)?.0)
+    Ok(pages::facts(folders, Kept::Requests, context)?.0)
 }
 
 /// Takes the pages of every apiserver of the cluster that the kubeconfig names.

@@ -4,6 +4,7 @@ use super::Args;
 use crate::analysis::clients::watch_cache::{Known, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::rollup::{self, Selection};
 use crate::commands::{pages, traffic};
@@ -18,7 +19,7 @@ pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>)
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
     let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
     pages::keep(&mut found.pages, selection.since, selection.until);
-    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     let missing = || {
         Error::Input(
             "no page of metrics here tells of watch caches (watch_cache_capacity); take two of each apiserver, some minutes apart, with kubectl get --raw /metrics"

@@ -1,5 +1,6 @@
 //! `plimsoll etcd health`: how etcd does by its metrics.
 
+use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::{etcd, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::commands::pages;
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(found.pages, false, context)?;
+    let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
     if !facts.has_store() {
         let first = read.inputs.first().map_or("", |input| input.path.as_str());
         return Err(Error::Input(format!("{first}: neither a page of etcd nor of an apiserver; take one from :2379/metrics of a member")));

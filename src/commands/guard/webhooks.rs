@@ -2,6 +2,7 @@
 
 use crate::analysis::guard::webhooks::report::{Told, report};
 use crate::analysis::guard::webhooks::{Counter, Namespaces, Seen, measured};
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::commands::etcd::newest;
 use crate::commands::pages;
@@ -49,7 +50,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), false, context)?;
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     told.inputs.extend(read.inputs);
     told.has_logs = !found.streams.is_empty();
     let mut seen = Seen::default();

@@ -3,6 +3,7 @@
 use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
+use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::{heap as profiles, pages};
 use crate::model::input::InputReport;
@@ -143,7 +144,7 @@ fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Co
             context.lost(error)?;
         }
     }
-    let (facts, read) = pages::facts(found.pages, false, context)?;
+    let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
     if told.heaps.is_empty() && !args.metrics.is_empty() {
