@@ -61,11 +61,8 @@ pub(super) fn fold(groups: Vec<Group>, window: Micros) -> Vec<Group> {
 
 /// The rows of one drain as one. What was cordoned after the last eviction was not drained.
 fn one(mut rows: Vec<Group>) -> Vec<Group> {
-    let drained = rows.iter().rposition(|row| row.first.kind == "evict").map_or(0, |last| last + 1);
-    let mut all = rows.split_off(drained);
-    if rows.is_empty() {
-        return all;
-    }
+    let Some(end) = rows.iter().filter(|row| row.first.kind == "evict").map(|row| row.last).max() else { return rows };
+    let mut all: Vec<Group> = rows.extract_if(.., |row| row.first.at > end).collect();
     let mut evictions = Evictions::default();
     let mut drain: Option<Group> = None;
     for row in rows {

@@ -95,9 +95,9 @@ pub struct Fact {
     /// The value on the instance's last page, if that has the series.
     pub last: Option<f64>,
     /// Differences by interval of the instance, where they are kept.
-    pub course: Vec<(u32, f64)>,
+    pub course: Box<[(u32, f64)]>,
     /// Values of a gauge by page, where they are kept.
-    pub levels: Vec<(Micros, f64)>,
+    pub levels: Box<[(Micros, f64)]>,
 }
 
 /// All of it.
@@ -158,6 +158,7 @@ impl Facts {
         let mut found = Vec::new();
         for (n, series) in fold.series.iter().enumerate() {
             let mut fact: Option<Fact> = None;
+            let (mut course, mut levels) = (Vec::new(), Vec::new());
             let mut offset = 0;
             for (place, process) in processes.iter().enumerate() {
                 let is_last = place + 1 == processes.len();
@@ -171,26 +172,27 @@ impl Facts {
                         bound: series.bound,
                         increase: 0.0,
                         last: None,
-                        course: Vec::new(),
-                        levels: Vec::new(),
+                        course: Box::default(),
+                        levels: Box::default(),
                     });
                     let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
                     let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
                     let before = process.baseline.get(&(n as u32)).copied().filter(|_| has_gap).unwrap_or(0.0);
                     fact.increase += (increase + before) * scale;
                     if before > 0.0 && series.is_timed(fold.kept) {
-                        fact.course.push((offset - 1, before));
+                        course.push((offset - 1, before));
                     }
                     if is_last && process.seen[n] == process.pages {
                         fact.last = Some(value * scale);
                     }
-                    let course = process.courses.get(&(n as u32)).into_iter().flatten();
-                    fact.course.extend(course.map(|(interval, difference)| (interval + offset, *difference)));
-                    fact.levels.extend(process.levels.get(&(n as u32)).into_iter().flatten().map(|(at, level)| (*at, level * scale)));
+                    let timed = process.courses.get(&(n as u32)).into_iter().flatten();
+                    course.extend(timed.map(|(interval, difference)| (interval + offset, *difference)));
+                    levels.extend(process.levels.get(&(n as u32)).into_iter().flatten().map(|(at, level)| (*at, level * scale)));
                 }
                 offset += process.intervals.len() as u32;
             }
-            if let Some(fact) = fact {
+            if let Some(mut fact) = fact {
+                (fact.course, fact.levels) = (course.into(), levels.into());
                 found.push((series.entry.metric, series.entry.age, fact));
             }
         }
@@ -283,7 +285,7 @@ impl Facts {
     pub fn requests_of(&self, instance: usize) -> impl Iterator<Item = (Cow<'_, str>, &str, &str, &[(u32, f64)])> {
         let label = |fact: &'_ Fact, at: usize| self.symbols.get(fact.labels[at]);
         let facts = self.of(Metric::Requests).iter().filter(move |fact| fact.instance == instance);
-        facts.map(move |fact| (verb(self, fact), label(fact, 3), label(fact, 4), fact.course.as_slice()))
+        facts.map(move |fact| (verb(self, fact), label(fact, 3), label(fact, 4), &*fact.course))
     }
 
     /// Whether any page had counts of requests.
