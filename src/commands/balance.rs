@@ -43,7 +43,7 @@ fn within(text: &str) -> Result<Micros, String> {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: clients come by how much they are uneven; -o json or -o csv can be sorted by anything"
+            "--sort-by {field}: clients come by how much they are uneven; sort what -o csv or -o json prints"
         )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;

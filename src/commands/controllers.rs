@@ -3,7 +3,7 @@
 use super::etcd::newest;
 use super::pages;
 use super::rollup::{self, Chosen, Selection};
-use crate::analysis::controllers::classes::classes;
+use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
 use crate::analysis::metrics::Kept;
@@ -14,7 +14,10 @@ use crate::sources::find::{self, Wanted};
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
 use crate::sources::open::SourceError;
+use crate::sources::pages::PageFolder;
+use crate::views::Format;
 use serde_json::Value;
+use std::path::Path;
 
 /// Arguments of `plimsoll controllers`.
 #[derive(Debug, clap::Args)]
@@ -38,12 +41,10 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: what waits longest comes first; -o json or -o csv can be sorted by anything"
-        )));
+        return Err(Error::Usage(format!("--sort-by {field}: what waits longest comes first; sort what -o csv or -o json prints")));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let mut told = Read { top: context.settings.asked_top(), ..Read::default() };
+    let mut told = Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     objects(args, &mut told, context)?;
     // What is no log and no page may be a file of pods.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
@@ -51,8 +52,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
+    found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
-    told.facts = facts;
+    (told.facts, told.undated) = (facts, pages.undated);
     told.inputs.extend(pages.inputs);
     if !found.streams.is_empty() {
         let selection = Selection { since, until, ..Selection::default() };
@@ -70,6 +72,17 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.print(&report(told), FailOn::Never)
 }
 
+/// What a person names without a folder around it is called as the file, or the folder, is.
+fn name(folder: &mut PageFolder) {
+    if folder.instance.is_empty()
+        && let [first, more @ ..] = folder.pages.as_slice()
+    {
+        let path = Path::new(&first.source.path);
+        let own = if more.is_empty() { path.file_name() } else { path.parent().and_then(Path::file_name) };
+        folder.instance = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
+    }
+}
+
 /// Reads pods: of the last capture that has any, else of a database of etcd.
 fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
     let Captures { captures, inputs, errors } = captures::find(&args.sources);
@@ -77,6 +90,11 @@ fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<()
         context.lost(error)?;
     }
     told.inputs = inputs;
+    // A list of nothing does not say of what.
+    if !captures.is_empty() && captures.iter().all(|capture| capture.objects.kinds.is_empty()) {
+        told.classes = Some(Classes::default());
+        return Ok(());
+    }
     if let Some(capture) = captures.into_iter().rev().find(|capture| capture.objects.has("Pod")) {
         told.classes = Some(classes(&capture.objects));
         told.taken = Some(capture.at);

@@ -79,7 +79,11 @@ fn modified(path: &Path) -> Option<Micros> {
 
 /// The time that a page's name tells: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
 pub(super) fn time_in(name: &str) -> Option<Micros> {
-    let end = [".txt", ".prom", ".metrics", ".om", ".gz", ".zst"].iter().filter_map(|ending| name.find(ending)).min().unwrap_or(name.len());
+    let end = [".txt", ".prom", ".metrics", ".om", ".json", ".yaml", ".yml", ".gz", ".zst"]
+        .iter()
+        .filter_map(|ending| name.find(ending))
+        .min()
+        .unwrap_or(name.len());
     let stem = &name[..end];
     let starts = std::iter::once(0).chain(stem.match_indices(['-', '_']).map(|(at, _)| at + 1));
     starts.filter_map(|start| seconds(&stem[start..]).or_else(|| date(&stem[start..]))).next()

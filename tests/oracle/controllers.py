@@ -26,7 +26,7 @@ def fold(folder):
     counted from 0."""
     pages = sorted((time_in_name(os.path.join(folder, name)), os.path.join(folder, name)) for name in os.listdir(folder))
     first, last = pages[0][0], pages[-1][0]
-    before, increase, gauges, levels, start = {}, defaultdict(float), {}, defaultdict(list), None
+    before, increase, gauges, levels, start, came = {}, defaultdict(float), {}, defaultdict(list), None, defaultdict(float)
     for at, path in pages:
         page = {(name, tuple(sorted(labels.items()))): value for name, labels, value, _ in samples(read_text(path))}
         began = page[("process_start_time_seconds", ())]
@@ -35,13 +35,16 @@ def fold(folder):
         start = began
         if is_new:
             before = {}
+        leads = any(value == 1 for key, value in page.items() if key[0] == "leader_election_master_status")
         for key, value in page.items():
             if not COUNTERS.search(key[0]):
                 levels[key].append((at / 1e6, value))
             elif not is_first:
                 increase[key] += value - before.get(key, 0.0)
+                if key[0] == "scheduler_queue_incoming_pods_total" and leads:
+                    came[dict(key[1])["queue"]] += value - before.get(key, 0.0)
         gauges, before = {key: value for key, value in page.items() if not COUNTERS.search(key[0])}, dict(page)
-    return increase, gauges, levels, (last - first) / 1e6
+    return increase, gauges, levels, (last - first) / 1e6, came
 
 
 def parts(increase, name, label):
@@ -74,9 +77,9 @@ def p(q, part):
 
 
 def metrics(folder):
-    out = {}
+    out, placed = {}, {"sum": 0.0, "count": 0.0, "buckets": defaultdict(float)}
     for process in sorted(os.listdir(folder)):
-        increase, gauges, levels, seconds = fold(os.path.join(folder, process))
+        increase, gauges, levels, seconds, came = fold(os.path.join(folder, process))
         adds, retries = totals(increase, "workqueue_adds_total", "name"), totals(increase, "workqueue_retries_total", "name")
         waits, works = parts(increase, "workqueue_queue_duration_seconds", "name"), parts(increase, "workqueue_work_duration_seconds", "name")
         depth, longest = totals(gauges, "workqueue_depth", "name"), totals(gauges, "workqueue_longest_running_processor_seconds", "name")
@@ -101,13 +104,14 @@ def metrics(folder):
         pending = {dict(labels)["queue"]: values for (sample, labels), values in levels.items() if sample == "scheduler_pending_pods"}
         led = {at for (sample, _), values in levels.items() if sample == "leader_election_master_status" for at, value in values if value == 1}
         algorithm = parts(increase, "scheduler_scheduling_algorithm_duration_seconds", "")[""]
-        sli = defaultdict(float)
         for part in parts(increase, "scheduler_pod_scheduling_sli_duration_seconds", "attempts").values():
+            placed["sum"], placed["count"] = placed["sum"] + part["sum"], placed["count"] + part["count"]
             for bound, count in part["buckets"].items():
-                sli[bound] += count
+                placed["buckets"][bound] += count
         out[process] = {"queues": queues, "attempts": attempts, "stages": stages, "calls": calls, "seconds": seconds, "leads": any(v == 1 for k, v in gauges.items() if k[0] == "leader_election_master_status"),
                         "pending": {queue: [v for at, v in values if at in led] for queue, values in pending.items()}, "last": max((at for values in pending.values() for at, _ in values if at in led), default=0),
-                        "algorithm": [algorithm["sum"], algorithm["count"]], "sli_p99_ms": p(0.99, {"buckets": sli}) if sli else None, "incoming": {q: n for q, n in totals(increase, "scheduler_queue_incoming_pods_total", "queue").items()}}
+                        "algorithm": [algorithm["sum"], algorithm["count"]], "came_in": came}
+    out["all"] = {"sli_mean_ms": mean(placed), "sli_p99_ms": p(0.99, placed)}
     return out
 
 

@@ -3,6 +3,7 @@
 
 use crate::analysis::quota::usage;
 use crate::model::objects::{Objects, Pod};
+use crate::model::quantity::Quantity;
 use crate::model::time::Micros;
 use crate::model::waiting::{Apart, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,8 @@ pub struct Kind {
     pub controller: String,
     /// What each asks for: names and canonical quantities.
     pub requests: Vec<(String, String)>,
+    /// What else nodes are filtered and scored by, as [`Waiting::needs`] has it.
+    pub needs: String,
     /// The oldest one's creation.
     pub oldest: Option<Micros>,
     /// Why they have no node, by most of them; empty where nobody tried.
@@ -65,7 +68,7 @@ impl Classes {
 }
 
 /// What all pods of a kind have in common.
-type Key<'p> = (&'p str, Vec<(String, String)>, &'p str);
+type Key<'p> = (&'p str, Vec<(String, i128)>, &'p str);
 
 /// A pod's kind and labels; nothing where it can't be taken for equal to another.
 type Signature<'p> = Option<(usize, &'p BTreeMap<String, String>)>;
@@ -75,16 +78,15 @@ pub fn classes(objects: &Objects) -> Classes {
     let waiting: Vec<(&Pod, &Waiting)> = objects.pods.iter().filter_map(|pod| Some((pod, pod.waiting.as_deref()?))).collect();
     let mut by_kind: BTreeMap<Key<'_>, Vec<usize>> = BTreeMap::new();
     for (number, (pod, waiting)) in waiting.iter().enumerate() {
-        let requests = usage::requests(&pod.spec, false).into_iter().filter(|(_, amount)| !amount.is_zero());
-        // The form in which a quantity is written is no matter: 1000m is 1.
-        let requests = requests.map(|(name, amount)| (name, amount.to_string())).collect();
+        // The form in which a quantity is written is no matter: 1000m is 1, 1Gi is 1073741824.
+        let requests = requests(pod).map(|(name, amount)| (name, amount.nanos())).collect();
         by_kind.entry((&waiting.scheduler, requests, &waiting.needs)).or_default().push(number);
     }
     let mut all = Classes { all: objects.pods.len() as u64, ..Classes::default() };
     let mut signatures: Vec<(usize, Signature<'_>)> = Vec::new();
-    for (at, ((scheduler, requests, _), members)) in by_kind.into_iter().enumerate() {
+    for (at, ((scheduler, ..), members)) in by_kind.into_iter().enumerate() {
         let of: Vec<(&Pod, &Waiting)> = members.iter().map(|number| waiting[*number]).collect();
-        let kind = kind(scheduler, requests, &of);
+        let kind = kind(scheduler, &of);
         let open = members.iter().filter(|number| waiting[**number].1.gates.is_empty());
         signatures.extend(open.map(|number| (*number, kind.apart.is_empty().then(|| (at, &waiting[*number].1.labels)))));
         all.pods += kind.pods - kind.gated;
@@ -103,7 +105,12 @@ pub fn classes(objects: &Objects) -> Classes {
     all
 }
 
-fn kind(scheduler: &str, requests: Vec<(String, String)>, of: &[(&Pod, &Waiting)]) -> Kind {
+/// What a pod asks for, of which there is any.
+fn requests(pod: &Pod) -> impl Iterator<Item = (String, Quantity)> {
+    usage::requests(&pod.spec, false).into_iter().filter(|(_, amount)| !amount.is_zero())
+}
+
+fn kind(scheduler: &str, of: &[(&Pod, &Waiting)]) -> Kind {
     let open = || of.iter().filter(|(_, waiting)| waiting.gates.is_empty());
     let labels: BTreeSet<&BTreeMap<String, String>> = open().map(|(_, waiting)| &waiting.labels).collect();
     let controllers = of.iter().map(|(pod, _)| pod.controller.as_ref().map_or_else(String::new, |(kind, name)| format!("{kind}/{name}")));
@@ -117,7 +124,8 @@ fn kind(scheduler: &str, requests: Vec<(String, String)>, of: &[(&Pod, &Waiting)
         apart: of.first().map(|(_, waiting)| waiting.apart.clone()).unwrap_or_default(),
         namespaces: of.iter().map(|(pod, _)| pod.namespace.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         controller: most(controllers),
-        requests,
+        requests: of.first().map(|(pod, _)| requests(pod).map(|(name, amount)| (name, amount.to_string())).collect()).unwrap_or_default(),
+        needs: of.first().map(|(_, waiting)| waiting.needs.clone()).unwrap_or_default(),
         oldest: of.iter().filter_map(|(_, waiting)| waiting.created).min(),
         reason,
         message,

@@ -21,6 +21,8 @@ const WAITS_LONG: f64 = 30e3;
 const WAITING_MANY: f64 = 1000.0;
 /// Of an item that takes so long (ms) requests to the apiserver are the most likely cause.
 const LABORIOUS: f64 = 100.0;
+/// A queue that grows and of which hardly this much of what comes is done stands still.
+const IDLE: f64 = 0.1;
 /// A worker that is at one item for so long (s) is stuck.
 const STUCK: f64 = 120.0;
 /// Items that come back: so many each second, and of all that are added.
@@ -106,7 +108,19 @@ pub(super) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec
             "depth": queue.depth, "depth_peak": peak, "depth_per_minute": growth.map(|(slope, _)| slope), "wait_mean_ms": queue.wait_mean_ms,
             "work_mean_ms": queue.work_mean_ms, "busy": queue.busy, "retries_per_s": queue.retries_per_s, "drain_s": queue.drain_s(),
         });
-        if wait >= WAITS && peak >= WAITING {
+        // The wait is known only of items that a worker took.
+        let (added, done) = (queue.adds_per_s.unwrap_or(0.0), queue.done_per_s.unwrap_or(0.0));
+        let is_left = depth >= WAITING && queue.course.levels.len() >= 2 && done == 0.0;
+        if is_left || depth >= WAITING && grows && done < IDLE * added {
+            let pace = if is_left {
+                "nothing of it is done".to_owned()
+            } else {
+                format!("{} a second come and {} are done", significant(added), significant(done))
+            };
+            let summary = format!("{} of {process} stands still: {} wait, and {pace}", queue.name, counted(depth as u64, "item"));
+            let remedy = "see whether its workers run at all: whether the process leads, what it logs, and what its goroutines wait for (/debug/pprof/goroutine?debug=2)".to_owned();
+            told.add("queue-stuck", Severity::Critical, 0.9, queue.instance, ("queue", &queue.name), summary, evidence.clone(), remedy);
+        } else if wait >= WAITS && peak >= WAITING {
             let is_still = depth >= WAITING;
             let severity = match is_still {
                 true if wait >= WAITS_LONG || depth >= WAITING_MANY && grows => Severity::Critical,
@@ -135,7 +149,7 @@ pub(super) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec
             };
             told.add("queue-behind", severity, 0.9, queue.instance, ("queue", &queue.name), summary, evidence.clone(), remedy);
         }
-        if let Some(longest) = queue.longest_s.filter(|longest| *longest >= STUCK) {
+        if let Some(longest) = queue.longest_s.filter(|longest| *longest >= STUCK && !is_left) {
             let summary = format!(
                 "a worker of {} of {process} has been at one item for {}",
                 queue.name,
@@ -168,7 +182,7 @@ pub(super) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec
     told.found
 }
 
-fn is_held(calls: &Calls) -> bool {
+pub(super) fn is_held(calls: &Calls) -> bool {
     calls.requests >= FEW && calls.limiter_mean_ms.is_some_and(|mean| mean >= HELD)
 }
 
@@ -214,7 +228,7 @@ pub(super) fn on_schedulers(facts: &Facts, schedulers: &[Scheduler], waiting: &[
             let because = if why.is_empty() { String::new() } else { format!(" (pods by what refuses them: {})", why.join(", ")) };
             let summary = format!("{} fit nowhere{because}", counted(unschedulable as u64, "pod"));
             let evidence = json!({"unschedulable": unschedulable, "per_minute": growth("unschedulable").map(|(slope, _)| slope), "plugins": why.join(", ")});
-            let remedy = "add nodes, or see by the kinds of pods below what they ask for; each change of the cluster makes the scheduler try them again".to_owned();
+            let remedy = "add nodes, or see by the kinds of pods that wait what they ask for (give it the pods, too); each change of the cluster makes the scheduler try them again".to_owned();
             told.add("scheduler-unschedulable", Severity::Warning, 0.9, one.instance, ("", ""), summary, evidence, remedy);
         }
         if let Some(p99) = scheduled.and_then(|own| own.p99_ms).filter(|p99| *p99 >= SLOW) {
@@ -248,11 +262,8 @@ pub(super) fn on_untried(classes: &Classes, taken: Option<Micros>) -> Vec<Findin
         *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
     }
     let told = by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
-        let summary = format!(
-            "{} wait for {scheduler}, which has tried none of them; the oldest is there for {}",
-            counted(pods, "pod"),
-            duration(since)
-        );
+        let summary =
+            format!("{} without a node that {scheduler} never tried; the oldest is there for {}", counted(pods, "pod"), duration(since));
         let evidence = json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64});
         let remedy =
             format!("see whether a scheduler of the name {scheduler} runs and leads; spec.schedulerName of a pod can't be changed");
@@ -295,18 +306,14 @@ pub(super) fn on_elections(
         );
         let seen = (facts.last(), facts.last());
         let subject = [("cluster", cluster.as_str()), ("lease", lease.as_str())];
-        // A single page of one of several says little.
-        let confidence = if elected.candidates.len() > 1 { 0.8 } else { 0.5 };
-        found.push(finding("leader-missing", Severity::Critical, confidence, &subject, seen, summary, evidence, remedy));
+        // One of several says little.
+        let (severity, confidence) = if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };
+        found.push(finding("leader-missing", severity, confidence, &subject, seen, summary, evidence, remedy));
     }
     for handover in handovers.iter().filter(|handover| handover.gap as f64 >= GAP) {
         let (cluster, namespace, name) = &handover.lease;
-        let summary = format!(
-            "{namespace}/{name} had no leader for {}: {} took over from {}",
-            duration(handover.gap),
-            handover.to.name(),
-            handover.from.name()
-        );
+        let took = if handover.to == handover.from { "came back".to_owned() } else { format!("took over from {}", handover.from.name()) };
+        let summary = format!("{namespace}/{name} had no leader for {}: {} {took}", duration(handover.gap), handover.to.name());
         let evidence = json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": handover.from.name(), "to": handover.to.name(), "released": handover.is_released});
         let subject = [("cluster", cluster.as_str()), ("lease", name), ("namespace", namespace)];
         let seen = (handover.at - handover.gap, handover.at);

@@ -67,11 +67,43 @@ pub struct Watcher {
     runs: Runs,
 }
 
-/// `spec.holderIdentity` of a body: nothing where there is no body, or a patch that does not touch it; empty where the lease is given up.
-fn identity(body: &[u8]) -> Option<String> {
-    let spec = member(body, "spec")?;
-    let Some(holder) = member(spec, "holderIdentity") else { return Some(String::new()) };
-    serde_json::from_slice::<Option<String>>(holder).ok().map(Option::unwrap_or_default)
+/// What a body says of who holds the lease.
+enum Said {
+    /// Nothing, as the log has no body.
+    Nothing,
+    /// That it is about something else.
+    Else,
+    /// The holder's name; empty where the lease is given up.
+    Holder(String),
+}
+
+/// `spec.holderIdentity` of a whole lease.
+fn holder(body: &[u8]) -> Said {
+    if body.is_empty() {
+        return Said::Nothing;
+    }
+    let Some(spec) = member(body, "spec") else { return Said::Else };
+    let holder = member(spec, "holderIdentity").and_then(|holder| serde_json::from_slice::<Option<String>>(holder).ok());
+    Said::Holder(holder.flatten().unwrap_or_default())
+}
+
+/// What a patch, as an object or in steps, says of it.
+fn patched(body: &[u8]) -> Said {
+    if body.is_empty() {
+        return Said::Nothing;
+    }
+    if let Ok(serde_json::Value::Array(steps)) = serde_json::from_slice(body) {
+        let of = |path: &str| steps.iter().find(|step| step["path"] == path);
+        let holder = of("/spec/holderIdentity").map(|step| step["value"].as_str().unwrap_or_default().to_owned());
+        return holder.map_or(if of("/spec/renewTime").is_some() { Said::Nothing } else { Said::Else }, Said::Holder);
+    }
+    let Some(spec) = member(body, "spec") else { return Said::Else };
+    match member(spec, "holderIdentity") {
+        Some(holder) => Said::Holder(serde_json::from_slice::<Option<String>>(holder).ok().flatten().unwrap_or_default()),
+        // A renewal need not repeat the name.
+        None if member(spec, "renewTime").is_some() => Said::Nothing,
+        None => Said::Else,
+    }
 }
 
 impl Watcher {
@@ -85,8 +117,13 @@ impl Watcher {
             return;
         }
         let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-        // What came of it says more than what was asked for, which may be a patch.
-        let said = identity(e.response_body).or_else(|| identity(e.request_body).filter(|_| !e.verb.is("patch")));
+        // What came of it says more than what was asked for, which may be a patch; but a label is no renewal.
+        let asked = if e.verb.is("patch") { patched(e.request_body) } else { holder(e.request_body) };
+        let said = match (asked, holder(e.response_body)) {
+            (Said::Else, _) => return,
+            (_, Said::Holder(holder)) | (Said::Holder(holder), _) => Some(holder),
+            _ => None,
+        };
         // A created lease is named in its body only.
         let name =
             if e.name.is("") { created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default() } else { text(e.name) };
@@ -139,7 +176,7 @@ pub fn together(all: Vec<Runs>) -> BTreeMap<Lease, Vec<Run>> {
     by_lease
 }
 
-/// A lease that changed hands.
+/// A lease that changed hands, or that nobody held for a while.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Handover {
     /// When the first write of the new holder arrived.
@@ -160,7 +197,8 @@ pub struct Handover {
 pub fn handovers(leases: &BTreeMap<Lease, Vec<Run>>) -> Vec<Handover> {
     let mut all: Vec<Handover> = Vec::new();
     for (lease, runs) in leases {
-        let changes = runs.windows(2).filter(|two| !two[0].holder.is(&two[1].holder));
+        // Who gives it up and takes it again was no leader in between.
+        let changes = runs.windows(2).filter(|two| two[0].is_released || !two[0].holder.is(&two[1].holder));
         all.extend(changes.map(|two| Handover {
             at: two[1].first,
             lease: lease.clone(),

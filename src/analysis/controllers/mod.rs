@@ -6,9 +6,11 @@ pub mod classes;
 mod findings;
 pub mod handovers;
 mod leaders;
+mod people;
 pub mod queues;
 pub mod report;
 pub mod scheduler;
+mod tables;
 
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Facts, Slice};
@@ -54,11 +56,6 @@ impl Course {
         let points: Vec<(f64, f64)> = self.levels.iter().step_by(every).map(|(at, level)| (minutes(*at), *level)).collect();
         robust::line(&points).map(|line| (line.slope, line.interval.0 > 0.0))
     }
-
-    /// The values alone.
-    fn values(&self) -> Vec<u64> {
-        self.levels.iter().map(|(_, level)| level.max(0.0).round() as u64).collect()
-    }
 }
 
 /// The mean of what a histogram counted, in milliseconds.
@@ -73,9 +70,9 @@ fn quantile_ms(slice: &Slice<'_>, metric: Metric, q: f64) -> Option<f64> {
     slice.buckets(metric).quantile(q).map(|seconds| seconds * 1e3)
 }
 
-/// Differences of a part between each two pages, so many of them.
-fn sum_course(slice: &Slice<'_>, metric: Metric, part: Part, intervals: usize) -> Vec<f64> {
-    let mut course = vec![0.0; intervals];
+/// Differences of a part between each two pages, at the later one.
+fn sum_course(slice: &Slice<'_>, metric: Metric, part: Part, intervals: &[(Micros, Micros)]) -> Vec<f64> {
+    let mut course = vec![0.0; intervals.len()];
     for fact in slice.of(metric).iter().filter(|fact| fact.part == part) {
         for (interval, difference) in &fact.course {
             if let Some(sum) = course.get_mut(*interval as usize) {
@@ -86,11 +83,18 @@ fn sum_course(slice: &Slice<'_>, metric: Metric, part: Part, intervals: usize) -
     course
 }
 
-/// Means in milliseconds of what a histogram counted between each two pages; 0 where it counted nothing.
-fn mean_course(slice: &Slice<'_>, metric: Metric, intervals: usize) -> Vec<u64> {
+/// The same as a course.
+fn counted_course(slice: &Slice<'_>, metric: Metric, intervals: &[(Micros, Micros)]) -> Course {
+    let counts = sum_course(slice, metric, Part::Whole, intervals);
+    Course { levels: intervals.iter().map(|(_, to)| *to).zip(counts).collect() }
+}
+
+/// Means in milliseconds of what a histogram counted between each two pages, at the later one; where it counted anything.
+fn mean_course(slice: &Slice<'_>, metric: Metric, intervals: &[(Micros, Micros)]) -> Course {
     let counts = sum_course(slice, metric, Part::Count, intervals);
     let sums = sum_course(slice, metric, Part::Sum, intervals);
-    counts.iter().zip(sums).map(|(count, sum)| if *count > 0.0 { (sum / count * 1e3).round() as u64 } else { 0 }).collect()
+    let means = intervals.iter().zip(counts.iter().zip(sums)).filter(|(_, (count, _))| **count > 0.0);
+    Course { levels: means.map(|((_, to), (count, sum))| (*to, sum / count * 1e3)).collect() }
 }
 
 /// When an instance is known from, and until.

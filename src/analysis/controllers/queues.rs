@@ -11,7 +11,7 @@ pub struct Queue {
     pub instance: usize,
     /// Its name, as the controller gave it.
     pub name: String,
-    /// Items that wait, on the last page.
+    /// Items that wait, on the last page that tells.
     pub depth: Option<f64>,
     /// The same page by page.
     pub course: Course,
@@ -35,8 +35,8 @@ pub struct Queue {
     pub unfinished_s: Option<f64>,
     /// The same of the item that has been worked on for longest.
     pub longest_s: Option<f64>,
-    /// Mean wait in milliseconds between each two pages.
-    pub wait_course: Vec<u64>,
+    /// Mean wait in milliseconds between each two pages, at the later one; where anything was taken.
+    pub wait_course: Course,
     /// How many items were added.
     pub adds: f64,
 }
@@ -67,7 +67,8 @@ pub fn queues(facts: &Facts) -> Vec<Queue> {
         let levels: Vec<&[_]> = slice.of(Metric::QueueDepth).iter().map(|fact| &*fact.levels).collect();
         let course = Course::sum(&levels);
         let adds = slice.increase(Metric::QueueAdds, Part::Whole).unwrap_or(0.0);
-        let depth = slice.last(Metric::QueueDepth);
+        // A last page that breaks off need not tell.
+        let depth = course.levels.last().map(|(_, depth)| *depth);
         if adds <= 0.0 && depth.is_none_or(|depth| depth <= 0.0) && course.peak().is_none_or(|peak| peak <= 0.0) {
             continue;
         }
@@ -86,7 +87,7 @@ pub fn queues(facts: &Facts) -> Vec<Queue> {
             busy: slice.rate(Metric::QueueWork, Part::Sum),
             unfinished_s: slice.last(Metric::QueueUnfinished),
             longest_s: slice.last(Metric::QueueLongest),
-            wait_course: super::mean_course(&slice, Metric::QueueWait, facts.instances[instance].intervals.len()),
+            wait_course: super::mean_course(&slice, Metric::QueueWait, &facts.instances[instance].intervals),
             adds,
         });
     }

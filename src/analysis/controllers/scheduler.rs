@@ -2,7 +2,7 @@
 
 use super::{Course, leaders, mean_ms, quantile_ms};
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Facts, Slice};
+use crate::analysis::metrics::facts::{Fact, Facts, Slice};
 
 /// Attempts to find nodes that ended in one way.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,9 +22,9 @@ pub struct Attempts {
     /// 99th percentile (ms).
     pub p99_ms: Option<f64>,
     /// How many between each two pages.
-    pub course: Vec<u64>,
+    pub course: Course,
     /// Mean time in milliseconds between each two pages.
-    pub mean_course: Vec<u64>,
+    pub mean_course: Course,
 }
 
 /// One of the places where pods wait, of all schedulers that stand for the same lease: only one of them works on it.
@@ -74,8 +74,6 @@ pub struct Scheduler {
     pub attempts: Vec<Attempts>,
     /// Extension points, those first that take most time.
     pub stages: Vec<Stage>,
-    /// From a pod's first being seen to its binding, over all attempts: mean, and 99th percentile (ms).
-    pub sli_ms: (Option<f64>, Option<f64>),
     /// How long the choice of a node takes, without binding, on average (ms).
     pub algorithm_ms: Option<f64>,
     /// How many choices were made.
@@ -103,12 +101,7 @@ const METRICS: [Metric; 11] = [
 ];
 
 /// What is told of each value of a metric's first label.
-fn by_label(
-    facts: &Facts,
-    of: &Slice<'_>,
-    metric: Metric,
-    value: impl Fn(&crate::analysis::metrics::facts::Fact) -> f64,
-) -> Vec<(String, f64)> {
+fn by_label(facts: &Facts, of: &Slice<'_>, metric: Metric, value: impl Fn(&Fact) -> f64) -> Vec<(String, f64)> {
     let mut all: std::collections::BTreeMap<String, f64> = std::collections::BTreeMap::new();
     for fact in of.of(metric) {
         *all.entry(facts.text(fact.labels[0]).to_owned()).or_default() += value(fact);
@@ -130,7 +123,6 @@ pub fn schedulers(facts: &Facts) -> Vec<Scheduler> {
             instance,
             lease: elected.iter().find(|(_, one)| one.candidates.contains(&instance)).map(|((_, lease), _)| lease.clone()),
             leads: elected.values().find(|one| one.candidates.contains(&instance)).map(|one| one.leading.contains(&instance)),
-            sli_ms: (mean_ms(slice, Metric::ScheduleSli), quantile_ms(slice, Metric::ScheduleSli, 0.99)),
             algorithm_ms: mean_ms(slice, Metric::ScheduleAlgorithm),
             algorithms: slice.increase(Metric::ScheduleAlgorithm, Part::Count),
             preemptions: (slice.increase(Metric::SchedulePreemptions, Part::Whole), slice.increase(Metric::ScheduleVictims, Part::Sum)),
@@ -147,7 +139,7 @@ pub fn schedulers(facts: &Facts) -> Vec<Scheduler> {
         if count <= 0.0 {
             continue;
         }
-        let intervals = facts.instances[instance].intervals.len();
+        let intervals = &facts.instances[instance].intervals;
         one.attempts.push(Attempts {
             instance,
             result,
@@ -156,10 +148,7 @@ pub fn schedulers(facts: &Facts) -> Vec<Scheduler> {
             mean_ms: mean_ms(&slice, Metric::ScheduleAttempt),
             p50_ms: quantile_ms(&slice, Metric::ScheduleAttempt, 0.5),
             p99_ms: quantile_ms(&slice, Metric::ScheduleAttempt, 0.99),
-            course: super::sum_course(&slice, Metric::ScheduleAttempts, Part::Whole, intervals)
-                .iter()
-                .map(|count| count.round() as u64)
-                .collect(),
+            course: super::counted_course(&slice, Metric::ScheduleAttempts, intervals),
             mean_course: super::mean_course(&slice, Metric::ScheduleAttempt, intervals),
         });
     }
@@ -204,11 +193,33 @@ pub fn waiting(facts: &Facts) -> Vec<Waiting> {
             course.levels.extend(fact.levels.iter().copied().filter(|(at, _)| led.as_ref().is_none_or(|led| led.contains(at))));
         }
         course.levels.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let pods = course.levels.last().map(|(_, level)| *level).or_else(|| slice.last(Metric::PendingPods));
-        let seconds = facts.instances.iter().map(|instance| instance.seconds).fold(0.0, f64::max);
-        let incoming = slice.increase(Metric::ScheduleIncoming, Part::Whole);
-        let incoming_per_s = incoming.filter(|_| seconds > 0.0).map(|incoming| incoming / seconds);
+        let pods = course.levels.last().map(|(_, level)| *level);
+        let incoming: f64 = slice.of(Metric::ScheduleIncoming).iter().map(|fact| incoming(facts, fact)).sum();
+        let of = slice.of(Metric::PendingPods).iter().chain(slice.of(Metric::ScheduleIncoming)).map(|fact| &facts.instances[fact.instance]);
+        let seconds = of.map(|instance| instance.seconds).fold(0.0, f64::max);
+        let incoming_per_s = (seconds > 0.0 && !slice.of(Metric::ScheduleIncoming).is_empty()).then(|| incoming / seconds);
         all.push(Waiting { cluster, lease, queue, pods, course, incoming_per_s });
     }
+    all.sort_by(|a, b| b.course.peak().unwrap_or(0.0).total_cmp(&a.course.peak().unwrap_or(0.0)));
     all
+}
+
+/// Pods that came in while the instance led, by the pages behind them.
+fn incoming(facts: &Facts, fact: &Fact) -> f64 {
+    let instance = &facts.instances[fact.instance];
+    let Some(led) = leaders::led(facts, fact.instance) else { return fact.increase };
+    // Of one page it is known only whether it leads now.
+    if instance.intervals.is_empty() {
+        return if led.is_empty() { 0.0 } else { fact.increase };
+    }
+    let is_led = |interval: u32| instance.intervals.get(interval as usize).is_some_and(|(_, to)| led.contains(to));
+    fact.course.iter().filter(|(interval, _)| is_led(*interval)).map(|(_, difference)| difference).sum()
+}
+
+/// From a pod's first being seen to its binding, over all attempts and schedulers: mean, and 99th percentile (ms).
+pub fn placed_ms(facts: &Facts) -> (Option<f64>, Option<f64>) {
+    let sum = facts.increase_of(Metric::ScheduleSli, Part::Sum, |_| true);
+    let count = facts.increase_of(Metric::ScheduleSli, Part::Count, |_| true).filter(|count| *count > 0.0);
+    let p99 = facts.buckets_of(Metric::ScheduleSli, |_| true).quantile(0.99);
+    (sum.zip(count).map(|(sum, count)| sum / count * 1e3), p99.map(|seconds| seconds * 1e3))
 }

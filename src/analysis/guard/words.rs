@@ -1,5 +1,6 @@
 //! What was done, in words.
 
+use super::drains::Evictions;
 use super::groups::Group;
 use super::rules::Rule;
 use crate::model::alert::{Deed, Level};
@@ -39,8 +40,14 @@ pub(super) fn what(group: &Group) -> String {
     };
     let times = if group.count > 1 { format!("{} × ", grouped(group.count)) } else { String::new() };
     let told = format!("{times}{}: {}", rule.words, of.trim_end());
-    let pods = group.evictions.as_deref().map(|evictions| format!("; {} evicted", counted(evictions.pods, "pod"))).unwrap_or_default();
+    let pods = group.evictions.as_deref().map(drained).unwrap_or_default();
     format!("{}{within}{pods}", told.trim_end_matches([':', ' ']))
+}
+
+/// `; 21 pods evicted, 12 evictions refused`: a budget's refusal is asked again, so that the last word may have been a yes.
+fn drained(evictions: &Evictions) -> String {
+    let refused = if evictions.failed > 0 { format!(", {} refused", counted(evictions.failed, "eviction")) } else { String::new() };
+    format!("; {} evicted{refused}", counted(evictions.pods, "pod"))
 }
 
 /// `done`, `10 done, 2 refused`, `12 not there`.

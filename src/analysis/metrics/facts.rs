@@ -389,7 +389,9 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
         // It takes the place of the process that was seen last before it began.
         let slack = (START_SLACK * 1e6) as Micros;
         let ended = |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began() + slack);
-        let place = (0..lanes.len()).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
+        let is_other =
+            |lane: &[&Process]| lane.last().and_then(|last| last.stands_for).zip(process.stands_for).is_some_and(|(a, b)| a != b);
+        let place = (0..lanes.len()).filter(|at| !is_other(&lanes[*at])).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
         match place {
             Some((_, at)) => lanes[at].push(process),
             None => lanes.push(vec![process]),

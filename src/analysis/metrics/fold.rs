@@ -57,7 +57,7 @@ impl Series {
     pub(super) fn is_timed(&self, kept: Kept) -> bool {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
-            Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts => true,
+            Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
             Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => matches!(self.part, Part::Sum | Part::Count),
             Metric::Duration | Metric::FlowExecution => kept == Kept::Latencies && self.part == Part::Bucket,
             _ => false,
@@ -102,6 +102,8 @@ pub(super) struct Process {
     pub(super) courses: HashMap<u32, Vec<(u32, f64)>>,
     /// By gauge whose values are kept: when, and what. Of too many, the higher of two neighbours.
     pub(super) levels: HashMap<u32, Vec<(Micros, f64)>>,
+    /// The number of the series that says what it would lead, if there is one: two programs do not stand for the same.
+    pub(super) stands_for: Option<u32>,
     marks: [f64; MARKS.len()],
 }
 
@@ -208,7 +210,9 @@ impl Fold {
             self.unknown += 1;
             return;
         }
-        let at = match self.process(start, &marks) {
+        let is_lease = |series: &u32| self.series[*series as usize].entry.metric == Metric::LeaderStatus;
+        let stands_for = self.page.iter().map(|(series, _)| *series).find(is_lease);
+        let at = match self.process(start, &marks, stands_for) {
             Some(at) => at,
             None if self.processes.len() == MAX_PROCESSES => {
                 self.left_out += 1;
@@ -224,6 +228,7 @@ impl Fold {
         if let Some(start) = start {
             self.processes[at].adopt(start, first, all, kept);
         }
+        self.processes[at].stands_for = self.processes[at].stands_for.or(stands_for);
         self.processes[at].take(self.at, page, all, start, marks, kept);
     }
 
@@ -247,8 +252,11 @@ impl Fold {
     }
 
     /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are several.
-    fn process(&self, start: Option<f64>, marks: &[f64; MARKS.len()]) -> Option<usize> {
+    fn process(&self, start: Option<f64>, marks: &[f64; MARKS.len()], stands_for: Option<u32>) -> Option<usize> {
         let advance = |process: &Process| {
+            if process.stands_for.zip(stands_for).is_some_and(|(a, b)| a != b) {
+                return None;
+            }
             let away = match (process.start, start) {
                 (Some(a), Some(b)) => (a - b).abs(),
                 // A page that breaks off lacks its start.
@@ -289,6 +297,7 @@ impl Process {
             intervals: Vec::new(),
             courses: HashMap::new(),
             levels: HashMap::new(),
+            stands_for: None,
             marks,
         }
     }

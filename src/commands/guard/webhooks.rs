@@ -39,7 +39,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: those without which requests fail come first; -o json or -o csv can be sorted by anything"
+            "--sort-by {field}: those without which requests fail come first; sort what -o csv or -o json prints"
         )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
