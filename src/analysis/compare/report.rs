@@ -227,7 +227,9 @@ fn for_people(row: &Row) -> Vec<Value> {
     };
     let between = match row.bounds {
         Some((low, high)) if !matches!(row.verdict, Verdict::Same | Verdict::New) => {
-            format!("{} … {}", signed(low - 1.0), signed(high - 1.0))
+            // One scale for both ends.
+            let low = if high >= 11.0 { format!("{}×", significant(low)) } else { signed(low - 1.0) };
+            format!("{low} … {}", signed(high - 1.0))
         }
         _ => "-".to_owned(),
     };

@@ -119,7 +119,7 @@ pub(super) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec
             };
             let summary = format!("{} of {process} stands still: {} wait, and {pace}", queue.name, counted(depth as u64, "item"));
             let remedy = "see whether its workers run at all: whether the process leads, what it logs, and what its goroutines wait for (/debug/pprof/goroutine?debug=2)".to_owned();
-            told.add("queue-stuck", Severity::Critical, 0.9, queue.instance, ("queue", &queue.name), summary, evidence.clone(), remedy);
+            told.add("queue-stalled", Severity::Critical, 0.9, queue.instance, ("queue", &queue.name), summary, evidence.clone(), remedy);
         } else if wait >= WAITS && peak >= WAITING {
             let is_still = depth >= WAITING;
             let severity = match is_still {
@@ -149,7 +149,7 @@ pub(super) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec
             };
             told.add("queue-behind", severity, 0.9, queue.instance, ("queue", &queue.name), summary, evidence.clone(), remedy);
         }
-        if let Some(longest) = queue.longest_s.filter(|longest| *longest >= STUCK && !is_left) {
+        if let Some(longest) = queue.longest_s.filter(|longest| *longest >= STUCK) {
             let summary = format!(
                 "a worker of {} of {process} has been at one item for {}",
                 queue.name,

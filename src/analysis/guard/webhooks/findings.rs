@@ -99,7 +99,7 @@ pub(super) fn findings(
         let unsure = if own == Answer::Perhaps { " (if its selectors or conditions take them)" } else { "" };
         add(
             "webhook-blocks-itself",
-            Severity::Critical,
+            if own == Answer::Yes { Severity::Critical } else { Severity::Warning },
             if own == Answer::Yes { 1.0 } else { 0.5 },
             format!(
                 "{name} is asked about pods of its own namespace, {namespace}{unsure}: once {service} is down, its pods can't be made again"
