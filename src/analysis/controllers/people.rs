@@ -101,6 +101,10 @@ fn columns<'t>(table: &'t Table, many_clusters: bool, read: &Read) -> Vec<&'t st
         // Which scheduler it is matters where there are several; so do labels where pods of a kind differ in them.
         "lease" if table.name == "pending" => differs("lease"),
         "label_sets" => table.column(name).is_some_and(|at| table.rows.iter().any(|row| row[at].in_order(&Value::Count(1)).is_lt())),
+        // What stands still need not be said.
+        name if name.ends_with("_per_min") => {
+            table.column(name).is_some_and(|at| table.rows.iter().any(|row| matches!(row[at], Value::Number(slope) if slope != 0.0)))
+        }
         name => is_known(name),
     });
     if many_clusters && table.column("cluster").is_some() {
