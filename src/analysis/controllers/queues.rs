@@ -52,6 +52,11 @@ const METRICS: [Metric; 7] = [
 ];
 
 impl Queue {
+    /// The most that waited.
+    pub fn most(&self) -> Option<f64> {
+        self.course.peak().or(self.depth)
+    }
+
     /// Seconds until all that waits is done, if nothing is added.
     pub fn drain_s(&self) -> Option<f64> {
         let (depth, done) = (self.depth?, self.done_per_s?);

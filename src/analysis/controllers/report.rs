@@ -2,7 +2,7 @@
 
 use super::calls::{Calls, calls};
 use super::classes::Classes;
-use super::findings::{is_held, on_classes, on_elections, on_queues, on_schedulers, on_untried};
+use super::findings::{is_held, on_calls, on_classes, on_elections, on_queues, on_schedulers, on_untried};
 use super::handovers::{Handover, Lease, Run, handovers};
 use super::leaders::elections;
 use super::people;
@@ -64,6 +64,7 @@ pub fn report(read: Read) -> Report {
         report.window = Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
     }
     report.findings.extend(on_queues(facts, &queues, &calls));
+    report.findings.extend(on_calls(facts, &calls));
     report.findings.extend(on_schedulers(facts, &schedulers, &waiting));
     let seen = read.taken.map_or(window, |at| (at, at));
     if let Some(classes) = &read.classes {
@@ -152,8 +153,7 @@ fn lead(
     let items: f64 = queues.iter().filter_map(|queue| queue.depth).sum();
     if let Some(queue) = queues.first().filter(|queue| queue.wait_mean_ms.is_some_and(|wait| wait >= WORTH)) {
         let wait = duration((queue.wait_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
-        let most =
-            queue.course.peak().or(queue.depth).map(|most| format!("; {} at most", counted(most as u64, "item"))).unwrap_or_default();
+        let most = queue.most().map(|most| format!("; {} at most", counted(most as u64, "item"))).unwrap_or_default();
         report.lead.push(format!("longest queue\t{} of {}: an item waits {wait} on average{most}", queue.name, process(queue.instance)));
     } else if !queues.is_empty() {
         let waits = if items >= 1.0 { format!("{} wait", counted(items as u64, "item")) } else { "nothing waits".to_owned() };

@@ -1,0 +1,56 @@
+//! Leases that nobody holds, or that nobody held for too long.
+
+use super::Said;
+use crate::analysis::controllers::handovers::{GAP, Handover};
+use crate::analysis::controllers::leaders::Elected;
+use crate::analysis::metrics::facts::Facts;
+use crate::model::report::{Finding, Severity};
+use crate::model::time::SECOND;
+use crate::model::units::duration;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The findings on elections: nobody leads, by metrics; for too long nobody led, by logs.
+pub(in crate::analysis::controllers) fn on_elections(
+    facts: &Facts,
+    elections: &BTreeMap<(String, String), Elected>,
+    handovers: &[Handover],
+) -> Vec<Finding> {
+    let missing = elections.iter().filter(|(_, elected)| elected.leading.is_empty());
+    let missing = missing.map(|((cluster, lease), elected)| {
+        missing_leader(facts, lease, elected).about(&[("cluster", cluster), ("lease", lease)], (facts.last(), facts.last()))
+    });
+    let late = handovers.iter().filter(|handover| handover.gap as f64 >= GAP).map(gap);
+    missing.chain(late).collect()
+}
+
+fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Said {
+    let names: Vec<&str> = elected.candidates.iter().map(|candidate| facts.instances[*candidate].name.as_str()).collect();
+    // One of several says little.
+    let (severity, confidence) = if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };
+    Said {
+        id: "leader-missing",
+        severity,
+        confidence,
+        summary: format!("nobody leads {lease}, as far as is known: {}", names.join(", ")),
+        evidence: json!({"candidates": names.join(", ")}),
+        remedy: format!(
+            "see whether others would lead whose metrics are not at hand; else who holds the lease (kubectl -n kube-system get lease {lease}) and whether it can be renewed"
+        ),
+    }
+}
+
+fn gap(handover: &Handover) -> Finding {
+    let (cluster, namespace, name) = &handover.lease;
+    let (from, to) = (handover.from.name(), handover.to.name());
+    let took = if handover.to == handover.from { "came back".to_owned() } else { format!("took over from {from}") };
+    let said = Said {
+        id: "leader-gap",
+        severity: Severity::Warning,
+        confidence: 0.9,
+        summary: format!("{namespace}/{name} had no leader for {}: {to} {took}", duration(handover.gap)),
+        evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to, "released": handover.is_released}),
+        remedy: "give up the lease when the leader ends, run a second replica that is warm, and see that leaseDurationSeconds is 15; until the takeover nobody did its work".to_owned(),
+    };
+    said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (handover.at - handover.gap, handover.at))
+}

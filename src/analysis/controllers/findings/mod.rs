@@ -1,0 +1,59 @@
+//! What is wrong with controllers, schedulers and elections. (Thresholds and their reasons: docs/findings.md.)
+
+mod leaders;
+mod pods;
+mod queues;
+mod scheduler;
+mod throttling;
+
+pub(super) use leaders::on_elections;
+pub(super) use pods::{on_classes, on_untried};
+pub(super) use queues::on_queues;
+pub(super) use scheduler::on_schedulers;
+pub(super) use throttling::{is_held, on_calls};
+
+use crate::analysis::metrics::facts::Instance;
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{self, Micros};
+use crate::model::units::duration;
+use serde_json::Value;
+
+/// What is said, before it is said of whom.
+struct Said {
+    id: &'static str,
+    severity: Severity,
+    confidence: f64,
+    summary: String,
+    /// An object; members that are null are left out.
+    evidence: Value,
+    remedy: String,
+}
+
+impl Said {
+    /// Of this subject, seen from when to when.
+    fn about(self, subject: &[(&str, &str)], seen: (Micros, Micros)) -> Finding {
+        let mut finding = Finding::new(self.id, self.severity, subject);
+        (finding.first_seen, finding.last_seen) = (time::format(seen.0), time::format(seen.1));
+        (finding.confidence, finding.summary, finding.remedy) = (self.confidence, self.summary, self.remedy);
+        if let Value::Object(evidence) = self.evidence {
+            finding.evidence = evidence.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        }
+        finding
+    }
+
+    /// Of a process, or of something of it.
+    fn of(self, instance: &Instance, part: (&str, &str)) -> Finding {
+        let subject = [("cluster", instance.cluster.as_str()), ("instance", &instance.name), part];
+        self.about(&subject, (instance.from, instance.to))
+    }
+}
+
+/// Milliseconds in words.
+fn ms(millis: f64) -> String {
+    duration((millis * 1e3) as Micros)
+}
+
+/// Seconds in words.
+fn seconds(seconds: f64) -> String {
+    ms(seconds * 1e3)
+}

@@ -1,0 +1,63 @@
+//! Pods that no scheduler tries, and pods that are alike.
+
+use super::{Said, ms};
+use crate::analysis::controllers::classes::Classes;
+use crate::analysis::controllers::scheduler::Scheduler;
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{Micros, SECOND};
+use crate::model::units::{counted, duration};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// A pod that nobody tried for so long has no scheduler (µs).
+const UNTRIED: Micros = 60 * SECOND;
+/// Pods that wait, from which on it matters how many kinds there are, and how many times fewer those must be.
+const ALIKE: u64 = 100;
+const FEWER: u64 = 10;
+
+/// The findings on pods that no scheduler tries.
+pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Option<Micros>) -> Vec<Finding> {
+    let mut by_scheduler: BTreeMap<&str, (u64, Micros)> = BTreeMap::new();
+    for kind in classes.kinds.iter().filter(|kind| kind.reason.is_empty() && kind.pods > kind.gated) {
+        let since = kind.oldest.zip(taken).map_or(0, |(oldest, taken)| taken - oldest);
+        let one = by_scheduler.entry(&kind.scheduler).or_default();
+        *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
+    }
+    let told = by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
+        let said = Said {
+            id: "scheduler-absent",
+            severity: Severity::Warning,
+            confidence: 0.8,
+            summary: format!(
+                "{} without a node that {scheduler} never tried; the oldest is there for {}",
+                counted(pods, "pod"),
+                duration(since)
+            ),
+            evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
+            remedy: format!("see whether a scheduler of the name {scheduler} runs and leads; spec.schedulerName of a pod can't be changed"),
+        };
+        said.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
+    });
+    told.collect()
+}
+
+/// The finding on pods that are alike.
+pub(in crate::analysis::controllers) fn on_classes(classes: &Classes, schedulers: &[Scheduler], seen: (Micros, Micros)) -> Option<Finding> {
+    if classes.pods < ALIKE || classes.distinct * FEWER > classes.pods {
+        return None;
+    }
+    let scheduler = schedulers.iter().find(|one| one.leads != Some(false));
+    let saved = classes.pods - classes.distinct;
+    let time = scheduler.and_then(|one| one.algorithm_ms).map(|each| each * saved as f64);
+    let takes = time.map(|time| format!("; that many choices less are {} of the scheduler's time", ms(time))).unwrap_or_default();
+    let used = scheduler.map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
+    let said = Said {
+        id: "pending-alike",
+        severity: Severity::Info,
+        confidence: 0.8,
+        summary: format!("{} that wait are only {}{takes}", counted(classes.pods, "pod"), counted(classes.distinct, "different one")),
+        evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order, "saved_ms": time, "hints_used": used}),
+        remedy: "kube-scheduler 1.35 and later decides neighbours in its queue together (OpportunisticBatching), but only where PodTopologySpread has no default constraints (defaultingType: List) and a node takes one of them; keep equal pods next to each other, by creating them together and with one priority".to_owned(),
+    };
+    Some(said.about(&[], seen))
+}

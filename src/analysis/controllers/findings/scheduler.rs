@@ -1,0 +1,125 @@
+//! Schedulers that are behind, slow or failing, and pods that fit nowhere.
+
+use super::{Said, ms};
+use crate::analysis::controllers::scheduler::{Attempts, Scheduler, Waiting};
+use crate::analysis::metrics::facts::Facts;
+use crate::model::report::{Finding, Severity};
+use crate::model::units::{counted, percent, significant};
+use serde_json::json;
+
+/// Pods that are ready to be tried, and are not.
+const ACTIVE: f64 = 100.0;
+/// Pods that fit nowhere.
+const UNSCHEDULABLE: f64 = 100.0;
+/// An attempt that succeeds takes too long (ms, p99): pods are to start within 5 s altogether.
+const SLOW: f64 = 1e3;
+/// Attempts that fail in the scheduler itself: how many, and of all.
+const ERRORS: f64 = 10.0;
+const ERRORS_SHARE: f64 = 0.01;
+/// Plugins that a sentence names.
+const NAMED: usize = 3;
+
+/// A scheduler with the pods that wait for it.
+struct Looked<'s> {
+    process: &'s str,
+    scheduler: &'s Scheduler,
+    waiting: Vec<&'s Waiting>,
+}
+
+/// The findings on schedulers that lead: who does not tries nothing.
+pub(in crate::analysis::controllers) fn on_schedulers(facts: &Facts, schedulers: &[Scheduler], waiting: &[Waiting]) -> Vec<Finding> {
+    let of = |scheduler: &Scheduler| {
+        let instance = &facts.instances[scheduler.instance];
+        let lease = scheduler.lease.as_ref().unwrap_or(&instance.name);
+        let waiting = waiting.iter().filter(|queue| queue.cluster == instance.cluster && queue.lease == *lease).collect();
+        let looked = Looked { process: &instance.name, scheduler, waiting };
+        let all = [looked.behind(), looked.unschedulable(), looked.slow(), looked.errors()];
+        all.into_iter().flatten().map(|said| said.of(instance, ("", ""))).collect::<Vec<_>>()
+    };
+    schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(of).collect()
+}
+
+impl Looked<'_> {
+    /// Pods of a queue, if there are so many, and how many more each minute: with whether their number surely rises.
+    fn pods(&self, queue: &str, least: f64) -> Option<(f64, Option<(f64, bool)>)> {
+        let queue = self.waiting.iter().find(|one| one.queue == queue)?;
+        Some((queue.pods.filter(|pods| *pods >= least)?, queue.course.per_minute()))
+    }
+
+    fn attempts(&self, result: &str) -> Option<&Attempts> {
+        self.scheduler.attempts.iter().find(|attempts| attempts.result == result)
+    }
+
+    fn behind(&self) -> Option<Said> {
+        let (active, growth) = self.pods("active", ACTIVE)?;
+        let more = growth.filter(|(_, surely)| *surely).map(|(slope, _)| format!(", {} more each minute", significant(slope)));
+        let pace = self.attempts("scheduled").and_then(|own| own.per_s).unwrap_or(0.0);
+        let slowest = self.scheduler.stages.first().map(|stage| format!(" ({} takes {} of its time)", stage.name, percent(stage.share)));
+        Some(Said {
+            id: "scheduler-behind",
+            severity: if more.is_some() { Severity::Critical } else { Severity::Warning },
+            confidence: 0.8,
+            summary: format!(
+                "{} is behind: {} ready to be tried wait{}, and it places {} a second",
+                self.process,
+                counted(active as u64, "pod"),
+                more.unwrap_or_default(),
+                significant(pace)
+            ),
+            evidence: json!({
+                "active": active, "per_minute": growth.map(|(slope, _)| slope), "scheduled_per_s": pace,
+                "attempt_mean_ms": self.attempts("scheduled").and_then(|own| own.mean_ms),
+            }),
+            remedy: format!(
+                "see where its time goes{}: lower percentageOfNodesToScore, make expensive constraints fewer, raise its --kube-api-qps if it holds itself back",
+                slowest.unwrap_or_default()
+            ),
+        })
+    }
+
+    fn unschedulable(&self) -> Option<Said> {
+        let (pods, growth) = self.pods("unschedulable", UNSCHEDULABLE)?;
+        let refusals = self.scheduler.refusals.iter().filter(|(plugin, _)| plugin != "SchedulingGates");
+        let why: Vec<String> = refusals.take(NAMED).map(|(plugin, pods)| format!("{plugin} {pods}")).collect();
+        let because = if why.is_empty() { String::new() } else { format!(" (pods by what refuses them: {})", why.join(", ")) };
+        Some(Said {
+            id: "scheduler-unschedulable",
+            severity: Severity::Warning,
+            confidence: 0.9,
+            summary: format!("{} fit nowhere{because}", counted(pods as u64, "pod")),
+            evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope), "plugins": why.join(", ")}),
+            remedy: "add nodes, or see by the kinds of pods that wait what they ask for (give it the pods, too); each change of the cluster makes the scheduler try them again".to_owned(),
+        })
+    }
+
+    fn slow(&self) -> Option<Said> {
+        let p99 = self.attempts("scheduled")?.p99_ms.filter(|p99| *p99 >= SLOW)?;
+        let bind = self.scheduler.stages.iter().find(|stage| stage.name == "Bind").and_then(|stage| stage.mean_ms);
+        Some(Said {
+            id: "scheduler-slow",
+            severity: Severity::Warning,
+            confidence: 0.8,
+            summary: format!("{} takes {} to place a pod (p99)", self.process, ms(p99)),
+            evidence: json!({"attempt_p99_ms": p99, "algorithm_mean_ms": self.scheduler.algorithm_ms, "bind_mean_ms": bind}),
+            remedy: "where Bind takes most, the apiserver is slow or the scheduler's own limit holds it back; where Filter or Score do, it is nodes and constraints".to_owned(),
+        })
+    }
+
+    fn errors(&self) -> Option<Said> {
+        let all: f64 = self.scheduler.attempts.iter().map(|attempts| attempts.count).sum();
+        let errors = self.attempts("error")?.count;
+        (errors >= ERRORS && errors >= ERRORS_SHARE * all).then(|| Said {
+            id: "scheduler-errors",
+            severity: Severity::Warning,
+            confidence: 0.9,
+            summary: format!(
+                "{} fails: {} ended in an error of the scheduler itself, {} of all",
+                self.process,
+                counted(errors as u64, "attempt"),
+                percent(errors / all)
+            ),
+            evidence: json!({"errors": errors, "attempts": all}),
+            remedy: "read its log: bindings that the apiserver refuses, volumes, plugins".to_owned(),
+        })
+    }
+}
