@@ -255,7 +255,9 @@ fn findings_are_those_of_the_documentation() {
     for id in &used {
         assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
     }
+    // That of `controllers` is about a program's own limit.
     let told = docs.match_indices("<a id=\"client-").map(|(at, _)| docs[at + 7..].split('"').next().unwrap());
+    let told = told.filter(|id| *id != "client-side-throttling");
     assert!(told.clone().all(|id| used.contains(id)), "{:?}", told.collect::<Vec<_>>());
 }
 

@@ -23,7 +23,7 @@ pub fn elections(facts: &Facts) -> BTreeMap<(String, String), Elected> {
         let key = (facts.instances[fact.instance].cluster.clone(), facts.text(fact.labels[0]).to_owned());
         all.entry(key.clone()).or_default().candidates.push(fact.instance);
         // A last page that breaks off need not tell.
-        if fact.levels.last().is_some_and(|(_, level)| *level == 1.0) {
+        if facts.levels(fact).last().is_some_and(|(_, level)| *level == 1.0) {
             claims.entry(key).or_default().push(fact.instance);
         }
     }
@@ -47,5 +47,5 @@ pub fn elections(facts: &Facts) -> BTreeMap<(String, String), Elected> {
 pub fn led(facts: &Facts, instance: usize) -> Option<BTreeSet<Micros>> {
     let mut own = facts.of(Metric::LeaderStatus).iter().filter(|fact| fact.instance == instance).peekable();
     own.peek()?;
-    Some(own.flat_map(|fact| &fact.levels).filter(|(_, level)| *level == 1.0).map(|(at, _)| *at).collect())
+    Some(own.flat_map(|fact| facts.levels(fact)).filter(|(_, level)| *level == 1.0).map(|(at, _)| *at).collect())
 }

@@ -69,7 +69,7 @@ pub fn queues(facts: &Facts) -> Vec<Queue> {
     let slices = facts.sliced(&METRICS, |_, fact| Some((fact.instance, facts.text(fact.labels[0]).to_owned())));
     let mut all = Vec::new();
     for ((instance, name), slice) in slices {
-        let levels: Vec<&[_]> = slice.of(Metric::QueueDepth).iter().map(|fact| &*fact.levels).collect();
+        let levels: Vec<&[_]> = slice.of(Metric::QueueDepth).iter().map(|fact| facts.levels(fact)).collect();
         let course = Course::sum(&levels);
         let adds = slice.increase(Metric::QueueAdds, Part::Whole).unwrap_or(0.0);
         // A last page that breaks off need not tell.

@@ -190,7 +190,7 @@ pub fn waiting(facts: &Facts) -> Vec<Waiting> {
         let mut course = Course::default();
         for fact in slice.of(Metric::PendingPods) {
             let led = leaders::led(facts, fact.instance);
-            course.levels.extend(fact.levels.iter().copied().filter(|(at, _)| led.as_ref().is_none_or(|led| led.contains(at))));
+            course.levels.extend(facts.levels(fact).iter().copied().filter(|(at, _)| led.as_ref().is_none_or(|led| led.contains(at))));
         }
         course.levels.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let pods = course.levels.last().map(|(_, level)| *level);

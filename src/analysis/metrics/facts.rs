@@ -96,8 +96,8 @@ pub struct Fact {
     pub last: Option<f64>,
     /// Differences by interval of the instance, where they are kept.
     pub course: Box<[(u32, f64)]>,
-    /// Values of a gauge by page, where they are kept.
-    pub levels: Box<[(Micros, f64)]>,
+    /// Where [`Facts`] keeps the values of a gauge by page; 0 where they are not kept. Few facts have any, and there are many facts.
+    levels: u32,
 }
 
 /// All of it.
@@ -106,6 +106,7 @@ pub struct Facts {
     /// The instances, by cluster and name.
     pub instances: Vec<Instance>,
     facts: BTreeMap<Metric, Vec<Fact>>,
+    levels: Vec<Box<[(Micros, f64)]>>,
     symbols: Symbols,
     /// Pages that hold nothing that is known.
     pub unknown_pages: u64,
@@ -173,7 +174,7 @@ impl Facts {
                         increase: 0.0,
                         last: None,
                         course: Box::default(),
-                        levels: Box::default(),
+                        levels: 0,
                     });
                     let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
                     let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
@@ -192,7 +193,11 @@ impl Facts {
                 offset += process.intervals.len() as u32;
             }
             if let Some(mut fact) = fact {
-                (fact.course, fact.levels) = (course.into(), levels.into());
+                fact.course = course.into();
+                if !levels.is_empty() {
+                    self.levels.push(levels.into());
+                    fact.levels = u32::try_from(self.levels.len()).unwrap_or_default();
+                }
                 found.push((series.entry.metric, series.entry.age, fact));
             }
         }
@@ -234,6 +239,12 @@ impl Facts {
     /// The facts of a metric.
     pub fn of(&self, metric: Metric) -> &[Fact] {
         self.facts.get(&metric).map_or(&[], Vec::as_slice)
+    }
+
+    /// Values of a gauge by page; empty where they are not kept.
+    pub fn levels(&self, fact: &Fact) -> &[(Micros, f64)] {
+        let place = (fact.levels as usize).checked_sub(1);
+        place.and_then(|place| self.levels.get(place)).map_or(&[], |levels| &**levels)
     }
 
     /// Whether any page had the metric.
