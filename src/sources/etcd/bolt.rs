@@ -231,7 +231,10 @@ impl Bolt {
         }
         let pages = u64::from(u32_at(page, 12)) + 1;
         match slice(pages).filter(|_| pages == 1 || id + pages <= self.meta.pages) {
-            Some(bytes) => Ok((bytes, pages)),
+            Some(bytes) => {
+                self.data.looked_at(bytes.len());
+                Ok((bytes, pages))
+            }
             None => Err(format!("overflows into {} pages, more than there are", pages - 1)),
         }
     }
@@ -336,7 +339,14 @@ impl Bolt {
     pub fn trailer(&self) -> Option<(Vec<u8>, &[u8])> {
         use sha2::Digest;
         let (content, trailer) = self.data.bytes().split_at_checked(self.data.bytes().len().checked_sub(32)?)?;
-        self.is_snapshot.then(|| (sha2::Sha256::digest(content).to_vec(), trailer))
+        self.is_snapshot.then(|| {
+            let mut sum = sha2::Sha256::new();
+            for part in content.chunks(1 << 20) {
+                sum.update(part);
+                self.data.looked_at(part.len());
+            }
+            (sum.finalize().to_vec(), trailer)
+        })
     }
 }
 
