@@ -1,5 +1,7 @@
 //! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups, messages that are sent.
 
+#[cfg(feature = "live")]
+pub mod bundle;
 pub mod fresh;
 pub mod notify;
 pub mod reclaim;

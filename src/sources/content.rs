@@ -94,6 +94,10 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if head.get(16..20) == magic || (10..16).any(|bits| head.get((1 << bits) + 16..(1 << bits) + 20) == magic) {
         return (Content::Database, None);
     }
+    // POSIX.1 pax and GNU write this behind the first file's header.
+    if head.get(257..262) == Some(b"ustar") {
+        return (Content::Other("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder"), None);
+    }
     if let Some(first) = metrics(head) {
         return (Content::Metrics, first);
     }

@@ -271,7 +271,7 @@ fn last_time(source: &Source) -> Option<Micros> {
 }
 
 /// The files that an argument names, and whether it named a folder.
-pub(super) fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
+pub fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
     if argument == "-" {
         return Ok((vec![Place::Once(PathBuf::from("/dev/stdin"))], false));
     }

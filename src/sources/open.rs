@@ -54,8 +54,9 @@ pub enum SourceError {
 /// What to do about it.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::ConnectionRefused => "; nothing listens there, or not for this machine",
         io::ErrorKind::NotFound => "; check the path, or put a pattern in quotes",
-        io::ErrorKind::PermissionDenied => "; audit logs mostly belong to root: run as root, or copy the file",
+        io::ErrorKind::PermissionDenied => "; it may be root's: run as root, or copy the file",
         _ => "",
     }
 }
@@ -205,7 +206,11 @@ fn open_raw(place: &Place, path: &str) -> Result<Box<dyn ReadSend>, SourceError>
 #[cfg(feature = "live")]
 fn open_url(url: &str) -> Result<Box<dyn ReadSend>, SourceError> {
     let agent = ureq::Agent::config_builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION"))).build().new_agent();
-    let response = agent.get(url).call().map_err(|error| SourceError::Io { path: url.to_owned(), error: io::Error::other(error) })?;
+    let failed = |error: ureq::Error| match error {
+        ureq::Error::Io(error) => error,
+        other => io::Error::other(other),
+    };
+    let response = agent.get(url).call().map_err(|error| SourceError::Io { path: url.to_owned(), error: failed(error) })?;
     Ok(Box::new(response.into_body().into_reader()))
 }
 

@@ -40,7 +40,15 @@ USERS = {
     "sesame-no-metrics": ("front a b", "a b", "metrics"),
     "sesame-no-debug": ("front a b", "a b", "debug"),
     "sesame-plugin": ("front a b", "a b", ""),
+    # What the ClusterRole in FOLDER/role.yaml allows.
+    "sesame-role": ("front a b", "a b", ""),
 }
+# Objects that are served, most that a page holds, and lists that are empty. Where the sample has objects under a name, they are served.
+OBJECTS = os.path.join(os.path.dirname(__file__), "../../samples/list-storm/objects/1795166546")
+PAGE = 100
+EMPTY = {"persistentvolumeclaims": "", "services": "", "replicationcontrollers": "", "statefulsets": "apps", "daemonsets": "apps", "jobs": "batch",
+         "cronjobs": "batch", "validatingwebhookconfigurations": "admissionregistration.k8s.io",
+         "mutatingwebhookconfigurations": "admissionregistration.k8s.io"}
 
 lock = threading.Lock()
 counts = {}
@@ -207,6 +215,10 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(401, "Unauthorized")
         if self.headers.get("Impersonate-User") == "root":
             return self.refuse(403, 'users "root" is forbidden: User "jane" cannot impersonate resource "users" in API group ""')
+        if token == "sesame-role":
+            missing = lacks(path)
+            if missing:
+                return self.refuse(403, f'forbidden: User "jane" cannot {missing}')
         if path == "/version":
             return self.answer(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
         if path == "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices":
@@ -222,6 +234,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.refuse(403, 'endpoints "kubernetes" is forbidden: User "jane" cannot get resource')
             subsets = [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": ports[to]}]} for to in addresses.split()]
             return self.answer(200, {"kind": "Endpoints", "apiVersion": "v1", "metadata": {"name": "kubernetes"}, "subsets": subsets})
+        if path.startswith(("/api/v1/", "/apis/")) and self.listed(path, query):
+            return None
         if path == "/metrics":
             if "metrics" in forbidden:
                 return self.refuse(403, 'forbidden: User "jane" cannot get path "/metrics"')
@@ -248,6 +262,34 @@ class Handler(BaseHTTPRequestHandler):
         if path.startswith("/fault/"):
             return self.fault(path.removeprefix("/fault/"), query)
         self.refuse(404, "the server could not find the requested resource")
+
+    def listed(self, path, query):
+        """A page of a list, if it is one of the sample's."""
+        resource = path.rsplit("/", 1)[1]
+        file = os.path.join(OBJECTS, resource + ".json.zst")
+        if "metrics.k8s.io" in path:
+            return False
+        if os.path.exists(file):
+            whole = json.loads(content(file))
+        elif resource in EMPTY and EMPTY[resource] in path:
+            whole = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": None}
+        else:
+            return False
+        # A server that knows only an older version of a group.
+        if resource in ("flowschemas", "prioritylevelconfigurations") and "/v1/" in path:
+            return False
+        start = int(query.get("continue", "0/").split("/")[0])
+        items = whole["items"] or []
+        page = items[start:start + min(PAGE, int(query.get("limit", len(items) or 1)))]
+        if page and resource == "pods":
+            page[0] = {**page[0], "spec": {**page[0]["spec"], "containers": [
+                {**container, "env": [{"name": "PASSWORD", "value": "sesame-hidden"}], "args": ["--token=sesame-hidden"]}
+                for container in page[0]["spec"]["containers"]]}}
+        last = start + len(page) >= len(items)
+        # A token may hold what a URL may not.
+        metadata = {"resourceVersion": "9338", **({} if last else {"continue": f"{start + len(page)}/+&="})}
+        self.answer(200, {**whole, "metadata": metadata, "items": page or None})
+        return True
 
     def page(self, name):
         """The next page of a sequence."""
@@ -310,6 +352,24 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request, client_address):
         pass  # clients that leave are what is tested
+
+
+def lacks(path):
+    """What the role does not allow of a GET of `path`; nothing if it does. (kubernetes.io/docs/reference/access-authn-authz/rbac)"""
+    import yaml
+    with open(f"{folder}/role.yaml") as f:
+        rules = yaml.safe_load(f)["rules"]
+    parts = path.strip("/").split("/")
+    if parts[0] not in ("api", "apis") or len(parts) < 3:
+        allowed = any(path == url or url.endswith("*") and path.startswith(url[:-1]) for rule in rules for url in rule.get("nonResourceURLs", [])
+                      if "get" in rule["verbs"])
+        return None if allowed or path == "/version" else f'get path "{path}"'
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    verb = "list" if len(rest) == 1 else "get"
+    allowed = any(group in rule.get("apiGroups", []) and rest[0] in rule.get("resources", []) and verb in rule["verbs"] for rule in rules)
+    return None if allowed else f'{verb} resource "{rest[0]}" in API group "{group}"'
 
 
 def proxy(listener):

@@ -18,6 +18,11 @@ mod split;
 mod top;
 mod usage;
 
+#[cfg(feature = "live")]
+pub use pull::AccessFlags;
+#[cfg(feature = "live")]
+pub(in crate::commands) use pull::one as pull_one;
+
 use crate::cli::{Context, Error};
 use crate::model::units::parse_bytes;
 use crate::sources::find::{self, Wanted};
@@ -79,6 +84,11 @@ impl Args {
     pub fn draws(&self) -> bool {
         matches!(self.command, Command::Flame(_))
     }
+}
+
+/// Paths of the database that was written first and of the one that was written last, of those that sources hold; none where there are not two.
+pub(super) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
+    Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
 }
 
 /// Reads a size: 8589934592, 8GiB.

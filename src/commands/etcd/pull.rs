@@ -13,6 +13,8 @@ use crate::sources::etcd::{Database, Walk};
 use crate::views::text::plain;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The variable that holds the password.
@@ -34,6 +36,17 @@ pub(super) struct Args {
     /// Members, with commas between; each is tried until one has sent all.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true, value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
+    #[command(flatten)]
+    access: AccessFlags,
+    /// Where to write it; an older file is replaced once the new one is whole and right.
+    #[arg(short = 'f', long, value_name = "FILE", required = true)]
+    output_file: PathBuf,
+}
+
+/// How to reach members of etcd, and as whom.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "etcd")]
+pub struct AccessFlags {
     /// PEM with the authority that signed the members' certificates.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
@@ -52,13 +65,35 @@ pub(super) struct Args {
     /// Give up on a member that says nothing for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Where to write it; an older file is replaced once the new one is whole and right.
-    #[arg(short = 'f', long, value_name = "FILE", required = true)]
-    output_file: PathBuf,
+}
+
+impl AccessFlags {
+    /// The same, with the password read. What comes is thrown away when someone wants to `stop`: it holds Secrets.
+    pub fn access(&self, stop: &Arc<AtomicBool>) -> Result<Access, Error> {
+        let password = match (&self.user, &self.password_file) {
+            (None, _) => None,
+            (Some(user), Some(path)) => {
+                let read = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+                Some((user.clone(), read.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+            (Some(user), None) => {
+                let password =
+                    std::env::var(PASSWORD).map_err(|_| Error::Usage(format!("--user needs {PASSWORD} or --password-file FILE")))?;
+                Some((user.clone(), password))
+            }
+        };
+        Ok(Access {
+            authorities: self.cacert.clone(),
+            identity: self.cert.clone().zip(self.key.clone()),
+            user: password,
+            patience: Duration::from_secs(self.timeout),
+            stop: Arc::clone(stop),
+        })
+    }
 }
 
 /// What was pulled.
-struct Pulled {
+pub(in crate::commands) struct Pulled {
     endpoint: String,
     bytes: u64,
     walk: Walk,
@@ -67,7 +102,7 @@ struct Pulled {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let access = access(args)?;
+    let access = args.access.access(&stop_signal()?)?;
     let target = plain(&args.output_file.display().to_string()).into_owned();
     let unwritten = |error: std::io::Error| Error::Input(format!("{target}: can't write it: {error}"));
     let mut file = Fresh::create(&args.output_file).map_err(unwritten)?;
@@ -96,30 +131,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     Err(Error::Input(format!("{last}; no endpoint is left, and {target} is as it was")))
 }
 
-fn access(args: &Args) -> Result<Access, Error> {
-    let password = match (&args.user, &args.password_file) {
-        (None, _) => None,
-        (Some(user), Some(path)) => {
-            let read = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
-            Some((user.clone(), read.trim_end_matches(['\r', '\n']).to_owned()))
-        }
-        (Some(user), None) => {
-            let password = std::env::var(PASSWORD).map_err(|_| Error::Usage(format!("--user needs {PASSWORD} or --password-file FILE")))?;
-            Some((user.clone(), password))
-        }
-    };
-    Ok(Access {
-        authorities: args.cacert.clone(),
-        identity: args.cert.clone().zip(args.key.clone()),
-        user: password,
-        patience: Duration::from_secs(args.timeout),
-        // So that what has come is removed: it holds Secrets.
-        stop: stop_signal()?,
-    })
-}
-
 /// Pulls from one member, and reads what came.
-fn one(endpoint: &Endpoint, access: &Access, file: &mut Fresh, context: &Context<'_>) -> Result<Pulled, PullError> {
+pub(in crate::commands) fn one(endpoint: &Endpoint, access: &Access, file: &mut Fresh, context: &Context<'_>) -> Result<Pulled, PullError> {
     let started = Instant::now();
     let mut progress: Option<Progress> = None;
     let mut sink = |part: Part<'_>| {

@@ -71,6 +71,18 @@ impl Group {
 
     fn read_one(&self, now: Micros) -> io::Result<Sample> {
         let mut sample = Sample { path: self.path.clone(), at: now, inode: inode(&self.folder), ..Sample::default() };
+        for (name, text) in self.files()? {
+            files::put(&mut sample, &name, &text);
+        }
+        if sample.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the group has no memory controller, or is gone"));
+        }
+        sample.version = version(&sample);
+        Ok(sample)
+    }
+
+    /// The group's own files that are read, by name. Some can't be read at all, such as `cgroup.procs` of a threaded group.
+    fn files(&self) -> io::Result<Vec<(String, String)>> {
         let mut names: Vec<String> = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -79,20 +91,19 @@ impl Group {
             }
         }
         names.sort();
-        for name in names {
-            // Some can't be read at all, such as cgroup.procs of a threaded group.
-            if let Some(text) = text(&self.folder.join(&name)) {
-                files::put(&mut sample, &name, &text);
-            }
-        }
+        let mut found: Vec<(String, String)> =
+            names.into_iter().filter_map(|name| text(&self.folder.join(&name)).map(|text| (name, text))).collect();
         if let Some(text) = self.beside.as_ref().and_then(|folder| text(&folder.join("memory.pressure"))) {
-            files::put(&mut sample, "memory.pressure", &text);
+            found.push(("memory.pressure".to_owned(), text));
         }
-        if sample.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the group has no memory controller, or is gone"));
-        }
-        sample.version = version(&sample);
-        Ok(sample)
+        Ok(found)
+    }
+
+    /// The group as one text, as [`super::read_text`] reads it: its own files and its machine's memory, a line `== NAME` before each.
+    pub fn copy(&self) -> io::Result<String> {
+        let machine = self.meminfo.as_deref().and_then(text).map(|text| ("meminfo".to_owned(), text));
+        let all: Vec<(String, String)> = self.files()?.into_iter().chain(machine).collect();
+        Ok(all.iter().map(|(name, text)| format!("== {name}\n{}\n", text.trim_end())).collect())
     }
 
     /// The groups directly below, by name.

@@ -8,7 +8,7 @@ use crate::sources::objects::read;
 const PAGE: u32 = 500;
 
 /// Pages of one list: 5,000,000 objects.
-const PAGES: usize = 10_000;
+pub const PAGES: usize = 10_000;
 
 /// Lists that quotas and their history are made from, with the kind of what they hold.
 pub const LISTS: [(&str, &str); 13] = [
@@ -63,16 +63,18 @@ pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Ve
 pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
     let mut next: Option<String> = None;
     for _ in 0..PAGES {
-        let query = next
-            .as_ref()
-            .map_or_else(|| format!("{path}?limit={PAGE}"), |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)));
-        let page = cluster.get(0, &query).map_err(|error| ListError::Live { path: path.to_owned(), error })?;
+        let page = cluster.get(0, &page_of(path, next.as_deref())).map_err(|error| ListError::Live { path: path.to_owned(), error })?;
         next = read::page(&page.body, objects).map_err(|what| ListError::Malformed { path: path.to_owned(), what })?;
         if next.is_none() {
             break;
         }
     }
     Ok(())
+}
+
+/// The path of a list's first page, or of the one that a token stands for.
+pub fn page_of(path: &str, token: Option<&str>) -> String {
+    token.map_or_else(|| format!("{path}?limit={PAGE}"), |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)))
 }
 
 /// A token as it stands in a URL.

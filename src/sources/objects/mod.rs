@@ -1,6 +1,8 @@
 //! Kubernetes objects as `kubectl get -o json|yaml` writes them, in files and bundles.
 
 pub mod captures;
+#[cfg(feature = "live")]
+pub mod clean;
 pub mod flowcontrol;
 mod kinds;
 #[cfg(feature = "live")]

@@ -1,0 +1,165 @@
+//! What is put into a bundle beside what the apiservers give: files, cgroups of this machine, metrics pages by URL.
+
+use super::take::{Taker, stamp};
+use crate::actions::bundle::part;
+use crate::cli::Error;
+use crate::model::time::Micros;
+use crate::sources::cgroup::{self, Machine};
+use crate::sources::content::Content;
+use crate::sources::find::{self, Wanted, expand};
+use crate::sources::open::{Place, recognise};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why a database is not copied.
+const NO_DATABASE: &str =
+    "a database of etcd holds all Secrets, and one that is in use changes while it is copied; take a snapshot with --include-etcd";
+
+/// Bytes of a metrics page that are taken.
+const MOST: u64 = 256 << 20;
+
+fn is_url(source: &str) -> bool {
+    source.starts_with("http://") || source.starts_with("https://")
+}
+
+/// What is taken again and again: metrics pages by URL, and cgroups.
+pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
+    for source in &taker.args.sources {
+        let at = jiff::Timestamp::now().as_microsecond();
+        if is_url(source) {
+            match page(source, at) {
+                Ok((instance, bytes)) => {
+                    taker.keep("metrics", source, &format!("metrics/{}/{}.txt", part(&instance), stamp(at)), at, &bytes)?;
+                }
+                Err(why) => drop(taker.miss("metrics", source, why)),
+            }
+        } else if cgroup::is_live(Path::new(source)) {
+            match group(source) {
+                Ok(text) => {
+                    let name = Path::new(source).file_name().unwrap_or_default().to_string_lossy();
+                    taker.keep("cgroup", source, &format!("cgroup/{}/{}.txt", part(&name), stamp(at)), at, text.as_bytes())?;
+                }
+                Err(why) => drop(taker.miss("cgroup", source, why)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A metrics page, and the instance that gave it.
+fn page(url: &str, at: Micros) -> Result<(String, Vec<u8>), String> {
+    let mut found = find::find(&[url.to_owned()], Wanted::Pages, at);
+    if let Some(error) = found.errors.first() {
+        return Err(error.to_string());
+    }
+    let folder = found.pages.pop().ok_or_else(|| format!("{url}: no metrics page"))?;
+    let mut page = folder.pages.into_iter().next().ok_or_else(|| format!("{url}: no metrics page"))?;
+    let mut bytes = Vec::new();
+    let reader = page.source.reader().map_err(|error| error.to_string())?;
+    reader.take(MOST).read_to_end(&mut bytes).map_err(|error| format!("{url}: {error}"))?;
+    Ok((folder.instance, bytes))
+}
+
+fn group(folder: &str) -> Result<String, String> {
+    let machine = Machine::find(Path::new("/")).map_err(|error| error.to_string())?;
+    let below = machine.below(Path::new(folder)).ok_or_else(|| format!("{folder}: no longer a cgroup"))?;
+    machine.group(&below).copy().map_err(|error| format!("{folder}: {error}"))
+}
+
+/// Looks at what was named before anything is asked of the cluster: a typing error should not cost a collection.
+pub(super) fn check(sources: &[String]) -> Result<(), Error> {
+    for source in sources.iter().filter(|source| !is_url(source) && !cgroup::is_live(Path::new(source))) {
+        let (places, from_folder) = expand(source).map_err(|error| Error::Input(error.to_string()))?;
+        for place in places.iter().filter(|_| !from_folder) {
+            if !matches!(place, Place::File(_)) {
+                return Err(Error::Usage(format!("{source}: a pipe has no length; write it to a file, and name that")));
+            }
+            let found = recognise(place).map_err(|error| Error::Input(error.to_string()))?;
+            if found.content == Content::Database {
+                return Err(Error::Usage(format!("{source}: {NO_DATABASE}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is copied once: files, and folders of files.
+pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
+    let mut names = HashSet::new();
+    for source in &taker.args.sources {
+        if is_url(source) || cgroup::is_live(Path::new(source)) {
+            continue;
+        }
+        let (places, from_folder) = match expand(source) {
+            Ok(found) => found,
+            Err(error) => {
+                taker.miss("file", source, error.to_string());
+                continue;
+            }
+        };
+        for place in places {
+            let Place::File(path) = &place else { continue };
+            let of = path.display().to_string();
+            let what = match recognise(&place).map(|source| source.content) {
+                Ok(content) => content,
+                Err(error) => {
+                    taker.miss("file", &of, error.to_string());
+                    continue;
+                }
+            };
+            let what = match what {
+                Content::AuditLines | Content::AuditDocument => "audit",
+                Content::Metrics => "metrics",
+                Content::Profile => "heap",
+                Content::Dump => "apf",
+                Content::Database => {
+                    taker.miss("file", &of, format!("{of}: {NO_DATABASE}"));
+                    continue;
+                }
+                Content::Empty | Content::Other(_) => "files",
+            };
+            let wanted = format!("{what}/{}", below(path, from_folder.then(|| Path::new(source))));
+            let name = (1..).map(|n| if n == 1 { wanted.clone() } else { numbered(&wanted, n) }).find(|name| names.insert(name.clone()));
+            match File::open(path) {
+                Ok(mut file) => taker.copy("file", &of, &name.unwrap_or(wanted), &mut file)?,
+                Err(error) => drop(taker.miss("file", &of, format!("{of}: {error}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a file goes: in the folder in which it lies, since that tells of which instance it is; below a folder that was named, as there.
+fn below(path: &Path, named: Option<&Path>) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let top = match named.and_then(|named| std::path::absolute(named).ok()) {
+        Some(named) => named.parent().map(Path::to_owned),
+        None => path.parent().and_then(Path::parent).map(Path::to_owned),
+    };
+    let rest: PathBuf = top.and_then(|top| path.strip_prefix(top).ok().map(Path::to_owned)).unwrap_or(path);
+    rest.components().map(|name| part(&name.as_os_str().to_string_lossy())).collect::<Vec<_>>().join("/")
+}
+
+/// Another name for what would have the same: `audit/a/audit.log` → `audit/a-2/audit.log`.
+fn numbered(path: &str, n: u32) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, file)) => format!("{folder}-{n}/{file}"),
+        None => format!("{path}-{n}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_keep_the_folder_that_names_their_instance() {
+        let of = |path: &str, named: Option<&str>| below(Path::new(path), named.map(Path::new));
+        assert_eq!(of("/var/log/apiserver-0/audit.log", None), "apiserver-0/audit.log");
+        assert_eq!(of("/var/log/audit/apiserver-0/audit.log", Some("/var/log/audit")), "audit/apiserver-0/audit.log");
+        assert_eq!(of("/audit.log", None), "_/audit.log");
+        assert_eq!(numbered("audit/a/audit.log", 2), "audit/a-2/audit.log");
+    }
+}

@@ -1,0 +1,133 @@
+//! `plimsoll collect`: a bundle of a live cluster.
+
+mod also;
+mod take;
+mod told;
+
+use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress};
+use crate::commands::etcd::AccessFlags;
+use crate::commands::memory::watch::{duration, sleep_until};
+use crate::commands::traffic_follow::stop_signal;
+use crate::model::time::{self, SECOND};
+use crate::sources::audit::pass::Watcher;
+use crate::sources::etcd::pull::Endpoint;
+use crate::sources::live::Cluster;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use take::Taker;
+
+/// Arguments of `plimsoll collect`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll collect                                       # what the kubeconfig's cluster is doing now
+  plimsoll collect --duration 5m --every 10s -f incident.tar.zst
+  plimsoll collect --duration 5m /var/log/kubernetes/audit https://127.0.0.1:2381/metrics
+  plimsoll collect --include-heap --include-etcd --endpoints https://10.0.0.11:2379 --cacert ca.crt --cert client.crt --key client.key
+  tar --zstd -xf incident.tar.zst && plimsoll report incident/ -o html > report.html
+
+It asks each apiserver one thing at a time, lists in pages of 500, waits where it is told to, and never writes to the cluster.
+What it takes, what it leaves out, and the ClusterRole that it needs: docs/collect.md.")]
+pub struct Args {
+    /// Put these in as well: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler, controller-manager).
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Where to write it: an archive if it is called *.tar.zst, else a folder [default: CLUSTER-TIME.tar.zst].
+    #[arg(short = 'f', long, value_name = "PATH")]
+    output_file: Option<PathBuf>,
+    /// Go on for this long, and take metrics again and again [default: take all once].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Time between two pages of metrics.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    every: Duration,
+    /// Pages of lists a second, at most.
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = rate)]
+    qps: f64,
+    /// List no objects.
+    #[arg(long)]
+    no_objects: bool,
+    /// Take heap profiles: each stops the apiserver for a moment.
+    #[arg(long)]
+    include_heap: bool,
+    /// Take a snapshot of etcd: it holds all Secrets, and its member reads its whole database for it.
+    #[arg(long, requires = "endpoints")]
+    include_etcd: bool,
+    /// Members of etcd, with commas between; each is tried until one has sent all.
+    #[arg(long, value_name = "URL", value_delimiter = ',', requires = "include_etcd", value_parser = Endpoint::parse)]
+    endpoints: Vec<Endpoint>,
+    #[command(flatten)]
+    access: AccessFlags,
+    /// Who answers for the cluster, for reports.
+    #[arg(long, value_name = "NAME")]
+    owner: Option<String>,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+/// Names that a folder is hardly meant to have.
+const OTHER_ARCHIVES: [&str; 6] = [".tar", ".tgz", ".gz", ".zip", ".zst", ".xz"];
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|rate| (0.01..=1000.0).contains(rate)).ok_or_else(|| "a number from 0.01 to 1000".to_owned())
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let stop = stop_signal()?;
+    also::check(&args.sources)?;
+    let named = args.output_file.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+    if let Some(ending) = OTHER_ARCHIVES.into_iter().find(|ending| named.ends_with(ending) && !named.ends_with(ARCHIVE)) {
+        return Err(Error::Usage(format!(
+            "-f {named}: no archive is written as {ending}, only as {ARCHIVE}; any other name is a folder's"
+        )));
+    }
+    let access = args.access.access(&stop)?;
+    let cluster = Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+    for note in cluster.notes() {
+        context.say(note)?;
+    }
+    let target = args.output_file.clone().unwrap_or_else(|| {
+        let at = time::format(context.io.now - context.io.now % SECOND).replace(':', "-");
+        PathBuf::from(format!("{}-{at}{ARCHIVE}", part(cluster.name())))
+    });
+    let shown = target.display().to_string();
+    let unwritten = |error: std::io::Error| {
+        let hint = if error.kind() == std::io::ErrorKind::NotFound { "; is its folder there?" } else { "" };
+        Error::Input(format!("{shown}: can't write it: {error}{hint}"))
+    };
+    let writer = BundleWriter::create(&target).map_err(unwritten)?;
+    let mut taker = Taker::new(args, cluster, writer, &stop);
+    let began = Instant::now();
+    let seconds = args.duration.map_or(0, |length| length.as_secs());
+    let progress = Progress::count(seconds, "seconds", context.settings.progress && seconds > 0);
+    taker.tick().map_err(unwritten)?;
+    taker.moment().map_err(unwritten)?;
+    taker.objects().map_err(unwritten)?;
+    taker.files().map_err(unwritten)?;
+    if let Some(length) = args.duration {
+        let mut told = 0;
+        while let Some(next) = taker.next.filter(|next| *next <= began + length && !stop.load(Ordering::Relaxed)) {
+            sleep_until(next, &stop);
+            taker.tick().map_err(unwritten)?;
+            let now = began.elapsed().as_secs().min(seconds);
+            progress.read(now.saturating_sub(std::mem::replace(&mut told, now)));
+        }
+        taker.moment().map_err(unwritten)?;
+    }
+    progress.finish();
+    if stop.load(Ordering::Relaxed) {
+        let wanted = args.duration.map_or_else(String::new, |length| format!(" of {} s", length.as_secs()));
+        context.say(format!("stopped after {} s{wanted}: what was taken by then is kept", began.elapsed().as_secs()))?;
+    }
+    if args.include_etcd && !stop.load(Ordering::Relaxed) {
+        taker.etcd(&access, &target, context)?;
+    }
+    let taken = taker.finish().map_err(unwritten)?;
+    for row in taken.rows.iter().filter(|row| row.is_lost()) {
+        context.lost(&row.why)?;
+    }
+    context.print(&told::report(&taken, &target, began.elapsed()), FailOn::Never)
+}

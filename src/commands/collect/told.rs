@@ -1,0 +1,59 @@
+//! What was taken, as a report.
+
+use super::take::Taken;
+use crate::actions::bundle::ARCHIVE;
+use crate::model::report::{Report, Table, Value};
+use crate::model::time;
+use crate::model::units::{bytes, counted};
+use std::path::Path;
+use std::time::Duration;
+
+const COLUMNS: [&str; 6] = ["taken", "taken_from", "outcome", "files", "bytes", "reason"];
+
+pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
+    let target = target.display().to_string();
+    let size = std::fs::metadata(&target).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
+    let mut lead = vec![format!(
+        "{}: {} of cluster {}, {}{}, in {:.1} s.",
+        target,
+        counted(taken.files, "file"),
+        taken.cluster,
+        bytes(taken.bytes as f64),
+        size.map(|size| format!(" ({} packed)", bytes(size as f64))).unwrap_or_default(),
+        took.as_secs_f64(),
+    )];
+    let lost = taken.rows.iter().filter(|row| row.is_lost()).count();
+    if lost > 0 {
+        let rules = if taken.rows.iter().any(|row| row.is_forbidden) { " A ClusterRole with all rules is in docs/collect.md." } else { "" };
+        lead.push(format!("{} could not be had, see WHY NOT.{rules}", counted(lost as u64, "thing")));
+    }
+    let next = match target.strip_suffix(ARCHIVE) {
+        Some(stem) => {
+            let folder = Path::new(stem).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("Read it with: tar --zstd -xf {target} && plimsoll report {folder} -o html > report.html")
+        }
+        None => format!("Read it with: plimsoll report {target} -o html > report.html"),
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    let rows = taken.rows.iter().map(|row| {
+        let why = if row.why.is_empty() { Value::None } else { text(&row.why) };
+        vec![text(row.what), text(&row.of), text(row.outcome()), row.files.into(), row.bytes.into(), why]
+    });
+    let totals: [(&str, Value); 7] = [
+        ("file", target.as_str().into()),
+        ("cluster", taken.cluster.as_str().into()),
+        ("from", Value::Text(time::format(taken.from))),
+        ("to", Value::Text(time::format(taken.to))),
+        ("files", taken.files.into()),
+        ("bytes", taken.bytes.into()),
+        ("packed_bytes", size.into()),
+    ];
+    Report {
+        schema: "plimsoll.collect/v1".to_owned(),
+        totals: totals.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        table: Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: rows.collect(), ..Table::default() },
+        lead,
+        notes: vec![next],
+        ..Report::default()
+    }
+}
