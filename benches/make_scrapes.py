@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a long series of scrapes from pages of samples/list-storm (needs the module zstandard).
 
-    make_scrapes.py DIR [--scrapes 500] [--every 15]
+    make_scrapes.py DIR [--scrapes 500] [--every 15] [--start UNIXSECONDS]
 
 Writes DIR/metrics/apiserver-0/UNIXSECONDS.txt.zst and the same for apiserver-1: pages of 3.7 MB, as large as the last of the
 sample. From scrape to scrape every counter grows by a hundredth, buckets with their counts; gauges stay.
@@ -32,12 +32,12 @@ def template(instance):
 
 
 def write(job):
-    folder, instance, numbers, every = job
+    folder, instance, numbers, every, start = job
     lines = template(instance)
     packer = zstandard.ZstdCompressor(level=3)
     for n in numbers:
         page = "".join(f"{text}{value + value * n // 100}\n" if value is not None else f"{text}\n" for text, value in lines)
-        (folder / f"{START + n * every}.txt.zst").write_bytes(packer.compress(page.encode()))
+        (folder / f"{start + n * every}.txt.zst").write_bytes(packer.compress(page.encode()))
     last = numbers[-1]
     return sum(value * last // 100 for text, value in lines if value is not None and text.startswith("apiserver_request_total{"))
 
@@ -47,13 +47,14 @@ def main():
     arguments.add_argument("dir", type=pathlib.Path)
     arguments.add_argument("--scrapes", type=int, default=500)
     arguments.add_argument("--every", type=int, default=15)
+    arguments.add_argument("--start", type=int, default=START)
     args = arguments.parse_args()
     jobs, cores = [], os.cpu_count() or 1
     for instance in ("apiserver-0", "apiserver-1"):
         folder = args.dir / "metrics" / instance
         folder.mkdir(parents=True, exist_ok=True)
         for core in range(cores):
-            jobs.append((folder, instance, range(core, args.scrapes, cores), args.every))
+            jobs.append((folder, instance, range(core, args.scrapes, cores), args.every, args.start))
     with ProcessPoolExecutor() as pool:
         rises = list(pool.map(write, jobs))
     print(max(rises[:cores]) + max(rises[cores:]))

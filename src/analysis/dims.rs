@@ -36,6 +36,8 @@ pub enum Dim {
     Minute,
     FlowSchema,
     PriorityLevel,
+    /// The user, all kubelets being one: not by name on the command line, where `user` tells each.
+    Client,
 }
 
 /// What is known of an event that does not stand in it.
@@ -125,6 +127,10 @@ impl Dim {
             Self::Namespace => e.namespace.decode(),
             Self::Name => e.name.decode(),
             Self::User => e.user.decode(),
+            Self::Client => match e.user.decode() {
+                Cow::Borrowed(user) => Cow::Borrowed(folded(user)),
+                Cow::Owned(user) => Cow::Owned(folded(&user).to_owned()),
+            },
             Self::ServiceAccount => service_account(e.user).unwrap_or_default(),
             Self::Agent => e.agent_product(),
             Self::AgentVersion => e.agent_version(),

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod forecast;
 pub mod guard;
 pub mod heap;
+pub mod incident;
 pub mod keyspace;
 pub mod list_route;
 pub mod memory;

@@ -2,9 +2,12 @@
 
 use super::error::Error;
 use super::settings::{self, FailOn, Settings};
+use crate::commands::pages::Memo;
+use crate::model::flame::Tree;
 use crate::model::report::Report;
 use crate::model::time::Micros;
 use crate::views;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -60,6 +63,17 @@ fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
+/// What a command would have printed.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Its reports.
+    pub reports: Vec<Report>,
+    /// Its flame graphs.
+    pub trees: Vec<Tree>,
+    /// What it wrote in a form of its own: manifests.
+    pub text: String,
+}
+
 /// What a command works with.
 #[derive(Debug)]
 pub struct Context<'io> {
@@ -69,18 +83,51 @@ pub struct Context<'io> {
     pub io: &'io mut Io,
     partial: bool,
     failing: bool,
+    /// Metrics pages that were read, where several commands read the same ones.
+    pub pages: Option<Memo>,
+    gathering: Option<Gathered>,
+    /// What was lost, where several commands may meet it.
+    losses: Option<BTreeSet<String>>,
 }
 
 impl<'io> Context<'io> {
     /// A context with nothing lost yet.
     pub fn new(settings: Settings, io: &'io mut Io) -> Self {
-        Self { settings, io, partial: false, failing: false }
+        Self { settings, io, partial: false, failing: false, pages: None, gathering: None, losses: None }
     }
 
     /// Says that part of an input was lost, and goes on.
     pub fn lost(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         self.partial = true;
+        if self.losses.as_mut().is_some_and(|losses| !losses.insert(what.to_string())) {
+            return Ok(());
+        }
         self.warn(what)
+    }
+
+    /// From here on each loss is told once, however many commands meet it.
+    pub fn tell_losses_once(&mut self) {
+        self.losses.get_or_insert_default();
+    }
+
+    /// What was lost since then.
+    pub fn losses(&self) -> impl Iterator<Item = &str> {
+        self.losses.iter().flatten().map(String::as_str)
+    }
+
+    /// From here on reports are gathered in place of being printed; gives what was gathered so far.
+    pub(super) fn begin_gathering(&mut self) -> Option<Gathered> {
+        self.gathering.replace(Gathered::default())
+    }
+
+    /// Whether another command asked, which goes on when this one has ended.
+    pub fn is_gathering(&self) -> bool {
+        self.gathering.is_some()
+    }
+
+    /// What was gathered since; goes on with what there was before.
+    pub(super) fn end_gathering(&mut self, before: Option<Gathered>) -> Gathered {
+        std::mem::replace(&mut self.gathering, before).unwrap_or_default()
     }
 
     /// Says what went wrong for now and is tried again.
@@ -110,9 +157,22 @@ impl<'io> Context<'io> {
 
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
+        if let Some(gathered) = &mut self.gathering {
+            gathered.reports.push(report.clone());
+            return Ok(());
+        }
         self.judge(report, fail_on);
         views::render(report, self.settings.format, &self.settings.style, &mut self.io.out)?;
         Ok(self.io.out.flush()?)
+    }
+
+    /// Draws a flame graph.
+    pub fn draw(&mut self, tree: Tree, form: views::Format) -> Result<(), Error> {
+        match &mut self.gathering {
+            Some(gathered) => gathered.trees.push(tree),
+            None => views::flame::draw(&tree, form, &mut self.io.out)?,
+        }
+        Ok(())
     }
 
     /// Remembers whether the findings of a report, which is printed in a form of its own, fail the command.

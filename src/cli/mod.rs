@@ -4,12 +4,14 @@
 mod context;
 mod error;
 mod flags;
+mod gather;
 mod progress;
 mod settings;
 
-pub use context::{Context, Io};
+pub use context::{Context, Gathered, Io};
 pub use error::Error;
 pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_time};
+pub use gather::{gather, give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{FailOn, Settings};
 

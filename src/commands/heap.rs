@@ -12,8 +12,8 @@ use crate::model::stacks::Stacks;
 use crate::model::time::{self, Micros};
 use crate::sources::open::Source;
 use crate::sources::pprof::{Found, Group, Profile, find};
+use crate::views::Format;
 use crate::views::text::plain;
-use crate::views::{Format, flame};
 use regex::Regex;
 use std::collections::BTreeSet;
 
@@ -201,6 +201,11 @@ pub(super) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>)
         return Ok(Vec::new());
     }
     read(groups(found, context)?, Which::Last, context)
+}
+
+/// How many profiles of one process there are behind `sources`: of that which has most.
+pub(super) fn count(sources: &[String]) -> usize {
+    find(sources).groups.iter().map(|group| group.files.len()).max().unwrap_or(0)
 }
 
 /// Of each process the last profile of a window; none where there are none.
@@ -461,5 +466,5 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
     if tree.total()[1] == 0 {
         return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
     }
-    Ok(flame::draw(&tree, form, &mut context.io.out)?)
+    context.draw(tree, form)
 }

@@ -2,6 +2,8 @@
 
 pub mod balance;
 pub mod clients;
+#[cfg(feature = "live")]
+pub mod collect;
 pub mod compare;
 pub mod controllers;
 pub mod etcd;
@@ -14,12 +16,13 @@ pub mod heap;
 pub mod live;
 pub mod memory;
 mod messages;
-mod pages;
+pub mod pages;
 #[cfg(feature = "live")]
 pub mod prometheus;
 pub mod quota;
 #[cfg(feature = "history")]
 pub mod record;
+pub mod report;
 pub mod rollup;
 mod shell;
 pub mod traffic;
@@ -50,6 +53,11 @@ pub enum Command {
     Compare(Box<compare::Args>),
     /// How the scheduler and the controllers keep up: work queues, pods that wait, leaders that change.
     Controllers(Box<controllers::Args>),
+    /// One file that explains an incident: what happened, since when, who caused it, how sure that is, what to do.
+    Report(Box<report::Args>),
+    /// Take a bundle of a live cluster, politely: metrics, objects, seats and queues, heap and etcd where wanted.
+    #[cfg(feature = "live")]
+    Collect(Box<collect::Args>),
     /// What quotas should be, and what is wrong with them.
     Quota(quota::Args),
     /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
@@ -77,6 +85,9 @@ impl Command {
             let others = "-o svg is for plimsoll forecast and plimsoll compare, -o svg and -o folded for plimsoll heap flame and plimsoll etcd flame";
             return Err(Error::Usage(others.to_owned()));
         }
+        if context.settings.format == Format::Html && !matches!(self, Self::Report(_)) {
+            return Err(Error::Usage("-o html is for plimsoll report".to_owned()));
+        }
         match self {
             Self::Traffic(args) => traffic::run(args, context),
             Self::Clients(args) => clients::run(args, context),
@@ -86,6 +97,9 @@ impl Command {
             Self::Balance(args) => balance::run(args, context),
             Self::Compare(args) => compare::run(args, context),
             Self::Controllers(args) => controllers::run(args, context),
+            Self::Report(args) => report::run(args, context),
+            #[cfg(feature = "live")]
+            Self::Collect(args) => collect::run(args, context),
             Self::Quota(args) => quota::run(args, context),
             #[cfg(feature = "history")]
             Self::Forecast(args) => forecast::run(args, context),

@@ -8,7 +8,7 @@ use crate::model::sample::Sample;
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::pages::{self, Clock, PageFolder, PageWorker, PagesRead};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Messages about one kind of damage.
 const MESSAGES: usize = 5;
@@ -48,14 +48,35 @@ pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<
     folders.retain(|folder| !folder.pages.is_empty());
 }
 
+/// Pages that were read, for a command that lets others read the same ones: by where they lie and when they were taken.
+#[derive(Debug, Default)]
+pub struct Memo(HashMap<Vec<(String, Micros)>, Remembered>);
+
+/// What the same pages came to before.
+#[derive(Debug, Clone)]
+struct Remembered {
+    facts: Facts,
+    inputs: Vec<InputReport>,
+    losses: Vec<Loss>,
+}
+
 /// Reads all pages; says what was lost.
 pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
     let all = || folders.iter().flat_map(|folder| &folder.pages);
-    let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let undated = all().filter(|page| page.clock == Clock::Modified).count();
+    let key: Vec<(String, Micros)> = all().map(|page| (page.source.path.clone(), page.at)).collect();
+    if let Some(Remembered { facts, inputs, losses }) = context.pages.as_ref().and_then(|memo| memo.0.get(&key).cloned()) {
+        return Ok((facts, PagesTold { inputs, losses, undated }));
+    }
+    let kept = if context.pages.is_some() { Kept::Incident } else { kept };
+    let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let (facts, read) = fold(folders, kept, context.settings.threads, &progress);
     progress.finish();
     tell(&read.losses, context)?;
+    if let Some(memo) = &mut context.pages {
+        let remembered = Remembered { facts: facts.clone(), inputs: read.inputs.clone(), losses: read.losses.clone() };
+        memo.0.insert(key, remembered);
+    }
     Ok((facts, PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 

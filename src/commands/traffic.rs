@@ -221,7 +221,7 @@ pub(super) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress
 }
 
 /// Reads the logs and counts; says what was lost.
-fn read(
+pub(super) fn read(
     query: &Query,
     found: Found,
     metrics: Option<(&Windows, &Facts)>,

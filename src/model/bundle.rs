@@ -10,4 +10,10 @@ pub struct Bundle {
     pub cluster: String,
     /// The apiservers' version, e.g. `v1.36.0`.
     pub kubernetes_version: String,
+    /// When what the bundle is about begins, RFC 3339; before it lies what was done to set it up.
+    pub t0: String,
+    /// When it ends.
+    pub end: String,
+    /// Who answers for the cluster.
+    pub owner: String,
 }

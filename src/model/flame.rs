@@ -45,6 +45,56 @@ impl Tree {
         weights
     }
 
+    /// Calls that can be seen in a picture, callers first, with what they hold themselves; what is narrower than `1 / narrowest` of the whole
+    /// on both sides, or deeper than `deepest`, is its caller's.
+    pub fn seen(&self, narrowest: u64, deepest: usize) -> Vec<(usize, [u64; 2])> {
+        let weights = self.weights();
+        let total = weights.first().copied().unwrap_or_default();
+        // Where what each call holds itself is shown: at itself, or at the nearest caller that can be seen.
+        let mut shown_at: Vec<usize> = Vec::with_capacity(self.calls.len());
+        let mut depths: Vec<usize> = Vec::with_capacity(self.calls.len());
+        let mut own = vec![[0u64; 2]; self.calls.len()];
+        for (number, call) in self.calls.iter().enumerate() {
+            let caller = call.caller as usize;
+            let depth = if number == 0 { 0 } else { depths[caller] + 1 };
+            let is_wide = (0..2).any(|side| weights[number][side] > total[side] / narrowest);
+            let is_shown = number == 0 || depth <= 1 || is_wide && depth <= deepest && shown_at[caller] == caller;
+            shown_at.push(if is_shown { number } else { shown_at[caller] });
+            depths.push(depth);
+            for (sum, part) in own[shown_at[number]].iter_mut().zip(call.own) {
+                *sum = sum.saturating_add(part);
+            }
+        }
+        (0..self.calls.len()).filter(|number| shown_at[*number] == *number).map(|number| (number, own[number])).collect()
+    }
+
+    /// The same no deeper than `deepest`: what lies deeper is its caller's.
+    pub fn pruned(&self, deepest: usize) -> Self {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.calls.len());
+        let mut new: Vec<u32> = Vec::with_capacity(self.calls.len());
+        let mut pruned = Self { names: Vec::new(), calls: Vec::new(), ..self.clone() };
+        for (number, call) in self.calls.iter().enumerate() {
+            let caller = call.caller as usize;
+            let depth = if number == 0 { 0 } else { depths[caller] + 1 };
+            depths.push(depth);
+            if depth > deepest {
+                let at = new[caller];
+                new.push(at);
+                for (sum, part) in pruned.calls[at as usize].own.iter_mut().zip(call.own) {
+                    *sum = sum.saturating_add(part);
+                }
+                continue;
+            }
+            let own = pruned.calls.len() as u32;
+            new.push(own);
+            let caller = if number == 0 { own } else { new[caller] };
+            // Of names only those that are left.
+            pruned.calls.push(Call { caller, name: pruned.names.len() as u32, own: call.own });
+            pruned.names.push(self.names.get(call.name as usize).cloned().unwrap_or_default());
+        }
+        pruned
+    }
+
     /// All stacks together: before and now.
     pub fn total(&self) -> [u64; 2] {
         self.calls.iter().fold([0, 0], |sum, call| [sum[0].saturating_add(call.own[0]), sum[1].saturating_add(call.own[1])])

@@ -12,6 +12,7 @@ pub mod flowcontrol;
 pub mod forecast;
 pub mod grid;
 pub mod histogram;
+pub mod incident;
 pub mod input;
 pub mod json;
 pub mod keyspace;

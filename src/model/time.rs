@@ -75,6 +75,12 @@ pub fn parse_any(text: &str) -> Option<Micros> {
     Some(text.parse::<jiff::Timestamp>().ok()?.as_microsecond())
 }
 
+/// The time of day: `09:21:56`.
+pub fn clock(at: Micros) -> String {
+    let text = format(at);
+    text.get(11..19).map_or(text.clone(), str::to_owned)
+}
+
 /// First and last instant of two stretches of time together.
 #[inline]
 pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {

@@ -51,7 +51,19 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 320] = [
+const COLUMNS: [Column; 332] = [
+    column("taken", "WHAT", Kind::Text),
+    column("taken_from", "FROM", Kind::Text),
+    column("outcome", "OUTCOME", Kind::Text),
+    column("files", "FILES", Kind::Count),
+    column("reason", "WHY NOT", Kind::Text),
+    column("incident_likely", "HOW LIKELY", Kind::Text),
+    column("incident_sure", "SURE", Kind::Text),
+    column("incident_before", "BEFORE", Kind::Text),
+    column("incident_within", "WITHIN", Kind::Text),
+    column("incident_after", "AFTER", Kind::Text),
+    column("incident_at", "TIME", Kind::Text),
+    column("incident_what", "WHAT", Kind::Text),
     column("queue", "QUEUE", Kind::Text),
     column("depth_peak", "MOST", Kind::Count),
     column("depth_per_min", "MORE/MIN", Kind::Rate),

@@ -69,31 +69,13 @@ pub fn folded(tree: &Tree, out: &mut dyn Write) -> io::Result<()> {
 
 /// The lines that can be seen in a picture.
 fn visible(tree: &Tree) -> Vec<String> {
-    let weights = tree.weights();
-    let total = weights.first().copied().unwrap_or_default();
-    let least = [total[0] / NARROWEST, total[1] / NARROWEST];
-    // Where what each call holds itself is shown: at itself, or at the nearest caller that can be seen.
-    let mut shown_at: Vec<usize> = Vec::with_capacity(tree.calls.len());
-    let mut depths: Vec<usize> = Vec::with_capacity(tree.calls.len());
-    let mut own = vec![[0u64; 2]; tree.calls.len()];
-    for (number, call) in tree.calls.iter().enumerate() {
-        let caller = call.caller as usize;
-        let depth = if number == 0 { 0 } else { depths[caller] + 1 };
-        let wide = weights[number][1] > least[1] || weights[number][0] > least[0];
-        let is_shown = number == 0 || depth <= 1 || wide && depth <= DEEPEST && shown_at[caller] == caller;
-        shown_at.push(if is_shown { number } else { shown_at[caller] });
-        depths.push(depth);
-        for (sum, part) in own[shown_at[number]].iter_mut().zip(call.own) {
-            *sum = sum.saturating_add(part);
-        }
-    }
     let name = |name: &String| {
         let name = if tree.is_code { neutral(&short_name(name, ELEMENTS)) } else { neutral(name) };
         if name.chars().count() > LONGEST { name.chars().take(LONGEST).chain(['…']).collect() } else { name }
     };
     let names: Vec<String> = tree.names.iter().map(name).collect();
-    let shown = own.iter().enumerate().filter(|(number, own)| *number > 0 && **own != [0; 2]);
-    let line = |(number, [before, now]): (usize, &[u64; 2])| match tree.compares {
+    let shown = tree.seen(NARROWEST, DEEPEST).into_iter().filter(|(number, own)| *number > 0 && *own != [0; 2]);
+    let line = |(number, [before, now]): (usize, [u64; 2])| match tree.compares {
         true => format!("{} {before} {now}", stack(tree, &names, number)),
         false => format!("{} {now}", stack(tree, &names, number)),
     };

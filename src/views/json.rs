@@ -107,7 +107,7 @@ impl Serialize for Cell<'_> {
             Value::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6 + 0.0),
             Value::Series(counts) => counts.serialize(serializer),
             Value::Group(values) => serializer.collect_map(values.iter().map(|(name, value)| (name, Cell(value)))),
-            Value::Json(json) => json.serialize(serializer),
+            Value::Json(json) => rounded(json.clone()).serialize(serializer),
         }
     }
 }
@@ -124,6 +124,18 @@ pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::
     }
     writeln!(out)?;
     out.flush()
+}
+
+/// The document as one value.
+pub(super) fn document(report: &Report) -> Json {
+    let mut all = Map::new();
+    all.insert("schema".to_owned(), json!(report.schema));
+    all.extend(head(report).map(|(name, value)| (name.to_owned(), value)));
+    all.insert("rows".to_owned(), report.shown_rows().iter().map(|values| row(&report.table.columns, values)).collect());
+    all.extend(tables(report).map(|tables| ("tables".to_owned(), tables)));
+    all.extend(more(report));
+    all.insert("findings".to_owned(), findings(report));
+    Json::Object(all)
 }
 
 /// Writes any JSON, with active characters as escapes.

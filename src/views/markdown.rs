@@ -61,7 +61,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `text` so that neither Markdown nor HTML in it acts.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in plain(text).chars() {
         match c {

@@ -7,6 +7,7 @@ pub mod contrast_svg;
 mod csv;
 pub mod flame;
 pub mod forecast_svg;
+pub mod incident;
 mod json;
 mod markdown;
 pub mod message;
@@ -36,6 +37,9 @@ pub enum Format {
     Csv,
     /// A Markdown table.
     Markdown,
+    /// One page that needs no network, for `report` only.
+    #[value(hide = true)]
+    Html,
     /// A flame graph, for `heap flame` and `etcd flame` only.
     #[value(hide = true)]
     Svg,
@@ -82,6 +86,6 @@ pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Writ
         Format::Yaml => yaml::write(report, out),
         Format::Csv => csv::write(report, style.headers, out),
         Format::Markdown => markdown::write(report, out),
-        Format::Svg | Format::Folded => Err(io::Error::other("a report is no flame graph")),
+        Format::Svg | Format::Folded | Format::Html => Err(io::Error::other("a report is neither a flame graph nor a page")),
     }
 }

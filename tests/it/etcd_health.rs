@@ -419,7 +419,10 @@ fn findings_are_those_of_the_documentation() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                // What it finds are causes and entries of a timeline.
+                if !path.ends_with("incident") {
+                    folders.push(path);
+                }
             } else {
                 let code = std::fs::read_to_string(&path).unwrap();
                 let code = code.split("#[cfg(test)]").next().unwrap();

@@ -15,6 +15,7 @@ mod architecture;
 mod balance;
 mod changing;
 mod clients;
+mod collect;
 mod compare;
 mod controllers;
 mod coverage;
@@ -72,6 +73,7 @@ mod quota_alert;
 mod quota_history;
 #[cfg(feature = "history")]
 mod record;
+mod report;
 mod rollup;
 mod seats;
 #[cfg(feature = "history")]

@@ -128,6 +128,16 @@ pub(crate) fn picture(home: &std::path::Path, svg: &str, term: &str) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
+/// What headless Chromium makes of an incident report that a person uses (tests/oracle/page.py).
+#[track_caller]
+pub(crate) fn picture_of(home: &std::path::Path, html: &str) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/page.py")).arg(write(home, "report.html", html));
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
 /// The rows of a report by the values of these dimensions; every key must occur once.
 #[track_caller]
 pub(crate) fn rows(report: &Value, by: &str) -> BTreeMap<Vec<String>, Value> {

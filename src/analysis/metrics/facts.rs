@@ -101,7 +101,7 @@ pub struct Fact {
 }
 
 /// All of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The instances, by cluster and name.
     pub instances: Vec<Instance>,
@@ -297,6 +297,12 @@ impl Facts {
         let label = |fact: &'_ Fact, at: usize| self.symbols.get(fact.labels[at]);
         let facts = self.of(Metric::Requests).iter().filter(move |fact| fact.instance == instance);
         facts.map(move |fact| (verb(self, fact), label(fact, 3), label(fact, 4), &*fact.course))
+    }
+
+    /// The same by verb and code.
+    pub fn codes_of(&self, instance: usize) -> impl Iterator<Item = (Cow<'_, str>, &str, &[(u32, f64)])> {
+        let facts = self.of(Metric::Requests).iter().filter(move |fact| fact.instance == instance);
+        facts.map(move |fact| (verb(self, fact), self.symbols.get(fact.labels[7]), &*fact.course))
     }
 
     /// Whether any page had counts of requests.

@@ -35,6 +35,8 @@ pub enum Kept {
     Latencies,
     /// What controllers and schedulers count, too.
     Controllers,
+    /// All of these, with the course of what an incident shows in: requests in flight, seats, memory, the size of etcd's database, compactions.
+    Incident,
 }
 
 /// A series that is known.
@@ -59,14 +61,24 @@ impl Series {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
             Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
             Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => matches!(self.part, Part::Sum | Part::Count),
-            Metric::Duration | Metric::FlowExecution => kept == Kept::Latencies && self.part == Part::Bucket,
+            Metric::Duration | Metric::FlowExecution => matches!(kept, Kept::Latencies | Kept::Incident) && self.part == Part::Bucket,
             _ => false,
         }
     }
 
     /// Whether the values of a gauge are kept, page by page.
-    pub(super) fn is_followed(&self) -> bool {
-        matches!(self.entry.metric, Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus)
+    pub(super) fn is_followed(&self, kept: Kept) -> bool {
+        match self.entry.metric {
+            Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus => true,
+            Metric::Inflight
+            | Metric::FlowSeats
+            | Metric::FlowQueued
+            | Metric::ProcessResident
+            | Metric::EtcdDbSize
+            | Metric::EtcdHasLeader
+            | Metric::EtcdCompacted => kept == Kept::Incident,
+            _ => false,
+        }
     }
 }
 
@@ -171,7 +183,7 @@ impl Fold {
 
     fn known(&mut self, sample: &Sample<'_, '_>) -> Option<Series> {
         let (entry, part) = CATALOGUE.find(&sample.name.decode())?;
-        if entry.metric.is_of_controllers() && self.kept != Kept::Controllers {
+        if entry.metric.is_of_controllers() && !matches!(self.kept, Kept::Controllers | Kept::Incident) {
             return None;
         }
         let value = |label: &str| label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default();
@@ -351,7 +363,7 @@ impl Process {
             let before = std::mem::replace(&mut self.values[n], value);
             self.seen[n] = self.pages;
             if !series.is_counter() {
-                if series.is_followed() {
+                if series.is_followed(kept) {
                     self.level(number, at, value);
                 }
                 continue;

@@ -97,7 +97,7 @@ impl FromStr for Dim {
 }
 
 /// The verb of a fact of a request metric, as audit logs call it.
-pub(super) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
+pub(in crate::analysis) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
     let label = |at: usize| facts.text(fact.labels[at]);
     verb_of(label(0), label(3), label(5), facts.instances[fact.instance].is_before(20))
 }

@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 1 << 20;
 const MAX_NUMBERS: usize = 1 << 19;
 
 /// What follows from a caller alone; from a target alone.
-const CALLER: [Dim; 6] = [Dim::User, Dim::ServiceAccount, Dim::Agent, Dim::AgentVersion, Dim::SourceIp, Dim::Node];
+const CALLER: [Dim; 7] = [Dim::User, Dim::Client, Dim::ServiceAccount, Dim::Agent, Dim::AgentVersion, Dim::SourceIp, Dim::Node];
 const TARGET: [Dim; 4] = [Dim::Verb, Dim::Resource, Dim::Group, Dim::Subresource];
 
 /// Rows by the numbers of what they follow from.

@@ -100,8 +100,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let logged = outcome.total();
     let read = Read { inputs: outcome.inputs, coverage, logged, top: context.settings.top, sort_by };
     let told = context.print(&report(&clients, &findings, read), FailOn::Never);
-    // The program ends here. Giving back row by row what the roll-up holds would take a tenth of the time.
-    std::mem::forget(clients);
-    std::mem::forget(rollup);
+    // Mostly the program ends here, and giving back row by row what the roll-up holds would take a tenth of the time.
+    if !context.is_gathering() {
+        std::mem::forget(clients);
+        std::mem::forget(rollup);
+    }
     told
 }

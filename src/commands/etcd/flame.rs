@@ -4,7 +4,7 @@ use super::open::{self, Opened, Pass, SourceArgs};
 use crate::analysis::keyspace::flame::{self, Weight};
 use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
 use crate::cli::{Context, Error};
-use crate::views::{self, Format};
+use crate::views::Format;
 
 /// Arguments of `plimsoll etcd flame`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if tree.total()[1] == 0 && form == Format::Svg {
         return Err(Error::Usage(format!("{}: there is nothing to draw by this --weight", opened.path)));
     }
-    Ok(views::flame::draw(&tree, form, &mut context.io.out)?)
+    context.draw(tree, form)
 }
 
 fn rows(opened: &Opened, args: &Args, context: &mut Context<'_>) -> Result<Vec<Row>, Error> {

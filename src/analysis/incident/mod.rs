@@ -1,0 +1,13 @@
+//! What happened: whether there was an incident, when, who caused it, and how sure that is. (How: docs/report.md.)
+
+pub mod cards;
+pub mod causes;
+pub mod charts;
+pub mod pulse;
+pub mod redact;
+pub mod report;
+pub mod rows;
+pub mod summary;
+pub mod suspects;
+pub mod timeline;
+pub mod window;

@@ -1,0 +1,169 @@
+//! How much load there was, piece by piece of time.
+
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::traffic::{Row, Stats};
+use crate::model::histogram::Histogram;
+use crate::model::incident::{Measure, Source, Span};
+use crate::model::time::{Micros, SECOND};
+use std::collections::BTreeMap;
+
+/// How long a piece of time is, if the sources tell it that finely.
+pub const PIECE: Micros = 5 * SECOND;
+
+/// Pieces of time that are told apart, about.
+const PIECES: i64 = 20_000;
+
+/// A request that takes so long is slow.
+const SLOW: u64 = SECOND as u64;
+
+/// How long pieces are where `span` is cut into them.
+pub fn piece_of(span: Micros) -> Micros {
+    let mut piece = PIECE;
+    while span / piece > PIECES {
+        piece *= 2;
+    }
+    piece
+}
+
+/// What happened in a piece of time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beat {
+    /// By [`Measure`]; how many, or seconds, in this piece.
+    pub counts: [f64; Measure::ALL.len()],
+    /// How long requests took, in µs; empty where the source does not tell.
+    pub latency: Histogram,
+}
+
+/// The course of the load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pulse {
+    /// What tells it.
+    pub source: Source,
+    /// How long a piece is.
+    pub piece: Micros,
+    /// What it covers.
+    pub span: Span,
+    /// Measures that the source can tell at all.
+    pub known: Vec<Measure>,
+    /// Pieces by number since 1970; what is not there is empty.
+    pub beats: BTreeMap<i64, Beat>,
+}
+
+fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
+    let slow = stats.latency.count() - stats.latency.below(SLOW);
+    Measure::ALL.map(|measure| match measure {
+        Measure::Requests => stats.requests as f64,
+        Measure::ServerTime => stats.latency.sum as f64 / 1e6,
+        Measure::Lists if verb == "list" => stats.requests as f64,
+        Measure::Lists => 0.0,
+        Measure::Throttled => stats.throttled as f64,
+        Measure::Errors => stats.errors as f64,
+        Measure::Slow => slow as f64,
+    })
+}
+
+impl Pulse {
+    /// By rows of audit logs, split by verb and by intervals of `piece`.
+    pub fn of_logs(rows: &[Row], piece: Micros, span: Span) -> Self {
+        let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
+        for row in rows {
+            let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
+            let verb = row.dims.first().map_or("", String::as_str);
+            for (sum, count) in beat.counts.iter_mut().zip(counts(verb, &row.stats)) {
+                *sum += count;
+            }
+            // A watch is answered when it starts; how long that takes is no work of the request's.
+            if verb != "watch" {
+                beat.latency.merge(&row.stats.latency);
+            }
+        }
+        Self { source: Source::Audit, piece, span, known: Measure::ALL.to_vec(), beats }
+    }
+
+    /// By the counters of apiservers; pieces are as long as the pages lie apart. `None` where there are fewer than three of them.
+    pub fn of_pages(facts: &Facts) -> Option<Self> {
+        let has_codes = [Measure::Requests, Measure::Lists, Measure::Throttled, Measure::Errors];
+        let mut lengths: Vec<Micros> = Vec::new();
+        let (mut from, mut to) = (Micros::MAX, Micros::MIN);
+        for (number, instance) in facts.instances.iter().enumerate() {
+            if facts.requests_of(number).next().is_none() {
+                continue;
+            }
+            lengths.extend(instance.intervals.iter().map(|(from, to)| to - from));
+            from = from.min(instance.intervals.first().map_or(Micros::MAX, |interval| interval.0));
+            to = to.max(instance.intervals.last().map_or(Micros::MIN, |interval| interval.1));
+        }
+        lengths.sort_unstable();
+        let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
+        let piece = (middle.max(PIECE) / SECOND) * SECOND;
+        let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
+        for (number, instance) in facts.instances.iter().enumerate() {
+            for (verb, code, course) in facts.codes_of(number) {
+                for &(interval, difference) in course {
+                    let Some(&(start, end)) = instance.intervals.get(interval as usize).filter(|(start, end)| start < end) else {
+                        continue;
+                    };
+                    // What a page counts is spread evenly over the time since the one before.
+                    for n in start.div_euclid(piece)..=(end - 1).div_euclid(piece) {
+                        let part = ((n + 1) * piece).min(end) - (n * piece).max(start);
+                        let count = difference * part as f64 / (end - start) as f64;
+                        let beat = beats.entry(n).or_default();
+                        for (sum, measure) in beat.counts.iter_mut().zip(Measure::ALL) {
+                            let counts = match measure {
+                                Measure::Requests => true,
+                                Measure::Lists => verb == "list",
+                                Measure::Throttled => code == "429",
+                                Measure::Errors => code.starts_with('5') || code == "0",
+                                Measure::ServerTime | Measure::Slow => false,
+                            };
+                            *sum += if counts { count } else { 0.0 };
+                        }
+                    }
+                }
+            }
+        }
+        (from < to).then_some(Self { source: Source::Metrics, piece, span: (from, to), known: has_codes.to_vec(), beats })
+    }
+
+    /// Numbers of the pieces that lie within the span, whole.
+    pub fn pieces(&self) -> std::ops::Range<i64> {
+        let first = (self.span.0 + self.piece - 1).div_euclid(self.piece);
+        first..self.span.1.div_euclid(self.piece).max(first)
+    }
+
+    /// A measure in a piece, by second.
+    pub fn rate(&self, measure: Measure, piece: i64) -> f64 {
+        let count = self.beats.get(&piece).map_or(0.0, |beat| beat.counts[measure as usize]);
+        count / (self.piece as f64 / SECOND as f64)
+    }
+
+    /// A measure in time, by second.
+    pub fn course(&self, measure: Measure) -> Vec<(Micros, f64)> {
+        self.pieces().map(|piece| (piece * self.piece, self.rate(measure, piece))).collect()
+    }
+
+    /// A quantile of latency in time, in ms, of pieces in which there was a request.
+    pub fn latency(&self, q: f64) -> Vec<(Micros, f64)> {
+        let of = |piece: i64| Some((piece * self.piece, self.beats.get(&piece)?.latency.quantile(q)? / 1e3));
+        self.pieces().filter_map(of).collect()
+    }
+
+    /// The pieces that begin within a stretch of time.
+    fn within(&self, (from, to): Span) -> impl Iterator<Item = i64> {
+        let piece = self.piece;
+        self.pieces().filter(move |n| (from..to).contains(&(n * piece)))
+    }
+
+    /// The mean of a measure by second; `None` where the stretch has no whole piece.
+    pub fn mean(&self, measure: Measure, span: Span) -> Option<f64> {
+        let rates: Vec<f64> = self.within(span).map(|piece| self.rate(measure, piece)).collect();
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    }
+
+    /// A quantile of all latencies of a stretch, in ms.
+    pub fn quantile(&self, q: f64, span: Span) -> Option<f64> {
+        let mut all = Histogram::default();
+        self.within(span).filter_map(|piece| self.beats.get(&piece)).for_each(|beat| all.merge(&beat.latency));
+        all.quantile(q).map(|micros| micros / 1e3)
+    }
+}

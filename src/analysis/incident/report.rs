@@ -1,0 +1,226 @@
+//! What `plimsoll report` says, as tables and findings.
+
+use crate::model::incident::{Card, Cause, Entry, Incident, Phases, Verdict};
+use crate::model::input::InputReport;
+use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
+use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::units::percent;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+
+const SCHEMA: &str = "plimsoll.report/v1";
+
+const CAUSE: [&str; 6] = ["cause", "likely", "summary", "confidence", "confidence_if_complete", "subject"];
+const ENTRY: [&str; 8] = ["at", "until", "slack_s", "kind", "severity", "who", "what", "source"];
+const PHASE: [&str; 4] = ["measure", "before", "within", "after"];
+
+/// Findings that a terminal is shown where there was no incident.
+const FINDINGS: usize = 10;
+/// Lines of the timeline that a terminal is shown.
+const SHOWN: usize = 30;
+
+fn table(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
+    let columns = columns.iter().map(|name| (*name).to_owned()).collect();
+    Table { name: name.to_owned(), title: title.to_owned(), columns, rows }
+}
+
+fn text(at: Option<Micros>) -> Value {
+    at.map_or(Value::None, |at| Value::Text(time::format(at)))
+}
+
+/// Everything but what other commands say.
+pub fn report(incident: &Incident) -> Report {
+    let mut report = Report { schema: SCHEMA.to_owned(), lead: incident.summary.clone(), ..Report::default() };
+    report.inputs = inputs(incident);
+    if let Some((from, to)) = incident.span {
+        report.window = Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
+    }
+    let coverage = json!({
+        "read": incident.read.iter().map(|source| source.name()).collect::<Vec<_>>(),
+        "missing": incident.missing().map(|source| source.name()).collect::<Vec<_>>(),
+        "lost": incident.lost,
+    });
+    report.coverage = coverage.as_object().cloned().unwrap_or_default();
+    report.findings = findings(incident);
+    let grave = |severity: Severity| report.findings.iter().filter(|finding| finding.severity == severity).count() as u64;
+    report.totals = vec![
+        ("causes".to_owned(), Value::Count(incident.causes.iter().filter(|cause| cause.confidence >= Cause::LIKELY).count() as u64)),
+        ("candidates".to_owned(), Value::Count(incident.causes.len() as u64)),
+        ("events".to_owned(), Value::Count(incident.timeline.len() as u64)),
+        ("critical".to_owned(), Value::Count(grave(Severity::Critical))),
+        ("warning".to_owned(), Value::Count(grave(Severity::Warning))),
+    ];
+    report.table = table("causes", "What may have caused it", &CAUSE, incident.causes.iter().map(cause).collect());
+    report.tables = vec![
+        table("timeline", "What happened when", &ENTRY, incident.timeline.iter().map(entry).collect()),
+        table("phases", "Before, within and after", &PHASE, incident.phases.iter().map(phase).collect()),
+    ];
+    report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
+    // Where there was an incident its causes are told; else what is wrong all the time.
+    report.findings_shown = Some(if incident.verdict.window().is_some() { 0 } else { FINDINGS });
+    report.notes = notes(incident);
+    for (name, value) in more(incident) {
+        report.more.insert(name.to_owned(), value);
+    }
+    report
+}
+
+/// What was read, each file once: commands read the same ones.
+fn inputs(incident: &Incident) -> Vec<InputReport> {
+    let mut met = BTreeSet::new();
+    let all = incident.sections.iter().flat_map(|section| &section.report.inputs);
+    all.filter(|input| met.insert((input.path.clone(), input.kind))).cloned().collect()
+}
+
+fn cause(cause: &Cause) -> Vec<Value> {
+    let subject = cause.subject.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))).collect();
+    vec![
+        cause.kind.into(),
+        cause.words().into(),
+        cause.summary.as_str().into(),
+        cause.confidence.into(),
+        cause.confidence_if_complete.into(),
+        Value::Group(subject),
+    ]
+}
+
+fn entry(entry: &Entry) -> Vec<Value> {
+    vec![
+        text(Some(entry.at)),
+        text(entry.until),
+        Value::Number(entry.slack as f64 / SECOND as f64),
+        entry.kind.into(),
+        entry.severity.name().into(),
+        entry.who.as_str().into(),
+        entry.what.as_str().into(),
+        entry.source.name().into(),
+    ]
+}
+
+fn phase(phase: &Phases) -> Vec<Value> {
+    let [before, within, after] = phase.values;
+    vec![phase.name.into(), before.into(), within.into(), after.into()]
+}
+
+fn for_people(incident: &Incident) -> Vec<Table> {
+    let mut all = Vec::new();
+    let likely: Vec<Vec<Value>> = incident
+        .causes
+        .iter()
+        .filter(|cause| !cause.supports.is_empty())
+        .map(|cause| {
+            vec![cause.words().into(), percent(cause.confidence).as_str().into(), cause.kind.into(), cause.summary.as_str().into()]
+        })
+        .collect();
+    all.push(table("causes", "What may have caused it", &["incident_likely", "incident_sure", "cause", "summary"], likely));
+    let phases = incident.phases.iter().map(|phase| {
+        let values = phase.values.map(|value| Value::from(phase.told(value).as_str()));
+        std::iter::once(phase.words.into()).chain(values).collect()
+    });
+    let columns = ["measure", "incident_before", "incident_within", "incident_after"];
+    all.push(table("phases", "Before, within and after", &columns, phases.collect()));
+    let told = incident.timeline.iter().map(|entry| {
+        let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
+        vec![
+            clock(entry.at).as_str().into(),
+            entry.severity.name().into(),
+            entry.kind.into(),
+            format!("{who}{}", entry.what).as_str().into(),
+        ]
+    });
+    all.push(table(
+        "timeline",
+        "What happened when (UTC)",
+        &["incident_at", "severity", "kind", "incident_what"],
+        told.take(SHOWN).collect(),
+    ));
+    all
+}
+
+fn notes(incident: &Incident) -> Vec<String> {
+    let mut notes = Vec::new();
+    if incident.timeline.len() > SHOWN {
+        notes.push(format!("{} more lines of the timeline: -o html, markdown or json have all.", incident.timeline.len() - SHOWN));
+    }
+    notes.extend(incident.lost.iter().map(|lost| format!("Not in this report: {}.", lost.trim_end_matches('.'))));
+    notes.push("-o html writes all of it into one file that explains itself.".to_owned());
+    notes
+}
+
+/// Findings of all commands, each once; first that there was an incident.
+fn findings(incident: &Incident) -> Vec<Finding> {
+    let mut all = Vec::new();
+    if let Verdict::Incident(stretch) = &incident.verdict {
+        let likeliest = incident.causes.first();
+        let mut finding = Finding::new("incident", Severity::Critical, &[]);
+        finding.confidence = if stretch.is_given { 1.0 } else { (stretch.score / (stretch.score + 10.0)).min(0.97) };
+        (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
+        finding.summary = incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
+        finding.evidence = [
+            ("score".to_owned(), json!(stretch.score)),
+            ("seconds".to_owned(), json!((stretch.to - stretch.from) as f64 / SECOND as f64)),
+            ("cause".to_owned(), json!(likeliest.map(|cause| cause.kind))),
+            ("cause_confidence".to_owned(), json!(likeliest.map(|cause| cause.confidence))),
+        ]
+        .into();
+        let steps = likeliest.into_iter().flat_map(|cause| cause.now.iter().chain(&cause.later));
+        finding.remedy = steps.take(2).cloned().collect::<Vec<_>>().join("; ");
+        all.push(finding);
+    }
+    let mut met = BTreeSet::new();
+    let told = incident.sections.iter().flat_map(|section| &section.report.findings);
+    let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
+    told.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.id.cmp(&b.id)));
+    all.extend(told.into_iter().cloned());
+    all
+}
+
+/// A client; its findings are among all findings, by their fingerprints.
+fn card(card: &Card) -> Json {
+    let [before, within, _] = card.rps;
+    let asks: Vec<Json> =
+        card.asks.iter().map(|(what, [before, within])| json!({"what": what, "before_rps": before, "within_rps": within})).collect();
+    json!({
+        "user": card.user, "agent": card.agent, "before_rps": before, "within_rps": within, "added_share": card.share, "asks": asks,
+        "findings": card.findings.iter().map(|finding| finding.fingerprint.as_str()).collect::<Vec<_>>(),
+    })
+}
+
+/// What JSON has beside the tables.
+fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
+    let seconds = |at: Micros| at as f64 / SECOND as f64;
+    let verdict = match &incident.verdict {
+        Verdict::Incident(stretch) => json!({
+            "verdict": "incident", "from": time::format(stretch.from), "to": time::format(stretch.to),
+            "seconds": seconds(stretch.to - stretch.from), "score": stretch.score, "given": stretch.is_given,
+            "calm_from": incident.calm.map(|calm| time::format(calm.0)),
+        }),
+        Verdict::Quiet(why) | Verdict::Unknown(why) => json!({"verdict": incident.verdict.name(), "why": why}),
+    };
+    let evidence = |cause: &Cause| {
+        let of = |all: &[crate::model::incident::Evidence]| -> Vec<Json> {
+            all.iter().map(|one| json!({"text": one.text, "source": one.source.name(), "weight": one.weight})).collect()
+        };
+        json!({
+            "cause": cause.kind, "supports": of(&cause.supports), "contradicts": of(&cause.contradicts),
+            "missing": cause.missing, "now": cause.now, "later": cause.later,
+        })
+    };
+    let charts = incident.charts.iter().map(|chart| {
+        let line = |points: &Vec<(Micros, f64)>| points.iter().map(|(at, value)| json!([seconds(*at), value])).collect::<Vec<_>>();
+        let lines: Vec<Json> = chart.lines.iter().map(|(name, points)| json!({"name": name, "points": line(points)})).collect();
+        json!({"name": chart.name, "title": chart.title, "unit": chart.unit.name(), "source": chart.source.name(), "lines": lines})
+    });
+    vec![
+        ("title", json!(incident.title)),
+        ("owner", json!(incident.owner)),
+        ("sources", json!(incident.sources)),
+        ("clusters", json!(incident.clusters)),
+        ("written", json!(time::format(incident.written))),
+        ("incident", verdict),
+        ("summary", json!(incident.summary)),
+        ("evidence", incident.causes.iter().map(evidence).collect()),
+        ("clients", incident.clients.iter().map(card).collect()),
+        ("charts", charts.collect()),
+    ]
+}

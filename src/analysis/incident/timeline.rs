@@ -1,0 +1,262 @@
+//! What happened when, of all sources on one clock.
+
+use super::pulse::Pulse;
+use super::rows::{for_people, rows, rows_of, section};
+use super::suspects::Suspect;
+use super::window::{Standing, calm};
+use crate::analysis::memory::account::Account;
+use crate::analysis::metrics::catalogue::Metric;
+use crate::analysis::metrics::facts::{Component, Facts};
+use crate::model::incident::{Entry, Measure, Section, Source, Span, Verdict};
+use crate::model::memory::Sample;
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::units::{bytes, duration, percent, significant};
+
+/// A measure that stands out so far has left what is usual.
+const STANDS_OUT: f64 = 3.0;
+/// A process that started so soon behind the first that is known started with it.
+const FIRST: Micros = 30 * SECOND;
+/// A group fuller than this is worth a line.
+const FULL: f64 = 0.9;
+/// Clients that rose and are named.
+const RISEN: usize = 8;
+/// A part of the added work below this is not worth a line.
+const SMALL: f64 = 0.02;
+
+/// What it is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'k> {
+    /// What all sources cover.
+    pub span: Option<Span>,
+    /// Whether there was an incident.
+    pub verdict: &'k Verdict,
+    /// The load.
+    pub pulse: Option<&'k Pulse>,
+    /// Metrics.
+    pub facts: &'k Facts,
+    /// Samples of cgroups.
+    pub memory: &'k [(String, Vec<Sample>)],
+    /// Who asked for more.
+    pub suspects: &'k [Suspect],
+    /// What commands say.
+    pub sections: &'k [Section],
+}
+
+fn entry(at: Micros, kind: &'static str, severity: Severity, source: Source, what: String) -> Entry {
+    Entry { at, until: None, slack: 0, kind, severity, who: String::new(), what, source }
+}
+
+/// Everything, in the order of time.
+pub fn timeline(known: &Known<'_>) -> Vec<Entry> {
+    let mut all = Vec::new();
+    all.extend(window(known));
+    all.extend(changes(known));
+    all.extend(surges(known));
+    all.extend(restarts(known));
+    all.extend(etcd(known));
+    all.extend(memory(known));
+    all.extend(operations(known));
+    all.extend(handovers(known));
+    all.extend(relists(known));
+    all.sort_by(|a, b| (a.at, a.kind, &a.what).cmp(&(b.at, b.kind, &b.what)));
+    all
+}
+
+fn window(known: &Known<'_>) -> Vec<Entry> {
+    let (Some((from, to)), Some(pulse)) = (known.verdict.window(), known.pulse) else { return Vec::new() };
+    let begins = Entry {
+        until: Some(to),
+        ..entry(from, "incident", Severity::Critical, pulse.source, format!("the incident begins; it lasts {}", duration(to - from)))
+    };
+    let ends = entry(to, "incident", Severity::Info, pulse.source, "the incident is over".to_owned());
+    if to < pulse.span.1 - pulse.piece { vec![begins, ends] } else { vec![begins] }
+}
+
+/// Measures that leave what is usual with the window, and how far.
+fn changes(known: &Known<'_>) -> Vec<Entry> {
+    let (Some(window), Some(pulse)) = (known.verdict.window(), known.pulse) else { return Vec::new() };
+    let standing = Standing::of(pulse);
+    let told = pulse.known.iter().filter_map(|&measure| {
+        let pieces = pulse.pieces().filter(|piece| (window.0..window.1).contains(&(piece * pulse.piece)));
+        let first = pieces.clone().find(|piece| standing.above(pulse, measure, *piece) >= STANDS_OUT)?;
+        let (peak, at) = pieces.map(|piece| (pulse.rate(measure, piece), piece)).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        let before = pulse.mean(measure, calm(pulse, window.0)).unwrap_or(0.0);
+        let unit = if measure == Measure::ServerTime { "" } else { " a second" };
+        let what = format!(
+            "out of the usual: {}, {} before, up to {}{unit} at {}",
+            measure.words(),
+            if before > 0.0 { significant(before) } else { "none".to_owned() },
+            significant(peak),
+            clock(at * pulse.piece),
+        );
+        Some(Entry { slack: pulse.piece, ..entry(first * pulse.piece, "change", Severity::Warning, pulse.source, what) })
+    });
+    told.collect()
+}
+
+/// Clients that ask for more.
+fn surges(known: &Known<'_>) -> Vec<Entry> {
+    let risen = known.suspects.iter().filter(|suspect| suspect.share >= SMALL).filter_map(|suspect| Some((suspect, suspect.rose?)));
+    let told = risen.take(RISEN).map(|(suspect, (from, to))| {
+        let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));
+        let what = format!(
+            "asks for more: {}/s before, {}/s now{times}; {} of the work that came on top",
+            significant(suspect.rps[0]),
+            significant(suspect.rps[1]),
+            percent(suspect.share)
+        );
+        let piece = known.pulse.map_or(0, |pulse| pulse.piece);
+        let surge = entry(from, "client-surge", Severity::Warning, Source::Audit, what);
+        Entry { until: Some(to), slack: piece, who: name(&suspect.who), ..surge }
+    });
+    told.collect()
+}
+
+/// Clients that listed everything anew because their watches had ended.
+fn relists(known: &Known<'_>) -> Vec<Entry> {
+    let found = section(known.sections, "clients").into_iter().flat_map(|report| &report.findings);
+    let relists = found.filter(|finding| matches!(finding.id.as_str(), "client-relist-storm" | "client-too-old"));
+    let told = relists.filter_map(|finding| {
+        let entry = of_finding(finding, "relist", Source::Audit)?;
+        Some(Entry { until: time::parse_any(&finding.last_seen).filter(|until| *until > entry.at), ..entry })
+    });
+    told.collect()
+}
+
+/// `node-agent (monitoring:node-agent)`.
+pub fn name(who: &[String; 2]) -> String {
+    let user = who[0].strip_prefix("system:serviceaccount:").unwrap_or(&who[0]);
+    if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
+}
+
+/// Processes that started within what is known.
+fn restarts(known: &Known<'_>) -> Vec<Entry> {
+    starts(known.facts)
+        .into_iter()
+        .map(|(at, component, instance)| {
+            let grave = if component.is_store() { Severity::Critical } else { Severity::Warning };
+            entry(at, "restart", grave, Source::Metrics, format!("{instance} ({}) started anew", component.name()))
+        })
+        .collect()
+}
+
+/// Processes that took another's place: when, what, and its name.
+pub fn starts(facts: &Facts) -> Vec<(Micros, Component, String)> {
+    let first = facts.instances.iter().map(|instance| instance.from).min().unwrap_or_default();
+    let started = facts.instances.iter().filter_map(|instance| {
+        let at = (instance.start? * 1e6) as Micros;
+        let is_new = instance.restarts > 0 || instance.pages > 0 && at > first + FIRST && at < instance.to;
+        is_new.then(|| (at, instance.component, instance.name.clone()))
+    });
+    started.collect()
+}
+
+/// Compactions, and changes of etcd's leader.
+fn etcd(known: &Known<'_>) -> Vec<Entry> {
+    let mut all = Vec::new();
+    let within = |at: Micros| known.span.is_none_or(|(from, to)| (from..=to).contains(&at));
+    for fact in known.facts.of(Metric::EtcdCompacted) {
+        let mut last = 0;
+        for &(_, seconds) in known.facts.levels(fact) {
+            let at = (seconds * 1e6) as Micros;
+            if at > last && within(at) {
+                let what = format!("{}: old revisions compacted", known.facts.instances[fact.instance].name);
+                all.push(entry(at, "compaction", Severity::Info, Source::Metrics, what));
+            }
+            last = last.max(at);
+        }
+    }
+    for fact in known.facts.of(Metric::EtcdHasLeader) {
+        let without = known.facts.levels(fact).iter().filter(|(_, has)| *has == 0.0);
+        all.extend(without.map(|(at, _)| {
+            let what = format!("{}: the member has no leader", known.facts.instances[fact.instance].name);
+            entry(*at, "etcd-leader", Severity::Critical, Source::Metrics, what)
+        }));
+    }
+    let report = section(known.sections, "etcd_health");
+    let found = report.into_iter().flat_map(|report| &report.findings);
+    all.extend(found.filter_map(|finding| of_finding(finding, "etcd", Source::Metrics)));
+    all
+}
+
+fn of_finding(finding: &Finding, kind: &'static str, source: Source) -> Option<Entry> {
+    let at = time::parse_any(&finding.first_seen)?;
+    Some(entry(at, kind, finding.severity, source, finding.summary.clone()))
+}
+
+/// Kills for want of memory, and groups that become full.
+fn memory(known: &Known<'_>) -> Vec<Entry> {
+    let mut all = Vec::new();
+    for (name, samples) in known.memory {
+        for pair in samples.windows(2) {
+            let kills = |sample: &Sample| kills(sample).unwrap_or(0);
+            let more = kills(&pair[1]).saturating_sub(kills(&pair[0]));
+            if more > 0 {
+                let what = format!("{name}: the kernel killed {more} of its processes for want of memory (OOM)");
+                let killed = entry(pair[1].at, "oom-kill", Severity::Critical, Source::Cgroup, what);
+                all.push(Entry { slack: pair[1].at - pair[0].at, ..killed });
+            }
+            let fill = |sample: &Sample| Account::of(sample, None).fill();
+            if let (Some(before), Some(now)) = (fill(&pair[0]), fill(&pair[1]))
+                && before < FULL
+                && now >= FULL
+            {
+                let account = Account::of(&pair[1], None);
+                let firm =
+                    account.firm().map_or_else(String::new, |firm| format!("; without cache that can be given back {}", percent(firm)));
+                let used = account.usage.map_or_else(String::new, |used| bytes(used as f64));
+                all.push(entry(
+                    pair[1].at,
+                    "memory",
+                    Severity::Warning,
+                    Source::Cgroup,
+                    format!("{name}: {} of its limit used ({used}){firm}", percent(now)),
+                ));
+            }
+        }
+    }
+    all
+}
+
+/// How many processes of a group were killed for want of memory.
+pub fn kills(sample: &Sample) -> Option<u64> {
+    sample.table("memory.events", "oom_kill").or_else(|| sample.table("memory.oom_control", "oom_kill"))
+}
+
+/// Dangerous operations.
+fn operations(known: &Known<'_>) -> Vec<Entry> {
+    let Some(report) = section(known.sections, "guard") else { return Vec::new() };
+    let told = rows(report).zip(for_people(report)).filter_map(|(row, people)| {
+        let severity = [Severity::Critical, Severity::Warning].into_iter().find(|severity| severity.name() == row.text("severity"));
+        let gone =
+            people.number("guard_gone").filter(|gone| *gone > 0.0).map_or_else(String::new, |gone| format!("; {gone:.0} objects gone"));
+        let outcome = people.text("guard_outcome");
+        let outcome = if outcome == "done" || outcome.is_empty() { String::new() } else { format!(" ({outcome})") };
+        let at = row.time("at")?;
+        Some(Entry {
+            until: row.time("until").filter(|until| *until > at),
+            who: people.text("guard_who").to_owned(),
+            ..entry(at, "operation", severity.unwrap_or_default(), Source::Audit, format!("{}{outcome}{gone}", people.text("guard_what")))
+        })
+    });
+    told.collect()
+}
+
+/// Leases of controllers and schedulers that changed hands.
+fn handovers(known: &Known<'_>) -> Vec<Entry> {
+    let Some(report) = section(known.sections, "controllers") else { return Vec::new() };
+    let told = rows_of(report, "handovers").filter_map(|row| {
+        let gap = row.number("gap_s").unwrap_or(0.0);
+        let severity = if gap >= 10.0 { Severity::Warning } else { Severity::Info };
+        let what = format!(
+            "the lease {} goes from {} to {}; nobody led for {} s",
+            row.text("lease"),
+            row.text("from_holder"),
+            row.text("to_holder"),
+            significant(gap)
+        );
+        Some(entry(row.time("at")?, "leader", severity, Source::Audit, what))
+    });
+    told.collect()
+}

@@ -1,0 +1,290 @@
+//! What a report is made from beside what other commands say: the course of the load, who added to it, metrics and memory in time.
+
+use crate::analysis::dims::Dim;
+use crate::analysis::filter::Filter;
+use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
+use crate::analysis::incident::redact::{self, Kind, Names};
+use crate::analysis::incident::suspects::{self, Side, Suspect, rise, suspects, unnamed};
+use crate::analysis::incident::window;
+use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::facts::{Component, Facts};
+use crate::analysis::traffic::{Breakdown, Query};
+use crate::cli::{Context, Error, give_back};
+use crate::commands::{etcd, heap, pages, traffic};
+use crate::model::bundle::Bundle;
+use crate::model::incident::{Incident, Source, Span, Stretch, Verdict};
+use crate::model::memory::Sample;
+use crate::model::time::{self, Micros, SECOND, together};
+use crate::sources::find::{self, Found, Wanted};
+use crate::sources::open::SourceError;
+use crate::sources::{cgroup, objects::captures};
+use std::path::Path;
+
+/// Clients whose course is looked at.
+const CLIENTS: usize = 8;
+/// Pieces of time of their courses, about.
+const PIECES: i64 = 400;
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// What was named.
+    pub(super) sources: Vec<String>,
+    /// What the sources cover, within what a bundle says it is about.
+    pub(super) span: Option<Span>,
+    /// The calm before the window.
+    pub(super) calm: Option<Span>,
+    /// What a bundle says it is about.
+    pub(super) bounds: (Option<Micros>, Option<Micros>),
+    /// The clusters.
+    pub(super) clusters: Vec<String>,
+    /// Who answers for them.
+    pub(super) owner: String,
+    /// What there is.
+    pub(super) read: Vec<Source>,
+    /// Of each kind, the sources that hold it.
+    holders: Vec<(Source, String)>,
+    /// The first and the last database of etcd, where there are two.
+    pub(super) ends: Vec<String>,
+    /// Whether all rows of all sections are wanted: for machines, and where names are looked for in them.
+    pub(super) is_whole: bool,
+    /// Stores and files with series in time.
+    pub(super) history: Vec<String>,
+    /// How many heap profiles of one process there are.
+    pub(super) heaps: usize,
+    /// The course of the load.
+    pub(super) pulse: Option<Pulse>,
+    /// Metrics of all of the time, of that before the window, and of the window.
+    pub(super) facts: Facts,
+    pub(super) before: Facts,
+    pub(super) within: Facts,
+    /// Samples of cgroups, by group.
+    pub(super) memory: Vec<(String, Vec<Sample>)>,
+    /// Who asked for more.
+    pub(super) suspects: Vec<Suspect>,
+    /// Requests a second of those who asked for most more.
+    pub(super) courses: Vec<(String, Vec<(Micros, f64)>)>,
+}
+
+impl Load {
+    /// Reads what can be read before it is known when the incident was.
+    pub(super) fn read(sources: &[String], context: &mut Context<'_>) -> Result<Self, Error> {
+        let mut load = Self { sources: sources.to_vec(), ..Self::default() };
+        let found = find::find(sources, Wanted::Both, context.io.now);
+        load.bundle(found.bundle.as_ref());
+        load.clusters =
+            found.streams.iter().map(|own| own.stream.cluster.clone()).chain(found.pages.iter().map(|own| own.cluster.clone())).collect();
+        load.clusters.extend(found.bundle.as_ref().map(|bundle| bundle.cluster.clone()));
+        load.clusters.retain(|cluster| !cluster.is_empty());
+        load.clusters.sort();
+        load.clusters.dedup();
+        for source in sources {
+            load.look_into(source, context);
+        }
+        load.read = Source::ALL.into_iter().filter(|kind| load.holders.iter().any(|(held, _)| held == kind)).collect();
+        if load.read.is_empty() {
+            return Err(Error::Input(load.nothing(&found)));
+        }
+        load.ends = etcd::ends(sources, context).unwrap_or_default();
+        load.course(found, context)?;
+        Ok(load)
+    }
+
+    fn nothing(&self, found: &Found) -> String {
+        let is_other = |error: &&SourceError| !matches!(error, SourceError::NothingHere { .. });
+        let errors: Vec<String> = found.errors.iter().filter(is_other).map(ToString::to_string).collect();
+        if errors.is_empty() {
+            format!(
+                "{}: nothing here that a report is made of: audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles, objects",
+                self.sources.join(", ")
+            )
+        } else {
+            errors.join("\nplimsoll: ")
+        }
+    }
+
+    fn bundle(&mut self, bundle: Option<&Bundle>) {
+        if let Some(bundle) = bundle {
+            self.bounds = (time::parse_any(&bundle.t0), time::parse_any(&bundle.end));
+            self.owner.clone_from(&bundle.owner);
+        }
+    }
+
+    /// Whether there is anything of this kind.
+    pub(super) fn has(&self, kind: Source) -> bool {
+        self.read.contains(&kind)
+    }
+
+    /// Whether there is time between the pages of an apiserver.
+    pub(super) fn has_rates(&self) -> bool {
+        self.facts.instances_of(Component::Apiserver).any(|instance| instance.seconds > 0.0)
+    }
+
+    /// The sources that hold something of these kinds.
+    pub(super) fn of(&self, kinds: &[Source]) -> Vec<String> {
+        let holds = |source: &&String| self.holders.iter().any(|(kind, holder)| kinds.contains(kind) && holder == *source);
+        self.sources.iter().filter(holds).cloned().collect()
+    }
+
+    /// Finds out what kinds of things a source holds. What can't be read is told by the section about it.
+    fn look_into(&mut self, source: &String, context: &Context<'_>) {
+        let one = std::slice::from_ref(source);
+        let found = find::find(one, Wanted::Both, context.io.now);
+        let memory =
+            if Path::new(source).exists() { cgroup::open(Path::new(source), context.io.now).unwrap_or_default() } else { Vec::new() };
+        let heaps = heap::count(one);
+        let has = [
+            (Source::Audit, !found.streams.is_empty()),
+            (Source::Metrics, !found.pages.is_empty()),
+            (Source::Etcd, !find::find(one, Wanted::Databases, context.io.now).databases.is_empty()),
+            (Source::Cgroup, !memory.is_empty()),
+            (Source::Heap, heaps > 0),
+            (Source::Objects, captures::find(one).captures.iter().any(|capture| !capture.objects.kinds.is_empty())),
+        ];
+        self.holders.extend(has.into_iter().filter(|(_, has)| *has).map(|(kind, _)| (kind, source.clone())));
+        self.memory.extend(memory.into_iter().map(|series| (series.name, series.samples)));
+        self.heaps = self.heaps.max(heaps);
+    }
+
+    /// Pages and logs in the course of time.
+    fn course(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
+        let (since, until) = self.bounds;
+        pages::keep(&mut found.pages, since, until);
+        let has_pages = !found.pages.is_empty();
+        self.facts = pages::facts(std::mem::take(&mut found.pages), Kept::Incident, context)?.0;
+        if has_pages {
+            let from = self.facts.instances.iter().map(|instance| instance.from).min();
+            self.span = together(self.span, from.map(|from| (from, self.facts.last())));
+        }
+        if !found.streams.is_empty() {
+            let piece = find::span(&found).map_or(PIECE, piece_of);
+            let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), ..self.query() };
+            let breakdown = self.count(&query, context)?;
+            if let Some(span) = breakdown.first.zip(breakdown.last) {
+                self.span = together(self.span, Some(span));
+                self.pulse = Some(Pulse::of_logs(&breakdown.rows, piece, span));
+            }
+        }
+        if self.pulse.is_none() {
+            self.pulse = Pulse::of_pages(&self.facts);
+        }
+        for (_, samples) in &self.memory {
+            self.span = together(self.span, samples.first().zip(samples.last()).map(|(first, last)| (first.at, last.at)));
+        }
+        let bound = |(from, to): Span| (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
+        self.span = self.span.map(bound).filter(|(from, to)| from < to);
+        Ok(())
+    }
+
+    fn query(&self) -> Query {
+        Query { since: self.bounds.0, until: self.bounds.1, ..Query::default() }
+    }
+
+    /// One pass over the logs.
+    fn count(&self, query: &Query, context: &mut Context<'_>) -> Result<Breakdown, Error> {
+        let found = find::find(&self.sources, Wanted::Logs, context.io.now);
+        let breakdown = traffic::read(query, found, None, context)?.0;
+        give_back();
+        Ok(breakdown)
+    }
+
+    /// Whether there was an incident, and when.
+    pub(super) fn verdict(&self) -> Verdict {
+        match &self.pulse {
+            Some(pulse) => window::verdict(pulse),
+            None => Verdict::Unknown("neither audit logs nor a series of metrics pages of apiservers tell how the load went".to_owned()),
+        }
+    }
+
+    /// When the incident began: those who caused it may have begun before the load stood out.
+    pub(super) fn sharpened(&self, stretch: Stretch) -> Stretch {
+        Stretch { from: suspects::began(&self.suspects, stretch.from), ..stretch }
+    }
+
+    /// Looks at the window, and at the calm before it.
+    pub(super) fn look_at(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
+        let calm = self.pulse.as_ref().map_or(window, |pulse| window::calm(pulse, window.0));
+        self.calm = Some(calm);
+        if self.has(Source::Metrics) {
+            let mut lengths: Vec<Micros> = self.facts.instances.iter().flat_map(|own| &own.intervals).map(|(from, to)| to - from).collect();
+            lengths.sort_unstable();
+            let slack = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+            // Differences are taken between pages: those around the window belong to it.
+            self.before = self.facts_of((calm.0 - slack, calm.1 + SECOND), context)?;
+            self.within = self.facts_of((window.0 - slack, window.1 + slack), context)?;
+        }
+        if !self.has(Source::Audit) {
+            self.suspects = unnamed(&self.before, &self.within);
+            return Ok(());
+        }
+        let by = vec![Dim::Client, Dim::Agent, Dim::Verb, Dim::Group, Dim::Resource, Dim::Subresource];
+        let part = |since: Micros, until: Micros| Query { by: by.clone(), since: Some(since), until: Some(until), ..Query::default() };
+        let before = self.count(&part(calm.0, calm.1), context)?;
+        let within = self.count(&part(window.0, window.1), context)?;
+        let seconds = |span: Span| self.pulse.as_ref().map_or(0.0, |pulse| suspects::seconds(pulse, span));
+        let before = Side { rows: &before.rows, seconds: seconds(calm) };
+        let within = Side { rows: &within.rows, seconds: seconds(window) };
+        self.suspects = suspects(before, within);
+        self.courses.clear();
+        self.courses(window, context)
+    }
+
+    /// Pseudonyms for all names in a report: those in its columns, and those in the logs.
+    pub(super) fn names(&self, incident: &Incident, context: &mut Context<'_>) -> Result<Names, Error> {
+        let mut all = redact::named(incident);
+        if self.has(Source::Audit) {
+            let dims = [
+                (Dim::User, Kind::User),
+                (Dim::SourceIp, Kind::Address),
+                (Dim::Namespace, Kind::Namespace),
+                (Dim::Name, Kind::Name),
+                (Dim::Node, Kind::Name),
+            ];
+            for (dim, kind) in dims {
+                let breakdown = self.count(&Query { by: vec![dim], ..Query::default() }, context)?;
+                all.extend(breakdown.rows.into_iter().filter_map(|row| Some((row.dims.into_iter().next()?, kind))));
+            }
+        }
+        Ok(Names::new(all))
+    }
+
+    fn facts_of(&self, (since, until): Span, context: &mut Context<'_>) -> Result<Facts, Error> {
+        let mut found = find::find(&self.sources, Wanted::Pages, context.io.now);
+        pages::keep(&mut found.pages, Some(since), Some(until));
+        // Nobody else asks for these: they need not be remembered.
+        let memo = context.pages.take();
+        let read = pages::facts(found.pages, Kept::Requests, context);
+        context.pages = memo;
+        Ok(read?.0)
+    }
+
+    /// How those asked in time who asked for most more.
+    fn courses(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
+        let Some(span) = self.pulse.as_ref().map(|pulse| pulse.span) else { return Ok(()) };
+        let mut piece = PIECE;
+        while (span.1 - span.0) / piece > PIECES {
+            piece *= 2;
+        }
+        let filters = vec!["user!~^system:node:".parse().map_err(Error::Usage)?];
+        let query = Query { by: vec![Dim::User, Dim::Agent], filters, interval: Some(piece), ..self.query() };
+        let breakdown = self.count(&query, context)?;
+        for suspect in self.suspects.iter_mut().filter(|suspect| suspect.added > 0.0).take(CLIENTS) {
+            let rows = breakdown.rows.iter().filter(|row| row.dims == suspect.who);
+            let counts: std::collections::BTreeMap<Micros, u64> =
+                rows.filter_map(|row| Some((row.interval?, row.stats.requests))).collect();
+            let pieces = span.0.div_euclid(piece)..=span.1.div_euclid(piece);
+            let rate = |at: Micros| counts.get(&at).copied().unwrap_or(0) as f64 * SECOND as f64 / piece as f64;
+            let course: Vec<(Micros, f64)> = pieces.map(|n| (n * piece, rate(n * piece))).collect();
+            suspect.rose = rise(&course, piece, window);
+            if course.iter().any(|(_, rate)| *rate > 0.0) {
+                self.courses.push((crate::analysis::incident::timeline::name(&suspect.who), course));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All but the apiservers' own requests, of which there are many whenever one starts.
+fn others() -> Result<Vec<Filter<Dim>>, Error> {
+    Ok(vec!["user!=system:apiserver".parse().map_err(Error::Usage)?])
+}

@@ -1,0 +1,211 @@
+//! `plimsoll report`: one file that explains an incident.
+
+mod load;
+mod sections;
+
+use crate::analysis::incident::cards::cards;
+use crate::analysis::incident::causes::{self, Case};
+use crate::analysis::incident::summary::{self, Told};
+use crate::analysis::incident::timeline::{self, Known};
+use crate::analysis::incident::{charts, report};
+use crate::cli::{Context, Error, FailOn, keep_little, parse_time};
+use crate::commands::pages::Memo;
+use crate::model::incident::{Incident, Own, Source, Stretch, Verdict, quote};
+use crate::model::report::Severity;
+use crate::model::time::{self, Micros};
+use crate::views::Format;
+use crate::views::incident as view;
+use load::Load;
+use std::path::PathBuf;
+
+/// Arguments of `plimsoll report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll report bundle/ -o html > report.html          # one file that needs no network
+  plimsoll report bundle/ -o markdown > ticket.md
+  plimsoll report bundle/                                # what matters, on the terminal
+  plimsoll report audit.log scrapes/ snapshot.db --from 2026-11-20T09:21:00Z --to 2026-11-20T09:25:00Z
+  plimsoll report bundle/ -o html --redact --title 'Outage of 20 November' --owner platform > report.html
+
+Every number is that of the command that is named beside it. How the window and the causes are found: docs/report.md.")]
+pub struct Args {
+    /// Whatever is at hand: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles, objects.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// When the incident began: RFC 3339, -1h, now-7d [default: found by statistics].
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// When it ended; the same forms.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// What the report is called.
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Who answers for it.
+    #[arg(long, value_name = "NAME")]
+    owner: Option<String>,
+    /// A store that record keeps, or a CSV, for a section of forecasts; repeatable.
+    #[cfg(feature = "history")]
+    #[arg(long, value_name = "SOURCE")]
+    history: Vec<String>,
+    /// A section of your own, as a template that is given the report (docs/report.md); repeatable.
+    #[arg(long = "template", value_name = "FILE")]
+    templates: Vec<PathBuf>,
+    /// Write pseudonyms in place of users, addresses, namespaces and names of objects; the same one for the same name.
+    #[arg(long)]
+    redact: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(field) = &context.settings.sort_by {
+        return Err(Error::Usage(format!("--sort-by {field}: a report has an order of its own; its HTML can be sorted by any column")));
+    }
+    if args.sources.iter().any(|source| source == "-") {
+        return Err(Error::Usage(
+            "-: a report reads its sources several times, and a pipe can be read once; write it to a file".to_owned(),
+        ));
+    }
+    let templates = templates(&args.templates)?;
+    let given = given(args, context)?;
+    let (incident, load) = incident(args, given, templates, context)?;
+    let mut incident = if args.redact { load.names(&incident, context)?.redact(incident) } else { incident };
+    if context.settings.format == Format::Csv {
+        return Err(Error::Usage("-o csv: a report is more than one table; -o json has all of it".to_owned()));
+    }
+    let report = report::report(&incident);
+    view::fill(&mut incident, &report).map_err(Error::Usage)?;
+    match context.settings.format {
+        Format::Html | Format::Markdown | Format::Json | Format::Yaml => {
+            context.judge(&report, FailOn::Never);
+            Ok(view::render(&incident, &report, context.settings.format, &mut context.io.out)?)
+        }
+        _ => context.print(&report, FailOn::Never),
+    }
+}
+
+/// The window that was asked for.
+fn given(args: &Args, context: &Context<'_>) -> Result<Option<(Micros, Micros)>, Error> {
+    let time = |flag: &str, text: &Option<String>| {
+        text.as_deref().map(|text| parse_time(text, context.io.now).map_err(|why| Error::Usage(format!("{flag}: {why}")))).transpose()
+    };
+    match (time("--from", &args.from)?, time("--to", &args.to)?) {
+        (Some(from), Some(to)) if from >= to => Err(Error::Usage("--from is not before --to".to_owned())),
+        (Some(from), Some(to)) => Ok(Some((from, to))),
+        (None, None) => Ok(None),
+        _ => Err(Error::Usage("--from and --to go together".to_owned())),
+    }
+}
+
+/// That something is known of the window that was asked for.
+fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
+    let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
+    match load.span {
+        Some(span) if from < span.1 && span.0 < to => Ok(()),
+        Some(span) => {
+            Err(Error::Usage(format!("--from, --to: nothing is known of {}: the sources cover {}", shown((from, to)), shown(span))))
+        }
+        None => Err(Error::Usage("--from, --to: the sources have no times: audit logs, metrics pages and cgroups do".to_owned())),
+    }
+}
+
+fn templates(paths: &[PathBuf]) -> Result<Vec<Own>, Error> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path);
+        text.map(|text| Own { path: path.display().to_string(), text })
+            .map_err(|error| Error::Usage(format!("--template {}: {error}", path.display())))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Reads everything and makes the report.
+fn incident(args: &Args, given: Option<(Micros, Micros)>, own: Vec<Own>, context: &mut Context<'_>) -> Result<(Incident, Load), Error> {
+    context.pages = Some(Memo::default());
+    context.tell_losses_once();
+    keep_little();
+    let mut load = Load::read(&args.sources, context)?;
+    load.is_whole = args.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
+    #[cfg(feature = "history")]
+    load.history.clone_from(&args.history);
+    if let Some((from, to)) = given {
+        covered((from, to), &load)?;
+    }
+    let mut verdict = match given {
+        Some((from, to)) => Verdict::Incident(Stretch { from, to, score: 0.0, is_given: true }),
+        None => load.verdict(),
+    };
+    if let Some(window) = verdict.window() {
+        load.look_at(window, context)?;
+    }
+    if let Verdict::Incident(stretch) = &verdict
+        && !stretch.is_given
+    {
+        let sharpened = load.sharpened(stretch.clone());
+        if sharpened != *stretch {
+            load.look_at((sharpened.from, sharpened.to), context)?;
+            verdict = Verdict::Incident(sharpened);
+        }
+    }
+    let sections = sections::sections(&load, verdict.window(), context)?;
+    let known = Known {
+        span: load.span,
+        verdict: &verdict,
+        pulse: load.pulse.as_ref(),
+        facts: &load.facts,
+        memory: &load.memory,
+        suspects: &load.suspects,
+        sections: &sections.all,
+    };
+    let timeline = timeline::timeline(&known);
+    let words: Vec<String> = args.sources.iter().map(|source| quote(source)).collect();
+    let mut causes = verdict.window().map_or_else(Vec::new, |window| {
+        let (before, within) = (&load.before, &load.within);
+        causes::causes(&Case { known, sources: words.join(" "), window, before, within, read: &load.read })
+    });
+    sections::manifests(&load, &mut causes, context)?;
+    let phases = match (load.pulse.as_ref(), verdict.window()) {
+        (Some(pulse), Some(window)) => charts::phases(pulse, load.calm.unwrap_or(window), window),
+        _ => Vec::new(),
+    };
+    let chronic = sections.all.iter().flat_map(|section| &section.report.findings).filter(|finding| finding.severity >= Severity::Warning);
+    let chronic = chronic.count();
+    let told = Told { verdict: &verdict, causes: &causes, timeline: &timeline, phases: &phases, read: &load.read, chronic };
+    let mut summary = summary::summary(&told);
+    if load.clusters.len() > 1 {
+        let all = load.clusters.join(", ");
+        summary
+            .push(format!("These sources are of {} clusters ({all}), told as one here; a report of each tells more.", load.clusters.len()));
+    }
+    let cluster = load.clusters.join(", ");
+    let title = args.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
+        (Verdict::Incident(_), "") => "Incident report".to_owned(),
+        (Verdict::Incident(_), cluster) => format!("Incident report: {cluster}"),
+        (_, "") => "Control-plane report".to_owned(),
+        (_, cluster) => format!("Control-plane report: {cluster}"),
+    });
+    let lost = sections.lost.into_iter().chain(context.losses().map(str::to_owned)).collect();
+    let charts = charts::charts(load.pulse.as_ref(), &load.courses, &load.facts, &load.memory);
+    let incident = Incident {
+        title,
+        owner: args.owner.clone().unwrap_or_else(|| load.owner.clone()),
+        sources: args.sources.clone(),
+        clusters: load.clusters.clone(),
+        written: context.io.now,
+        span: load.span,
+        calm: load.calm,
+        verdict,
+        summary,
+        clients: cards(&load.suspects, &sections.all),
+        causes,
+        timeline,
+        phases,
+        charts,
+        sections: sections.all,
+        flames: sections.flames,
+        read: Source::ALL.into_iter().filter(|source| load.read.contains(source)).collect(),
+        lost,
+        own,
+    };
+    Ok((incident, load))
+}

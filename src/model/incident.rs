@@ -1,0 +1,387 @@
+//! What an incident report holds, whoever writes it: what happened, when, who caused it, how sure that is, what to do.
+
+use crate::model::flame::Tree;
+use crate::model::forecast::Unit;
+use crate::model::report::{Finding, Report, Severity};
+use crate::model::time::Micros;
+use crate::model::units::significant;
+
+/// From here, to there.
+pub type Span = (Micros, Micros);
+
+/// A number that tells how much load there is, piece by piece of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Measure {
+    /// Requests.
+    Requests,
+    /// Seconds that requests were worked on or waited, long-running ones left out.
+    ServerTime,
+    /// LISTs.
+    Lists,
+    /// 429.
+    Throttled,
+    /// Code 0 or 500 and more.
+    Errors,
+    /// Requests that took a second or longer.
+    Slow,
+}
+
+impl Measure {
+    /// All.
+    pub const ALL: [Self; 6] = [Self::Requests, Self::ServerTime, Self::Lists, Self::Throttled, Self::Errors, Self::Slow];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "rps",
+            Self::ServerTime => "server_time",
+            Self::Lists => "lists_per_s",
+            Self::Throttled => "throttled_per_s",
+            Self::Errors => "errors_per_s",
+            Self::Slow => "slow_per_s",
+        }
+    }
+
+    /// What people call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::ServerTime => "seconds that requests took, by the second in which they ended",
+            Self::Lists => "LISTs",
+            Self::Throttled => "429 (told to come back later)",
+            Self::Errors => "5xx errors",
+            Self::Slow => "requests of a second or longer",
+        }
+    }
+}
+
+/// How long the incident was, and how that is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    /// From here.
+    pub from: Micros,
+    /// To there.
+    pub to: Micros,
+    /// How much it stands out of the time around it: the sum over its pieces of how far they lie above what is usual.
+    pub score: f64,
+    /// Whether somebody said when it was.
+    pub is_given: bool,
+}
+
+/// What was found out about whether there was an incident.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// There was.
+    Incident(Stretch),
+    /// There was none, and how it is known.
+    Quiet(String),
+    /// It can't be told, and why.
+    Unknown(String),
+}
+
+impl Verdict {
+    /// The window, if there is one.
+    pub fn window(&self) -> Option<Span> {
+        match self {
+            Self::Incident(stretch) => Some((stretch.from, stretch.to)),
+            _ => None,
+        }
+    }
+
+    /// Its name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Incident(_) => "incident",
+            Self::Quiet(_) => "none",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// Kinds of sources that a report can be made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Audit logs.
+    Audit,
+    /// Metrics pages of apiservers, etcd, controllers.
+    Metrics,
+    /// Databases of etcd.
+    Etcd,
+    /// Copies of cgroups.
+    Cgroup,
+    /// Heap profiles.
+    Heap,
+    /// Kubernetes objects.
+    Objects,
+}
+
+impl Source {
+    /// All.
+    pub const ALL: [Self; 6] = [Self::Audit, Self::Metrics, Self::Etcd, Self::Cgroup, Self::Heap, Self::Objects];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Audit => "audit",
+            Self::Metrics => "metrics",
+            Self::Etcd => "etcd",
+            Self::Cgroup => "cgroup",
+            Self::Heap => "heap",
+            Self::Objects => "objects",
+        }
+    }
+
+    /// What people call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Audit => "audit logs",
+            Self::Metrics => "metrics",
+            Self::Etcd => "etcd's database",
+            Self::Cgroup => "cgroup memory",
+            Self::Heap => "heap profiles",
+            Self::Objects => "objects",
+        }
+    }
+}
+
+/// Something that speaks for a cause or against it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// One sentence, without its period.
+    pub text: String,
+    /// What tells it.
+    pub source: Source,
+    /// How much it moves the score; below 0 it speaks against it.
+    pub weight: f64,
+}
+
+/// What may have caused the incident.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    /// Which kind: `client-surge`, `expensive-lists`.
+    pub kind: &'static str,
+    /// What of it: a client, a resource, an apiserver; empty for the whole control plane.
+    pub subject: Vec<(&'static str, String)>,
+    /// One sentence, without its period, in plain words.
+    pub summary: String,
+    /// How likely it is that this is what it was, from 0 to 1.
+    pub confidence: f64,
+    /// The same with all kinds of sources at hand.
+    pub confidence_if_complete: f64,
+    /// What speaks for it.
+    pub supports: Vec<Evidence>,
+    /// What speaks against it.
+    pub contradicts: Vec<Evidence>,
+    /// What is missing to be sure.
+    pub missing: Vec<String>,
+    /// What to do while it goes on.
+    pub now: Vec<String>,
+    /// What to do so that it does not come back.
+    pub later: Vec<String>,
+    /// Objects that could be applied against it, as YAML: the command that writes them, its words, and what it writes.
+    pub manifests: Vec<(Vec<String>, String)>,
+}
+
+impl Cause {
+    /// From here on a candidate is called a cause.
+    pub const LIKELY: f64 = 0.5;
+
+    /// How likely it is, in words.
+    pub fn words(&self) -> &'static str {
+        match self.confidence {
+            x if x >= 0.8 => "very likely",
+            x if x >= Self::LIKELY => "likely",
+            x if x >= 0.25 => "possible",
+            _ => "unlikely",
+        }
+    }
+}
+
+/// A client, as the report shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card {
+    /// Its user.
+    pub user: String,
+    /// Its agent.
+    pub agent: String,
+    /// Requests a second before, within and after the window; without a window the middle one is that of all of the time.
+    pub rps: [Option<f64>; 3],
+    /// Its part of the work that came on top; `None` without a window.
+    pub share: Option<f64>,
+    /// What it asks for: in words, and requests a second before and within.
+    pub asks: Vec<(String, [f64; 2])>,
+    /// What was found of it.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// When, or from when on.
+    pub at: Micros,
+    /// Until when; `None` where it is a moment.
+    pub until: Option<Micros>,
+    /// How well the moment is known: it lies so much earlier at most.
+    pub slack: Micros,
+    /// Which kind: `restart`, `change`, `operation`.
+    pub kind: &'static str,
+    /// How grave.
+    pub severity: Severity,
+    /// Who did it; empty where nobody did.
+    pub who: String,
+    /// What, in words.
+    pub what: String,
+    /// What tells it.
+    pub source: Source,
+}
+
+/// A number in time, of several things.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// Its name in JSON.
+    pub name: String,
+    /// A heading.
+    pub title: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// What they are called, and their values.
+    pub lines: Vec<(String, Vec<(Micros, f64)>)>,
+    /// What tells it.
+    pub source: Source,
+}
+
+/// A number before, within and after the window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Phases {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// What people call it.
+    pub words: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// Before, within, after; `None` where there is no such time, or nothing is known of it.
+    pub values: [Option<f64>; 3],
+}
+
+impl Phases {
+    /// One of its numbers as people read it.
+    pub fn told(&self, value: Option<f64>) -> String {
+        let unit = if self.unit == Unit::PerSecond { "/s" } else { "" };
+        value.map_or_else(|| "-".to_owned(), |value| format!("{}{unit}", significant(value)))
+    }
+}
+
+/// What a command says of the same sources.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// A heading.
+    pub title: &'static str,
+    /// What it is for, in a sentence.
+    pub about: &'static str,
+    /// The command that says it: its words.
+    pub command: Vec<String>,
+    /// What it says.
+    pub report: Report,
+}
+
+/// A flame graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flame {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// A heading.
+    pub title: &'static str,
+    /// The command that draws it: its words.
+    pub command: Vec<String>,
+    /// What it shows.
+    pub tree: Tree,
+}
+
+/// Text of somebody's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Own {
+    /// Where it comes from.
+    pub path: String,
+    /// The text.
+    pub text: String,
+}
+
+/// The whole of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Incident {
+    /// What it is called.
+    pub title: String,
+    /// Who answers for it; empty where nobody was named.
+    pub owner: String,
+    /// What was read, as it was named.
+    pub sources: Vec<String>,
+    /// The clusters.
+    pub clusters: Vec<String>,
+    /// When it was written.
+    pub written: Micros,
+    /// What the sources cover.
+    pub span: Option<Span>,
+    /// Whether there was an incident, and when.
+    pub verdict: Verdict,
+    /// The calm before it, which it is set beside.
+    pub calm: Option<Span>,
+    /// What happened, in a few sentences; the first says it all.
+    pub summary: Vec<String>,
+    /// What may have caused it, likeliest first.
+    pub causes: Vec<Cause>,
+    /// Who asked for more, and who behaves badly.
+    pub clients: Vec<Card>,
+    /// What happened when.
+    pub timeline: Vec<Entry>,
+    /// Numbers before, within and after.
+    pub phases: Vec<Phases>,
+    /// Numbers in time.
+    pub charts: Vec<Chart>,
+    /// What commands say.
+    pub sections: Vec<Section>,
+    /// Flame graphs.
+    pub flames: Vec<Flame>,
+    /// Which kinds of sources were read.
+    pub read: Vec<Source>,
+    /// Parts of it that could not be made, and why; what was lost while reading.
+    pub lost: Vec<String>,
+    /// Sections of somebody's own.
+    pub own: Vec<Own>,
+}
+
+impl Incident {
+    /// Kinds of sources that were not at hand.
+    pub fn missing(&self) -> impl Iterator<Item = Source> + '_ {
+        Source::ALL.into_iter().filter(|source| !self.read.contains(source))
+    }
+
+    /// The section of this name.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| section.name == name)
+    }
+}
+
+/// A word as a shell takes it for one. What could act on a terminal is left out.
+pub fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '@' | '/' | '-' | '=' | ',');
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    let tame: String = word.chars().filter(|c| !c.is_control()).collect();
+    format!("'{}'", tame.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn words_stay_words_in_a_shell() {
+        assert_eq!(quote("system:serviceaccount:a:b"), "system:serviceaccount:a:b");
+        assert_eq!(quote("a; rm -rf /"), "'a; rm -rf /'");
+        assert_eq!(quote("it's $(x)\u{1b}[1m"), "'it'\\''s $(x)[1m'");
+        assert_eq!(quote(""), "''");
+    }
+}

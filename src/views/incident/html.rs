@@ -1,0 +1,329 @@
+//! An incident report as one page: no network, no markup out of strings, a policy that forbids anything remote.
+
+use super::markdown::all_steps;
+use crate::model::flame::short_name;
+use crate::model::forecast::Unit;
+use crate::model::incident::{Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, quote};
+use crate::model::report::{Finding, Report, Severity, Table, Value};
+use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::units::{counted, percent, significant};
+use crate::views::columns::{self, Kind};
+use crate::views::table::tables_for_people;
+use crate::views::text::{is_active, plain};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use minijinja::{AutoEscape, Environment};
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+use std::io::{self, Write};
+
+const PAGE: &str = include_str!("../templates/report.html");
+const STYLE: &str = include_str!("../templates/report.css");
+const SCRIPT: &str = include_str!("../templates/report.js");
+
+/// Characters of a text that are shown.
+const LONGEST: usize = 600;
+/// Findings of a section that are shown.
+const FINDINGS: usize = 12;
+/// A frame of a flame graph narrower than this part of the whole can't be seen.
+const NARROWEST: u64 = 4_000;
+/// Frames below this are their callers'.
+const DEEPEST: usize = 120;
+/// Elements of a package's path that a frame shows.
+const ELEMENTS: usize = 2;
+
+/// Writes the page.
+pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("report", PAGE).map_err(io::Error::other)?;
+    let mut page = harmless(page(incident, report));
+    if let Some(members) = page.as_object_mut() {
+        let data = data(incident);
+        let raw = [
+            ("owns", json!(owns(incident))),
+            ("style", json!(STYLE)),
+            ("script", json!(SCRIPT)),
+            ("style_hash", json!(hash(STYLE))),
+            ("script_hash", json!(hash(SCRIPT))),
+            ("data", json!(script_json(&harmless(data)))),
+        ];
+        members.extend(raw.map(|(name, value)| (name.to_owned(), value)));
+    }
+    let template = environment.get_template("report").map_err(io::Error::other)?;
+    let text = template.render(page).map_err(io::Error::other)?;
+    out.write_all(text.as_bytes())
+}
+
+/// As a policy names it.
+fn hash(text: &str) -> String {
+    STANDARD.encode(Sha256::digest(text.as_bytes()))
+}
+
+/// JSON that stays data wherever it stands in a page.
+fn script_json(value: &Json) -> String {
+    value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// All texts without what could act, and none longer than a person reads. Lines of manifests stay lines.
+fn harmless(value: Json) -> Json {
+    match value {
+        Json::String(text) if text.contains('\n') => Json::String(text.chars().filter(|c| *c == '\n' || !is_active(*c)).collect()),
+        Json::String(text) => {
+            let text = plain(&text);
+            let cut = text.char_indices().nth(LONGEST).map(|(at, _)| format!("{}…", &text[..at]));
+            Json::String(cut.unwrap_or_else(|| text.into_owned()))
+        }
+        Json::Array(items) => items.into_iter().map(harmless).collect(),
+        Json::Object(members) => members.into_iter().map(|(name, member)| (name, harmless(member))).collect(),
+        other => other,
+    }
+}
+
+fn page(incident: &Incident, report: &Report) -> Json {
+    let (badge, name) = match &incident.verdict {
+        Verdict::Incident(stretch) if stretch.is_given => ("Incident, as it was named", "incident"),
+        Verdict::Incident(_) => ("Incident found", "incident"),
+        Verdict::Quiet(_) => ("No incident", "none"),
+        Verdict::Unknown(_) => ("Not known", "unknown"),
+    };
+    let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) = incident.causes.iter().partition(|cause| cause.confidence >= 0.25);
+    let [now, later] = all_steps(incident).map(|steps| steps.into_iter().map(|text| step(text)).collect::<Vec<_>>());
+    let manifests = incident.causes.iter().flat_map(|cause| cause.manifests.iter().map(move |manifest| (cause, manifest)));
+    let manifests: Vec<Json> = manifests
+        .map(|(cause, (command, text))| {
+            let of = cause.subject.first().map_or("", |(_, value)| value);
+            json!({"of": of, "command": line(command), "text": text})
+        })
+        .collect();
+    let sections: Vec<Json> = incident.sections.iter().map(section).collect();
+    let has = |id: &str, title: &str, is: bool| is.then(|| json!({"id": id, "title": title}));
+    let parts = [
+        has("causes", "Causes", !incident.causes.is_empty()),
+        has("steps", "What to do", !now.is_empty() || !later.is_empty()),
+        has("timeline", "Timeline", !incident.timeline.is_empty()),
+        has("charts", "In time", !incident.charts.is_empty()),
+        has("clients", "Clients", !incident.clients.is_empty()),
+        has("flames", "Flame graphs", !incident.flames.is_empty()),
+        has("details", "In detail", !sections.is_empty()),
+        has("quality", "Sources", true),
+    ];
+    let words = |all: &[Source]| all.iter().map(|source| source.words()).collect::<Vec<_>>().join(", ");
+    let inputs = report.inputs.iter().map(|input| {
+        let error = input.first_error.clone().unwrap_or_default();
+        json!({"path": input.path, "kind": input.kind, "bytes": input.bytes, "records": input.records, "skipped": input.skipped, "first_error": error})
+    });
+    json!({
+        "title": incident.title,
+        "owner": incident.owner,
+        "clusters": incident.clusters.join(", "),
+        "verdict": {"badge": badge, "name": name},
+        "summary": incident.summary,
+        "parts": parts.into_iter().flatten().collect::<Vec<_>>(),
+        "causes": likely.into_iter().map(cause).collect::<Vec<_>>(),
+        "unlikely": unlikely.into_iter().map(cause).collect::<Vec<_>>(),
+        "now": now,
+        "later": later,
+        "manifests": manifests,
+        "phases": incident.phases.iter().map(|phase| json!({"words": phase.words, "values": phase.values.map(|value| phase.told(value))})).collect::<Vec<_>>(),
+        "timeline": timeline(incident),
+        "has_charts": !incident.charts.is_empty(),
+        "has_flames": !incident.flames.is_empty(),
+        "clients": incident.clients.iter().map(card).collect::<Vec<_>>(),
+        "sections": sections,
+        "read": words(&incident.read),
+        "missing": words(&incident.missing().collect::<Vec<_>>()),
+        "span": incident.span.map(|(from, to)| format!("{} to {}", second(from), second(to))),
+        "written": second(incident.written),
+        "sources": incident.sources.join(", "),
+        "lost": incident.lost,
+        "inputs": inputs.collect::<Vec<_>>(),
+    })
+}
+
+/// Sections of somebody's own: markup as it is, all else as text.
+fn owns(incident: &Incident) -> Vec<Json> {
+    let one = |(number, own): (usize, &Own)| {
+        let name = own.path.rsplit('/').next().unwrap_or(&own.path);
+        let title = name.split('.').next().unwrap_or(name).replace(['-', '_'], " ");
+        let is_html = super::own::is_html(&own.path);
+        json!({"id": format!("own-{number}"), "title": title, "is_html": is_html, "text": own.text})
+    };
+    incident.own.iter().enumerate().map(one).collect()
+}
+
+/// A time without parts of seconds.
+fn second(at: Micros) -> String {
+    time::format(at - at.rem_euclid(SECOND))
+}
+
+/// A command as one types it.
+fn line(command: &[String]) -> String {
+    let words: Vec<String> = command.iter().map(|word| quote(word)).collect();
+    format!("plimsoll {}", words.join(" "))
+}
+
+/// A step: what to do, and the command that does it.
+fn step(text: &str) -> Json {
+    let starts = ["plimsoll ", "kubectl ", "etcdctl "];
+    let found = starts.iter().filter_map(|start| text.find(&format!(": {start}"))).min();
+    match found {
+        Some(at) => {
+            let commands: Vec<&str> =
+                text[at + 2..].split(", ").filter(|part| starts.iter().any(|start| part.starts_with(start))).collect();
+            json!({"text": &text[..at], "commands": if commands.is_empty() { vec![&text[at + 2..]] } else { commands }})
+        }
+        None => json!({"text": text, "commands": []}),
+    }
+}
+
+fn cause(cause: &Cause) -> Json {
+    let evidence = |all: &[Evidence]| all.iter().map(|one| json!({"text": one.text, "source": one.source.words()})).collect::<Vec<_>>();
+    let level = if cause.confidence >= Cause::LIKELY { "likely" } else { "possible" };
+    json!({
+        "words": cause.words(), "level": level, "percent": percent(cause.confidence), "summary": cause.summary,
+        "supports": evidence(&cause.supports), "contradicts": evidence(&cause.contradicts), "missing": cause.missing,
+    })
+}
+
+fn timeline(incident: &Incident) -> Vec<Json> {
+    let window = incident.verdict.window();
+    let row = |entry: &crate::model::incident::Entry| {
+        let slack = if entry.slack > 0 { format!(" (within {} s)", entry.slack / SECOND) } else { String::new() };
+        json!({
+            "at": clock(entry.at), "sort": entry.at / 1000, "until": entry.until.map(clock), "severity": entry.severity.name(),
+            "kind": entry.kind, "who": entry.who, "what": format!("{}{slack}", entry.what), "source": entry.source.words(),
+            "inside": window.is_some_and(|(from, to)| (from..to).contains(&entry.at)),
+        })
+    };
+    incident.timeline.iter().map(row).collect()
+}
+
+fn finding(finding: &Finding) -> Json {
+    let tame = |text: &str| text.trim_end_matches('.').to_owned();
+    json!({"id": finding.id, "severity": finding.severity.name(), "summary": tame(&finding.summary), "remedy": tame(&finding.remedy)})
+}
+
+fn card(card: &Card) -> Json {
+    let [before, within, _] = card.rps;
+    let rate = |value: Option<f64>, of: &str| value.map(|value| json!({"value": format!("{}/s", significant(value)), "of": of}));
+    let numbers = match card.share {
+        Some(share) => vec![
+            rate(before, "before"),
+            rate(within, "within"),
+            Some(json!({"value": percent(share), "of": "of the work that came on top"})),
+        ],
+        None => vec![rate(within, "requests")],
+    };
+    let side = |rps: f64| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() };
+    json!({
+        "user": card.user, "agent": card.agent,
+        "numbers": numbers.into_iter().flatten().collect::<Vec<_>>(),
+        "asks": card.asks.iter().map(|(what, rps)| format!("{what}: {} before, {} within", side(rps[0]), side(rps[1]))).collect::<Vec<_>>(),
+        "findings": card.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+fn section(section: &Section) -> Json {
+    let report = &section.report;
+    let grave: Vec<&Finding> = report.findings.iter().filter(|finding| finding.severity >= Severity::Warning).collect();
+    let worst = grave.iter().map(|finding| finding.severity).max().unwrap_or_default();
+    let lead = report.lead.iter().map(|line| match line.split_once('\t') {
+        Some((name, text)) => json!({"name": name, "text": text}),
+        None => json!({"name": "", "text": line}),
+    });
+    let more = report.findings.len().saturating_sub(FINDINGS);
+    json!({
+        "name": section.name, "title": section.title, "about": section.about, "command": line(&section.command),
+        "lead": lead.collect::<Vec<_>>(),
+        "tables": tables_for_people(report).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(table, rows)| grid(table, rows)).collect::<Vec<_>>(),
+        "findings": report.findings.iter().take(FINDINGS).map(finding).collect::<Vec<_>>(),
+        "more": (more > 0).then(|| format!("{}: the command above tells them.", counted(more as u64, "more finding"))),
+        "notes": report.notes,
+        "grave": (!grave.is_empty()).then(|| counted(grave.len() as u64, "finding")),
+        "worst": worst.name(),
+        "open": false,
+    })
+}
+
+/// A table without columns that are empty everywhere, and without those that only `-o wide` shows.
+fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
+    let is_empty =
+        |c: usize| rows.iter().all(|row| matches!(&row[c], Value::None) || matches!(&row[c], Value::Text(text) if text.is_empty()));
+    let shown: Vec<usize> =
+        (0..table.columns.len()).filter(|&c| columns::of(&table.columns[c]).is_none_or(|column| !column.wide) && !is_empty(c)).collect();
+    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
+    let is_number = |kind: Kind| !matches!(kind, Kind::Text | Kind::Spark);
+    let heads = shown
+        .iter()
+        .zip(&kinds)
+        .map(|(&c, kind)| json!({"title": sentence(&columns::title(&table.columns[c])), "number": is_number(*kind)}));
+    let cell = |value: &Value, kind: Kind| {
+        let number = match value {
+            Value::Count(count) => Some(*count as f64),
+            Value::Number(number) => Some(*number),
+            _ => None,
+        };
+        json!({"t": columns::show(kind, value), "v": number, "n": is_number(kind)})
+    };
+    let rows = rows.iter().map(|row| shown.iter().zip(&kinds).map(|(&c, kind)| cell(&row[c], *kind)).collect::<Vec<_>>());
+    json!({"title": table.title, "heads": heads.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>()})
+}
+
+/// `P50 MS` as `P50 ms`: headings are capitals in a terminal only.
+fn sentence(title: &str) -> String {
+    let mut words = title.split(' ').map(|word| if matches!(word, "5XX" | "4XX") { word.replace("XX", "xx") } else { word.to_lowercase() });
+    let first = words.next().unwrap_or_default();
+    let mut letters = first.chars();
+    let first: String = letters.next().map(|c| c.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default();
+    std::iter::once(first).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// What the script draws.
+fn data(incident: &Incident) -> Json {
+    let seconds = |at: Micros| at as f64 / SECOND as f64;
+    let charts = incident.charts.iter().map(|chart| {
+        let points = |points: &[(Micros, f64)]| points.iter().map(|(at, value)| json!([seconds(*at), round(*value)])).collect::<Vec<_>>();
+        let lines = chart.lines.iter().map(|(name, line)| json!({"name": name, "points": points(line)}));
+        json!({"title": chart.title, "unit": if chart.unit == Unit::Count { "count" } else { chart.unit.name() }, "lines": lines.collect::<Vec<_>>()})
+    });
+    json!({
+        "window": incident.verdict.window().map(|(from, to)| [seconds(from), seconds(to)]),
+        "charts": charts.collect::<Vec<_>>(),
+        "flames": incident.flames.iter().map(flame).collect::<Vec<_>>(),
+    })
+}
+
+/// Four significant digits: a chart shows no more.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let digits = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    (value * digits).round() / digits
+}
+
+/// A tree as the script takes it: frames that can be seen, callers first.
+fn flame(flame: &Flame) -> Json {
+    let tree = &flame.tree;
+    let frames = tree.seen(NARROWEST, DEEPEST);
+    let number: std::collections::HashMap<usize, usize> = frames.iter().enumerate().map(|(new, (old, _))| (*old, new)).collect();
+    let parent = |old: usize| number.get(&(tree.calls[old].caller as usize)).copied().unwrap_or(0);
+    let mut names: Vec<String> = Vec::new();
+    let mut ids = std::collections::HashMap::new();
+    let id = |old: usize, names: &mut Vec<String>, ids: &mut std::collections::HashMap<u32, usize>| {
+        let name = tree.calls[old].name;
+        *ids.entry(name).or_insert_with(|| {
+            let text = tree.names.get(name as usize).map_or("", String::as_str);
+            names.push(if tree.is_code { short_name(text, ELEMENTS).into_owned() } else { text.to_owned() });
+            names.len() - 1
+        })
+    };
+    let ids: Vec<usize> = frames.iter().map(|(old, _)| id(*old, &mut names, &mut ids)).collect();
+    let side = |which: usize| frames.iter().map(|(_, own)| own[which]).collect::<Vec<_>>();
+    json!({
+        "name": flame.name, "title": flame.title, "about": tree.subtitle, "unit": tree.unit, "command": line(&flame.command),
+        "names": names, "ids": ids, "parents": frames.iter().map(|(old, _)| parent(*old)).collect::<Vec<_>>(),
+        "now": side(1), "before": tree.compares.then(|| side(0)),
+    })
+}

@@ -1,0 +1,153 @@
+//! An incident report as Markdown, fit for a ticket: what matters, in a page or two.
+
+use crate::model::incident::{Cause, Entry, Incident};
+use crate::model::report::{Report, Severity};
+use crate::model::time;
+use crate::views::markdown::escape;
+use std::io::{self, Write};
+
+/// Causes that are told with their evidence.
+const CAUSES: usize = 4;
+/// Evidence of each that is told.
+const EVIDENCE: usize = 5;
+/// Findings that are told.
+const FINDINGS: usize = 15;
+
+/// Code, whatever is in it: a fence longer than any that it holds.
+fn fenced(text: &str, language: &str, out: &mut dyn Write) -> io::Result<()> {
+    let text: String = text.chars().filter(|c| *c == '\n' || !crate::views::text::is_active(*c)).collect();
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    writeln!(out, "{fence}{language}\n{}\n{fence}\n", text.trim_end())
+}
+
+/// Writes it.
+pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# {}\n", escape(&incident.title))?;
+    let mut head = vec![format!("written {}", time::format(incident.written))];
+    head.extend((!incident.owner.is_empty()).then(|| format!("owner: {}", incident.owner)));
+    head.extend(incident.span.map(|(from, to)| format!("sources from {} to {}", time::format(from), time::format(to))));
+    writeln!(out, "{}\n", escape(&head.join("; ")))?;
+    for line in &incident.summary {
+        writeln!(out, "{}\n", escape(line))?;
+    }
+    causes(incident, out)?;
+    steps(incident, out)?;
+    phases(incident, out)?;
+    timeline(incident, out)?;
+    if !report.findings.is_empty() {
+        writeln!(out, "## Findings\n")?;
+        let grave = report.findings.iter().filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning);
+        for finding in grave.clone().take(FINDINGS) {
+            let what = escape(finding.summary.trim_end_matches('.'));
+            writeln!(out, "- **{}** {}: {what}. What to do: {}.", finding.severity.name(), escape(&finding.id), escape(&finding.remedy))?;
+        }
+        let rest = grave.count().saturating_sub(FINDINGS);
+        if rest > 0 {
+            writeln!(out, "- {rest} more in the HTML report")?;
+        }
+        writeln!(out)?;
+    }
+    quality(incident, out)?;
+    for own in &incident.own {
+        writeln!(out, "{}\n", own.text.trim_end())?;
+    }
+    Ok(())
+}
+
+fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    let told: Vec<&Cause> = incident.causes.iter().filter(|cause| !cause.supports.is_empty()).take(CAUSES).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## What may have caused it\n\nSeveral may be true at once, and some are sides of the same thing.\n")?;
+    for (number, cause) in told.iter().enumerate() {
+        writeln!(out, "{}. **{}** ({:.0} %): {}", number + 1, cause.words(), cause.confidence * 100.0, escape(&cause.summary))?;
+        for evidence in cause.supports.iter().take(EVIDENCE) {
+            writeln!(out, "   - for it: {}", escape(&evidence.text))?;
+        }
+        for evidence in cause.contradicts.iter().take(EVIDENCE) {
+            writeln!(out, "   - against it: {}", escape(&evidence.text))?;
+        }
+    }
+    let missing: Vec<&str> = told[0].missing.iter().map(String::as_str).collect();
+    if !missing.is_empty() {
+        writeln!(out, "\nMissing to be sure: {}.", escape(&missing.join("; ")))?;
+    }
+    writeln!(out)
+}
+
+/// What to do, of all likely causes, each step once.
+pub(super) fn all_steps(incident: &Incident) -> [Vec<&String>; 2] {
+    let mut all: [Vec<&String>; 2] = [Vec::new(), Vec::new()];
+    for cause in incident.causes.iter().filter(|cause| cause.confidence >= Cause::LIKELY) {
+        for (steps, own) in all.iter_mut().zip([&cause.now, &cause.later]) {
+            for step in own {
+                if !steps.contains(&step) {
+                    steps.push(step);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn steps(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    for (title, steps) in ["What to do now, if it goes on", "What to do later"].iter().zip(all_steps(incident)) {
+        if steps.is_empty() {
+            continue;
+        }
+        writeln!(out, "## {title}\n")?;
+        for step in steps {
+            writeln!(out, "- {}", escape(step))?;
+        }
+        writeln!(out)?;
+    }
+    let manifests = incident.causes.iter().flat_map(|cause| &cause.manifests).take(1);
+    for (command, text) in manifests {
+        writeln!(out, "Manifests for that, as `plimsoll clients --emit fence` writes them:\n")?;
+        fenced(&format!("# plimsoll {}", command.join(" ")), "sh", out)?;
+        fenced(text, "yaml", out)?;
+    }
+    Ok(())
+}
+
+fn phases(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    if incident.phases.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Before, within and after\n\n| | before | within | after |\n| --- | --: | --: | --: |")?;
+    for phase in &incident.phases {
+        let values = phase.values.map(|value| escape(&phase.told(value)));
+        writeln!(out, "| {} | {} |", escape(phase.words), values.join(" | "))?;
+    }
+    writeln!(out)
+}
+
+fn timeline(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    if incident.timeline.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Timeline (UTC)\n\n| time | severity | what |\n| --- | --- | --- |")?;
+    for Entry { at, severity, who, what, .. } in &incident.timeline {
+        let who = if who.is_empty() { String::new() } else { format!("{who} ") };
+        writeln!(out, "| {} | {} | {} |", time::format(*at), severity.name(), escape(&format!("{who}{what}")))?;
+    }
+    writeln!(out)
+}
+
+fn quality(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## What it was made from\n")?;
+    let read: Vec<&str> = incident.read.iter().map(|source| source.words()).collect();
+    writeln!(out, "- read: {}", escape(&read.join(", ")))?;
+    let missing: Vec<&str> = incident.missing().map(|source| source.words()).collect();
+    if !missing.is_empty() {
+        writeln!(out, "- not at hand: {}", escape(&missing.join(", ")))?;
+    }
+    for lost in &incident.lost {
+        writeln!(out, "- lost: {}", escape(lost))?;
+    }
+    let commands = incident.sections.iter().map(|section| format!("plimsoll {}", section.command.join(" ")));
+    writeln!(out, "- every number is that of one of these commands:\n")?;
+    fenced(&commands.collect::<Vec<_>>().join("\n"), "sh", out)
+}

@@ -1,0 +1,520 @@
+//! What `plimsoll report` says, against `tests/oracle/report.py` (the audit log counted again), against the commands that own each number, and in
+//! headless Chromium (`tests/oracle/page.py`); and what is true of the samples (`samples/NOTES.md`, `truth` in their `bundle.yaml`).
+
+use crate::support::{count, feed, folder, micros, number, picture_of, plimsoll, python, root, sample, sample_bytes, write};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn oracle(args: &[&str]) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/report.py")).args(args);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn report(source: &str, more: &[&str]) -> Value {
+    plimsoll(&[&["report", source, "-o", "json"], more].concat()).json(0)
+}
+
+/// When the incident of a sample was, as its notes say.
+fn truth(name: &str) -> [i64; 2] {
+    let text = fs::read_to_string(sample(&format!("{name}/bundle.yaml"))).unwrap();
+    let time = |field: &str| {
+        let rest = &text[text.find(field).unwrap() + field.len() + 2..];
+        micros(&json!(rest[..20].to_owned()))
+    };
+    [time("incident_from"), time("incident_to")]
+}
+
+const SECOND: i64 = 1_000_000;
+
+fn is_within_15_s_of_the_truth(report: &Value, name: &str) {
+    let window = [&report["incident"]["from"], &report["incident"]["to"]].map(micros);
+    for (found, truth) in window.iter().zip(truth(name)) {
+        assert!((found - truth).abs() <= 15 * SECOND, "{name}: {}", report["incident"]);
+    }
+}
+
+/// Copies a bundle without some of its folders.
+fn copy(from: &Path, to: &Path, without: &[&str]) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if without.contains(&name) {
+            continue;
+        }
+        if path.is_dir() {
+            copy(&path, &to.join(name), &[]);
+        } else {
+            fs::copy(&path, to.join(name)).unwrap();
+        }
+    }
+}
+
+fn copied(name: &str, to: &Path, without: &[&str]) -> String {
+    let bundle = to.join("bundle");
+    copy(Path::new(&sample(name)), &bundle, without);
+    bundle.to_str().unwrap().to_owned()
+}
+
+fn near(mine: f64, theirs: f64, what: &str) {
+    assert!((mine - theirs).abs() <= 2e-6 + 1e-6 * theirs.abs(), "{what}: {mine}, not {theirs}");
+}
+
+#[test]
+fn the_storm_is_explained() {
+    let bundle = sample("list-storm");
+    let report = report(&bundle, &[]);
+    is_within_15_s_of_the_truth(&report, "list-storm");
+    // The culprit, what speaks for it, and what to do.
+    let first = &report["rows"][0];
+    assert_eq!((first["cause"].as_str(), first["likely"].as_str()), (Some("client-surge"), Some("very likely")), "{first}");
+    assert_eq!(first["subject"], json!({"user": "system:serviceaccount:monitoring:node-agent", "agent": "node-agent"}));
+    let evidence = &report["evidence"][0];
+    assert!(evidence["missing"].as_array().unwrap().is_empty());
+    let now = evidence["now"].to_string();
+    assert!(
+        now.contains("--emit fence --client system:serviceaccount:monitoring:node-agent") && now.contains("kubectl get pods -n monitoring"),
+        "{now}"
+    );
+    assert!(evidence["later"].to_string().contains("informer"), "{evidence}");
+    assert!(report["summary"][0].as_str().unwrap().contains("node-agent (monitoring:node-agent) sent"), "{}", report["summary"]);
+    // What people did, each at its time.
+    let timeline = report["tables"]["timeline"].as_array().unwrap();
+    for (who, what, at) in [
+        ("bob@example.com", "scaled to zero: deployments app-0 in web", "2026-11-20T09:22:41"),
+        ("bob@example.com", "deleted a namespace: legacy-team", "2026-11-20T09:23:11"),
+        ("bob@example.com", "deleted a definition (CRD): jobsets.batch.example.com", "2026-11-20T09:23:13"),
+        ("alice@example.com", "deleted a whole collection: all configmaps in sandbox", "2026-11-20T09:23:14"),
+        ("bob@example.com", "12 × deleted a pod: none-0, none-1, … none-11 in data", "2026-11-20T09:23:14"),
+        ("bob@example.com", "deleted a node: hollow-002", "2026-11-20T09:23:14"),
+    ] {
+        let found = timeline.iter().find(|entry| entry["what"].as_str().unwrap().starts_with(what)).unwrap_or_else(|| panic!("{what}"));
+        assert_eq!((found["who"].as_str().unwrap(), &found["at"].as_str().unwrap()[..19]), (who, at), "{found}");
+    }
+    let compactions = timeline.iter().filter(|entry| entry["kind"] == "compaction").map(|entry| entry["at"].as_str().unwrap());
+    let compactions: Vec<&str> = compactions.collect();
+    assert_eq!(compactions, ["2026-11-20T09:21:28Z", "2026-11-20T09:23:28Z", "2026-11-20T09:25:28Z"], "etcd's own times");
+    let relist = timeline.iter().find(|entry| entry["kind"] == "relist").unwrap();
+    assert!(relist["what"].as_str().unwrap().starts_with("stale-cache"), "{relist}");
+    let times: Vec<i64> = timeline.iter().map(|entry| micros(&entry["at"])).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn work_that_came_on_top_is_what_python_counts() {
+    for name in ["list-storm", "overload-restart"] {
+        let bundle = sample(name);
+        let report = report(&bundle, &[]);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let [calm, from, to] = [&report["incident"]["calm_from"], &report["incident"]["from"], &report["incident"]["to"]].map(text);
+        let theirs = oracle(&["load", &bundle, &calm, &from, &to]);
+        let clients = report["clients"].as_array().unwrap();
+        assert!(clients.len() >= 8, "{}", clients.len());
+        let mut ranked = 0;
+        for client in clients.iter().filter(|client| !client["added_share"].is_null()) {
+            let other = theirs["clients"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|other| other["user"] == client["user"] && other["agent"] == client["agent"]);
+            let other = other.unwrap_or_else(|| panic!("{client}"));
+            for field in ["before_rps", "within_rps", "added_share"] {
+                near(number(client, field), number(other, field), &format!("{name} {} {field}", client["user"]));
+            }
+            ranked += 1;
+        }
+        assert!(ranked >= 8, "{ranked}");
+        assert_eq!(clients[0]["user"], theirs["clients"][0]["user"]);
+        for (at, part) in [("before", "calm"), ("within", "within")] {
+            for phase in report["tables"]["phases"].as_array().unwrap() {
+                if let Some(other) = theirs["phases"][part][phase["measure"].as_str().unwrap()].as_f64() {
+                    near(number(phase, at), other, &format!("{name} {at} {}", phase["measure"]));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_within_an_overload_is_told_and_not_blamed() {
+    let report = report(&sample("overload-restart"), &[]);
+    is_within_15_s_of_the_truth(&report, "overload-restart");
+    let restart = report["tables"]["timeline"].as_array().unwrap().iter().find(|entry| entry["kind"] == "restart").unwrap();
+    assert!(restart["at"].as_str().unwrap().starts_with("2026-11-20T09:38:47"), "{restart}");
+    let causes = report["rows"].as_array().unwrap();
+    let place = |kind: &str| causes.iter().position(|cause| cause["cause"] == kind).unwrap();
+    assert!(place("client-surge") < place("relist-storm"), "{causes:?}");
+    let user = causes[place("client-surge")]["subject"]["user"].as_str().unwrap();
+    assert!(["system:serviceaccount:platform:legacy-sync", "system:serviceaccount:monitoring:node-agent"].contains(&user), "{user}");
+    let evidence = &report["evidence"][place("relist-storm")];
+    assert!(evidence["contradicts"].to_string().contains("did not begin them"), "{evidence}");
+    assert!(report["summary"].to_string().contains("429"), "{}", report["summary"]);
+}
+
+#[test]
+fn where_nothing_happened_no_incident_is_found() {
+    let quiet = report(&sample("quiet"), &[]);
+    assert_eq!(quiet["incident"]["verdict"], "none", "{}", quiet["incident"]);
+    assert_eq!((count(&quiet["totals"], "warning"), count(&quiet["totals"], "critical")), (0, 0), "{}", quiet["findings"]);
+    // The baseline of the storm, cut out of log and pages: chronic findings, no incident.
+    let home = folder();
+    let bundle = copied("list-storm", home.path(), &["audit", "metrics", "cgroup", "heap"]);
+    let until = "2026-11-20T09:21:50";
+    for instance in ["apiserver-0", "apiserver-1"] {
+        let log = String::from_utf8(sample_bytes(&format!("list-storm/audit/{instance}/audit.log.zst"))).unwrap();
+        let stamp = |line: &str| line[line.find("\"stageTimestamp\":\"").unwrap() + 18..][..19].to_owned();
+        let kept: Vec<&str> = log.lines().filter(|line| *stamp(line) < *until).collect();
+        assert!(!kept.is_empty() && kept.len() < log.lines().count());
+        write(Path::new(&bundle), &format!("audit/{instance}/audit.log"), kept.join("\n") + "\n");
+    }
+    let baseline = report(&bundle, &[]);
+    assert_eq!(baseline["incident"]["verdict"], "none", "{}", baseline["incident"]);
+    assert!(baseline["summary"][0].as_str().unwrap().starts_with("No incident"), "{}", baseline["summary"]);
+    assert!(count(&baseline["totals"], "warning") >= 5, "what is always wrong is told: {}", baseline["findings"]);
+    assert!(baseline["rows"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn without_any_one_source_it_works_and_is_less_sure() {
+    let whole = number(&report(&sample("list-storm"), &[])["rows"][0], "confidence");
+    for (source, folders) in
+        [("audit", "audit"), ("metrics", "metrics"), ("etcd", "etcd"), ("cgroup", "cgroup"), ("heap", "heap"), ("objects", "objects")]
+    {
+        let home = folder();
+        let bundle = copied("list-storm", home.path(), &[folders]);
+        let report = report(&bundle, &[]);
+        assert_eq!(report["coverage"]["missing"], json!([source]));
+        assert_eq!(report["incident"]["verdict"], "incident", "without {source}: {}", report["incident"]);
+        let first = &report["rows"][0];
+        assert!(number(first, "confidence") < whole - 0.01, "without {source}: {first}, with all {whole}");
+        assert!(!report["evidence"][0]["missing"].as_array().unwrap().is_empty());
+        assert!(report["summary"].to_string().contains("Not at hand"), "{}", report["summary"]);
+        if source == "audit" {
+            // Nobody can be named, but what was asked for can.
+            let kinds: Vec<&str> = report["rows"].as_array().unwrap().iter().map(|row| row["cause"].as_str().unwrap()).collect();
+            let found: BTreeSet<&str> = kinds[..3].iter().copied().collect();
+            assert_eq!(found, BTreeSet::from(["expensive-lists", "request-surge", "write-burst"]), "what node-agent and event-spammer did");
+            let lists = report["rows"].as_array().unwrap().iter().find(|row| row["cause"] == "expensive-lists").unwrap();
+            assert_eq!(lists["subject"]["resource"], "pods");
+        } else {
+            assert_eq!(first["subject"]["agent"], "node-agent", "without {source}");
+            is_within_15_s_of_the_truth(&report, "list-storm");
+        }
+    }
+}
+
+#[test]
+fn every_number_is_that_of_the_command_that_owns_it() {
+    for name in ["list-storm", "overload-restart", "controllers", "drain", "apf-dumps", "growth"] {
+        let ran = plimsoll(&["report", &sample(name), "-o", "json"]);
+        if name == "growth" {
+            // A history alone is nothing that a report could be made of.
+            ran.exits(3);
+            continue;
+        }
+        let sections = ran.json(0)["sections"].as_object().unwrap().clone();
+        let least = if name == "list-storm" { 17 } else { 3 };
+        assert!(sections.len() >= least, "{name}: {:?}", sections.keys());
+        for (section, told) in sections {
+            let command: Vec<&str> = told["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+            let alone = plimsoll(&[command.as_slice(), &["-o", "json"]].concat());
+            let alone: Value = serde_json::from_str(&alone.stdout).unwrap_or_else(|bad| panic!("{command:?}: {bad} {}", alone.stderr));
+            for (member, value) in alone.as_object().unwrap() {
+                assert_eq!(&told[member], value, "{name} {section}: {member} of {command:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_person_uses_the_page() {
+    let home = folder();
+    let ran = plimsoll(&["report", &sample("list-storm"), "-o", "html", "--title", "Outage & <b>aftermath</b>", "--owner", "platform"]);
+    ran.exits(0);
+    assert!(ran.stdout.len() < 3_000_000, "{} bytes", ran.stdout.len());
+    let page = picture_of(home.path(), &ran.stdout);
+    for nothing in ["complaints", "thrown", "console", "requests", "nameless"] {
+        assert_eq!(page[nothing], json!([]), "{nothing}");
+    }
+    assert_eq!((page["dialogs"].as_u64(), page["handlers"].as_u64(), page["headless_tables"].as_u64()), (Some(0), Some(0), Some(0)));
+    let csp = page["csp"].as_str().unwrap();
+    assert!(csp.starts_with("default-src 'none'; style-src 'sha256-") && !csp.contains("unsafe"), "{csp}");
+    assert_eq!(page["blocked"], json!(["blocked", "blocked", "blocked"]));
+    assert_eq!(page["elements"], json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1}));
+    assert_eq!(page["title"], "Outage & <b>aftermath</b>");
+    assert!(page["first_sentence"].as_str().unwrap().contains("node-agent"), "{}", page["first_sentence"]);
+    assert!(number(&page, "first_screen") < 720.0, "the summary is on the first screen: {}", page["first_screen"]);
+    // Sorting, both ways.
+    let sorted: Vec<Vec<f64>> = serde_json::from_value(page["sorted"].clone()).unwrap();
+    assert!(sorted[0].len() > 20 && sorted[0].is_sorted_by(|a, b| a >= b) && sorted[1].is_sorted(), "{sorted:?}");
+    assert_eq!(page["sort_said"], "ascending");
+    let filtered = page["filtered"].as_array().unwrap();
+    assert!(filtered.len() == 1 && filtered[0].as_str().unwrap().contains("legacy-team"), "{filtered:?}");
+    assert!(page["filter_said"].as_str().unwrap().starts_with("1 of "));
+    // Charts, by keyboard.
+    assert!(page["charts"].as_array().unwrap().len() >= 9 && page["band"].as_u64() >= Some(9), "{}", page["charts"]);
+    let readout = page["readout"].as_str().unwrap();
+    assert!(readout.starts_with("09:1") && readout.contains("requests ") && readout.contains("LISTs "), "{readout}");
+    assert_eq!(page["hidden_lines"], 1);
+    assert!(page["numbers"].as_u64() > Some(80), "{}", page["numbers"]);
+    // Flame graphs, by keyboard.
+    assert_eq!(page["flames"].as_array().unwrap().len(), 4, "{}", page["flames"]);
+    assert!(page["found"][0].as_u64() > Some(0), "{}", page["found"]);
+    assert_eq!((page["zoomed"][1].as_str(), page["flame_focus"].as_str()), (Some("100%"), Some("0")));
+    assert_ne!(page["unzoomed"], "100%");
+    assert_eq!(page["copied"], "Copied");
+    for scheme in ["light", "dark"] {
+        assert!(page["contrast"][scheme][0].as_f64().unwrap() >= 4.5, "{scheme}: {}", page["contrast"][scheme]);
+    }
+    for width in ["overflow_1280", "overflow_390"] {
+        assert!(page[width].as_f64().unwrap() <= 0.0, "{width}: {}", page[width]);
+    }
+}
+
+/// Strings of whoever calls the apiserver.
+const HOSTILE: [&str; 4] = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(2)>",
+    "</script><script>alert(3)</script>",
+    "x\u{202e}gnp.exe\u{1b}[31m{{ 7*7 }}'\"&`$(reboot)|[a](javascript:alert(4))",
+];
+
+/// The storm with hostile names: the agent of the culprit, a namespace, a user, an object; and an agent of a megabyte.
+fn hostile_storm(home: &Path) -> String {
+    let bundle = copied("list-storm", home, &["audit", "etcd", "heap", "cgroup"]);
+    let quoted = |text: &str| serde_json::to_string(text).unwrap().trim_matches('"').to_owned();
+    for instance in ["apiserver-0", "apiserver-1"] {
+        let log = String::from_utf8(sample_bytes(&format!("list-storm/audit/{instance}/audit.log.zst"))).unwrap();
+        let log = log
+            .replace("\"userAgent\":\"node-agent/", &format!("\"userAgent\":\"{}/", quoted(HOSTILE[3])))
+            .replace("system:serviceaccount:monitoring:node-agent", &format!("system:serviceaccount:monitoring:{}", quoted(HOSTILE[0])))
+            .replace("bob@example.com", &quoted(HOSTILE[1]))
+            .replace("legacy-team", &quoted(HOSTILE[2]))
+            .replace("\"userAgent\":\"curl/", &format!("\"userAgent\":\"{}/", "A".repeat(1 << 20)));
+        write(Path::new(&bundle), &format!("audit/{instance}/audit.log"), log);
+    }
+    bundle
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let home = folder();
+    let bundle = hostile_storm(home.path());
+    let html = plimsoll(&["report", &bundle, "-o", "html"]);
+    html.exits(0);
+    assert!(html.stdout.len() < 3_000_000, "{} bytes", html.stdout.len());
+    let active =
+        |text: &str| text.chars().find(|c| c.is_control() && *c != '\n' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    assert_eq!(active(&html.stdout), None);
+    let page = picture_of(home.path(), &html.stdout);
+    for nothing in ["complaints", "thrown", "console", "requests"] {
+        assert_eq!(page[nothing], json!([]), "{nothing}");
+    }
+    assert_eq!((page["dialogs"].as_u64(), page["handlers"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(page["elements"], json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1}));
+    // And they are there to be read.
+    assert!(page["first_sentence"].as_str().unwrap().contains(HOSTILE[0]), "{}", page["first_sentence"]);
+    assert!(page["timeline"].to_string().contains("onerror=alert(2)"), "{}", page["timeline"]);
+    let markdown = plimsoll(&["report", &bundle, "-o", "markdown"]);
+    markdown.exits(0);
+    assert_eq!(active(&markdown.stdout), None);
+    // Outside of fences there is no markup.
+    let outside: String = markdown.stdout.split("```").step_by(2).collect();
+    assert!(!outside.contains('<') && !outside.contains("](") && outside.contains("&lt;script&gt;"), "{outside}");
+    for form in ["json", "yaml", "table"] {
+        let ran = plimsoll(&["report", &bundle, "-o", form]);
+        ran.exits(0);
+        assert_eq!(active(&ran.stdout), None, "{form}");
+    }
+    let read = report(&bundle, &[]);
+    assert_eq!(read["rows"][0]["subject"]["user"], format!("system:serviceaccount:monitoring:{}", HOSTILE[0]));
+    // A command to copy is one word for a shell, whatever is in it.
+    let now = read["evidence"][0]["now"][1].as_str().unwrap();
+    assert!(now.ends_with(&format!("--client 'system:serviceaccount:monitoring:{}'", HOSTILE[0])), "{now}");
+}
+
+#[test]
+fn pseudonyms_hide_every_name() {
+    let bundle = sample("list-storm");
+    let names = oracle(&["names", &bundle]);
+    let of =
+        |kind: &str| names[kind].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect::<BTreeSet<String>>();
+    let mut secret: BTreeSet<String> = BTreeSet::new();
+    for user in of("users") {
+        match (user.strip_prefix("system:serviceaccount:"), user.strip_prefix("system:node:")) {
+            (Some(account), _) => drop(account.split_once(':').map(|(a, b)| secret.extend([a.to_owned(), b.to_owned()]))),
+            (_, Some(node)) => drop(secret.insert(node.to_owned())),
+            _ if user.starts_with("system:") => {}
+            _ => drop(secret.insert(user)),
+        }
+    }
+    secret.extend(of("namespaces").into_iter().chain(of("names")).chain(of("addresses")));
+    let common = [
+        "default",
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+        "127.0.0.1",
+        "kubernetes",
+        "kube-scheduler",
+        "kube-controller-manager",
+        "system",
+    ];
+    secret.retain(|name| name.len() > 1 && !common.contains(&name.as_str()) && !name.bytes().all(|b| b.is_ascii_digit()));
+    assert!(secret.len() > 300, "{}", secret.len());
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    for form in ["json", "markdown", "html"] {
+        let ran = plimsoll(&["report", &bundle, "-o", form, "--redact"]);
+        ran.exits(0);
+        let plain = ran.stdout.replace("&#64;", "@").replace("&#x2f;", "/").replace("\\u002f", "/");
+        // A name that is a word of the language is looked for where only a name can stand.
+        for name in &secret {
+            let is_plain = name.bytes().all(|b| b.is_ascii_lowercase());
+            for (at, _) in plain.match_indices(name.as_str()) {
+                let (before, after) = (&plain[..at], &plain[at + name.len()..]);
+                let alone = !before.chars().next_back().is_some_and(is_word) && !after.chars().next().is_some_and(is_word);
+                let as_name = !is_plain
+                    || before.ends_with("serviceaccount:")
+                    || before.ends_with(" -n ")
+                    || after.starts_with(":") && before.ends_with('(');
+                // Roles, flow schemas and resources that every cluster has may be called like an object.
+                let context = &plain
+                    [plain.floor_char_boundary(at.saturating_sub(60))..plain.ceil_char_boundary((at + name.len() + 30).min(plain.len()))];
+                let is_standard = name.contains("controller")
+                    || name.starts_with("system:")
+                    || name.ends_with(".io")
+                    || STANDARD.contains(&name.as_str());
+                assert!(!(alone && as_name) || is_standard, "-o {form}: {name} in …{context}…");
+            }
+        }
+        for inside in ["plimsoll-fence-monitoring", "event-spammer", "helm.release.v1", "node-agent-"] {
+            assert!(!plain.contains(inside), "-o {form}: {inside}");
+        }
+        assert!(plain.contains("user-") && plain.contains("namespace-"), "-o {form}");
+    }
+    // The same twice, and the same numbers as without.
+    let (a, b) = (report(&bundle, &["--redact"]), report(&bundle, &["--redact"]));
+    assert_eq!((&a["rows"], &a["tables"]), (&b["rows"], &b["tables"]));
+    let open = report(&bundle, &[]);
+    assert_eq!(open["rows"][0]["confidence"], a["rows"][0]["confidence"]);
+}
+
+#[test]
+fn a_quiet_window_that_is_named_has_no_culprit() {
+    let told =
+        plimsoll(&["report", &sample("quiet"), "--from", "2026-11-20T09:44:00Z", "--to", "2026-11-20T09:45:00Z", "-o", "json"]).json(0);
+    for row in told["rows"].as_array().unwrap() {
+        assert!(number(row, "confidence") < 0.25, "{row}");
+    }
+    assert!(
+        told["summary"][0].as_str().unwrap().contains("is the window that was named; nothing explains it surely"),
+        "{}",
+        told["summary"]
+    );
+}
+
+/// Names that objects of every cluster have.
+const STANDARD: [&str; 1] = ["v1."];
+
+#[test]
+fn sections_of_ones_own() {
+    let home = folder();
+    let bundle = hostile_storm(home.path());
+    let markdown = write(
+        home.path(),
+        "impact.md.j2",
+        "## Impact\n\nFrom {{ incident.from }}: {{ rows[0].subject.user }}; {{ totals.events }} events\n",
+    );
+    let html = write(home.path(), "note.html", "<p class=\"mine\">{{ rows[0].subject.user }} in {{ clusters[0] }}</p>\n");
+    let ran = plimsoll(&["report", &bundle, "-o", "markdown", "--template", &markdown]);
+    ran.exits(0);
+    assert!(ran.stdout.contains("## Impact") && ran.stdout.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", ran.stdout);
+    let ran = plimsoll(&["report", &bundle, "-o", "html", "--template", &html, "--template", &markdown]);
+    ran.exits(0);
+    assert!(
+        ran.stdout.contains("<p class=\"mine\">system:serviceaccount:monitoring:&lt;script&gt;alert(1)&lt;&#x2f;script&gt; in lab-1</p>")
+    );
+    let page = picture_of(home.path(), &ran.stdout);
+    assert_eq!((page["elements"]["script"].as_u64(), page["complaints"].as_array().map(Vec::len)), (Some(2), Some(0)));
+    let wrong = write(home.path(), "wrong.md", "one\n{{ nothing.here }}\n");
+    let ran = plimsoll(&["report", &sample("drain"), "-o", "markdown", "--template", &wrong]);
+    ran.exits(2);
+    assert!(ran.stderr.contains("wrong.md") && ran.stderr.contains("wrong.md:2"), "{}", ran.stderr);
+}
+
+#[test]
+fn loose_files_and_windows_that_are_named() {
+    let audit = sample("list-storm/audit");
+    let (pages, database) = (sample("list-storm/metrics"), sample("list-storm/etcd/after.db.zst"));
+    let [from, to] = ["2026-11-20T09:22:00Z", "2026-11-20T09:24:00Z"];
+    let ran = plimsoll(&["report", &audit, &pages, &database, "--from", from, "--to", to, "-o", "json"]);
+    let told = ran.json(0);
+    let window = &told["incident"];
+    assert_eq!(
+        (window["given"].as_bool(), micros(&window["from"]), micros(&window["to"])),
+        (Some(true), micros(&json!(from)), micros(&json!(to)))
+    );
+    assert_eq!(told["coverage"]["read"], json!(["audit", "metrics", "etcd"]));
+    assert_eq!(told["rows"][0]["subject"]["agent"], "node-agent");
+    assert_eq!(told["coverage"]["lost"], json!([]), "each command is given what it can read");
+    // With a history: forecasts.
+    let history = sample("growth/history.csv.zst");
+    let told = plimsoll(&["report", &pages, "--history", &history, "-o", "json"]).json(0);
+    let alone = plimsoll(&["forecast", &history, "-o", "json"]).json(0);
+    assert_eq!((&told["sections"]["forecast"]["rows"], alone["rows"].as_array().map(Vec::len)), (&alone["rows"], Some(15)));
+    for (args, code, says) in [
+        (&["report", "-"][..], 2, "write it to a file"),
+        (&["report", &audit, "--from", from], 2, "go together"),
+        (&["report", &audit, "--from", to, "--to", from], 2, "not before"),
+        (&["report", &audit, "-o", "csv"], 2, "-o json"),
+        (&["report", &audit, "-o", "svg"], 2, "-o svg is for"),
+        (&["traffic", &audit, "-o", "html"], 2, "plimsoll report"),
+        (&["report", &audit, "--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T12:05:00Z"], 2, "the sources cover 2026-11-20T09:17"),
+        (&["report", "docs"], 3, "heap profiles, objects"),
+        (&["report", "no/such/bundle"], 3, "no/such/bundle"),
+        (&["report", &audit, "--template", "no/such/file"], 2, "no/such/file"),
+    ] {
+        let ran = plimsoll(args);
+        ran.exits(code);
+        assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+    }
+    let failing = plimsoll(&["report", &sample("list-storm"), "--fail-on", "critical", "-q"]);
+    assert_eq!(failing.code, Some(1), "{}", failing.stderr);
+}
+
+#[test]
+fn a_damaged_log_is_told_once() {
+    let home = folder();
+    let path: PathBuf = home.path().join("audit.log");
+    fs::copy(sample("damage/broken-line.log"), &path).unwrap();
+    let ran = plimsoll(&["report", path.to_str().unwrap(), "-o", "json"]);
+    let told = ran.json(3);
+    assert!(!told["coverage"]["lost"].as_array().unwrap().is_empty());
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let once: BTreeSet<&&str> = lines.iter().collect();
+    assert_eq!(lines.len(), once.len(), "{}", ran.stderr);
+}
+
+#[test]
+fn findings_are_documented() {
+    let docs = fs::read_to_string(root().join("docs/findings.md")).unwrap();
+    assert!(docs.contains("<a id=\"incident\"></a>`incident`"));
+    let guide = fs::read_to_string(root().join("docs/report.md")).unwrap();
+    let source = fs::read_to_string(root().join("src/analysis/incident/causes/clients.rs")).unwrap();
+    let others = ["control_plane", "store", "memory"]
+        .map(|name| fs::read_to_string(root().join(format!("src/analysis/incident/causes/{name}.rs"))).unwrap());
+    let all = source + &others.concat();
+    let named = |at: usize| all[at + 11..].trim_start().strip_prefix('"')?.split('"').next();
+    let mut kinds: BTreeSet<&str> = all.match_indices("Draft::new(").filter_map(|(at, _)| named(at)).collect();
+    kinds.extend(["page-cache", "memory"]);
+    assert!(kinds.len() >= 11, "{kinds:?}");
+    for kind in kinds {
+        assert!(guide.contains(&format!("`{kind}`")), "{kind} is not in docs/report.md");
+    }
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What `plimsoll report` is made from, counted again from the audit log itself.
+
+    report.py load BUNDLE CALM_FROM FROM TO    requests by client in the calm and in the window, the work that came on top by client, and the load
+    report.py names BUNDLE                     users, namespaces, names and addresses in the logs
+
+Times are RFC 3339. The work that came on top: requests that were not refused with 429, more of them a second than in the calm, each as long as
+such a request took in the calm: one's own, if there were five; else of its kind, of its verb, of all.
+"""
+import collections
+import datetime
+import io
+import json
+import pathlib
+import sys
+
+import zstandard
+
+PIECE = 5
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def events(bundle):
+    for path in sorted(pathlib.Path(bundle).glob("audit/**/*.log*")):
+        raw = path.open("rb")
+        stream = zstandard.ZstdDecompressor().stream_reader(raw) if path.suffix == ".zst" else raw
+        for line in io.TextIOWrapper(stream, encoding="utf-8"):
+            yield json.loads(line)
+
+
+def requests(all_events, low=float("-inf"), high=float("inf")):
+    """One for each request in the log lines of a stretch: when its line was written, who, what, whether refused, and how long it took in
+    microseconds."""
+    opened = {}
+    for event in all_events:
+        what = event.get("objectRef") or {}
+        agent = event.get("userAgent", "").split("/")[0].split(" ")[0]
+        user = event["user"]["username"]
+        kind = (event["verb"], what.get("apiGroup", ""), what.get("resource", ""), what.get("subresource", ""))
+        at = round(seconds(event["stageTimestamp"]) * 1e6)
+        if not low <= at < high:
+            continue
+        took = max(0, at - round(seconds(event["requestReceivedTimestamp"]) * 1e6))
+        code = event.get("responseStatus", {}).get("code")
+        long = event["verb"] in ("watch", "proxy") or kind[3] in ("exec", "attach", "portforward", "proxy") or kind[3] == "log"
+        long = long or event["requestURI"].startswith("/debug/pprof/")
+        one = {"at": at, "user": user, "agent": agent, "kind": kind, "code": code, "took": took, "long": long}
+        if event["stage"] == "ResponseStarted":
+            opened[event["auditID"]] = one
+            if not long:
+                yield one
+        elif event["stage"] in ("ResponseComplete", "Panic"):
+            opened.pop(event["auditID"], None)
+            yield one
+    # Watches whose end is not in the stretch.
+    for one in opened.values():
+        if one["long"]:
+            yield one
+
+
+def load(bundle, calm_from, start, end):
+    parts = {"calm": (seconds(calm_from) * 1e6, seconds(start) * 1e6), "within": (seconds(start) * 1e6, seconds(end) * 1e6)}
+    counts = {part: collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0, 0.0])) for part in parts}
+    beats = collections.defaultdict(lambda: collections.Counter())
+    all_events = list(events(bundle))
+    for part, (low, high) in parts.items():
+        for one in requests(all_events, low, high):
+            own = counts[part]["system:node:*" if one["user"].startswith("system:node:") else one["user"], one["agent"]][one["kind"]]
+            own[0] += 1
+            own[1] += one["code"] == 429
+            own[2] += 0 if one["long"] else one["took"] / 1e6
+    about = dict(line.split(": ", 1) for line in (pathlib.Path(bundle) / "bundle.yaml").read_text().splitlines() if ": " in line)
+    bounds = [seconds(about[bound]) * 1e6 for bound in ("t0", "end")]
+    # A watch waits until it is answered; what comes then is no waiting.
+    for event in all_events:
+        at = round(seconds(event["stageTimestamp"]) * 1e6)
+        if event["verb"] == "watch" and event["stage"] == "ResponseStarted" and event["user"]["username"] != "system:apiserver" and bounds[0] <= at < bounds[1]:
+            beats[at // (PIECE * 1_000_000)]["server_time"] += max(0, at - round(seconds(event["requestReceivedTimestamp"]) * 1e6)) / 1e6
+    for one in requests(all_events, *bounds):
+        if one["user"] != "system:apiserver":
+            beat = beats[one["at"] // (PIECE * 1_000_000)]
+            beat["rps"] += 1
+            beat["lists_per_s"] += one["kind"][0] == "list"
+            beat["throttled_per_s"] += one["code"] == 429
+            if not one["long"]:
+                beat["server_time"] += one["took"] / 1e6
+    length = {part: (high - low) / 1e6 for part, (low, high) in parts.items()}
+    calm = [(kind, own) for client in counts["calm"].values() for kind, own in client.items() if kind[0] != "watch"]
+
+    def price(own, kind, now):
+        tiers = [[own] if own else [], [c for k, c in calm if k == kind], [c for k, c in calm if k[0] == kind[0]], [c for _, c in calm]]
+        for n, tier in enumerate(tiers):
+            served = sum(c[0] - (c[1] if n else 0) for c in tier)
+            if served >= 5:
+                return sum(c[2] for c in tier) / served
+        return now[2] / max(now[0], 1)
+
+    clients = []
+    for who, kinds in counts["within"].items():
+        was = counts["calm"].get(who, {})
+        added = 0
+        for kind, now in kinds.items():
+            before = was.get(kind)
+            if kind[0] == "watch":
+                continue
+            more = (now[0] - now[1]) / length["within"] - (before[0] if before else 0) / length["calm"]
+            added += max(more, 0) * price(before, kind, now)
+        clients.append({
+            "user": who[0], "agent": who[1], "added": added,
+            "before_rps": sum(own[0] for own in was.values()) / length["calm"],
+            "within_rps": sum(own[0] for own in kinds.values()) / length["within"],
+        })
+    total = sum(client["added"] for client in clients)
+    for client in clients:
+        client["added_share"] = client["added"] / total
+    clients.sort(key=lambda client: -client["added"])
+    phases = {}
+    for part, (low, high) in parts.items():
+        pieces = [n for n in range(int(low // 5e6), int(high // 5e6) + 1) if low <= n * 5e6 < high]
+        phases[part] = {name: sum(beats[n][name] for n in pieces) / PIECE / len(pieces) for name in ["rps", "lists_per_s", "throttled_per_s", "server_time"]}
+    return {"clients": clients, "phases": phases}
+
+
+def names(bundle):
+    all_names = collections.defaultdict(set)
+    for event in events(bundle):
+        what = event.get("objectRef") or {}
+        all_names["users"].add(event["user"]["username"])
+        all_names["namespaces"].add(what.get("namespace", ""))
+        all_names["names"].add(what.get("name", ""))
+        all_names["addresses"].update(event.get("sourceIPs", []))
+    return {kind: sorted(found - {""}) for kind, found in all_names.items()}
+
+
+def main():
+    asked = {"load": load, "names": names}[sys.argv[1]]
+    print(json.dumps(asked(*sys.argv[2:])))
+
+
+if __name__ == "__main__":
+    main()
