@@ -186,6 +186,16 @@ pub fn service_account(user: JsonStr<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A user as people know it: a service account without what all begin with.
+pub fn short_user(user: &str) -> &str {
+    user.strip_prefix("system:serviceaccount:").unwrap_or(user)
+}
+
+/// Namespace and name of a service account.
+pub fn account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+}
+
 /// The user under whose name a client is kept: all kubelets are one.
 pub fn folded(user: &str) -> &str {
     if user.starts_with("system:node:") { "system:node:*" } else { user }

@@ -329,6 +329,7 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
 #[cfg(feature = "live")]
 fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     use crate::sources::live::Cluster;
+    use crate::sources::pprof::HEAP;
     let cluster = Cluster::connect(&super::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
@@ -341,8 +342,8 @@ fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<
     let mut taken = Vec::new();
     let mut errors = Vec::new();
     for (number, name) in names.iter().enumerate().filter(|(_, name)| wanted(name)) {
-        let page = cluster.get(number, "/debug/pprof/heap").map_err(|error| error.to_string());
-        let path = format!("{name}/debug/pprof/heap");
+        let page = cluster.get(number, HEAP).map_err(|error| error.to_string());
+        let path = format!("{name}{HEAP}");
         let profile = page.and_then(|page| {
             let mut profile = Profile::read(Source::of_bytes(path, page.body)).map_err(|error| error.to_string())?;
             profile.stacks.at = profile.stacks.at.or(Some(page.at));

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 const MESSAGES: usize = 5;
 
 /// What was read, beside the facts.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PagesTold {
     /// One per page.
     pub inputs: Vec<InputReport>,
@@ -50,33 +50,31 @@ pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<
 
 /// Pages that were read, for a command that lets others read the same ones: by where they lie and when they were taken.
 #[derive(Debug, Default)]
-pub struct Memo(HashMap<Vec<(String, Micros)>, Remembered>);
+pub struct Memo(HashMap<Vec<(String, Micros)>, (Facts, PagesTold)>);
 
-/// What the same pages came to before.
-#[derive(Debug, Clone)]
-struct Remembered {
-    facts: Facts,
-    inputs: Vec<InputReport>,
-    losses: Vec<Loss>,
+/// Reads all pages, or gives what they came to before; says what was lost.
+pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+    let Some(memo) = &context.pages else { return fresh(folders, kept, context) };
+    let key: Vec<(String, Micros)> =
+        folders.iter().flat_map(|folder| &folder.pages).map(|page| (page.source.path.clone(), page.at)).collect();
+    if let Some((facts, told)) = memo.0.get(&key) {
+        return Ok((facts.clone(), told.clone()));
+    }
+    let read = fresh(folders, Kept::Incident, context)?;
+    if let Some(memo) = &mut context.pages {
+        memo.0.insert(key, read.clone());
+    }
+    Ok(read)
 }
 
 /// Reads all pages; says what was lost.
-pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+pub fn fresh(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
     let all = || folders.iter().flat_map(|folder| &folder.pages);
     let undated = all().filter(|page| page.clock == Clock::Modified).count();
-    let key: Vec<(String, Micros)> = all().map(|page| (page.source.path.clone(), page.at)).collect();
-    if let Some(Remembered { facts, inputs, losses }) = context.pages.as_ref().and_then(|memo| memo.0.get(&key).cloned()) {
-        return Ok((facts, PagesTold { inputs, losses, undated }));
-    }
-    let kept = if context.pages.is_some() { Kept::Incident } else { kept };
     let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let (facts, read) = fold(folders, kept, context.settings.threads, &progress);
     progress.finish();
     tell(&read.losses, context)?;
-    if let Some(memo) = &mut context.pages {
-        let remembered = Remembered { facts: facts.clone(), inputs: read.inputs.clone(), losses: read.losses.clone() };
-        memo.0.insert(key, remembered);
-    }
     Ok((facts, PagesTold { inputs: read.inputs, losses: read.losses, undated }))
 }
 

@@ -9,6 +9,7 @@ use crate::analysis::metrics::report::Read;
 use crate::analysis::metrics::{Fold, Kept};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::input::{InputReport, Loss};
+use crate::sources::find::is_url;
 use crate::sources::find::{self, Wanted};
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;
@@ -23,8 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Whether the arguments name something live: nothing at all, which is the kubeconfig's cluster, or URLs that are to be
 /// read more than once.
 pub(super) fn is_live(args: &Args) -> bool {
-    let is_url = |source: &String| source.starts_with("http://") || source.starts_with("https://");
-    args.sources.is_empty() || args.sources.iter().all(is_url) && args.follow.is_timed()
+    args.sources.is_empty() || args.sources.iter().all(|source| is_url(source)) && args.follow.is_timed()
 }
 
 /// Runs the command.

@@ -185,13 +185,15 @@ pub struct Cause {
 impl Cause {
     /// From here on a candidate is called a cause.
     pub const LIKELY: f64 = 0.5;
+    /// From here on it is possible.
+    pub const POSSIBLE: f64 = 0.25;
 
     /// How likely it is, in words.
     pub fn words(&self) -> &'static str {
         match self.confidence {
             x if x >= 0.8 => "very likely",
             x if x >= Self::LIKELY => "likely",
-            x if x >= 0.25 => "possible",
+            x if x >= Self::POSSIBLE => "possible",
             _ => "unlikely",
         }
     }
@@ -371,6 +373,17 @@ pub fn quote(word: &str) -> String {
     }
     let tame: String = word.chars().filter(|c| !c.is_control()).collect();
     format!("'{}'", tame.replace('\'', "'\\''"))
+}
+
+/// A command as one types it.
+pub fn command_line(words: &[String]) -> String {
+    std::iter::once("plimsoll".to_owned()).chain(words.iter().map(|word| quote(word))).collect::<Vec<_>>().join(" ")
+}
+
+/// `1.1/s before, 13.2/s within`.
+pub fn change(rps: [f64; 2]) -> String {
+    let [before, within] = rps.map(|rps| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() });
+    format!("{before} before, {within} within")
 }
 
 #[cfg(test)]

@@ -270,12 +270,17 @@ fn last_time(source: &Source) -> Option<Micros> {
     last
 }
 
+/// Whether an argument is a URL.
+pub fn is_url(argument: &str) -> bool {
+    argument.starts_with("http://") || argument.starts_with("https://")
+}
+
 /// The files that an argument names, and whether it named a folder.
 pub fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
     if argument == "-" {
         return Ok((vec![Place::Once(PathBuf::from("/dev/stdin"))], false));
     }
-    if argument.starts_with("http://") || argument.starts_with("https://") {
+    if is_url(argument) {
         return Ok((vec![Place::Url(argument.to_owned())], false));
     }
     let path = Path::new(argument);

@@ -3,6 +3,7 @@
 use super::course::Since;
 use super::goaway::{CHANCES, EVEN, MOST, Model, after_rolling_restart};
 use super::{Client, Fleet, Measure, concentration};
+use crate::analysis::dims::short_user;
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND};
@@ -142,7 +143,7 @@ fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
         ("recovery_s", Value::Number(seconds)) => duration((seconds * SECOND as f64) as Micros).as_str().into(),
         ("recovery_s", _) => "over a day".into(),
         ("goaway_chance", Value::Number(chance)) => chance.to_string().as_str().into(),
-        ("user", Value::Text(user)) => user.strip_prefix("system:serviceaccount:").unwrap_or(user).into(),
+        ("user", Value::Text(user)) => short_user(user).into(),
         _ => value.clone(),
     };
     // Columns that go elsewhere where a line is too long must not go here.

@@ -6,6 +6,7 @@
 use super::detect::Found;
 use super::{Clients, Profile};
 use crate::analysis::clients::minutes::Minutes;
+use crate::analysis::dims::{account, short_user};
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Severity, Table, Value, Window};
 use crate::model::time;
@@ -196,8 +197,8 @@ impl Limit<'_> {
 
 /// A name that begins with a letter and holds only small letters, digits and `-`.
 fn slug(whom: &str, number: usize) -> String {
-    let short = whom.strip_prefix("system:serviceaccount:").unwrap_or(whom);
-    let plain: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(40).collect();
+    let plain: String =
+        short_user(whom).chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(40).collect();
     let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
     format!("plimsoll-{number}-{}", parts.join("-")).trim_end_matches('-').to_owned()
 }
@@ -242,8 +243,7 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
         .map(|(number, limit)| json!({"name": slug(limit.whom, number), "tokenBucket": {"qps": limit.qps, "burst": limit.burst}}))
         .collect();
     let policies = limits.iter().enumerate().map(|(number, limit)| {
-        let account = limit.whom.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-        let (field, subject) = match account {
+        let (field, subject) = match account(limit.whom) {
             Some((namespace, name)) => ("serviceAccounts", json!([{"namespace": namespace, "name": name}])),
             None => ("users", json!([limit.whom])),
         };

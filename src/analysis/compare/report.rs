@@ -3,6 +3,7 @@
 use super::limits::{self, Limit};
 use super::noise::{Measured, Verdict};
 use super::{Area, Metric, Row, Unit};
+use crate::analysis::dims::short_user;
 use crate::model::forecast::Unit as PictureUnit;
 use crate::model::input::InputReport;
 use crate::model::picture::Contrast;
@@ -268,7 +269,7 @@ pub(super) fn quantity(unit: Unit, value: f64) -> String {
 pub(super) fn name(row: &Row) -> String {
     let field = |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
     let (user, agent) = (field("user"), field("agent"));
-    let user = user.strip_prefix("system:serviceaccount:").unwrap_or(user);
+    let user = short_user(user);
     let slash = if field("subresource").is_empty() { String::new() } else { format!("/{}", field("subresource")) };
     let group = if field("group").is_empty() { String::new() } else { format!(".{}", field("group")) };
     match (row.pair.area, field("verb")) {

@@ -3,6 +3,7 @@
 use super::matching::Set;
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
+use crate::analysis::dims::{account, short_user};
 use crate::model::flowcontrol::{Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
 use crate::model::report::Severity;
 use serde_json::{Map, Value as Json, json};
@@ -148,8 +149,7 @@ pub fn fence(set: &Set, clients: &[Client], strength: Strength) -> Result<Fence,
 /// A FlowSchema for all requests of a user.
 fn schema(name: String, level: &str, precedence: i32, user: &str) -> FlowSchema {
     let all = || vec!["*".to_owned()];
-    let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    let subject = match account {
+    let subject = match account(user) {
         Some((namespace, name)) => Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() },
         None => Subject::User(user.to_owned()),
     };
@@ -160,7 +160,7 @@ fn schema(name: String, level: &str, precedence: i32, user: &str) -> FlowSchema 
 
 /// A name for a user's objects: what a name of Kubernetes may hold, told from others that look alike by a hash.
 fn named(user: &str) -> String {
-    let short = user.strip_prefix("system:serviceaccount:").unwrap_or(user).to_lowercase();
+    let short = short_user(user).to_lowercase();
     let mut slug: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(38).collect();
     slug = slug.trim_matches('-').to_owned();
     let plain = user.strip_prefix("system:serviceaccount:").is_some_and(|rest| rest.replace(':', "-") == slug && !rest.contains('-'));

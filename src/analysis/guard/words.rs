@@ -3,6 +3,7 @@
 use super::drains::Evictions;
 use super::groups::Group;
 use super::rules::Rule;
+use crate::analysis::dims::short_user;
 use crate::model::alert::{Deed, Level};
 use crate::model::report::Severity;
 use crate::model::units::{counted, grouped};
@@ -14,7 +15,7 @@ const NAMED: usize = 6;
 /// `bob`, `bob as system:admin`, `batch:job-launcher`: people know service accounts without what they all begin with.
 pub(super) fn who(group: &Group) -> String {
     let first = &group.first;
-    let short = |user: &str| match user.strip_prefix("system:serviceaccount:").unwrap_or(user) {
+    let short = |user: &str| match short_user(user) {
         "" => "somebody".to_owned(),
         user => user.to_owned(),
     };

@@ -3,6 +3,7 @@
 //! A name that is a plain word (`web`, `data`) is replaced only where it stands as a name: alone, behind a slash or a colon, behind `in` or
 //! `-n`. Elsewhere it is a word of the sentence.
 
+use crate::analysis::dims::account;
 use crate::model::incident::{Cause, Incident};
 use crate::model::report::{Finding, Report, Table, Value};
 use serde_json::{Map, Value as Json};
@@ -72,7 +73,7 @@ pub struct Names {
 
 /// Parts of a user's name that are names themselves.
 fn parts(user: &str) -> Vec<(String, Kind)> {
-    if let Some((namespace, account)) = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
+    if let Some((namespace, account)) = account(user) {
         return vec![(namespace.to_owned(), Kind::Namespace), (account.to_owned(), Kind::Name)];
     }
     if let Some(node) = user.strip_prefix("system:node:") {

@@ -161,7 +161,7 @@ pub fn suspects(before: Side<'_>, within: Side<'_>) -> Vec<Suspect> {
         suspect.lines.sort_by(|a, b| b.added.total_cmp(&a.added).then_with(|| a.what.cmp(&b.what)));
         all.push(suspect);
     }
-    let sum: f64 = all.iter().map(|suspect| suspect.added).sum();
+    let sum = added(&all);
     if sum > 0.0 {
         all.iter_mut().for_each(|suspect| suspect.share = suspect.added / sum);
     }
@@ -271,11 +271,15 @@ pub fn began(suspects: &[Suspect], from: Micros) -> Micros {
     starts.map(|(start, _)| start).filter(|start| (from - EARLIER..from).contains(start)).min().unwrap_or(from)
 }
 
+/// Seconds of work by second that came with the window, of all.
+pub fn added(suspects: &[Suspect]) -> f64 {
+    suspects.iter().map(|suspect| suspect.added).sum()
+}
+
 /// The work that was added, by the work that was asked for before; `None` where nothing was.
 pub fn growth(suspects: &[Suspect]) -> Option<f64> {
     let before: f64 = suspects.iter().flat_map(|suspect| &suspect.lines).map(|line| line.rps[0] * line.price).sum();
-    let added: f64 = suspects.iter().map(|suspect| suspect.added).sum();
-    (before > 0.0).then(|| added / before)
+    (before > 0.0).then(|| added(suspects) / before)
 }
 
 /// What was added by resource, and by what is done to it: `pick` says what of a line counts.

@@ -3,7 +3,8 @@
 use super::pulse::Pulse;
 use super::rows::{for_people, rows, rows_of, section};
 use super::suspects::Suspect;
-use super::window::{Standing, calm};
+use super::window::Standing;
+use crate::analysis::dims::short_user;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
@@ -33,6 +34,8 @@ pub struct Known<'k> {
     pub verdict: &'k Verdict,
     /// The load.
     pub pulse: Option<&'k Pulse>,
+    /// The calm before it.
+    pub calm: Option<Span>,
     /// Metrics.
     pub facts: &'k Facts,
     /// Samples of cgroups.
@@ -81,7 +84,7 @@ fn changes(known: &Known<'_>) -> Vec<Entry> {
         let pieces = pulse.pieces().filter(|piece| (window.0..window.1).contains(&(piece * pulse.piece)));
         let first = pieces.clone().find(|piece| standing.above(pulse, measure, *piece) >= STANDS_OUT)?;
         let (peak, at) = pieces.map(|piece| (pulse.rate(measure, piece), piece)).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
-        let before = pulse.mean(measure, calm(pulse, window.0)).unwrap_or(0.0);
+        let before = known.calm.and_then(|calm| pulse.mean(measure, calm)).unwrap_or(0.0);
         let unit = if measure == Measure::ServerTime { "" } else { " a second" };
         let what = format!(
             "out of the usual: {}, {} before, up to {}{unit} at {}",
@@ -126,7 +129,7 @@ fn relists(known: &Known<'_>) -> Vec<Entry> {
 
 /// `node-agent (monitoring:node-agent)`.
 pub fn name(who: &[String; 2]) -> String {
-    let user = who[0].strip_prefix("system:serviceaccount:").unwrap_or(&who[0]);
+    let user = short_user(&who[0]);
     if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
 }
 

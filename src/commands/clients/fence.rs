@@ -18,6 +18,7 @@ use crate::model::report::Window;
 use crate::model::time;
 use crate::model::units::counted;
 use crate::sources::audit::pass::{self, Delivery, Worker};
+use crate::sources::find::is_url;
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::objects::flowcontrol::built_in;
 use crate::views::{Format, objects};
@@ -94,7 +95,7 @@ pub(super) fn check(form: Emit, flags: &EmitFlags, sources: &[String]) -> Result
         return Err(Error::Usage("--ramp is for --emit fence".to_owned()));
     }
     let once = |source: &&String| Path::new(source.as_str()).metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-    let is_stream = |source: &&String| *source == "-" || source.starts_with("http://") || source.starts_with("https://") || once(source);
+    let is_stream = |source: &&String| *source == "-" || is_url(source) || once(source);
     match sources.iter().find(is_stream) {
         Some(source) => Err(Error::Usage(format!("{source}: --emit reads the logs several times; write it to a file first"))),
         None => Ok(()),

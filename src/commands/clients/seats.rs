@@ -136,7 +136,6 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
 #[cfg(feature = "live")]
 fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
     use crate::sources::live::Cluster;
-    const PAGES: [&str; 3] = ["dump_priority_levels", "dump_queues", "dump_requests?includeRequestDetails=1"];
     let cluster = Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
@@ -146,9 +145,8 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
     for (number, server) in cluster.apiservers().iter().enumerate() {
         let (cluster_name, instance) = (cluster.name().to_owned(), server.name.clone());
         let mut folder = PageFolder { cluster: cluster_name.clone(), instance: instance.clone(), pages: Vec::new() };
-        for name in PAGES {
-            let path = format!("/debug/api_priority_and_fairness/{name}");
-            match cluster.get(number, &path) {
+        for path in apf::PATHS {
+            match cluster.get(number, path) {
                 Ok(page) => folder.pages.push(PageFile::read(format!("{instance}{path}"), page.at, page.body)),
                 Err(error) => errors.push(error.to_string()),
             }

@@ -6,7 +6,7 @@ use crate::cli::Error;
 use crate::model::time::Micros;
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::content::Content;
-use crate::sources::find::{self, Wanted, expand};
+use crate::sources::find::{self, Wanted, expand, is_url};
 use crate::sources::open::{Place, recognise};
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,10 +19,6 @@ const NO_DATABASE: &str =
 
 /// Bytes of a metrics page that are taken.
 const MOST: u64 = 256 << 20;
-
-fn is_url(source: &str) -> bool {
-    source.starts_with("http://") || source.starts_with("https://")
-}
 
 /// What is taken again and again: metrics pages by URL, and cgroups.
 pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {

@@ -5,10 +5,13 @@ use crate::actions::bundle::{BundleWriter, part};
 use crate::actions::fresh::Fresh;
 use crate::cli::{Context, Error};
 use crate::commands::etcd::pull_one;
+use crate::commands::memory::watch::sleep_until;
 use crate::model::time::{self, Micros, SECOND};
+use crate::sources::apf;
 use crate::sources::etcd::pull::{Access, PullError};
 use crate::sources::live::{Cluster, LiveError, Page};
 use crate::sources::objects::{clean, live, usage};
+use crate::sources::pprof::HEAP;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -16,8 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The pages of API Priority and Fairness.
-const DUMPS: [&str; 3] = ["dump_priority_levels", "dump_queues", "dump_requests?includeRequestDetails=1"];
 /// Lists beside those of quotas: what webhooks are asked about, what limits clients, what pods use. Of several paths the first that
 /// the cluster knows.
 const LISTS: [&[&str]; 5] = [
@@ -176,14 +177,14 @@ impl<'a> Taker<'a> {
     pub(super) fn moment(&mut self) -> io::Result<()> {
         let names: Vec<String> = self.cluster.apiservers().iter().map(|server| server.name.clone()).collect();
         for (number, name) in names.iter().enumerate() {
-            for page in DUMPS {
-                let file = page.split('?').next().unwrap_or(page);
+            for page in apf::PATHS {
+                let file = page.split('?').next().and_then(|page| page.rsplit('/').next()).unwrap_or(page);
                 let path = |at: Micros| format!("apf/{}/{file}-{}.txt", part(name), stamp(at));
-                self.ask(number, "seats and queues", name, &format!("/debug/api_priority_and_fairness/{page}"), &path)?;
+                self.ask(number, "seats and queues", name, page, &path)?;
             }
             if self.args.include_heap {
                 let path = |at: Micros| format!("heap/{}/heap-{}.pb.gz", part(name), at / SECOND);
-                self.ask(number, "heap profile", name, "/debug/pprof/heap", &path)?;
+                self.ask(number, "heap profile", name, HEAP, &path)?;
             }
         }
         Ok(())
@@ -199,7 +200,7 @@ impl<'a> Taker<'a> {
             Ok(Page { at, body, .. }) => self.keep(what, of, &file(at), at, &body)?,
             Err(error) => {
                 self.refused(what, of, &error);
-                if self.row(what, of).is_forbidden && path.contains(DUMPS[0]) {
+                if self.row(what, of).is_forbidden && path == apf::PATHS[0] {
                     self.row(what, of).why +=
                         "; the other two pages of that folder need the same (nonResourceURLs [/debug/api_priority_and_fairness/*])";
                 }
@@ -274,7 +275,7 @@ impl<'a> Taker<'a> {
         self.tick()?;
         let pause = Duration::from_secs_f64(1.0 / self.args.qps);
         if let Some(listed) = self.listed {
-            crate::commands::memory::watch::sleep_until(listed + pause, &self.stop);
+            sleep_until(listed + pause, &self.stop);
         }
         self.listed = Some(Instant::now());
         Ok(())

@@ -207,5 +207,5 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
 
 /// Whether a source is asked for what is now, rather than read from files.
 fn is_live(source: &str) -> bool {
-    source.starts_with("http://") || source.starts_with("https://") || crate::sources::cgroup::is_live(Path::new(source))
+    crate::sources::find::is_url(source) || crate::sources::cgroup::is_live(Path::new(source))
 }

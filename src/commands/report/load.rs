@@ -252,10 +252,7 @@ impl Load {
         let mut found = find::find(&self.sources, Wanted::Pages, context.io.now);
         pages::keep(&mut found.pages, Some(since), Some(until));
         // Nobody else asks for these: they need not be remembered.
-        let memo = context.pages.take();
-        let read = pages::facts(found.pages, Kept::Requests, context);
-        context.pages = memo;
-        Ok(read?.0)
+        Ok(pages::fresh(found.pages, Kept::Requests, context)?.0)
     }
 
     /// How those asked in time who asked for most more.

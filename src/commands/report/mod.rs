@@ -152,6 +152,7 @@ fn incident(args: &Args, given: Option<(Micros, Micros)>, own: Vec<Own>, context
         span: load.span,
         verdict: &verdict,
         pulse: load.pulse.as_ref(),
+        calm: load.calm,
         facts: &load.facts,
         memory: &load.memory,
         suspects: &load.suspects,

@@ -9,6 +9,13 @@ use crate::model::apf::{Details, Level, Queue, Request, Rows};
 use crate::model::time::{Micros, parse_any};
 use cells::Columns;
 
+/// Where an apiserver has the pages.
+pub const PATHS: [&str; 3] = [
+    "/debug/api_priority_and_fairness/dump_priority_levels",
+    "/debug/api_priority_and_fairness/dump_queues",
+    "/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1",
+];
+
 /// A page may not be longer: queues bound how many requests there can be, so that real ones are far below.
 pub const LONGEST: u64 = 32 << 20;
 

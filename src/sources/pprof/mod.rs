@@ -21,6 +21,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fmt;
 use std::io::{self, Read};
 
+/// Where a Go program that lets itself be looked at has the profile of its heap.
+pub const HEAP: &str = "/debug/pprof/heap";
+
 /// A profile may not be longer, unpacked. Those of large apiservers have a few MB.
 pub const LONGEST: u64 = 128 << 20;
 

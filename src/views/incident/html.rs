@@ -3,7 +3,7 @@
 use super::markdown::all_steps;
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, quote};
+use crate::model::incident::{Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, change, command_line};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::{self, Micros, SECOND, clock};
 use crate::model::units::{counted, percent, significant};
@@ -87,13 +87,13 @@ fn page(incident: &Incident, report: &Report) -> Json {
         Verdict::Quiet(_) => ("No incident", "none"),
         Verdict::Unknown(_) => ("Not known", "unknown"),
     };
-    let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) = incident.causes.iter().partition(|cause| cause.confidence >= 0.25);
+    let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) = incident.causes.iter().partition(|cause| cause.confidence >= Cause::POSSIBLE);
     let [now, later] = all_steps(incident).map(|steps| steps.into_iter().map(|text| step(text)).collect::<Vec<_>>());
     let manifests = incident.causes.iter().flat_map(|cause| cause.manifests.iter().map(move |manifest| (cause, manifest)));
     let manifests: Vec<Json> = manifests
         .map(|(cause, (command, text))| {
             let of = cause.subject.first().map_or("", |(_, value)| value);
-            json!({"of": of, "command": line(command), "text": text})
+            json!({"of": of, "command": command_line(command), "text": text})
         })
         .collect();
     let sections: Vec<Json> = incident.sections.iter().map(section).collect();
@@ -157,12 +157,6 @@ fn second(at: Micros) -> String {
     time::format(at - at.rem_euclid(SECOND))
 }
 
-/// A command as one types it.
-fn line(command: &[String]) -> String {
-    let words: Vec<String> = command.iter().map(|word| quote(word)).collect();
-    format!("plimsoll {}", words.join(" "))
-}
-
 /// A step: what to do, and the command that does it.
 fn step(text: &str) -> Json {
     let starts = ["plimsoll ", "kubectl ", "etcdctl "];
@@ -215,11 +209,10 @@ fn card(card: &Card) -> Json {
         ],
         None => vec![rate(within, "requests")],
     };
-    let side = |rps: f64| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() };
     json!({
         "user": card.user, "agent": card.agent,
         "numbers": numbers.into_iter().flatten().collect::<Vec<_>>(),
-        "asks": card.asks.iter().map(|(what, rps)| format!("{what}: {} before, {} within", side(rps[0]), side(rps[1]))).collect::<Vec<_>>(),
+        "asks": card.asks.iter().map(|(what, rps)| format!("{what}: {}", change(*rps))).collect::<Vec<_>>(),
         "findings": card.findings.iter().map(finding).collect::<Vec<_>>(),
     })
 }
@@ -234,7 +227,7 @@ fn section(section: &Section) -> Json {
     });
     let more = report.findings.len().saturating_sub(FINDINGS);
     json!({
-        "name": section.name, "title": section.title, "about": section.about, "command": line(&section.command),
+        "name": section.name, "title": section.title, "about": section.about, "command": command_line(&section.command),
         "lead": lead.collect::<Vec<_>>(),
         "tables": tables_for_people(report).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(table, rows)| grid(table, rows)).collect::<Vec<_>>(),
         "findings": report.findings.iter().take(FINDINGS).map(finding).collect::<Vec<_>>(),
@@ -322,7 +315,7 @@ fn flame(flame: &Flame) -> Json {
     let ids: Vec<usize> = frames.iter().map(|(old, _)| id(*old, &mut names, &mut ids)).collect();
     let side = |which: usize| frames.iter().map(|(_, own)| own[which]).collect::<Vec<_>>();
     json!({
-        "name": flame.name, "title": flame.title, "about": tree.subtitle, "unit": tree.unit, "command": line(&flame.command),
+        "name": flame.name, "title": flame.title, "about": tree.subtitle, "unit": tree.unit, "command": command_line(&flame.command),
         "names": names, "ids": ids, "parents": frames.iter().map(|(old, _)| parent(*old)).collect::<Vec<_>>(),
         "now": side(1), "before": tree.compares.then(|| side(0)),
     })

@@ -1,6 +1,6 @@
 //! An incident report as Markdown, fit for a ticket: what matters, in a page or two.
 
-use crate::model::incident::{Cause, Entry, Incident};
+use crate::model::incident::{Cause, Entry, Incident, command_line};
 use crate::model::report::{Report, Severity};
 use crate::model::time;
 use crate::views::markdown::escape;
@@ -106,7 +106,7 @@ fn steps(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     let manifests = incident.causes.iter().flat_map(|cause| &cause.manifests).take(1);
     for (command, text) in manifests {
         writeln!(out, "Manifests for that, as `plimsoll clients --emit fence` writes them:\n")?;
-        fenced(&format!("# plimsoll {}", command.join(" ")), "sh", out)?;
+        fenced(&format!("# {}", command_line(command)), "sh", out)?;
         fenced(text, "yaml", out)?;
     }
     Ok(())
@@ -147,7 +147,7 @@ fn quality(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     for lost in &incident.lost {
         writeln!(out, "- lost: {}", escape(lost))?;
     }
-    let commands = incident.sections.iter().map(|section| format!("plimsoll {}", section.command.join(" ")));
+    let commands = incident.sections.iter().map(|section| command_line(&section.command));
     writeln!(out, "- every number is that of one of these commands:\n")?;
     fenced(&commands.collect::<Vec<_>>().join("\n"), "sh", out)
 }

@@ -1,10 +1,11 @@
 //! Causes that are somebody's requests: a client that asks for more, LISTs, writes, what follows a deletion.
 
 use super::super::rows::{Cells, for_people, rows, section};
-use super::super::suspects::{Line, Suspect, added_by, is_control_plane};
+use super::super::suspects::{Line, Suspect, added, added_by, is_control_plane};
 use super::super::timeline::name;
-use super::{Case, Draft, OF_A_KIND, named};
-use crate::model::incident::{Source, quote};
+use super::{Case, Draft, OF_A_KIND, WITH, named};
+use crate::analysis::dims::{account, short_user};
+use crate::model::incident::{Source, change, quote};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
 use crate::model::units::{counted, percent, significant};
@@ -13,8 +14,6 @@ use crate::model::units::{counted, percent, significant};
 const SMALL: f64 = 0.05;
 /// Who added less was not alone.
 const LITTLE: f64 = 0.2;
-/// What begins so close to the window began with it.
-const WITH: Micros = 15 * SECOND;
 /// A cascade of fewer objects is small.
 const MANY: f64 = 20.0;
 
@@ -25,12 +24,6 @@ pub fn request(line: &Line) -> String {
     let what = if resource.is_empty() { "other paths" } else { resource };
     let verb = if verb == "list" { "LIST" } else { verb };
     format!("{verb} {what}{slash}{subresource}")
-}
-
-/// `1.1/s → 13.2/s`.
-fn change(rps: [f64; 2]) -> String {
-    let side = |rps: f64| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() };
-    format!("{} before, {} within", side(rps[0]), side(rps[1]))
 }
 
 /// Findings on a client within the window.
@@ -112,13 +105,12 @@ fn when(case: &Case<'_>, suspect: &Suspect, draft: &mut Draft) {
         1.. => format!("{} s after the incident did", seconds(late)),
         _ => format!("{} s before the incident did", seconds(-late)),
     };
-    if late.abs() <= WITH {
-        draft.says(Source::Audit, 0.75, format!("it began at {}, {}", clock(from), beside(late)));
-    } else if late > 0 {
-        draft.says(Source::Audit, -1.0, format!("it began at {}, {}", clock(from), beside(late)));
-    } else {
-        draft.says(Source::Audit, -0.25, format!("it began at {}, {}", clock(from), beside(late)));
-    }
+    let weight = match late {
+        _ if late.abs() <= WITH => 0.75,
+        1.. => -1.0,
+        _ => -0.25,
+    };
+    draft.says(Source::Audit, weight, format!("it began at {}, {}", clock(from), beside(late)));
     if (to - case.window.1).abs() <= WITH {
         draft.says(Source::Audit, 0.5, format!("it ended at {}, {}", clock(to), beside(to - case.window.1)));
     } else if to > case.window.1 + WITH {
@@ -126,25 +118,20 @@ fn when(case: &Case<'_>, suspect: &Suspect, draft: &mut Draft) {
     }
 }
 
-/// A user as people know it.
-fn short(user: &str) -> &str {
-    user.strip_prefix("system:serviceaccount:").unwrap_or(user)
-}
-
 /// What to do about a client while it goes on.
 fn slow_down(user: &str, sources: &str) -> Vec<String> {
     let mut steps = Vec::new();
-    if let Some((namespace, account)) = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
+    if let Some((namespace, account)) = account(user) {
         steps.push(format!(
             "find what runs as {}, and scale that down or roll it back: kubectl get pods -n {} --field-selector spec.serviceAccountName={}",
-            short(user),
+            short_user(user),
             quote(namespace),
             quote(account)
         ));
     }
     steps.push(format!(
         "fence {} off meanwhile, so that nobody else waits: plimsoll clients {sources} --emit fence --client {}",
-        short(user),
+        short_user(user),
         quote(user)
     ));
     steps
@@ -171,7 +158,7 @@ pub(super) fn requests(case: &Case<'_>) -> Vec<Draft> {
 
 /// LISTs of one resource.
 pub(super) fn lists(case: &Case<'_>) -> Vec<Draft> {
-    let all: f64 = case.known.suspects.iter().map(|suspect| suspect.added).sum();
+    let all = added(case.known.suspects);
     let source = source_of(case);
     let of = |line: &Line| (line.what[0] == "list").then(|| (line.what[1].clone(), line.what[2].clone()));
     let Some(((group, resource), added, rps)) = added_by(case.known.suspects, of).into_iter().next() else {
@@ -217,11 +204,11 @@ fn is_write(line: &Line) -> bool {
 
 /// Writes.
 pub(super) fn writes(case: &Case<'_>) -> Vec<Draft> {
-    let all: f64 = case.known.suspects.iter().map(|suspect| suspect.added).sum();
+    let all = added(case.known.suspects);
     let source = source_of(case);
     let sums = added_by(case.known.suspects, |line| is_write(line).then_some(()));
-    let (added, rps) = sums.first().map_or((0.0, [0.0; 2]), |(_, added, rps)| (*added, *rps));
-    let share = if all > 0.0 { added / all } else { 0.0 };
+    let (own, rps) = sums.first().map_or((0.0, [0.0; 2]), |(_, added, rps)| (*added, *rps));
+    let share = if all > 0.0 { own / all } else { 0.0 };
     let mut draft = Draft::new("write-burst", Vec::new(), format!("writes rose, {}", change(rps)));
     if share >= SMALL && rps[1] > rps[0] {
         draft.says(source, 2.5 * share, format!("{} of the work that came on top with the incident is writes", percent(share)));
@@ -264,7 +251,7 @@ const CASCADES: [&str; 5] = ["delete-namespace", "delete-crd", "delete-collectio
 /// What went with a namespace, a definition, a collection.
 pub(super) fn cascades(case: &Case<'_>) -> Vec<Draft> {
     let Some(report) = section(case.known.sections, "guard") else { return Vec::new() };
-    let all: f64 = case.known.suspects.iter().map(|suspect| suspect.added).sum();
+    let all = added(case.known.suspects);
     let deletes = |line: &&Line| line.what[0].starts_with("delete");
     let own = case.known.suspects.iter().filter(|suspect| is_control_plane(&suspect.who[0])).flat_map(|suspect| &suspect.lines);
     let added: f64 = own.filter(deletes).map(|line| line.added).sum();

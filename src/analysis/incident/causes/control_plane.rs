@@ -2,8 +2,7 @@
 
 use super::super::rows::section;
 use super::super::timeline::starts;
-use super::super::window::calm;
-use super::{Case, Draft};
+use super::{Case, Draft, WITH};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Facts};
 use crate::model::incident::{Measure, Source};
@@ -15,8 +14,6 @@ use std::collections::BTreeMap;
 const LONG_BEFORE: Micros = 120 * SECOND;
 /// So long behind a restart clients list and watch anew.
 const BEHIND: Micros = 30 * SECOND;
-/// What happens so close to the start of the window happened with it.
-const WITH: Micros = 15 * SECOND;
 
 /// Apiservers that started anew, and what everyone asked for then.
 pub(super) fn restarts(case: &Case<'_>) -> Vec<Draft> {
@@ -41,7 +38,7 @@ fn restart(case: &Case<'_>, at: Micros, name: &str) -> Draft {
     let mut draft = Draft::new("relist-storm", vec![("instance", name.to_owned())], summary);
     draft.says(Source::Metrics, 1.0, format!("its process started at {}", clock(at)));
     if let Some(pulse) = case.known.pulse {
-        let before = pulse.mean(Measure::Lists, calm(pulse, case.window.0)).unwrap_or(0.0);
+        let before = case.known.calm.and_then(|calm| pulse.mean(Measure::Lists, calm)).unwrap_or(0.0);
         let behind = pulse.mean(Measure::Lists, (at, at + BEHIND)).unwrap_or(0.0);
         if behind > 2.0 * before {
             let text =

@@ -12,6 +12,7 @@ use super::suspects::{Suspect, growth};
 use super::timeline::Known;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::incident::{Cause, Evidence, Source, Span};
+use crate::model::time::{Micros, SECOND};
 use crate::model::units::percent;
 
 /// Log-odds of a candidate that nothing is known of: about one in eight.
@@ -20,6 +21,8 @@ const NOTHING: f64 = -2.0;
 const SUREST: f64 = 0.97;
 /// So much more work than before is nobody's surge, whosever most of it is.
 const HARDLY: f64 = 0.25;
+/// What happens so close to the start or the end of the window happened with it.
+const WITH: Micros = 15 * SECOND;
 /// Candidates of one kind that are told.
 const OF_A_KIND: usize = 5;
 
