@@ -7,6 +7,7 @@ use crate::model::report::Severity;
 use crate::views::{Format, Style};
 use clap::ValueEnum;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// When to use colour.
@@ -67,6 +68,18 @@ struct Config {
     progress: Option<Whether>,
     fail_on: Option<FailOn>,
     threads: Option<usize>,
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "a file may be shared with a program that has the terminal UI"))]
+    tui: TuiConfig,
+}
+
+/// What the config file says of the terminal UI.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TuiConfig {
+    /// Which colours.
+    pub theme: Option<String>,
+    /// Keys in place of the usual ones, by the name of what they do; several with blanks between.
+    pub keys: BTreeMap<String, String>,
 }
 
 /// What the flags, the environment and the config file come to.
@@ -88,6 +101,9 @@ pub struct Settings {
     pub fail_on: Option<FailOn>,
     /// Parser threads.
     pub threads: usize,
+    /// The terminal UI's own.
+    #[cfg(feature = "tui")]
+    pub tui: TuiConfig,
     /// No messages but errors.
     pub quiet: bool,
     /// More messages.
@@ -101,6 +117,12 @@ impl Settings {
     /// How many rows were asked for, for commands that show several tables and have a default of their own for each.
     pub fn asked_top(&self) -> Option<usize> {
         self.top_is_asked.then(|| self.top.unwrap_or(usize::MAX))
+    }
+
+    /// What they are without any flags.
+    #[cfg(test)]
+    pub fn usual(io: &Io) -> Result<Self, Error> {
+        Self::resolve(&ViewFlags::default(), io)
     }
 
     /// Settles the flags.
@@ -134,6 +156,8 @@ impl Settings {
             progress: io.err_is_terminal && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto && !flags.quiet,
             fail_on: flags.fail_on.or(config.fail_on),
             threads,
+            #[cfg(feature = "tui")]
+            tui: config.tui,
             quiet: flags.quiet,
             verbose: flags.verbose,
         })

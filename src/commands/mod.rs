@@ -29,6 +29,8 @@ pub mod traffic;
 mod traffic_follow;
 mod traffic_live;
 mod traffic_metrics;
+#[cfg(feature = "tui")]
+pub mod tui;
 
 use crate::cli::{Context, Error};
 use crate::views::Format;
@@ -55,6 +57,9 @@ pub enum Command {
     Controllers(Box<controllers::Args>),
     /// One file that explains an incident: what happened, since when, who caused it, how sure that is, what to do.
     Report(Box<report::Args>),
+    /// See it in the terminal: a live cluster, logs that are being written, or a bundle that is replayed.
+    #[cfg(feature = "tui")]
+    Tui(Box<tui::Args>),
     /// Take a bundle of a live cluster, politely: metrics, objects, seats and queues, heap and etcd where wanted.
     #[cfg(feature = "live")]
     Collect(Box<collect::Args>),
@@ -98,6 +103,8 @@ impl Command {
             Self::Compare(args) => compare::run(args, context),
             Self::Controllers(args) => controllers::run(args, context),
             Self::Report(args) => report::run(args, context),
+            #[cfg(feature = "tui")]
+            Self::Tui(args) => tui::run(args, context),
             #[cfg(feature = "live")]
             Self::Collect(args) => collect::run(args, context),
             Self::Quota(args) => quota::run(args, context),

@@ -244,6 +244,15 @@ pub(super) fn write(pictures: &[Picture], style: &Style, out: &mut dyn Write) ->
     Ok(())
 }
 
+/// One as lines of text without colours; none where nothing is known of it.
+pub(super) fn lines(picture: &Picture, width: usize) -> Vec<String> {
+    let style = Style { width: Some(width), color: false, headers: true, compact: false };
+    let mut text = Vec::new();
+    let is_drawn = Frame::of(picture).is_some_and(|frame| draw(picture, frame, &style, &mut text).is_ok());
+    let text = String::from_utf8_lossy(&text);
+    if is_drawn { text.lines().map(str::to_owned).collect() } else { Vec::new() }
+}
+
 fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> io::Result<()> {
     let width = style.width.unwrap_or(WIDTH).clamp(40, WIDEST);
     let rows = if width < 120 { 12 } else { 16 };

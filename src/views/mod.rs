@@ -15,6 +15,8 @@ pub mod objects;
 mod table;
 pub mod text;
 pub mod textfile;
+#[cfg(feature = "tui")]
+pub mod tui;
 mod yaml;
 
 use crate::model::report::Report;

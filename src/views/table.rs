@@ -102,38 +102,34 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     if rows.is_empty() {
         return Ok(());
     }
-    let mut shown = shown;
-    let (titles, kinds, cells, widths) = loop {
-        let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::title(&table.columns[c])).into_owned()).collect();
-        let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
-        let cell = |row: &Vec<Value>, c: usize| plain(&columns::show(columns::kind(&table.columns[c]), &row[c])).into_owned();
-        let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|&c| cell(row, c)).collect()).collect();
-        if let Some(widths) = widths(&titles, &kinds, &cells, style.width) {
-            break (titles, kinds, cells, widths);
-        }
-        // `-o wide` was asked for all of them.
-        let goes = FIRST_TO_GO.iter().find_map(|name| shown.iter().position(|&c| table.columns[c] == *name));
-        match goes.filter(|_| !wide) {
-            Some(goes) => drop(shown.remove(goes)),
-            None => break (titles.clone(), kinds.clone(), cells.clone(), widths(&titles, &kinds, &cells, None).unwrap_or_default()),
-        }
-    };
+    let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::title(&table.columns[c])).into_owned()).collect();
+    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
+    let cell = |row: &Vec<Value>, (&c, kind): (&usize, &Kind)| plain(&columns::show(*kind, &row[c])).into_owned();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().zip(&kinds).map(|of| cell(row, of)).collect()).collect();
+    let need = |at: usize| cells.iter().map(|row| row[at].width()).chain([titles[at].width()]).max().unwrap_or(0);
+    let needs: Vec<Need<'_>> =
+        (0..shown.len()).map(|at| Need { name: &table.columns[shown[at]], kind: kinds[at], width: need(at) }).collect();
+    // `-o wide` was asked for all of them.
+    let laid = layout(&needs, style.width, if wide { None } else { Some(MIN_TEXT) });
     let heading = style.headers.then_some(&titles);
     for (number, row) in heading.into_iter().chain(&cells).enumerate() {
         let is_heading = style.headers && number == 0;
         let mut line = String::new();
-        for ((text, kind), width) in row.iter().zip(&kinds).zip(&widths) {
-            let text = fit(text, *width);
-            let pad = " ".repeat(width - text.width());
-            let right = !matches!(kind, Kind::Text | Kind::Spark);
-            line += if right { &pad } else { &text };
-            line += if right { &text } else { &pad };
+        for &(at, width) in &laid {
+            line += &aligned(&row[at], kinds[at], width);
             line += "  ";
         }
         let line = line.trim_end();
         if style.color && is_heading { writeln!(out, "\u{1b}[1m{line}\u{1b}[0m")? } else { writeln!(out, "{line}")? }
     }
     Ok(())
+}
+
+/// `text` cut or filled up to `width` columns: numbers stand at the right.
+pub(super) fn aligned(text: &str, kind: Kind, width: usize) -> String {
+    let text = fit(text, width);
+    let pad = " ".repeat(width.saturating_sub(text.width()));
+    if matches!(kind, Kind::Text | Kind::Spark) { format!("{text}{pad}") } else { format!("{pad}{text}") }
 }
 
 /// Columns that go first where a line would be too long, in this order.
@@ -194,20 +190,48 @@ const FIRST_TO_GO: [&str; 54] = [
     "source_ips",
 ];
 
-/// The width of each column: what it needs, the widest text columns cut until the line fits. `None`
-/// where it does not fit all the same.
-fn widths(titles: &[String], kinds: &[Kind], cells: &[Vec<String>], limit: Option<usize>) -> Option<Vec<usize>> {
-    let mut widths: Vec<usize> = titles.iter().map(|title| title.width()).collect();
-    for row in cells {
-        for (width, text) in widths.iter_mut().zip(row) {
-            *width = (*width).max(text.width());
+/// A column that might be shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need<'a> {
+    /// Its JSON field name.
+    pub name: &'a str,
+    /// How its values are written.
+    pub kind: Kind,
+    /// How wide the widest of its cells is.
+    pub width: usize,
+}
+
+/// Which columns stand in a line of `limit`, by their place in `needs`, and how wide each is: what it needs, the widest text columns cut.
+/// Where texts would be cut below `least`, columns go, as [`FIRST_TO_GO`] has it; without `least` none does.
+pub(super) fn layout(needs: &[Need<'_>], limit: Option<usize>, least: Option<usize>) -> Vec<(usize, usize)> {
+    let mut shown: Vec<usize> = (0..needs.len()).collect();
+    loop {
+        if let Some(widths) = widths(needs, &shown, limit, least.unwrap_or(MIN_TEXT)) {
+            return shown.into_iter().zip(widths).collect();
+        }
+        let goes = FIRST_TO_GO.iter().find_map(|name| shown.iter().position(|&at| needs[at].name == *name));
+        match goes.filter(|_| least.is_some()) {
+            Some(goes) => drop(shown.remove(goes)),
+            // There is none left that may go: texts are cut further.
+            None if least.is_some_and(|least| least > MIN_TEXT) => return layout(needs, limit, Some(MIN_TEXT)),
+            None => {
+                let widths = widths(needs, &shown, None, MIN_TEXT).unwrap_or_default();
+                return shown.into_iter().zip(widths).collect();
+            }
         }
     }
+}
+
+/// The width of each column: what it needs, the widest text columns cut until the line fits. `None`
+/// where it does not fit all the same.
+fn widths(needs: &[Need<'_>], shown: &[usize], limit: Option<usize>, least: usize) -> Option<Vec<usize>> {
     // Even where lines may be long, one hostile value should not push the rest away.
-    widths.iter_mut().for_each(|width| *width = (*width).min(limit.unwrap_or(160).max(MIN_TEXT)));
+    let most = limit.unwrap_or(160).max(MIN_TEXT);
+    let mut widths: Vec<usize> = shown.iter().map(|&at| needs[at].width.min(most)).collect();
     let Some(limit) = limit else { return Some(widths) };
     while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > limit {
-        let widest = (0..widths.len()).filter(|&c| kinds[c] == Kind::Text && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c])?;
+        let is_long = |at: &usize| needs[shown[*at]].kind == Kind::Text && widths[*at] > least;
+        let widest = (0..widths.len()).filter(is_long).max_by_key(|&at| widths[at])?;
         widths[widest] -= 1;
     }
     Some(widths)

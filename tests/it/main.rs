@@ -82,4 +82,5 @@ mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]
 mod traffic_live;
+mod tui;
 mod views;

@@ -7,7 +7,8 @@ Makes a CA and certificates in FOLDER (needs the command openssl) and a kubeconf
 servers on free ports of 127.0.0.1, prints {"ports": {...}}, and runs until its standard input ends. METRICS_*: what the
 two apiservers (and `plain`; else it serves what `a` does) serve at /metrics: PAGE[,PAGE...], one after the other, the last
 one again and again (.zst is unpacked; needs the module zstandard). On a page, @NOW@ is the time when it is served. In place
-of a page, @CUT@ ends the connection without an answer. FOLDER/requests.jsonl gets a line for each request when it is answered.
+of a page, @CUT@ ends the connection without an answer, and @401@, @403@, @429@, @500@, @cut@ (half a body), @stuck@ (half a body, and then
+nothing for 5 s) and @hang-up@ do what they are called. FOLDER/requests.jsonl gets a line for each request when it is answered.
 
 The servers: `front` is the one the kubeconfigs name (as https://localhost), `a` and `b` are the apiservers behind it.
 The certificates of `front` and `a` are for the name localhost only, `b`'s is for 127.0.0.1 only, `elsewhere`'s for
@@ -240,6 +241,11 @@ class Handler(BaseHTTPRequestHandler):
             if "metrics" in forbidden:
                 return self.refuse(403, 'forbidden: User "jane" cannot get path "/metrics"')
             page = self.page(name if name in metrics else "a")
+            fault = page.strip(b"@").decode() if page.startswith(b"@") else ""
+            if fault in ("401", "403"):
+                return self.refuse(int(fault), "not now")
+            if fault and fault != "CUT":
+                return self.fault(fault, {"after": "1"})
             if page == b"@CUT@":
                 self.close_connection = True
                 return self.connection.close()
@@ -405,7 +411,7 @@ def proxy(listener):
 
 
 def content(page):
-    if page == "@CUT@":
+    if page.startswith("@"):
         return page.encode()
     with open(page, "rb") as f:
         data = f.read()

@@ -45,7 +45,7 @@ pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
 }
 
 /// A metrics page, and the instance that gave it.
-fn page(url: &str, at: Micros) -> Result<(String, Vec<u8>), String> {
+pub(in crate::commands) fn page(url: &str, at: Micros) -> Result<(String, Vec<u8>), String> {
     let mut found = find::find(&[url.to_owned()], Wanted::Pages, at);
     if let Some(error) = found.errors.first() {
         return Err(error.to_string());
@@ -58,7 +58,8 @@ fn page(url: &str, at: Micros) -> Result<(String, Vec<u8>), String> {
     Ok((folder.instance, bytes))
 }
 
-fn group(folder: &str) -> Result<String, String> {
+/// The files of a cgroup, as one text.
+pub(in crate::commands) fn group(folder: &str) -> Result<String, String> {
     let machine = Machine::find(Path::new("/")).map_err(|error| error.to_string())?;
     let below = machine.below(Path::new(folder)).ok_or_else(|| format!("{folder}: no longer a cgroup"))?;
     machine.group(&below).copy().map_err(|error| format!("{folder}: {error}"))

@@ -101,7 +101,7 @@ fn now() -> Micros {
 }
 
 /// A time as it stands in a file's name: Unix seconds and milliseconds.
-pub(super) fn stamp(at: Micros) -> String {
+pub(in crate::commands) fn stamp(at: Micros) -> String {
     format!("{}.{:03}", at / SECOND, at % SECOND / 1000)
 }
 

@@ -27,48 +27,55 @@ const PIECES: i64 = 400;
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+pub(in crate::commands) struct Load {
     /// What was named.
-    pub(super) sources: Vec<String>,
+    pub(in crate::commands) sources: Vec<String>,
     /// What the sources cover, within what a bundle says it is about.
-    pub(super) span: Option<Span>,
+    pub(in crate::commands) span: Option<Span>,
     /// The calm before the window.
-    pub(super) calm: Option<Span>,
+    pub(in crate::commands) calm: Option<Span>,
     /// What a bundle says it is about.
-    pub(super) bounds: (Option<Micros>, Option<Micros>),
+    pub(in crate::commands) bounds: (Option<Micros>, Option<Micros>),
     /// The clusters.
-    pub(super) clusters: Vec<String>,
+    pub(in crate::commands) clusters: Vec<String>,
     /// Who answers for them.
-    pub(super) owner: String,
+    pub(in crate::commands) owner: String,
     /// What there is.
-    pub(super) read: Vec<Source>,
+    pub(in crate::commands) read: Vec<Source>,
     /// Of each kind, the sources that hold it.
-    holders: Vec<(Source, String)>,
+    pub(in crate::commands) holders: Vec<(Source, String)>,
     /// The first and the last database of etcd, where there are two.
-    pub(super) ends: Vec<String>,
+    pub(in crate::commands) ends: Vec<String>,
     /// Whether all rows of all sections are wanted: for machines, and where names are looked for in them.
-    pub(super) is_whole: bool,
+    pub(in crate::commands) is_whole: bool,
     /// Stores and files with series in time.
-    pub(super) history: Vec<String>,
+    pub(in crate::commands) history: Vec<String>,
     /// How many heap profiles of one process there are.
-    pub(super) heaps: usize,
+    pub(in crate::commands) heaps: usize,
     /// The course of the load.
-    pub(super) pulse: Option<Pulse>,
+    pub(in crate::commands) pulse: Option<Pulse>,
     /// Metrics of all of the time, of that before the window, and of the window.
-    pub(super) facts: Facts,
-    pub(super) before: Facts,
-    pub(super) within: Facts,
+    pub(in crate::commands) facts: Facts,
+    pub(in crate::commands) before: Facts,
+    pub(in crate::commands) within: Facts,
     /// Samples of cgroups, by group.
-    pub(super) memory: Vec<(String, Vec<Sample>)>,
+    pub(in crate::commands) memory: Vec<(String, Vec<Sample>)>,
     /// Who asked for more.
-    pub(super) suspects: Vec<Suspect>,
+    pub(in crate::commands) suspects: Vec<Suspect>,
     /// Requests a second of those who asked for most more.
-    pub(super) courses: Vec<(String, Vec<(Micros, f64)>)>,
+    pub(in crate::commands) courses: Vec<(String, Vec<(Micros, f64)>)>,
 }
 
 impl Load {
     /// Reads what can be read before it is known when the incident was.
-    pub(super) fn read(sources: &[String], context: &mut Context<'_>) -> Result<Self, Error> {
+    pub(in crate::commands) fn read(sources: &[String], context: &mut Context<'_>) -> Result<Self, Error> {
+        let (mut load, found) = Self::look(sources, context)?;
+        load.course(found, context)?;
+        Ok(load)
+    }
+
+    /// Finds out what there is to read.
+    pub(in crate::commands) fn look(sources: &[String], context: &mut Context<'_>) -> Result<(Self, Found), Error> {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
         load.bundle(found.bundle.as_ref());
@@ -86,8 +93,7 @@ impl Load {
             return Err(Error::Input(load.nothing(&found)));
         }
         load.ends = etcd::ends(sources, context).unwrap_or_default();
-        load.course(found, context)?;
-        Ok(load)
+        Ok((load, found))
     }
 
     fn nothing(&self, found: &Found) -> String {
@@ -111,17 +117,17 @@ impl Load {
     }
 
     /// Whether there is anything of this kind.
-    pub(super) fn has(&self, kind: Source) -> bool {
+    pub(in crate::commands) fn has(&self, kind: Source) -> bool {
         self.read.contains(&kind)
     }
 
     /// Whether there is time between the pages of an apiserver.
-    pub(super) fn has_rates(&self) -> bool {
+    pub(in crate::commands) fn has_rates(&self) -> bool {
         self.facts.instances_of(Component::Apiserver).any(|instance| instance.seconds > 0.0)
     }
 
     /// The sources that hold something of these kinds.
-    pub(super) fn of(&self, kinds: &[Source]) -> Vec<String> {
+    pub(in crate::commands) fn of(&self, kinds: &[Source]) -> Vec<String> {
         let holds = |source: &&String| self.holders.iter().any(|(kind, holder)| kinds.contains(kind) && holder == *source);
         self.sources.iter().filter(holds).cloned().collect()
     }
@@ -189,7 +195,7 @@ impl Load {
     }
 
     /// Whether there was an incident, and when.
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(in crate::commands) fn verdict(&self) -> Verdict {
         match &self.pulse {
             Some(pulse) => window::verdict(pulse),
             None => Verdict::Unknown("neither audit logs nor a series of metrics pages of apiservers tell how the load went".to_owned()),
@@ -197,12 +203,12 @@ impl Load {
     }
 
     /// When the incident began: those who caused it may have begun before the load stood out.
-    pub(super) fn sharpened(&self, stretch: Stretch) -> Stretch {
+    pub(in crate::commands) fn sharpened(&self, stretch: Stretch) -> Stretch {
         Stretch { from: suspects::began(&self.suspects, stretch.from), ..stretch }
     }
 
     /// Looks at the window, and at the calm before it.
-    pub(super) fn look_at(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(in crate::commands) fn look_at(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
         let calm = self.pulse.as_ref().map_or(window, |pulse| window::calm(pulse, window.0));
         self.calm = Some(calm);
         if self.has(Source::Metrics) {
@@ -230,7 +236,7 @@ impl Load {
     }
 
     /// Pseudonyms for all names in a report: those in its columns, and those in the logs.
-    pub(super) fn names(&self, incident: &Incident, context: &mut Context<'_>) -> Result<Names, Error> {
+    pub(in crate::commands) fn names(&self, incident: &Incident, context: &mut Context<'_>) -> Result<Names, Error> {
         let mut all = redact::named(incident);
         if self.has(Source::Audit) {
             let dims = [
@@ -282,6 +288,6 @@ impl Load {
 }
 
 /// All but the apiservers' own requests, of which there are many whenever one starts.
-fn others() -> Result<Vec<Filter<Dim>>, Error> {
+pub(in crate::commands) fn others() -> Result<Vec<Filter<Dim>>, Error> {
     Ok(vec!["user!=system:apiserver".parse().map_err(Error::Usage)?])
 }

@@ -1,6 +1,6 @@
 //! `plimsoll report`: one file that explains an incident.
 
-mod load;
+pub(super) mod load;
 mod sections;
 
 use crate::analysis::incident::cards::cards;

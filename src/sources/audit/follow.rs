@@ -16,7 +16,7 @@ use self::watch::{Candidate, Folder, Past};
 use super::blocks::{Chunk, Cut};
 use super::pass::{Counts, Log, Outcome, Parser, Worker};
 use crate::model::bundle::Bundle;
-use crate::model::event::Stream;
+use crate::model::event::{Stream, Timed};
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream};
 use crate::sources::open::{Packing, Place, SourceError};
@@ -67,12 +67,34 @@ pub struct Follower {
     past: Vec<Past>,
     looked: Option<Instant>,
     expand_at: Instant,
+    /// Of files that are there already, only so many bytes at their end are read.
+    back: Option<u64>,
+    /// Lines as they came, for whom nothing but they matter.
+    lines: Option<Vec<(Stream, Vec<u8>)>>,
+}
+
+/// Looks at no event.
+struct Nobody;
+
+impl Worker for Nobody {
+    type Batch = ();
+    fn event(&mut self, _: Timed<'_, '_>) {}
+    fn flush(&mut self) {}
 }
 
 impl Follower {
     /// Finds the logs behind `arguments` and opens them. Of files that are named, rotated predecessors
     /// that are there already are not read; those that come later are.
     pub fn open(arguments: &[String]) -> Self {
+        Self::of(arguments, None)
+    }
+
+    /// The same; of plain files that are there already only about the last `back` bytes are read, from a line's beginning on.
+    pub fn open_near_end(arguments: &[String], back: u64) -> Self {
+        Self::of(arguments, Some(back))
+    }
+
+    fn of(arguments: &[String], back: Option<u64>) -> Self {
         let mut follower = Self {
             bundle: None,
             errors: Vec::new(),
@@ -87,6 +109,8 @@ impl Follower {
             past: Vec::new(),
             looked: None,
             expand_at: Instant::now(),
+            back,
+            lines: None,
         };
         let mut named: Vec<PathBuf> = Vec::new();
         let mut rest = Vec::new();
@@ -149,6 +173,27 @@ impl Follower {
     /// How many kinds of loss there are, over all files; cheap.
     pub fn lost(&self) -> usize {
         self.log.lost()
+    }
+
+    /// What was lost so far.
+    pub fn losses(&self) -> Vec<String> {
+        self.log.clone().finish().losses.iter().map(ToString::to_string).collect()
+    }
+
+    /// Reads what there is and gives the lines as they came, whole ones, of each stream in its order.
+    pub fn poll_lines(&mut self, consume: &mut dyn FnMut(&Stream, &[u8])) {
+        self.streams.iter_mut().for_each(|stream| stream.ready = true);
+        self.look(false);
+        self.lines = Some(Vec::new());
+        while self.step(&mut Nobody, &mut |()| ()) {
+            for (stream, mut lines) in self.lines.replace(Vec::new()).unwrap_or_default() {
+                if !lines.ends_with(b"\n") {
+                    lines.push(b'\n');
+                }
+                consume(&stream, &lines);
+            }
+        }
+        self.lines = None;
     }
 
     /// Reads what there is, until there is nothing more or `go_on` says no; returns whether there may be
@@ -243,6 +288,9 @@ impl Follower {
     ) -> bool {
         let following = &mut self.streams[at];
         let mut counts = Counts::default();
+        if let Some(lines) = self.lines.as_mut().filter(|_| !chunk.lines.is_empty()) {
+            lines.push((following.stream.clone(), chunk.bytes[chunk.lines.clone()].to_vec()));
+        }
         let last = self.parser.block(Cut::of(input, chunk, bytes), &following.stream, worker, &mut counts);
         following.reached = following.reached.max(last);
         let unfinished = counts.coverage.unfinished_lines > 0;
@@ -300,8 +348,11 @@ impl Follower {
                 continue;
             };
             match Candidate::open(&path) {
-                Ok(candidate) if !self.is_open(candidate.id) => {
+                Ok(mut candidate) if !self.is_open(candidate.id) => {
                     self.known.remove(&candidate.id);
+                    if let Some(back) = self.back {
+                        candidate.near_end(back);
+                    }
                     self.admit(at, candidate, None);
                 }
                 Ok(_) => {}                                                 // named twice, or linked

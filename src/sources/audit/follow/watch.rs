@@ -82,6 +82,20 @@ impl Candidate {
         let (id, stamp) = (known::id(&meta), Stamp::of(&meta));
         Ok(Self { path: path.to_owned(), file, id, stamp, packing, head, start, from: 0, stream: None, first: None })
     }
+
+    /// Begins with the first line that starts in the last `back` bytes, if it is a plain file.
+    pub(super) fn near_end(&mut self, back: u64) {
+        let size = self.file.metadata().map_or(0, |meta| meta.len());
+        let Some(mut at) = size.checked_sub(back.saturating_add(1)).filter(|_| self.packing == Packing::None) else { return };
+        let mut piece = vec![0; 64 << 10];
+        while let Ok(got @ 1..) = read_at(&self.file, &mut piece, at) {
+            if let Some(end) = memchr::memchr(b'\n', &piece[..got]) {
+                self.from = at + end as u64 + 1;
+                return;
+            }
+            at += got as u64;
+        }
+    }
 }
 
 /// The folder of a file, as it was named: empty for the working folder.

@@ -1,0 +1,98 @@
+//! The load, memory and sizes in time: of sources as they are, and of what is read live, which is taken in as it comes.
+
+use crate::analysis::dims::Dim;
+use crate::analysis::incident::charts;
+use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
+use crate::analysis::incident::window;
+use crate::analysis::metrics::facts::{Facts, Folded};
+use crate::analysis::metrics::{Fold, Kept};
+use crate::analysis::traffic::Query;
+use crate::cli::{Context, Error};
+use crate::commands::pages::Folding;
+use crate::commands::report::load::{Load, others};
+use crate::commands::traffic;
+use crate::model::incident::{Span, Verdict};
+use crate::model::memory::Sample;
+use crate::model::time::{Micros, SECOND, clock, together};
+use crate::sources::cgroup;
+use crate::sources::find::{self, Wanted};
+use crate::sources::pages::{PageFile, PagesRead, read_page};
+use crate::views::tui::Course;
+use std::collections::BTreeMap;
+
+/// Samples of a cgroup that are kept.
+const SAMPLES: usize = 2_000;
+
+/// That of sources which no longer change.
+pub(super) fn course(sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
+    let load = Load::read(sources, context)?;
+    Ok(told(&load.verdict(), load.pulse.as_ref(), &load.facts, &load.memory, load.span))
+}
+
+fn told(verdict: &Verdict, pulse: Option<&Pulse>, facts: &Facts, memory: &[(String, Vec<Sample>)], span: Option<Span>) -> Course {
+    let words = match verdict {
+        Verdict::Incident(stretch) => {
+            format!("The load stands out from {} to {} UTC.", clock(stretch.from), clock(stretch.to + SECOND - 1))
+        }
+        Verdict::Quiet(why) | Verdict::Unknown(why) => {
+            let mut letters = why.chars();
+            let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+            format!("{}.", first.chain(letters).collect::<String>().trim_end_matches('.'))
+        }
+    };
+    Course { charts: charts::charts(pulse, &[], facts, memory), verdict: words, window: verdict.window(), span }
+}
+
+/// What was read live so far.
+#[derive(Default)]
+pub(super) struct Growing {
+    /// By cluster and instance.
+    pages: BTreeMap<(String, String), Folding>,
+    memory: BTreeMap<String, Vec<Sample>>,
+    span: Option<Span>,
+}
+
+impl Growing {
+    /// Takes in a page of metrics.
+    pub(super) fn page(&mut self, cluster: &str, instance: &str, at: Micros, body: Vec<u8>) {
+        let folding = self.pages.entry((cluster.to_owned(), instance.to_owned())).or_insert_with(|| Folding(Fold::new(Kept::Incident)));
+        let mut read = PagesRead::default();
+        // What is wrong with a page is told by the commands that read it.
+        read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
+        self.span = together(self.span, Some((at, at)));
+    }
+
+    /// Takes in the files of a cgroup.
+    pub(super) fn group(&mut self, name: &str, at: Micros, text: &str) {
+        let Some(sample) = cgroup::read_text(text, name, at) else { return };
+        let samples = self.memory.entry(name.to_owned()).or_default();
+        samples.push(sample);
+        if samples.len() > SAMPLES {
+            samples.drain(..SAMPLES / 2);
+        }
+        self.span = together(self.span, Some((at, at)));
+    }
+
+    /// The course of it, and of the logs among `sources`.
+    pub(super) fn course(&self, sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
+        let folded: Vec<Folded<'_>> =
+            self.pages.iter().map(|((cluster, instance), fold)| (cluster.as_str(), instance.as_str(), &fold.0)).collect();
+        let facts = Facts::new(&folded);
+        let memory: Vec<(String, Vec<Sample>)> = self.memory.iter().map(|(name, samples)| (name.clone(), samples.clone())).collect();
+        let (mut pulse, mut span) = (Pulse::of_pages(&facts), self.span);
+        let found = find::find(sources, Wanted::Logs, context.io.now);
+        if !found.streams.is_empty() {
+            let piece = find::span(&found).map_or(PIECE, piece_of);
+            let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), ..Query::default() };
+            let breakdown = traffic::read(&query, found, None, context)?.0;
+            if let Some(own) = breakdown.first.zip(breakdown.last) {
+                span = together(span, Some(own));
+                pulse = Some(Pulse::of_logs(&breakdown.rows, piece, own));
+            }
+        }
+        let verdict = pulse
+            .as_ref()
+            .map_or_else(|| Verdict::Unknown("there is not enough yet to tell how the load goes".to_owned()), window::verdict);
+        Ok(told(&verdict, pulse.as_ref(), &facts, &memory, span))
+    }
+}

@@ -1,0 +1,243 @@
+//! Threads that answer questions: one for what somebody waits for, one for what can wait. Each runs commands as the command line does, and
+//! keeps what they would have printed.
+
+use super::course::{Growing, course};
+use super::{export, now};
+use crate::cli::{Context, Error, Io, Settings, gather, keep_little};
+use crate::commands::pages::Memo;
+use crate::commands::report::load::Load;
+use crate::model::report::{Severity, Table};
+use crate::sources::find::{self, Wanted};
+use crate::views::tui::{Answer, Ask, Found, Msg, Want};
+use crossbeam_channel::Sender;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Something to be done.
+enum Job {
+    Answer(Ask),
+    Look { sources: Vec<String>, history: Vec<String> },
+    Export { want: Want, rows: Option<Table>, path: String },
+}
+
+impl Job {
+    /// Whether somebody waits for it.
+    fn is_seen(&self) -> bool {
+        !matches!(self, Self::Answer(Ask { is_seen: false, .. }))
+    }
+}
+
+/// What is to be done, in order. A question makes older ones of the same role needless.
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<VecDeque<Job>>,
+    more: Condvar,
+}
+
+impl Queue {
+    fn push(&self, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Job::Answer(ask) = &job {
+            jobs.retain(|waiting| !matches!(waiting, Job::Answer(waiting) if waiting.role == ask.role));
+        }
+        jobs.push_back(job);
+        self.more.notify_all();
+    }
+
+    /// The next that somebody waits for, or the next that nobody does.
+    fn pop(&self, is_seen: bool) -> Job {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(at) = jobs.iter().position(|job| job.is_seen() == is_seen)
+                && let Some(job) = jobs.remove(at)
+            {
+                return job;
+            }
+            jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The threads.
+#[derive(Clone)]
+pub(super) struct Engine(Arc<Queue>);
+
+impl Engine {
+    /// Starts them. They end with the program. The course of time is that of the sources, or of what `growing` has been given.
+    pub(super) fn start(settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
+        let queue = Arc::new(Queue::default());
+        keep_little();
+        for is_seen in [true, false] {
+            let queue = Arc::clone(&queue);
+            let mut worker = Worker { settings: settings.clone(), messages: messages.clone(), growing: growing.cloned() };
+            std::thread::spawn(move || {
+                loop {
+                    worker.work(queue.pop(is_seen));
+                }
+            });
+        }
+        Self(queue)
+    }
+
+    /// Finds out what there is.
+    pub(super) fn look(&self, sources: Vec<String>, history: Vec<String>) {
+        self.0.push(Job::Look { sources, history });
+    }
+
+    /// Answers a question.
+    pub(super) fn ask(&self, ask: Ask) {
+        self.0.push(Job::Answer(ask));
+    }
+
+    /// Writes what a want comes to.
+    pub(super) fn export(&self, want: Want, rows: Option<Table>, path: String) {
+        self.0.push(Job::Export { want, rows, path });
+    }
+}
+
+/// Lines that a command writes for people become messages.
+struct Lines {
+    messages: Sender<Msg>,
+    kept: Vec<u8>,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.kept.extend_from_slice(bytes);
+        while let Some(end) = memchr::memchr(b'\n', &self.kept) {
+            let line: Vec<u8> = self.kept.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end().trim_start_matches("plimsoll: ");
+            let _ = self.messages.send(Msg::Said(Severity::Warning, line.to_owned()));
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Answers questions.
+pub(super) struct Worker {
+    settings: Settings,
+    messages: Sender<Msg>,
+    growing: Option<Arc<Mutex<Growing>>>,
+}
+
+impl Worker {
+    /// One that works on its caller's thread.
+    pub(super) fn new(settings: Settings, messages: Sender<Msg>) -> Self {
+        Self { settings, messages, growing: None }
+    }
+
+    fn send(&self, msg: Msg) {
+        // Nobody listens any more: the program ends.
+        let _ = self.messages.send(msg);
+    }
+
+    /// Does a job. Should it panic, that is told, and the next is done all the same.
+    fn work(&mut self, job: Job) {
+        let number = if let Job::Answer(ask) = &job { Some(ask.clone()) } else { None };
+        let is_done = catch_unwind(AssertUnwindSafe(|| match job {
+            Job::Answer(ask) => self.send(Msg::Answer(Box::new(self.answered(ask)))),
+            Job::Look { sources, history } => self.look(&sources, history),
+            Job::Export { want, rows, path } => {
+                let told = self.with(|context| export::export(&want, rows, &path, context));
+                let what = told.unwrap_or_else(|error| format!("{path}: {error}"));
+                self.send(Msg::Done(what));
+            }
+        }));
+        if is_done.is_err() {
+            let why = "plimsoll failed here (it panicked): please report it with what was looked at";
+            match number {
+                Some(ask) => {
+                    let mut answer = Answer::new(ask.number, ask.role, ask.wants);
+                    answer.errors.push(why.to_owned());
+                    self.send(Msg::Answer(Box::new(answer)));
+                }
+                None => self.send(Msg::Said(Severity::Critical, why.to_owned())),
+            }
+        }
+    }
+
+    /// Runs something with a context of its own.
+    pub(super) fn with<T>(&self, run: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let mut io = Io {
+            out: Box::new(io::sink()),
+            err: Box::new(Lines { messages: self.messages.clone(), kept: Vec::new() }),
+            out_is_terminal: false,
+            err_is_terminal: false,
+            width: None,
+            no_color: true,
+            cores: self.settings.threads,
+            config_file: None,
+            now: now(),
+        };
+        // A progress bar would be drawn over the screen.
+        let mut settings = self.settings.clone();
+        (settings.progress, settings.quiet) = (false, true);
+        let mut context = Context::new(settings, &mut io);
+        context.pages = Some(Memo::default());
+        context.tell_losses_once();
+        run(&mut context)
+    }
+
+    fn look(&self, sources: &[String], history: Vec<String>) {
+        match self.with(|context| look(sources, history, context)) {
+            Ok(found) => self.send(Msg::Found(found)),
+            Err(error) => {
+                self.send(Msg::Said(Severity::Critical, error.to_string()));
+                self.send(Msg::Found(Found::default()));
+            }
+        }
+    }
+
+    /// Answers a question.
+    pub(super) fn answered(&self, ask: Ask) -> Answer {
+        let began = Instant::now();
+        let Ask { number, role, wants, .. } = ask;
+        let mut answer = Answer::new(number, role, wants.clone());
+        for (at, want) in wants.iter().enumerate() {
+            let told = self.with(|context| match want {
+                Want::Command(words) => {
+                    let words: Vec<String> = words.iter().cloned().chain(["-o".to_owned(), "wide".to_owned()]).collect();
+                    let gathered = gather(&words, context)?;
+                    gathered.trees.iter().for_each(|tree| answer.draw(at, tree));
+                    gathered.reports.iter().for_each(|report| answer.add(at, report));
+                    Ok(())
+                }
+                Want::Course(sources) => {
+                    answer.course = Some(match &self.growing {
+                        Some(growing) => growing.lock().unwrap_or_else(PoisonError::into_inner).course(sources, context)?,
+                        None => course(sources, context)?,
+                    });
+                    Ok(())
+                }
+            });
+            if let Err(error) = told {
+                let error: Error = error;
+                answer.errors.push(error.to_string());
+            }
+        }
+        answer.finish(began.elapsed());
+        answer
+    }
+}
+
+/// What kinds of things there are.
+pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Context<'_>) -> Result<Found, Error> {
+    let now = context.io.now;
+    let dumps = |source: &&String| !find::find(std::slice::from_ref(*source), Wanted::Dumps, now).dumps.is_empty();
+    let dumps: Vec<String> = sources.iter().filter(dumps).cloned().collect();
+    let load = match Load::look(sources, context) {
+        Ok((load, _)) => load,
+        // Dump pages alone are no matter for a report.
+        Err(_) if !dumps.is_empty() || !history.is_empty() => Load::default(),
+        Err(error) => return Err(error),
+    };
+    let stores = history.iter().filter(|source| std::path::Path::new(source).is_dir()).cloned().collect();
+    Ok(Found { stores, holders: load.holders, dumps, ends: load.ends, history, clusters: load.clusters, span: None, bounds: load.bounds })
+}

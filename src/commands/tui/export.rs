@@ -1,0 +1,46 @@
+//! What is shown, written to a file.
+
+use crate::actions::fresh::replace;
+use crate::cli::{Context, Error, gather};
+use crate::model::report::{Report, Table};
+use crate::views::tui::Want;
+use crate::views::{self, Format, Style};
+use std::path::Path;
+
+/// Writes what a want comes to, in the form that the file's ending names: rows as they are shown, documents as the command prints them.
+/// Says what was written.
+pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut Context<'_>) -> Result<String, Error> {
+    let ending = Path::new(path).extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let form = match ending.as_str() {
+        "csv" => Format::Csv,
+        "json" => Format::Json,
+        "yaml" | "yml" => Format::Yaml,
+        "md" => Format::Markdown,
+        "txt" => Format::Wide,
+        "svg" => Format::Svg,
+        "folded" => Format::Folded,
+        _ => return Err(Error::Usage("its ending tells the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned())),
+    };
+    if Path::new(path).exists() {
+        return Err(Error::Usage("it is there already; name another".to_owned()));
+    }
+    let style = Style { width: None, color: false, headers: true, compact: false };
+    let mut text = Vec::new();
+    match (rows, form) {
+        (Some(table), Format::Csv | Format::Markdown | Format::Wide) => {
+            views::render(&Report { table, ..Report::default() }, form, &style, &mut text)?;
+        }
+        _ => {
+            let Want::Command(words) = want else { return Err(Error::Usage("there is nothing to write here".to_owned())) };
+            let gathered = gather(words, context)?;
+            match (form.is_of_stacks(), gathered.trees.first(), gathered.reports.first()) {
+                (true, Some(tree), _) => views::flame::draw(tree, form, &mut text)?,
+                (true, None, _) => return Err(Error::Usage("only a flame graph is written as .svg or .folded".to_owned())),
+                (false, _, Some(report)) => views::render(report, form, &style, &mut text)?,
+                (false, _, None) => return Err(Error::Usage("a flame graph is written as .svg or .folded".to_owned())),
+            }
+        }
+    }
+    replace(Path::new(path), &text).map_err(|error| Error::Input(format!("can't write it: {error}")))?;
+    Ok(format!("written: {path} ({} bytes)", text.len()))
+}

@@ -1,0 +1,196 @@
+//! `plimsoll tui`: threads that find things out, and one that draws.
+
+mod course;
+mod engine;
+mod export;
+#[cfg(feature = "live")]
+mod live;
+#[cfg(feature = "live")]
+mod spool;
+#[cfg(test)]
+mod tests;
+
+use crate::cli::{Context, Error, KubeFlags};
+use crate::commands::memory::watch::duration;
+use crate::model::time::Micros;
+use crate::model::units::parse_bytes;
+use crate::sources::cgroup;
+use crate::sources::find::{self, is_url};
+use crate::views::tui::keys::Keys;
+use crate::views::tui::theme::NAMES;
+use crate::views::tui::{Effect, Msg, State, Theme, term};
+#[cfg(feature = "live")]
+use course::Growing;
+use crossbeam_channel::{Receiver, Sender};
+use engine::Engine;
+#[cfg(feature = "live")]
+use spool::Spool;
+use std::path::{Path, PathBuf};
+#[cfg(feature = "live")]
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Arguments of `plimsoll tui`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll tui                                           # live: all apiservers that the kubeconfig can name
+  plimsoll tui --follow /var/log/kubernetes/audit        # live: an audit log that is being written
+  plimsoll tui --context prod --follow audit.log /sys/fs/cgroup/kubepods.slice   # live: all of these
+  plimsoll tui bundle/                                   # replay: what a bundle holds, at any moment
+  plimsoll tui audit.log snapshot.db metrics/            # any mix of what the other commands read
+
+? shows what the keys do. What a tab shows is what a command prints: Y copies that command. More: docs/tui.md.")]
+pub struct Args {
+    /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig names.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Follow this audit log (file, folder, glob) as it is written; repeatable.
+    #[arg(long, value_name = "LOG")]
+    follow: Vec<String>,
+    /// Time between two readings of what is live.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    every: Duration,
+    /// How much of what is read live is kept to look back at; the oldest goes first.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
+    keep: u64,
+    /// Keep it below this folder [default: that for temporary files].
+    #[arg(long, value_name = "FOLDER")]
+    spool: Option<PathBuf>,
+    /// A store that record keeps, or a CSV, for forecasts; repeatable.
+    #[cfg(feature = "history")]
+    #[arg(long, value_name = "SOURCE")]
+    history: Vec<String>,
+    /// Colours: default, safe (for the colour-blind), none.
+    #[arg(long, value_name = "NAME", env = "PLIMSOLL_THEME")]
+    theme: Option<String>,
+    /// Leave the mouse to the terminal.
+    #[arg(long)]
+    no_mouse: bool,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| "at least 1MiB: 64MiB, 1GiB".to_owned())
+}
+
+/// Whether a source is read again and again.
+fn is_live(source: &str) -> bool {
+    is_url(source) || cgroup::is_live(Path::new(source))
+}
+
+fn now() -> Micros {
+    jiff::Timestamp::now().as_microsecond()
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if !context.io.out_is_terminal {
+        return Err(Error::Usage(
+            "the terminal UI needs a terminal; without one: plimsoll report, or the command of what is looked at".to_owned(),
+        ));
+    }
+    let theme = args.theme.as_deref().or(context.settings.tui.theme.as_deref());
+    let theme = match theme {
+        // NO_COLOR and --color never mean it.
+        None if !context.settings.style.color => Theme::none(),
+        None => Theme::usual(),
+        Some(name) => Theme::named(name).ok_or_else(|| Error::Usage(format!("theme {name}: there are: {}", NAMES.join(", "))))?,
+    };
+    let keys = Keys::with(&context.settings.tui.keys).map_err(|why| Error::Usage(format!("config file, tui.keys: {why}")))?;
+    if args.sources.iter().chain(&args.follow).any(|source| source == "-") {
+        return Err(Error::Usage("-: what is looked at again and again can't be a pipe; write it to a file".to_owned()));
+    }
+    let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));
+    // Whoever mistypes a path wants to know at once.
+    for source in still.iter().filter(|source| !Path::new(source).exists()) {
+        find::expand(source).map_err(|error| Error::Input(error.to_string()))?;
+    }
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    signals(&sender)?;
+    #[cfg(feature = "history")]
+    let history = args.history.clone();
+    #[cfg(not(feature = "history"))]
+    let history = Vec::new();
+    let has_cluster = args.sources.is_empty() && args.follow.is_empty() || args.kube.context.is_some() || args.kube.kubeconfig.is_some();
+    let named = args.follow.iter().chain(&args.sources);
+    let name = named.map(|source| Path::new(source).file_name().map_or(source.as_str(), |name| name.to_str().unwrap_or(source)));
+    let name = if has_cluster { "cluster".to_owned() } else { name.collect::<Vec<_>>().join(" ") };
+    let is_live = has_cluster || !again.is_empty() || !args.follow.is_empty();
+    let state = State::new(&name, is_live, keys, theme);
+    let console = (state, (sender.clone(), receiver), !args.no_mouse);
+    if is_live {
+        #[cfg(feature = "live")]
+        return live(args, (still, again, history), has_cluster, &sender, console, context);
+        #[cfg(not(feature = "live"))]
+        return Err(Error::Usage("this plimsoll was built without the 'live' feature: it can only look at what was written".to_owned()));
+    }
+    let engine = Engine::start(context.settings.clone(), &sender, None);
+    engine.look(still, history);
+    // What is read live is saved; here nothing is.
+    show(console, &engine, |_| ())
+}
+
+/// What is drawn, what tells it, whether the mouse is ours.
+type Console = (State, (Sender<Msg>, Receiver<Msg>), bool);
+
+/// Draws until the user leaves.
+fn show((state, channel, has_mouse): Console, engine: &Engine, save: impl Fn(String)) -> Result<(), Error> {
+    let outside = |effect: Effect| match effect {
+        Effect::Ask(ask) => engine.ask(ask),
+        Effect::Export { want, rows, path } => engine.export(want, rows, path),
+        Effect::Save(path) => save(path),
+        Effect::Copy(_) | Effect::Suspend | Effect::Quit => {}
+    };
+    Ok(term::run(state, channel, has_mouse, now, outside)?)
+}
+
+/// Reads what is live, and draws.
+#[cfg(feature = "live")]
+fn live(
+    args: &Args,
+    (still, again, history): (Vec<String>, Vec<String>, Vec<String>),
+    has_cluster: bool,
+    sender: &Sender<Msg>,
+    console: Console,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let below = args.spool.clone().unwrap_or_else(std::env::temp_dir);
+    let spool =
+        Spool::create(&below, args.keep).map_err(|error| Error::Input(format!("{}: can't write there: {error}", below.display())))?;
+    let growing = Arc::new(Mutex::new(Growing::default()));
+    let engine = Engine::start(context.settings.clone(), sender, Some(&growing));
+    let shared = live::Shared::new(spool, growing, sender.clone(), args.every);
+    live::still(&shared, still, history, context.settings.clone());
+    if has_cluster {
+        live::cluster(&shared, super::live::target(&args.kube));
+    }
+    again.into_iter().for_each(|source| live::again(&shared, source));
+    if !args.follow.is_empty() {
+        live::logs(&shared, args.follow.clone());
+    }
+    show(console, &engine, |path| shared.save(path))?;
+    shared.end();
+    Ok(())
+}
+
+/// Asked to end, the program gives the terminal back first.
+#[cfg(unix)]
+fn signals(sender: &Sender<Msg>) -> Result<(), Error> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(|error| Error::Input(format!("can't watch for signals: {error}")))?;
+    let sender = sender.clone();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = sender.send(Msg::Quit);
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn signals(_: &Sender<Msg>) -> Result<(), Error> {
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! The terminal UI without a terminal: what each tab shows of a real bundle, and that no order of keys breaks it.
+
+use super::engine::Worker;
+use crate::cli::{Io, Settings};
+use crate::model::report::{Finding, Severity, Table, Value};
+use crate::model::time::SECOND;
+use crate::views::tui::ask::Role;
+use crate::views::tui::keys::Keys;
+use crate::views::tui::sheet::{Body, Part};
+use crate::views::tui::{Answer, Ask, Effect, Found, Msg, Standing, State, Status, Tab, Theme, draw};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// A state, and what answers its questions on the same thread.
+struct Console {
+    state: State,
+    worker: Worker,
+    /// What was answered before.
+    known: Rc<RefCell<HashMap<String, Answer>>>,
+    /// Whether a question about another moment is answered with what is known of the tab: for tests of what keys do.
+    is_quick: bool,
+    done: Vec<Effect>,
+}
+
+fn worker() -> Worker {
+    let mut io = Io::process();
+    io.config_file = None;
+    Worker::new(Settings::usual(&io).unwrap(), crossbeam_channel::unbounded().0)
+}
+
+impl Console {
+    /// One that looks at these sources, with all that it asks at first answered.
+    fn of(sources: &[&str]) -> Self {
+        Self::with_history(sources, &[])
+    }
+
+    /// The same beside a history.
+    fn with_history(sources: &[&str], history: &[&str]) -> Self {
+        let state = State::new("list-storm", false, Keys::default(), Theme::usual());
+        let mut console = Self { state, worker: worker(), known: Rc::default(), is_quick: false, done: Vec::new() };
+        let [sources, history] = [sources, history].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
+        let found = console.worker.with(|context| super::engine::look(&sources, history, context)).unwrap();
+        console.tell(Msg::Found(found));
+        console
+    }
+
+    /// Gives a message, and whatever comes of it.
+    fn tell(&mut self, msg: Msg) {
+        let mut effects = self.state.update(msg);
+        while let Some(effect) = effects.pop() {
+            match effect {
+                Effect::Ask(ask) => {
+                    let answer = self.answer(ask);
+                    effects.extend(self.state.update(Msg::Answer(Box::new(answer))));
+                }
+                other => self.done.push(other),
+            }
+        }
+    }
+
+    fn answer(&self, ask: Ask) -> Answer {
+        let role = format!("{:?}", ask.role);
+        let key = if self.is_quick { role.clone() } else { format!("{role} {:?}", ask.wants) };
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Answer { number: ask.number, wants: ask.wants, ..known.clone() };
+        }
+        let answer = self.worker.answered(ask);
+        let mut known = self.known.borrow_mut();
+        known.insert(role, answer.clone());
+        known.insert(key, answer.clone());
+        answer
+    }
+
+    fn key(&mut self, key: char) {
+        self.tell(Msg::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
+    }
+
+    fn press(&mut self, key: KeyCode) {
+        self.tell(Msg::Key(KeyEvent::new(key, KeyModifiers::NONE)));
+    }
+
+    /// The screen as text.
+    fn screen(&mut self, width: u16, height: u16) -> String {
+        self.tell(Msg::Resize(width, height));
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw::draw(&self.state, frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..height).map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+const STORM: &[&str] = &["samples/list-storm"];
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+
+#[test]
+fn each_tab_at_each_size() {
+    let mut console = Console::of(STORM);
+    for tab in Tab::ALL {
+        console.key(char::from_digit(((tab.index() + 1) % 10) as u32, 10).unwrap());
+        for (width, height) in SIZES {
+            insta::assert_snapshot!(format!("{}-{width}x{height}", tab.name().to_lowercase()), console.screen(width, height));
+        }
+    }
+}
+
+#[test]
+fn what_is_looked_into() {
+    let mut console = Console::of(STORM);
+    console.key('2');
+    console.press(KeyCode::Enter);
+    insta::assert_snapshot!("looked-into-traffic", console.screen(120, 24));
+    console.press(KeyCode::Esc);
+    assert!(console.state.pivot.filters.is_empty());
+    console.key('3');
+    console.press(KeyCode::Enter);
+    insta::assert_snapshot!("details-of-a-client", console.screen(120, 50));
+    console.press(KeyCode::Esc);
+    console.key('?');
+    insta::assert_snapshot!("help", console.screen(120, 50));
+    console.press(KeyCode::Esc);
+    // The incident's last minute, and not the time behind it.
+    ":time 09:24:00\n".chars().for_each(|c| if c == '\n' { console.press(KeyCode::Enter) } else { console.key(c) });
+    ":window 1m\n".chars().for_each(|c| if c == '\n' { console.press(KeyCode::Enter) } else { console.key(c) });
+    console.key('2');
+    insta::assert_snapshot!("traffic-of-a-minute", console.screen(120, 24));
+}
+
+#[cfg(feature = "history")]
+#[test]
+fn forecasts_are_rows_and_charts() {
+    let mut console = Console::with_history(&[], &["samples/growth/history.csv.zst"]);
+    console.key('8');
+    let screen = console.screen(120, 40);
+    assert!(screen.contains("ml/compute requests.cpu") && screen.contains("forecast (15) │ charts"), "{screen}");
+    console.key('v');
+    let screen = console.screen(120, 40);
+    assert!(screen.contains("charts (12)") && screen.contains('┊') && screen.contains('━'), "a chart with now and a limit: {screen}");
+    console.key('j');
+    assert_ne!(console.screen(120, 40), screen, "the next chart");
+}
+
+/// The words of the question that a tab's answer belongs to.
+fn shown(state: &State, tab: Tab) -> Option<Vec<String>> {
+    state.panes[tab.index()].answer.as_ref().map(|answer| answer.wants.iter().map(|want| want.line()).collect())
+}
+
+#[test]
+fn the_moment_that_is_looked_at_is_what_is_asked_for() {
+    let mut console = Console::of(STORM);
+    console.key('2');
+    let line = shown(&console.state, Tab::Traffic).unwrap().remove(0);
+    // The bundle says what it is about: the minutes before were not meant.
+    assert!(line.contains("--since 2026-11-20T09:17:56Z --until 2026-11-20T09:25:5"), "{line}");
+    console.key('w');
+    console.key(',');
+    let line = shown(&console.state, Tab::Traffic).unwrap().remove(0);
+    let (from, to) = console.state.clock.asked().unwrap();
+    assert_eq!(to - from, 300 * SECOND);
+    assert!(line.contains(&format!("--since {} --until {}", crate::model::time::format(from), crate::model::time::format(to))), "{line}");
+    // What it shows is what that command prints.
+    let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).chain(["-o".to_owned(), "json".to_owned()]).collect();
+    let printed = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
+    let Some(Body::Grid(grid)) = console.state.panes[Tab::Traffic.index()].part().map(|part| &part.body) else { panic!("no table") };
+    assert_eq!(grid.rows.len(), printed.table.rows.len());
+    let requests = printed.table.column("requests").unwrap();
+    assert!(grid.rows[0].contains(&printed.table.rows[0][requests]));
+}
+
+#[test]
+fn keys_are_quick_with_ten_thousand_clients() {
+    let mut console = Console::of(STORM);
+    let rows = (0..10_000u64).map(|n| {
+        let name = format!("system:serviceaccount:team-{}:client-{n}", n % 97);
+        vec![name.as_str().into(), "agent".into(), Value::Count(n * 7919 % 10_007), Value::Number(n as f64 / 3.0), Value::Number(0.01)]
+    });
+    let columns = ["user", "agent", "requests", "rps", "share"].map(str::to_owned).to_vec();
+    let table = Table { columns, rows: rows.collect(), ..Table::default() };
+    let grid = crate::views::tui::grid::Grid::new(&table, "clients");
+    console.key('3');
+    let pane = &mut console.state.panes[Tab::Clients.index()];
+    pane.answer.as_mut().unwrap().parts = vec![Part { want: 0, body: Body::Grid(Box::new(grid)) }];
+    let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
+    console.tell(Msg::Resize(200, 50));
+    let mut slowest = std::time::Duration::ZERO;
+    for keys in ["jjjj", "GGkk", "ssSS", "/team-9", "l", "g"] {
+        for key in keys.chars() {
+            console.key(key);
+            // The fastest of three: the machine may be busy with something else.
+            let drawn = (0..3).map(|_| {
+                let began = Instant::now();
+                terminal.draw(|frame| draw::draw(&console.state, frame)).unwrap();
+                began.elapsed()
+            });
+            slowest = slowest.max(drawn.min().unwrap());
+        }
+    }
+    assert!(slowest.as_millis() <= 16, "a frame took {slowest:?}");
+}
+
+#[test]
+fn sources_that_fail_say_since_when_and_why() {
+    let mut state = State::new("lab", true, Keys::default(), Theme::none());
+    state.update(Msg::Tick(1_000 * SECOND));
+    let failing = Standing::Failing { since: 940 * SECOND, why: "connection refused".to_owned(), again: Some(1_008 * SECOND) };
+    state.update(Msg::Source(Status { name: "10.0.0.1:6443".to_owned(), standing: failing }));
+    state.update(Msg::Source(Status { name: "10.0.0.2:6443".to_owned(), standing: Standing::Well(999 * SECOND) }));
+    let mut console = Console { state, worker: worker(), known: Rc::default(), is_quick: true, done: Vec::new() };
+    let screen = console.screen(100, 20);
+    assert!(screen.contains("10.0.0.1:6443 fails since 00:15:40: connection refused; tried again in 8 s"), "{screen}");
+    assert!(screen.contains("1 of 2 sources fail"), "{screen}");
+    console.tell(Msg::Source(Status { name: "10.0.0.1:6443".to_owned(), standing: Standing::Well(1_001 * SECOND) }));
+    console.key('0');
+    let screen = console.screen(100, 20);
+    assert!(screen.contains("10.0.0.1:6443: it is back") && screen.contains("2 sources answer"), "{screen}");
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let mut console = Console::of(&["samples/list-storm/audit"]);
+    let evil = "\u{1b}[2J\u{202e}<script>\n漢字\u{9b}31m";
+    let mut finding = Finding::new("client-x", Severity::Critical, &[("user", evil)]);
+    (finding.summary, finding.remedy) = (evil.repeat(3), evil.to_owned());
+    console.state.of_report = vec![finding];
+    console.state.story = vec![evil.to_owned()];
+    console.tell(Msg::Said(Severity::Warning, evil.to_owned()));
+    console.tell(Msg::Name(evil.to_owned()));
+    for key in ['1', '0', '2', '3'] {
+        console.key(key);
+        console.press(KeyCode::Enter);
+        for (width, height) in [(80, 24), (41, 13), (200, 50)] {
+            let screen = console.screen(width, height);
+            assert!(!screen.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{screen}");
+        }
+        console.press(KeyCode::Esc);
+    }
+}
+
+/// Something that may happen.
+fn happening() -> impl Strategy<Value = Msg> {
+    let chars = "1234567890vVkjhlgGsSbfdyYeB ,.<>wWa-+rT?/:q\u{8}abcxyz()[]*漢".chars().collect::<Vec<char>>();
+    let codes = [
+        KeyCode::Enter,
+        KeyCode::Esc,
+        KeyCode::Tab,
+        KeyCode::BackTab,
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Left,
+        KeyCode::Right,
+        KeyCode::PageUp,
+        KeyCode::PageDown,
+        KeyCode::Home,
+        KeyCode::End,
+        KeyCode::Backspace,
+        KeyCode::Delete,
+    ];
+    prop_oneof![
+        10 => prop::sample::select(chars).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))),
+        8 => prop::sample::select(codes.to_vec()).prop_map(|code| Msg::Key(KeyEvent::new(code, KeyModifiers::NONE))),
+        1 => prop::sample::select(vec!['u', 'd', 'b', 'f', 'l']).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL))),
+        3 => (0u16..220, 0u16..60, 0u8..4).prop_map(|(column, row, kind)| {
+            let kind = match kind {
+                0 => MouseEventKind::ScrollDown,
+                1 => MouseEventKind::ScrollUp,
+                2 => MouseEventKind::Drag(MouseButton::Left),
+                _ => MouseEventKind::Down(MouseButton::Left),
+            };
+            Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
+        }),
+        1 => prop_oneof![Just((80, 24)), Just((200, 50)), (1u16..300, 1u16..80)].prop_map(|(width, height)| Msg::Resize(width, height)),
+        1 => (0i64..10_000).prop_map(|second| Msg::Tick(second * SECOND / 3)),
+    ]
+}
+
+/// That state and view are of one mind.
+fn agree(console: &Console, terminal: &mut Terminal<TestBackend>) -> Result<(), TestCaseError> {
+    let state = &console.state;
+    let (width, height) = state.size;
+    terminal.backend_mut().resize(width, height);
+    let frame = terminal.draw(|frame| draw::draw(state, frame)).unwrap();
+    let buffer = frame.buffer;
+    prop_assert_eq!((buffer.area.width, buffer.area.height), (width, height));
+    if width < 80 || height < 12 {
+        return Ok(());
+    }
+    // The tab in view is the one that is marked, and no other.
+    let marked: String = (0..width)
+        .map(|x| &buffer[(x, 1)])
+        .filter(|cell| cell.style().bg == state.theme.selected.bg && state.theme.name == "default")
+        .map(|cell| cell.symbol())
+        .collect();
+    if state.theme.name == "default" {
+        let short: String = state.tab.name().chars().take(3).collect();
+        prop_assert!(marked.contains(&short), "{} is in view, '{}' is marked", state.tab.name(), marked);
+    }
+    // Whatever is shown is what was asked for last, and that is what the state wants.
+    if let Ok(wants) = state.wants(state.tab) {
+        prop_assert!(state.pane().is_about(&wants), "{:?} is not about {:?}", state.pane().asked, wants);
+    }
+    // The row that is selected can be seen.
+    if let (None, Some(Body::Grid(grid))) = (&state.popup, state.pane().part().map(|part| &part.body))
+        && state.theme.name == "default"
+        && !(state.tab == Tab::Overview && state.pane().place() == 0)
+        && grid.selected_index().is_some()
+    {
+        let is_seen = (2..height).any(|y| buffer[(0, y)].style().bg == state.theme.selected.bg);
+        prop_assert!(is_seen, "{}: row {:?} of {:?} can't be seen", state.tab.name(), grid.selected_index(), grid.counts());
+    }
+    Ok(())
+}
+
+#[test]
+fn no_order_of_keys_breaks_it() {
+    let first = Console::of(STORM);
+    let known = Rc::clone(&first.known);
+    let found: Found = first.state.found.clone().unwrap();
+    let config = ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(events in prop::collection::vec(happening(), 2_000))| {
+        let state = State::new("list-storm", false, Keys::default(), Theme::usual());
+        let mut console = Console { state, worker: worker(), known: Rc::clone(&known), is_quick: true, done: Vec::new() };
+        console.tell(Msg::Found(found.clone()));
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        for event in events {
+            console.tell(event);
+            agree(&console, &mut terminal)?;
+        }
+    });
+    assert!(first.known.borrow().contains_key(&format!("{:?}", Role::Story)));
+}

@@ -1,0 +1,206 @@
+//! The time that is looked at: a window that ends at a moment, which stands still, plays, or follows the present.
+
+use crate::model::incident::Span;
+use crate::model::time::{Micros, SECOND};
+
+/// Lengths of a window, shortest first; behind them all of the time.
+const LENGTHS: [Micros; 7] = [10 * SECOND, 30 * SECOND, 60 * SECOND, 300 * SECOND, 900 * SECOND, 3_600 * SECOND, 21_600 * SECOND];
+/// How fast time may be played.
+const SPEEDS: [i64; 8] = [1, 2, 5, 10, 30, 60, 300, 3_600];
+/// Steps that the time of a bundle is cut into.
+const STEPS: i64 = 60;
+
+/// The time that is looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// What the sources cover, in whole seconds.
+    pub span: Option<Span>,
+    /// The moment that is looked at.
+    pub at: Micros,
+    /// How long the window is that ends there: a place in `LENGTHS`, or all of the time.
+    length: Option<usize>,
+    /// Whether the moment moves.
+    pub is_playing: bool,
+    /// Whether it moves with the present.
+    pub is_live: bool,
+    /// Whether the sources hold more than they say they are about.
+    pub is_bounded: bool,
+    speed: usize,
+    /// What time it was when it was last told.
+    told: Option<Micros>,
+}
+
+impl Clock {
+    /// One that follows the present, with a window of a minute; or one that looks at all there is.
+    pub fn new(is_live: bool) -> Self {
+        Self { is_live, is_playing: is_live, length: is_live.then_some(2), speed: 3, ..Self::default() }
+    }
+
+    /// The sources cover this. The moment stays, unless there was none or it follows the present.
+    pub fn covers(&mut self, (from, to): Span) {
+        let whole = (from.div_euclid(SECOND) * SECOND, to.div_euclid(SECOND) * SECOND + SECOND);
+        let is_first = self.span.is_none();
+        // What is still being written grows; of what is read again the first part may be gone.
+        self.span = Some(whole);
+        if is_first || self.is_live && self.is_playing {
+            self.at = whole.1;
+        }
+        self.at = self.at.clamp(whole.0, whole.1);
+    }
+
+    /// Whether all of the time is looked at.
+    pub fn is_all(&self) -> bool {
+        self.length.is_none() && self.span.is_none_or(|span| self.at >= span.1)
+    }
+
+    /// From when to when one looks; `None` where the sources have no time.
+    pub fn window(&self) -> Option<Span> {
+        let (from, _) = self.span?;
+        let start = self.length.map_or(from, |length| (self.at - LENGTHS[length]).max(from));
+        Some((start.min(self.at - SECOND), self.at))
+    }
+
+    /// The time that commands are asked for: `None` where it is all there is.
+    pub fn asked(&self) -> Option<Span> {
+        self.window()
+            .filter(|_| self.is_bounded || !self.is_all())
+            .map(|(from, to)| (from.div_euclid(SECOND) * SECOND, to.div_euclid(SECOND) * SECOND))
+    }
+
+    /// How long the window is; `None` for all of the time.
+    pub fn length(&self) -> Option<Micros> {
+        self.length.map(|length| LENGTHS[length])
+    }
+
+    /// How fast it plays.
+    pub fn speed(&self) -> i64 {
+        SPEEDS[self.speed]
+    }
+
+    /// It is `now`: what plays moves on. Returns whether the moment has moved.
+    pub fn tick(&mut self, now: Micros) -> bool {
+        let since = self.told.replace(now).map_or(0, |told| (now - told).clamp(0, 5 * SECOND));
+        let Some((_, end)) = self.span.filter(|_| self.is_playing && !self.is_live) else { return false };
+        let before = self.at;
+        self.at = (self.at + since * self.speed()).min(end);
+        self.is_playing = self.at < end;
+        self.at != before
+    }
+
+    /// Plays, or stands still. At the end it plays from the beginning.
+    pub fn toggle(&mut self) {
+        self.is_playing = !self.is_playing;
+        if let Some((from, end)) = self.span.filter(|_| self.is_playing) {
+            match self.is_live {
+                true => self.at = end,
+                false if self.at >= end => self.at = from + SECOND,
+                false => {}
+            }
+        }
+        if self.is_playing && !self.is_live && self.length.is_none() {
+            self.length = self.span.map(|(from, end)| LENGTHS.iter().rposition(|length| *length <= (end - from) / 8).unwrap_or(0));
+        }
+    }
+
+    /// Goes to a moment, and stands still there.
+    pub fn go(&mut self, at: Micros) {
+        if let Some((from, to)) = self.span {
+            self.at = at.clamp(from + SECOND.min(to - from), to);
+            self.is_playing = false;
+        }
+    }
+
+    /// How far a step is.
+    pub fn step(&self) -> Micros {
+        let whole = self.span.map_or(0, |(from, to)| to - from);
+        let step = self.length().map_or(whole, |length| length.min(whole)) / if self.length.is_some() { 2 } else { STEPS };
+        (step.div_euclid(SECOND) * SECOND).max(SECOND)
+    }
+
+    /// So many steps on, or back.
+    pub fn by_steps(&mut self, steps: i64) {
+        self.go(self.at + steps * self.step());
+    }
+
+    /// A longer or shorter window.
+    pub fn resize(&mut self, longer: bool) {
+        let whole = self.span.map_or(0, |(from, to)| to - from);
+        let longest = LENGTHS.iter().rposition(|length| *length < whole);
+        self.length = match (self.length, longer) {
+            (None, true) => None,
+            (None, false) => longest,
+            (Some(at), true) => Some(at + 1).filter(|next| longest.is_some_and(|longest| *next <= longest)),
+            (Some(at), false) => Some(at.saturating_sub(1)),
+        };
+    }
+
+    /// Looks at all of the time.
+    pub fn all(&mut self) {
+        self.length = None;
+        if let Some((_, to)) = self.span {
+            self.at = to;
+        }
+        self.is_playing = self.is_live;
+    }
+
+    /// Looks at this window.
+    pub fn look_at(&mut self, (from, to): Span) {
+        self.length = Some(LENGTHS.iter().position(|length| *length >= to - from).unwrap_or(LENGTHS.len() - 1));
+        self.go(to);
+    }
+
+    /// Plays faster or slower.
+    pub fn hurry(&mut self, faster: bool) {
+        self.speed = if faster { (self.speed + 1).min(SPEEDS.len() - 1) } else { self.speed.saturating_sub(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(is_live: bool) -> Clock {
+        let mut clock = Clock::new(is_live);
+        clock.covers((1_000 * SECOND + 5, 1_600 * SECOND));
+        clock
+    }
+
+    #[test]
+    fn a_bundle_is_looked_at_as_a_whole_first_and_then_by_windows() {
+        let mut clock = clock(false);
+        assert_eq!((clock.asked(), clock.window()), (None, Some((1_000 * SECOND, 1_601 * SECOND))));
+        clock.resize(false);
+        assert_eq!(clock.asked(), Some((1_301 * SECOND, 1_601 * SECOND)), "the longest that is shorter than all: 5 minutes");
+        clock.by_steps(-1);
+        assert_eq!(clock.asked(), Some((1_151 * SECOND, 1_451 * SECOND)), "by half a window");
+        clock.by_steps(-10);
+        assert_eq!(clock.asked(), Some((1_000 * SECOND, 1_001 * SECOND)), "not before the beginning, and never empty");
+        clock.all();
+        assert_eq!(clock.asked(), None);
+    }
+
+    #[test]
+    fn playing_moves_the_moment_and_stops_at_the_end() {
+        let mut clock = clock(false);
+        clock.toggle();
+        assert_eq!((clock.at, clock.length(), clock.speed()), (1_001 * SECOND, Some(60 * SECOND), 10));
+        assert!(!clock.tick(0), "how long ago the last tick was is not known yet");
+        assert!(clock.tick(SECOND) && clock.at == 1_011 * SECOND);
+        clock.hurry(true);
+        (2..200).for_each(|second| _ = clock.tick(second * SECOND));
+        assert_eq!((clock.at, clock.is_playing), (1_601 * SECOND, false));
+        assert!(!clock.tick(300 * SECOND));
+    }
+
+    #[test]
+    fn the_present_is_followed_until_one_looks_back() {
+        let mut clock = clock(true);
+        clock.covers((1_000 * SECOND, 1_700 * SECOND));
+        assert_eq!(clock.asked(), Some((1_641 * SECOND, 1_701 * SECOND)));
+        clock.by_steps(-2);
+        clock.covers((1_000 * SECOND, 1_800 * SECOND));
+        assert_eq!(clock.at, 1_641 * SECOND, "one looks back: it stands still");
+        clock.toggle();
+        assert_eq!(clock.at, 1_801 * SECOND);
+    }
+}

@@ -1,0 +1,295 @@
+//! Draws a state. Nothing is found out here, and nothing changes.
+
+use super::overview::{self, fit_end, wrapped};
+use super::popup::{Look, Popup};
+use super::scene::{LEAST, Scene};
+use super::sheet::Body;
+use super::state::{Standing, State};
+use super::{Tab, timeline};
+use crate::model::report::Severity;
+use crate::model::time::{self, clock};
+use crate::model::units::duration;
+use crate::views::chart;
+use crate::views::text::{fit, plain};
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Lines that a command's own words may take above its rows.
+const LEAD: usize = 3;
+
+/// Draws all of it.
+pub fn draw(state: &State, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    paint(state, area, frame.buffer_mut());
+    if let Some(prompt) = &state.prompt {
+        let x = (prompt.asks.sign().width() + prompt.text.width()).min(usize::from(area.width.saturating_sub(1)));
+        frame.set_cursor_position((x as u16, area.bottom().saturating_sub(1)));
+    }
+}
+
+/// The same into a buffer.
+pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        buffer.set_stringn(area.x, area.y, format!("{} by {} are needed", LEAST.0, LEAST.1), usize::from(area.width), state.theme.text);
+        return;
+    }
+    let scene = Scene::of((area.width, area.height), state.clock.span.is_some());
+    head(state, scene.head, buffer);
+    tabs(state, scene.tabs, buffer);
+    match state.tab {
+        Tab::Overview if state.pane().place() == 0 => overview::draw(state, scene.body, buffer),
+        Tab::Log => log(state, scene.body, buffer),
+        _ => body(state, &scene, buffer),
+    }
+    timeline::draw(state, scene.timeline, buffer);
+    foot(state, scene.foot, buffer);
+    if let Some(shown) = &state.popup {
+        popup(state, shown, scene.body, buffer);
+    }
+}
+
+fn head(state: &State, area: Rect, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let mut x = area.x;
+    let mut put = |text: &str, style| {
+        let room = usize::from(area.right().saturating_sub(x));
+        x = buffer.set_stringn(x, area.y, text, room, style).0;
+    };
+    put(" plimsoll ", theme.title);
+    let window = state.clock.window().map(|(from, to)| (from, to, state.clock.is_all()));
+    let mode = match (state.is_live, state.clock.is_playing) {
+        (true, true) => "live".to_owned(),
+        (true, false) => "live, looking back".to_owned(),
+        (false, true) => format!("playing ×{}", state.clock.speed()),
+        (false, false) => "replay".to_owned(),
+    };
+    let when = match window {
+        Some((from, to, true)) if area.width < 100 => format!("{} to {} UTC, all of it", clock(from), clock(to)),
+        Some((from, to, true)) => format!("{} to {} UTC, all of it", when(from), clock(to)),
+        Some((from, to, false)) => format!("{} to {} UTC ({})", clock(from), clock(to), duration(to - from)),
+        None => String::new(),
+    };
+    let failing = state.sources.values().filter(|standing| standing.failure(0).is_some()).count();
+    let sources = match (state.sources.len(), failing) {
+        (0, _) => String::new(),
+        (1, 0) => "1 source answers".to_owned(),
+        (all, 0) => format!("{all} sources answer"),
+        (all, failing) => format!("{failing} of {all} sources fail"),
+    };
+    let busy = state.pane().asked.is_some() || !state.asked.is_empty();
+    let fixed = mode.width() + when.width() + sources.width() + 20;
+    let name = fit(&plain(&state.name), usize::from(area.width).saturating_sub(fixed).max(8)).into_owned();
+    put(&name, theme.heading);
+    put(&format!("  {mode}"), theme.text);
+    put(&format!("  {when}"), theme.text);
+    if !sources.is_empty() {
+        put(&format!("  {sources}"), if failing > 0 { theme.of(Severity::Critical) } else { theme.good });
+    }
+    if busy {
+        put("  …", theme.dim);
+    }
+}
+
+/// A moment with its day.
+fn when(at: time::Micros) -> String {
+    time::format(at - at.rem_euclid(time::SECOND)).replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+fn tabs(state: &State, area: Rect, buffer: &mut Buffer) {
+    for (tab, text, x) in Scene::names(area.width) {
+        let style = if tab == state.tab { state.theme.selected } else { state.theme.text };
+        buffer.set_stringn(area.x + x, area.y, text, usize::from(area.width.saturating_sub(x)), style);
+    }
+}
+
+/// Lines above the parts of the tab in view.
+fn lead(state: &State) -> Vec<String> {
+    let width = usize::from(state.size.0);
+    let mut all = Vec::new();
+    if state.tab == Tab::Traffic {
+        let filters = if state.pivot.filters.is_empty() { String::new() } else { format!(" where {}", state.pivot.filters.join(" and ")) };
+        all.push(format!("by {}{filters}", state.pivot.by.join(", ")));
+    }
+    if let Some(answer) = &state.pane().answer {
+        all.extend(answer.errors.iter().cloned());
+        all.extend(answer.lead.iter().map(|line| line.replace('\t', "  ")));
+    }
+    let mut lines: Vec<String> = all.iter().flat_map(|line| wrapped(line, width)).collect();
+    if lines.len() > LEAD {
+        lines.truncate(LEAD);
+        if let Some(last) = lines.last_mut() {
+            *last = fit_end(&format!("{last} …"), width);
+        }
+    }
+    lines
+}
+
+/// How many there are.
+pub(super) fn lead_lines(state: &State) -> u16 {
+    lead(state).len() as u16
+}
+
+fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let lines = lead(state);
+    let (top, names, area) = scene.part(lines.len() as u16);
+    let width = usize::from(top.width);
+    for (y, line) in (top.y..top.bottom()).zip(&lines) {
+        buffer.set_stringn(top.x, y, line, width, theme.text);
+    }
+    let pane = state.pane();
+    let Some(answer) = &pane.answer else {
+        let text = match state.wants(state.tab) {
+            Err(missing) => missing,
+            Ok(_) => "Reading …",
+        };
+        for (y, line) in (names.y..area.bottom()).zip(wrapped(text, width)) {
+            buffer.set_stringn(names.x, y, line, width, theme.dim);
+        }
+        return;
+    };
+    let mut x = names.x;
+    for (at, part) in answer.parts.iter().enumerate() {
+        let style = if at == pane.place() { theme.title } else { theme.dim };
+        let text = if at == pane.place() { part.title() } else { part.name().to_owned() };
+        let text = format!("{}{}", if at == 0 { "" } else { " │ " }, fit(&plain(&text), 60));
+        x = buffer.set_stringn(x, names.y, text, usize::from(names.right().saturating_sub(x)), style).0;
+    }
+    match pane.part().map(|part| &part.body) {
+        Some(Body::Grid(grid)) if state.tab == Tab::Memory => {
+            let used = overview::draw_memory(state, area, buffer);
+            grid.draw(theme, Rect { height: area.height - used, ..area }, buffer);
+        }
+        Some(Body::Grid(grid)) => grid.draw(theme, area, buffer),
+        Some(Body::Icicle(icicle)) => icicle.draw(theme, area, buffer),
+        Some(Body::Pictures(pictures)) => {
+            let Some(picture) = pictures.get(pane.scroll) else { return };
+            let text = chart::lines(picture, usize::from(area.width));
+            for (y, line) in (area.y..area.bottom()).zip(text) {
+                buffer.set_stringn(area.x, y, line, width, theme.text);
+            }
+        }
+        Some(Body::Notes(notes)) => {
+            let lines = notes.iter().skip(pane.scroll).flat_map(|note| wrapped(note, width));
+            for (y, line) in (area.y..area.bottom()).zip(lines) {
+                buffer.set_stringn(area.x, y, line, width, theme.text);
+            }
+        }
+        None => {
+            let text = if answer.errors.is_empty() { "Nothing." } else { "See above; the tab Log has all that failed." };
+            buffer.set_stringn(area.x, area.y, text, width, theme.dim);
+        }
+    }
+}
+
+fn log(state: &State, area: Rect, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let width = usize::from(area.width);
+    let mut y = area.y;
+    for (name, standing) in state.sources.iter().take(usize::from(area.height / 3)) {
+        let (style, text) = match (standing, standing.failure(state.now)) {
+            (_, Some(failure)) => (theme.of(Severity::Critical), format!("{name}: {failure}")),
+            (Standing::Well(at), None) => (theme.good, format!("{name}: answers, last at {}", clock(*at))),
+            _ => continue,
+        };
+        buffer.set_stringn(area.x, y, fit_end(&plain(&text), width), width, style);
+        y += 1;
+    }
+    let rest = usize::from(area.bottom() - y);
+    let mut lines = Vec::new();
+    for said in &state.log {
+        let times = if said.times > 1 { format!(" ({} times)", said.times) } else { String::new() };
+        let text = format!("{} {}{times}", clock(said.at), said.what);
+        lines.extend(wrapped(&text, width).into_iter().map(|line| (said.severity, line)));
+    }
+    if lines.is_empty() {
+        buffer.set_stringn(area.x, y, "Nothing has gone wrong so far.", width, theme.dim);
+    }
+    let end = lines.len().saturating_sub(state.log_scroll).max(rest.min(lines.len()));
+    for (y, (severity, line)) in (y..area.bottom()).zip(&lines[end.saturating_sub(rest)..end]) {
+        buffer.set_stringn(area.x, y, line, width, theme.of(*severity));
+    }
+}
+
+fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let width = usize::from(area.width);
+    if let Some(prompt) = &state.prompt {
+        let text = format!("{}{}", prompt.asks.sign(), plain(&prompt.text));
+        // The end is what one types at.
+        let cut: String = if text.width() >= width { text.chars().skip(text.chars().count() - width + 1).collect() } else { text };
+        buffer.set_stringn(area.x, area.y, cut, width, theme.heading);
+        return;
+    }
+    if let Some((_, message)) = &state.message {
+        buffer.set_stringn(area.x, area.y, fit_end(&plain(message), width), width, theme.heading);
+        return;
+    }
+    let hints = match state.tab {
+        Tab::Overview => "? help  Enter what to do  v more  space play  , . step  < > events  q quit",
+        Tab::Traffic => "? help  Enter look into  Esc back  b by  / filter  s sort  e export  q quit",
+        Tab::Keyspace | Tab::Heap => "? help  arrows walk  Enter zoom  Esc out  v tables  d compare  e export  q quit",
+        Tab::Log => "? help  arrows scroll  q quit",
+        _ => "? help  Enter details  v more  / filter  s sort  y copy  e export  q quit",
+    };
+    buffer.set_stringn(area.x, area.y, hints, width, theme.dim);
+}
+
+fn popup(state: &State, popup: &Popup, area: Rect, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let width = area.width.saturating_sub(4).min(110);
+    let inner = usize::from(width.saturating_sub(4));
+    let names = popup
+        .lines
+        .iter()
+        .filter_map(|(_, line)| line.split_once('\t'))
+        .map(|(name, _)| plain(name).width())
+        .max()
+        .unwrap_or(0)
+        .min(inner / 3);
+    let mut lines = Vec::new();
+    for (look, line) in popup.lines.iter().skip(popup.scroll) {
+        match line.split_once('\t') {
+            Some((name, text)) => {
+                for (number, part) in wrapped(text, inner.saturating_sub(names + 2)).into_iter().enumerate() {
+                    let name = if number == 0 { fit(&plain(name), names).into_owned() } else { String::new() };
+                    lines.push((*look, format!("{name}{}  {part}", " ".repeat(names.saturating_sub(name.width())))));
+                }
+            }
+            None => lines.extend(wrapped(line, inner).into_iter().map(|line| (*look, line))),
+        }
+    }
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    let blank = " ".repeat(usize::from(width));
+    for y in place.y..place.bottom() {
+        buffer.set_stringn(place.x, y, &blank, usize::from(width), theme.text);
+        buffer.set_style(Rect { y, height: 1, ..place }, ratatui::style::Style::reset());
+    }
+    let edge = |left: &str, right: &str, title: &str| {
+        let title =
+            if title.is_empty() { String::new() } else { format!(" {} ", fit(&plain(title), usize::from(width).saturating_sub(6))) };
+        format!("{left}─{title}{}{right}", "─".repeat(usize::from(width).saturating_sub(3 + title.width())))
+    };
+    buffer.set_stringn(place.x, place.y, edge("┌", "┐", &popup.title), usize::from(width), theme.title);
+    let is_more = lines.len() as u16 + 2 > area.height;
+    let below = if is_more { "more below" } else { "" };
+    buffer.set_stringn(place.x, place.bottom() - 1, edge("└", "┘", below), usize::from(width), theme.title);
+    for (y, (look, line)) in (place.y + 1..place.bottom() - 1).zip(lines) {
+        let style = match look {
+            Look::Heading => theme.heading,
+            Look::Text => theme.text,
+            Look::Dim => theme.dim,
+            Look::Of(severity) => theme.of(severity),
+        };
+        buffer.set_stringn(place.x, y, "│", 1, theme.title);
+        buffer.set_stringn(place.x + 2, y, line, inner, style);
+        buffer.set_stringn(place.right() - 1, y, "│", 1, theme.title);
+    }
+    for y in place.y + 1..place.bottom() - 1 {
+        buffer.set_stringn(place.x, y, "│", 1, theme.title);
+        buffer.set_stringn(place.right() - 1, y, "│", 1, theme.title);
+    }
+}

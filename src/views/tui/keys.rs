@@ -1,0 +1,273 @@
+//! Keys: what each does, under what name it can be given another, and what `?` says of it.
+
+use super::Tab;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::collections::BTreeMap;
+
+/// What a key does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// To the tab of this number.
+    Go(usize),
+    /// To the next tab.
+    NextTab,
+    /// To the tab before.
+    LastTab,
+    /// To the next part of a tab: its other tables, findings, notes.
+    NextPart,
+    /// To the part before.
+    LastPart,
+    /// Up a row.
+    Up,
+    /// Down a row.
+    Down,
+    /// To the left: columns, or the call beside.
+    Left,
+    /// To the right.
+    Right,
+    /// Up a page.
+    PageUp,
+    /// Down a page.
+    PageDown,
+    /// To the first row.
+    First,
+    /// To the last row.
+    Last,
+    /// Into what is selected.
+    Enter,
+    /// Back.
+    Back,
+    /// Filter rows.
+    Filter,
+    /// Type a command.
+    Command,
+    /// What the keys do.
+    Help,
+    /// Sort by the next column.
+    Sort,
+    /// Turn the order around.
+    Reverse,
+    /// Break down by other dimensions.
+    By,
+    /// Compare, or not.
+    Compare,
+    /// From audit logs, or from metrics.
+    From,
+    /// Copy what is selected.
+    Copy,
+    /// Copy the command that prints what is shown.
+    CopyCommand,
+    /// Write what is shown to a file.
+    Export,
+    /// Write what was read live as a bundle.
+    Save,
+    /// Play, or stand still.
+    Play,
+    /// A step back in time.
+    Earlier,
+    /// A step on.
+    Later,
+    /// To the mark before.
+    LastMark,
+    /// To the next mark.
+    NextMark,
+    /// A shorter window.
+    Shorter,
+    /// A longer window.
+    Longer,
+    /// All of the time.
+    Always,
+    /// Play slower.
+    Slower,
+    /// Play faster.
+    Faster,
+    /// Ask again.
+    Refresh,
+    /// Other colours.
+    Theme,
+    /// Sleep until the shell wakes us.
+    Suspend,
+    /// End.
+    Quit,
+}
+
+/// An action: its name in the configuration, its keys, what `?` says, and where it does something.
+type Entry = (Action, &'static str, &'static [&'static str], &'static str, Where);
+
+/// Where an action does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Everywhere,
+    Tables,
+    Time,
+    Only(Tab),
+}
+
+const ENTRIES: [Entry; 40] = [
+    (Action::NextTab, "next-tab", &["tab"], "next tab (1 to 9, 0: that tab)", Where::Everywhere),
+    (Action::LastTab, "last-tab", &["backtab"], "tab before", Where::Everywhere),
+    (Action::NextPart, "next-part", &["v"], "next part of the tab: tables, findings, notes", Where::Everywhere),
+    (Action::LastPart, "last-part", &["V"], "part before", Where::Everywhere),
+    (Action::Up, "up", &["k", "up"], "up", Where::Everywhere),
+    (Action::Down, "down", &["j", "down"], "down", Where::Everywhere),
+    (Action::Left, "left", &["h", "left"], "columns to the left; in a flame graph: the one beside", Where::Everywhere),
+    (Action::Right, "right", &["l", "right"], "columns to the right", Where::Everywhere),
+    (Action::PageUp, "page-up", &["pageup", "ctrl-u", "ctrl-b"], "a page up", Where::Everywhere),
+    (Action::PageDown, "page-down", &["pagedown", "ctrl-d", "ctrl-f"], "a page down", Where::Everywhere),
+    (Action::First, "first", &["g", "home"], "first row", Where::Everywhere),
+    (Action::Last, "last", &["G", "end"], "last row", Where::Everywhere),
+    (Action::Enter, "enter", &["enter"], "look into what is selected", Where::Everywhere),
+    (Action::Back, "back", &["esc", "backspace"], "back: out of a row, a filter, a zoom", Where::Everywhere),
+    (Action::Filter, "filter", &["/"], "filter rows: /regex, /!regex (those that don't match), /-f fuzzy", Where::Tables),
+    (Action::Sort, "sort", &["s"], "sort by the next column; of the key space: by what lives, history, keys, revisions", Where::Tables),
+    (Action::Reverse, "reverse", &["S"], "turn the order around", Where::Tables),
+    (Action::By, "by", &["b"], "break down by other dimensions (:by user,agent for any)", Where::Only(Tab::Traffic)),
+    (Action::From, "from", &["f"], "from metrics in place of audit logs, and back", Where::Only(Tab::Traffic)),
+    (Action::Compare, "compare", &["d"], "compare the first snapshot and the last, and back", Where::Only(Tab::Keyspace)),
+    (Action::Copy, "copy", &["y"], "copy what is selected", Where::Tables),
+    (Action::CopyCommand, "copy-command", &["Y"], "copy the command that prints what is shown", Where::Everywhere),
+    (
+        Action::Export,
+        "export",
+        &["e"],
+        "write what is shown to a file: .csv .json .yaml .md .txt, .svg of a flame graph",
+        Where::Everywhere,
+    ),
+    (Action::Save, "save", &["B"], "write what was read live as a bundle", Where::Time),
+    (Action::Play, "play", &["space"], "play, or stand still; live: look back, or follow again", Where::Time),
+    (Action::Earlier, "earlier", &[","], "a step back in time (:time 09:21:55 goes there)", Where::Time),
+    (Action::Later, "later", &["."], "a step on", Where::Time),
+    (Action::LastMark, "last-mark", &["<"], "to what happened before", Where::Time),
+    (Action::NextMark, "next-mark", &[">"], "to what happened next", Where::Time),
+    (Action::Shorter, "shorter", &["w"], "look at less time before that moment", Where::Time),
+    (Action::Longer, "longer", &["W"], "look at more", Where::Time),
+    (Action::Always, "always", &["a"], "look at all of the time", Where::Time),
+    (Action::Slower, "slower", &["-"], "play slower", Where::Time),
+    (Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
+    (Action::Refresh, "refresh", &["r", "ctrl-l"], "ask again, draw anew", Where::Everywhere),
+    (Action::Theme, "theme", &["T"], "other colours: default, safe (for the colour-blind), none", Where::Everywhere),
+    (Action::Command, "command", &[":"], "type a command: :by :where :time :window :export :save :theme :quit", Where::Everywhere),
+    (Action::Help, "help", &["?"], "this", Where::Everywhere),
+    (Action::Suspend, "suspend", &["ctrl-z"], "sleep until fg", Where::Everywhere),
+    (Action::Quit, "quit", &["q", "ctrl-c"], "end", Where::Everywhere),
+];
+
+/// Which key does what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Keys(BTreeMap<String, Action>);
+
+impl Default for Keys {
+    fn default() -> Self {
+        let own = ENTRIES.iter().flat_map(|(action, _, keys, ..)| keys.iter().map(|key| ((*key).to_owned(), *action)));
+        let tabs = Tab::ALL.iter().map(|tab| (((tab.index() + 1) % 10).to_string(), Action::Go(tab.index())));
+        Self(own.chain(tabs).collect())
+    }
+}
+
+impl Keys {
+    /// The usual ones, and these in place of them: the name of an action, and its keys with blanks between.
+    pub fn with(changes: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut keys = Self::default();
+        for (name, own) in changes {
+            let known = || ENTRIES.iter().map(|entry| entry.1).collect::<Vec<_>>().join(", ");
+            let Some((action, ..)) = ENTRIES.iter().find(|entry| entry.1 == name) else {
+                return Err(format!("there is no key '{name}'; there are: {}", known()));
+            };
+            keys.0.retain(|_, is| is != action);
+            for key in own.split_whitespace() {
+                let is_key = key.chars().count() == 1
+                    || ["tab", "backtab", "up", "down", "left", "right", "pageup", "pagedown", "home", "end", "enter", "esc", "backspace"]
+                        .contains(&key)
+                    || ["space", "delete"].contains(&key)
+                    || key.strip_prefix("ctrl-").is_some_and(|rest| rest.chars().count() == 1)
+                    || key.strip_prefix('f').is_some_and(|number| number.parse::<u8>().is_ok());
+                if !is_key {
+                    return Err(format!(
+                        "{name} = \"{own}\": '{key}' is no key; one is a character, ctrl-x, f5, enter, esc, space, pageup …"
+                    ));
+                }
+                keys.0.insert(key.to_owned(), *action);
+            }
+        }
+        // Somebody who can't leave is lost.
+        match keys.0.values().any(|action| *action == Action::Quit) {
+            true => Ok(keys),
+            false => Err("quit: it needs a key".to_owned()),
+        }
+    }
+
+    /// What a key does.
+    pub fn action(&self, key: &KeyEvent) -> Option<Action> {
+        self.0.get(&name(key)?).copied()
+    }
+
+    /// The keys of an action, as people read them.
+    pub fn of(&self, action: Action) -> String {
+        let own: Vec<&str> = self.0.iter().filter(|(_, is)| **is == action).map(|(key, _)| key.as_str()).collect();
+        own.join(" ")
+    }
+
+    /// What `?` says for a tab: keys, and what they do.
+    pub fn help(&self, tab: Tab) -> Vec<(String, &'static str)> {
+        let applies = |place: Where| match place {
+            Where::Everywhere | Where::Time => true,
+            Where::Tables => tab != Tab::Overview,
+            Where::Only(only) => tab == only,
+        };
+        ENTRIES.iter().filter(|entry| applies(entry.4)).map(|(action, _, _, what, _)| (self.of(*action), *what)).collect()
+    }
+}
+
+/// A key's name in the configuration.
+fn name(key: &KeyEvent) -> Option<String> {
+    let name = match key.code {
+        KeyCode::Char(' ') => "space".to_owned(),
+        KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => format!("ctrl-{}", c.to_ascii_lowercase()),
+        KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(c) => c.to_string(),
+        KeyCode::Tab => "tab".to_owned(),
+        KeyCode::BackTab => "backtab".to_owned(),
+        KeyCode::Enter => "enter".to_owned(),
+        KeyCode::Esc => "esc".to_owned(),
+        KeyCode::Backspace => "backspace".to_owned(),
+        KeyCode::Delete => "delete".to_owned(),
+        KeyCode::Up => "up".to_owned(),
+        KeyCode::Down => "down".to_owned(),
+        KeyCode::Left => "left".to_owned(),
+        KeyCode::Right => "right".to_owned(),
+        KeyCode::PageUp => "pageup".to_owned(),
+        KeyCode::PageDown => "pagedown".to_owned(),
+        KeyCode::Home => "home".to_owned(),
+        KeyCode::End => "end".to_owned(),
+        KeyCode::F(number) => format!("f{number}"),
+        _ => return None,
+    };
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_key_does_two_things_and_no_name_stands_twice() {
+        let keys: Vec<&str> = ENTRIES.iter().flat_map(|entry| entry.2).copied().collect();
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+        assert_eq!(ENTRIES.iter().map(|entry| entry.1).collect::<BTreeSet<_>>().len(), ENTRIES.len());
+        let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
+        assert_eq!(Keys::default().action(&key(KeyCode::Char('0'))), Some(Action::Go(9)));
+        assert_eq!(Keys::default().action(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
+    }
+
+    #[test]
+    fn keys_can_be_given_others_but_never_none_to_leave_by() {
+        let with = |name: &str, keys: &str| Keys::with(&[(name.to_owned(), keys.to_owned())].into());
+        let keys = with("play", "p f5").unwrap();
+        let of = |code| keys.action(&KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!((of(KeyCode::Char('p')), of(KeyCode::F(5)), of(KeyCode::Char(' '))), (Some(Action::Play), Some(Action::Play), None));
+        assert!(with("quit", "").unwrap_err().contains("needs a key"));
+        assert!(with("play", "hyper-x").unwrap_err().contains("is no key"));
+        assert!(with("jump", "x").unwrap_err().contains("there are: next-tab"));
+    }
+}

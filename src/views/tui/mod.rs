@@ -1,0 +1,162 @@
+//! The terminal UI: what is shown, how keys change it, how it is drawn. Nothing here reads a source or runs a command: what is
+//! wanted goes out as an [`Effect`] and comes back as a [`Msg`], so all of it runs without a terminal and without a cluster.
+//!
+//! [`State::update`] takes a message and gives effects, [`draw::draw`] draws a state. [`term`] is the only part that knows a terminal.
+
+pub mod ask;
+mod clock;
+pub mod draw;
+pub mod grid;
+pub mod icicle;
+pub mod keys;
+mod overview;
+mod pane;
+mod popup;
+mod scene;
+pub mod sheet;
+mod state;
+pub mod term;
+pub mod theme;
+mod timeline;
+mod typed;
+mod update;
+
+pub use ask::{Ask, Found, Want};
+pub use clock::Clock;
+pub use sheet::{Answer, Course, Part};
+pub use state::{Standing, State, Status};
+pub use theme::Theme;
+
+use crate::model::report::{Severity, Table};
+use crate::model::time::Micros;
+use crossterm::event::{KeyEvent, MouseEvent};
+
+/// A tab.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tab {
+    /// How the control plane does.
+    #[default]
+    Overview,
+    /// Requests by any dimensions.
+    Traffic,
+    /// How each client behaves; without audit logs, who holds the seats.
+    Clients,
+    /// What fills etcd.
+    Keyspace,
+    /// Memory of cgroups.
+    Memory,
+    /// What the Go heap holds.
+    Heap,
+    /// How full quotas are, and what they should be.
+    Quotas,
+    /// When limits will be reached.
+    Forecast,
+    /// Dangerous operations.
+    Guard,
+    /// What plimsoll itself did, and failed to read.
+    Log,
+}
+
+impl Tab {
+    /// All, in the order of their keys.
+    pub const ALL: [Self; 10] = [
+        Self::Overview,
+        Self::Traffic,
+        Self::Clients,
+        Self::Keyspace,
+        Self::Memory,
+        Self::Heap,
+        Self::Quotas,
+        Self::Forecast,
+        Self::Guard,
+        Self::Log,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Traffic => "Traffic",
+            Self::Clients => "Clients",
+            Self::Keyspace => "Keyspace",
+            Self::Memory => "Memory",
+            Self::Heap => "Heap",
+            Self::Quotas => "Quotas",
+            Self::Forecast => "Forecast",
+            Self::Guard => "Guard",
+            Self::Log => "Log",
+        }
+    }
+
+    /// What it shows, in a sentence without its period.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Overview => "How the control plane does: its load in time, and what was found in all tabs",
+            Self::Traffic => "Requests by any dimensions: Enter looks into a row, Esc goes back",
+            Self::Clients => "How each client behaves, what is wrong with it, and what to do; without audit logs: who holds the seats",
+            Self::Keyspace => "What fills etcd, by the names of keys: wide is large",
+            Self::Memory => "What the bytes of cgroups are, and whether memory is short",
+            Self::Heap => "What the Go heap of an apiserver holds, by callers: wide is large",
+            Self::Quotas => "How full quotas are, and what they should be",
+            Self::Forecast => "When limits will be reached",
+            Self::Guard => "Dangerous operations: who did what, and what went with it",
+            Self::Log => "What plimsoll itself did, and what it failed to read",
+        }
+    }
+
+    /// Its place among [`Self::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Msg {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// The mouse was used.
+    Mouse(MouseEvent),
+    /// The terminal has so many columns and lines.
+    Resize(u16, u16),
+    /// What time it is.
+    Tick(Micros),
+    /// What kinds of sources there are.
+    Found(Found),
+    /// What was asked for.
+    Answer(Box<Answer>),
+    /// Something is to be remembered in the log.
+    Said(Severity, String),
+    /// What is looked at is called this.
+    Name(String),
+    /// How a live source stands.
+    Source(Status),
+    /// An effect that takes time has ended: what came of it.
+    Done(String),
+    /// The program is to end.
+    Quit,
+}
+
+/// What is to be done outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Something is to be found out; it comes back as [`Msg::Answer`].
+    Ask(Ask),
+    /// A text is to be put into the clipboard.
+    Copy(String),
+    /// What a want comes to is to be written to a file, in the form that its ending names.
+    Export {
+        /// What.
+        want: Want,
+        /// The rows that are shown, for forms that hold nothing but rows.
+        rows: Option<Table>,
+        /// Where to.
+        path: String,
+    },
+    /// What was read live is to be written as a bundle.
+    Save(String),
+    /// The program is to be put to sleep until the shell wakes it.
+    Suspend,
+    /// The program is to end.
+    Quit,
+}

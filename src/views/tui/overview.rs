@@ -1,0 +1,204 @@
+//! The first tab: what matters most, the load in time, what was found.
+
+use super::state::State;
+use super::timeline::{bars, highest};
+use crate::model::incident::Chart;
+use crate::model::report::Severity;
+use crate::model::time::Micros;
+use crate::model::units::amount;
+use crate::views::text::{fit, plain};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Lines of a chart that are shown: of many apiservers the first.
+const LINES: usize = 3;
+/// Columns from which on charts stand in two columns.
+const WIDE: u16 = 140;
+/// Columns of a chart's name, and of a number.
+const NAME: u16 = 24;
+const NUMBER: u16 = 9;
+
+/// A number in time, with a short name.
+struct Line<'a> {
+    name: String,
+    chart: &'a Chart,
+    points: &'a [(Micros, f64)],
+}
+
+/// What is said first: sources that fail, the verdict, what the report says.
+fn words(state: &State) -> Vec<(Severity, String)> {
+    let mut all = Vec::new();
+    for (name, standing) in &state.sources {
+        if let Some(failure) = standing.failure(state.now) {
+            all.push((Severity::Critical, format!("{name} {failure}")));
+        }
+    }
+    let counts = Severity::Critical;
+    match (&state.story[..], &state.course) {
+        ([first, rest @ ..], _) => {
+            let is_grave = state.course.as_ref().is_some_and(|course| course.window.is_some());
+            all.push((if is_grave { counts } else { Severity::Info }, first.clone()));
+            all.extend(rest.iter().take(3).map(|line| (Severity::Info, line.clone())));
+        }
+        ([], Some(course)) => {
+            all.push((if course.window.is_some() { Severity::Warning } else { Severity::Info }, course.verdict.clone()));
+        }
+        ([], None) => all.push((Severity::Info, "Reading …".to_owned())),
+    }
+    all
+}
+
+/// Draws how the memory of cgroups went, if there is anything of it; how many lines that took.
+pub(super) fn draw_memory(state: &State, area: Rect, buffer: &mut Buffer) -> u16 {
+    let of_groups: Vec<Line<'_>> = lines(state).into_iter().filter(|line| line.chart.name.starts_with("cgroup_")).collect();
+    let height = (of_groups.len() as u16).min(area.height / 2);
+    draw_charts(state, &of_groups, Rect { y: area.bottom() - height, height, ..area }, buffer)
+}
+
+fn lines(state: &State) -> Vec<Line<'_>> {
+    let Some(course) = &state.course else { return Vec::new() };
+    let mut all = Vec::new();
+    let has_any = |points: &[(Micros, f64)]| points.iter().any(|(_, value)| *value > 0.0);
+    for chart in course.charts.iter().filter(|chart| chart.name != "clients") {
+        let of = |line: &str| match chart.name.as_str() {
+            "failures" if line.starts_with("429") => "429s".to_owned(),
+            "failures" if line.starts_with("requests") => "slow (1 s or longer)".to_owned(),
+            "latency_ms" if line == "median" => "p50 ms".to_owned(),
+            "latency_ms" => "p99 ms".to_owned(),
+            "server_time" => "seconds of work a s".to_owned(),
+            "requests" | "failures" => line.to_owned(),
+            "inflight" => format!("in flight {line}"),
+            "seats" => format!("seats {line}"),
+            "queued" => format!("waiting {line}"),
+            "resident" => format!("memory {line}"),
+            "etcd" => format!("etcd's size {line}"),
+            name => format!("{} {line}", name.trim_start_matches("cgroup_")),
+        };
+        let most = if chart.name.starts_with("cgroup_") { 4 } else { LINES };
+        for (line, points) in chart.lines.iter().filter(|(_, points)| has_any(points)).take(most) {
+            all.push(Line { name: of(line), chart, points });
+        }
+    }
+    all
+}
+
+/// Draws it.
+pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+    let theme = &state.theme;
+    let width = usize::from(area.width);
+    let mut y = area.y;
+    let room = area.height / 4;
+    for (severity, text) in words(state) {
+        for line in wrapped(&text, width) {
+            if y < area.y + room.max(3) {
+                buffer.set_stringn(area.x, y, line, width, if severity == Severity::Info { theme.text } else { theme.of(severity) });
+                y += 1;
+            }
+        }
+    }
+    y += 1;
+    let findings = state.all_findings();
+    let least = (findings.len() as u16 + 1).min(area.height / 3);
+    let charts = Rect { y, height: area.bottom().saturating_sub(y + least + 1), ..area };
+    let used = draw_charts(state, &lines(state), charts, buffer);
+    y = charts.y + used + u16::from(used > 0);
+    draw_findings(state, Rect { y, height: area.bottom().saturating_sub(y), ..area }, buffer);
+}
+
+/// Draws numbers in time; how many lines that took.
+fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer) -> u16 {
+    let Some(span) = state.clock.span else { return 0 };
+    let columns = if area.width >= WIDE { 2 } else { 1 };
+    let width = (area.width - 2 * (columns - 1)) / columns;
+    let rows = (all.len() as u16).div_ceil(columns).min(area.height);
+    if width < NAME + 2 * NUMBER + 12 || rows == 0 {
+        return 0;
+    }
+    let theme = &state.theme;
+    let plot = width - NAME - 2 * NUMBER - 1;
+    for (number, line) in all.iter().enumerate().take(usize::from(rows * columns)) {
+        let (column, row) = (number as u16 / rows, number as u16 % rows);
+        let (x, y) = (area.x + column * (width + 2), area.y + row);
+        let values = highest(line.points, span, plot);
+        // Lines of one chart are set beside one another; what fails is far less than what is asked for, though.
+        let shared = line.chart.lines.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(0.0, f64::max);
+        let own = line.points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+        let most = if line.chart.name.starts_with("cgroup_") { shared } else { own };
+        let here = line.points.iter().rev().find(|(at, _)| *at < state.clock.at).map(|(_, value)| *value);
+        let number = |value: f64| amount(line.chart.unit, value);
+        buffer.set_stringn(x, y, fit(&plain(&line.name), usize::from(NAME - 1)), usize::from(NAME), theme.text);
+        let here = here.map_or_else(|| "-".to_owned(), number);
+        buffer.set_stringn(x + NAME, y, format!("{here:>8}"), usize::from(NUMBER), theme.heading);
+        buffer.set_stringn(x + NAME + NUMBER, y, bars(&values, most), usize::from(plot), theme.line);
+        let right = format!("≤ {}", number(own));
+        buffer.set_stringn(x + NAME + NUMBER + plot + 1, y, right, usize::from(NUMBER), theme.dim);
+        let at = super::timeline::column(span, plot, state.clock.at - 1);
+        buffer.set_style(Rect { x: x + NAME + NUMBER + at, y, width: 1, height: 1 }, theme.selected);
+    }
+    rows
+}
+
+fn draw_findings(state: &State, area: Rect, buffer: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let theme = &state.theme;
+    let findings = state.all_findings();
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let more = if state.asked.iter().any(|asked| asked.role == super::ask::Role::Story) {
+        "; the report of all of it is being made …"
+    } else {
+        ""
+    };
+    let title = format!(
+        "Findings: {} critical, {} warnings, {} notes (Enter: what to do){more}",
+        count(Severity::Critical),
+        count(Severity::Warning),
+        count(Severity::Info)
+    );
+    buffer.set_stringn(area.x, area.y, title, usize::from(area.width), theme.heading);
+    let height = usize::from(area.height - 1).max(1);
+    let selected = state.selected.min(findings.len().saturating_sub(1));
+    let first = (selected / height * height).min(findings.len().saturating_sub(height));
+    for (y, (number, finding)) in (area.y + 1..area.bottom()).zip(findings.iter().enumerate().skip(first)) {
+        let name = finding.severity.name();
+        let text = format!("{name:<8} {}", plain(&finding.summary));
+        let style = if number == selected { theme.selected } else { theme.of(finding.severity) };
+        buffer.set_stringn(area.x, y, fit_end(&text, usize::from(area.width)), usize::from(area.width), style);
+    }
+}
+
+/// `text` cut at its end.
+pub(super) fn fit_end(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+        if used > width {
+            out.pop();
+            out.push('…');
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `text` broken at blanks into lines of this width.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in plain(text).split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    // A word that is longer than a line is cut, not lost.
+    lines.into_iter().map(|line| if line.width() > width { fit(&line, width).into_owned() } else { line }).collect()
+}

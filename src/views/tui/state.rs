@@ -1,0 +1,257 @@
+//! All that is known, and how it is looked at.
+
+use super::ask::{Found, Role};
+use super::clock::Clock;
+use super::keys::Keys;
+use super::pane::Pane;
+use super::popup::{Popup, Prompt};
+use super::sheet::{Course, Mark};
+use super::theme::Theme;
+use super::{Ask, Effect, Tab, Want};
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{Micros, SECOND, clock};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Lines of the log that are kept.
+const LINES: usize = 2_000;
+
+/// How a source does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It gave what was asked for, last at this time.
+    Well(Micros),
+    /// It is not asked any more: others stand in its place.
+    Gone,
+    /// It fails.
+    Failing {
+        /// Since when.
+        since: Micros,
+        /// Why.
+        why: String,
+        /// When it is tried again.
+        again: Option<Micros>,
+    },
+}
+
+impl Standing {
+    /// Whether it fails, and what is said of that.
+    pub(super) fn failure(&self, now: Micros) -> Option<String> {
+        let Self::Failing { since, why, again } = self else { return None };
+        let seconds = |at: &Micros| (at - now).max(0).div_euclid(SECOND);
+        let again = again.as_ref().map_or_else(String::new, |at| format!("; tried again in {} s", seconds(at)));
+        Some(format!("fails since {}: {why}{again}", clock(*since)))
+    }
+}
+
+/// How a live source stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What it is called.
+    pub name: String,
+    /// How it does.
+    pub standing: Standing,
+}
+
+/// By what traffic is broken down, and what of it is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pivot {
+    /// Dimensions.
+    pub by: Vec<String>,
+    /// Conditions.
+    pub filters: Vec<String>,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// When.
+    pub at: Micros,
+    /// How grave.
+    pub severity: Severity,
+    /// What.
+    pub what: String,
+    /// How often, one after another.
+    pub times: u64,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct State {
+    /// What is looked at, in a few words.
+    pub name: String,
+    /// Whether it is live.
+    pub is_live: bool,
+    /// What time it is.
+    pub now: Micros,
+    /// What there is to look at.
+    pub found: Option<Found>,
+    /// The time that is looked at.
+    pub clock: Clock,
+    /// The tab in view.
+    pub tab: Tab,
+    /// The tabs' contents.
+    pub panes: [Pane; Tab::ALL.len()],
+    /// How traffic is broken down.
+    pub pivot: Pivot,
+    /// How it was before one looked into rows.
+    pub pivots: Vec<Pivot>,
+    /// Whether traffic is told by metrics although there are logs.
+    pub by_metrics: bool,
+    /// Whether the first and the last snapshot are compared.
+    pub compares: bool,
+    /// What widths of the key space are: a place among the weights.
+    pub weight: usize,
+    /// The load in time.
+    pub course: Option<Course>,
+    /// What happened when.
+    pub marks: Vec<Mark>,
+    /// Sentences about what happened.
+    pub story: Vec<String>,
+    /// What is being found out beside the tabs.
+    pub asked: Vec<Ask>,
+    /// Findings of the report.
+    pub of_report: Vec<Finding>,
+    /// Findings of the tabs that were looked at.
+    pub findings: BTreeMap<Tab, Vec<Finding>>,
+    /// Which finding of the overview is selected.
+    pub selected: usize,
+    /// What lies over the tab.
+    pub popup: Option<Popup>,
+    /// What is being typed.
+    pub prompt: Option<Prompt>,
+    /// What is said in the last line for a while.
+    pub message: Option<(Micros, String)>,
+    /// What plimsoll did.
+    pub log: VecDeque<Said>,
+    /// How far up from its end the log is scrolled.
+    pub log_scroll: usize,
+    /// How live sources stand.
+    pub sources: BTreeMap<String, Standing>,
+    /// Which key does what.
+    pub keys: Keys,
+    /// Colours.
+    pub theme: Theme,
+    /// Columns and lines of the terminal.
+    pub size: (u16, u16),
+    /// The question about what the popup shows.
+    pub(super) detail: Option<u64>,
+    /// The last question's number.
+    pub(super) number: u64,
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(name: &str, is_live: bool, keys: Keys, theme: Theme) -> Self {
+        Self {
+            name: name.to_owned(),
+            is_live,
+            now: 0,
+            found: None,
+            clock: Clock::new(is_live),
+            tab: Tab::Overview,
+            panes: Default::default(),
+            pivot: Pivot { by: vec!["verb".to_owned(), "resource".to_owned()], filters: Vec::new() },
+            pivots: Vec::new(),
+            by_metrics: false,
+            compares: false,
+            weight: 0,
+            course: None,
+            marks: Vec::new(),
+            story: Vec::new(),
+            asked: Vec::new(),
+            of_report: Vec::new(),
+            findings: BTreeMap::new(),
+            selected: 0,
+            popup: None,
+            prompt: None,
+            message: None,
+            log: VecDeque::new(),
+            log_scroll: 0,
+            sources: BTreeMap::new(),
+            keys,
+            theme,
+            size: (80, 24),
+            detail: None,
+            number: 0,
+        }
+    }
+
+    /// The content of the tab in view.
+    pub fn pane(&self) -> &Pane {
+        &self.panes[self.tab.index()]
+    }
+
+    /// The same, to be changed.
+    pub fn pane_mut(&mut self) -> &mut Pane {
+        &mut self.panes[self.tab.index()]
+    }
+
+    /// Asks what a tab shows, unless that is known or being found out already.
+    pub(super) fn ask(&mut self, tab: Tab, anew: bool) -> Option<Effect> {
+        let wants = self.wants(tab).ok()?;
+        let pane = &self.panes[tab.index()];
+        let is_busy = pane.asked.as_ref().is_some_and(|asked| anew && asked.wants == wants);
+        if is_busy || pane.is_about(&wants) && !anew {
+            return None;
+        }
+        // What is being found out is waited for: what plays would never be seen if each moment overtook the one before.
+        if pane.asked.is_some() && self.clock.is_playing {
+            return None;
+        }
+        self.number += 1;
+        let ask = Ask { number: self.number, role: Role::View(tab), wants, is_seen: tab == self.tab };
+        self.panes[tab.index()].asked = Some(ask.clone());
+        Some(Effect::Ask(ask))
+    }
+
+    /// Asks for what stands beside the tabs, unless it is being found out already.
+    pub(super) fn ask_beside(&mut self, role: Role) -> Option<Effect> {
+        let want = self.beside(role).filter(|_| self.asked.iter().all(|asked| asked.role != role))?;
+        self.number += 1;
+        let ask = Ask { number: self.number, role, wants: vec![want], is_seen: role == Role::Course };
+        self.asked.push(ask.clone());
+        Some(Effect::Ask(ask))
+    }
+
+    /// Asks how it went in time with what the popup shows.
+    pub(super) fn ask_detail(&mut self, want: Want) -> Effect {
+        self.number += 1;
+        let ask = Ask { number: self.number, role: Role::Detail, wants: vec![want], is_seen: true };
+        self.detail = Some(self.number);
+        self.asked.retain(|asked| asked.role != Role::Detail);
+        self.asked.push(ask.clone());
+        Effect::Ask(ask)
+    }
+
+    /// Findings, the gravest first, each once: those of the report, which is about all of the time; without one those of all tabs that were
+    /// looked at.
+    pub fn all_findings(&self) -> Vec<&Finding> {
+        let mut all: Vec<&Finding> = match self.story.is_empty() {
+            false => self.of_report.iter().collect(),
+            true => self.findings.values().flatten().collect(),
+        };
+        all.sort_by(|a, b| {
+            b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.fingerprint.cmp(&b.fingerprint))
+        });
+        let mut met = BTreeSet::new();
+        all.retain(|finding| met.insert(&finding.fingerprint));
+        all
+    }
+
+    /// Says something in the last line for a while.
+    pub fn tell(&mut self, what: impl Into<String>) {
+        self.message = Some((self.now, what.into()));
+    }
+
+    /// Remembers something.
+    pub fn remember(&mut self, severity: Severity, what: &str) {
+        if let Some(last) = self.log.back_mut().filter(|last| last.what == what) {
+            (last.times, last.at) = (last.times + 1, self.now);
+            return;
+        }
+        if self.log.len() == LINES {
+            self.log.pop_front();
+        }
+        self.log.push_back(Said { at: self.now, severity, what: what.to_owned(), times: 1 });
+    }
+}

@@ -1,0 +1,152 @@
+//! Lines that are typed: filters, commands, names of files.
+
+use super::keys::Action;
+use super::popup::{Asks, Prompt};
+use super::sheet::Body;
+use super::state::State;
+use super::{Effect, Tab};
+use crate::model::report::Table;
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::parse_duration;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What is typed is no longer than this.
+const TYPED: usize = 500;
+
+impl State {
+    pub(super) fn type_in(&mut self, asks: Asks) {
+        let text = match asks {
+            Asks::Filter => match self.pane().part().map(|part| &part.body) {
+                Some(Body::Grid(grid)) => grid.filter_text.clone(),
+                _ => return self.tell("only tables have rows to filter (v: next part of the tab)"),
+            },
+            Asks::Export => match self.pane().part().map(|part| &part.body) {
+                Some(Body::Icicle(_)) => format!("{}.svg", self.tab.name().to_lowercase()),
+                Some(_) => format!("{}.csv", self.tab.name().to_lowercase()),
+                None => return self.tell("there is nothing to write here"),
+            },
+            Asks::Save => {
+                let name: String =
+                    self.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(40).collect();
+                format!("{name}-{}.tar.zst", time::format(self.now - self.now % SECOND).replace(':', "-"))
+            }
+            Asks::Command => String::new(),
+        };
+        self.prompt = Some(Prompt { asks, text });
+    }
+
+    /// A key while something is typed.
+    pub(super) fn typed(&mut self, key: &KeyEvent) -> Vec<Effect> {
+        let Some(prompt) = &mut self.prompt else { return Vec::new() };
+        match key.code {
+            KeyCode::Esc => {
+                let asks = prompt.asks;
+                self.prompt = None;
+                if asks == Asks::Filter {
+                    self.filter("");
+                }
+            }
+            KeyCode::Enter => {
+                let Some(prompt) = self.prompt.take() else { return Vec::new() };
+                return self.entered(&prompt);
+            }
+            KeyCode::Backspace if prompt.text.is_empty() => self.prompt = None,
+            KeyCode::Backspace => {
+                prompt.text.pop();
+                self.filter_as_typed();
+            }
+            KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                prompt.text.clear();
+                self.filter_as_typed();
+            }
+            KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) && prompt.text.len() < TYPED => {
+                prompt.text.push(c);
+                self.filter_as_typed();
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn filter_as_typed(&mut self) {
+        if let Some(text) = self.prompt.as_ref().filter(|prompt| prompt.asks == Asks::Filter).map(|prompt| prompt.text.clone()) {
+            self.filter(&text);
+        }
+    }
+
+    fn filter(&mut self, text: &str) {
+        if let Some(Body::Grid(grid)) = self.body_mut() {
+            grid.set_filter(text);
+        }
+    }
+
+    /// What was typed is meant.
+    fn entered(&mut self, prompt: &Prompt) -> Vec<Effect> {
+        let text = prompt.text.trim();
+        match prompt.asks {
+            Asks::Filter => Vec::new(),
+            Asks::Command => self.command(text),
+            Asks::Export => self.export(text),
+            Asks::Save if text.is_empty() => Vec::new(),
+            Asks::Save => vec![Effect::Save(text.to_owned())],
+        }
+    }
+
+    /// A command and its words.
+    fn command(&mut self, text: &str) -> Vec<Effect> {
+        let (name, rest) = text.split_once(' ').map_or((text, ""), |(name, rest)| (name, rest.trim()));
+        let tab = Tab::ALL.into_iter().find(|tab| tab.name().eq_ignore_ascii_case(name));
+        match name {
+            _ if tab.is_some() => self.tab = tab.unwrap_or_default(),
+            "" => {}
+            "q" | "quit" => return vec![Effect::Quit],
+            "help" => return self.act(Action::Help),
+            "by" if !rest.is_empty() => {
+                self.tab = Tab::Traffic;
+                self.pivots.push(self.pivot.clone());
+                self.pivot.by = rest.split([',', ' ']).filter(|dim| !dim.is_empty()).map(str::to_owned).collect();
+            }
+            "where" => {
+                self.tab = Tab::Traffic;
+                self.pivots.push(self.pivot.clone());
+                if rest.is_empty() { self.pivot.filters.clear() } else { self.pivot.filters.push(rest.to_owned()) }
+            }
+            "time" => match self.moment(rest) {
+                Some(at) => self.clock.go(at),
+                None => self.tell(format!("'{rest}' is no time here: 09:21:55, 2026-11-20T09:21:55Z, or -90s from where you are")),
+            },
+            "window" if rest == "all" => self.clock.all(),
+            "window" => match parse_duration(rest) {
+                Some(length) if length > 0 => self.clock.look_at((self.clock.at - length, self.clock.at)),
+                _ => self.tell("a window is 30s, 5m, 1h, or all"),
+            },
+            "export" | "w" if !rest.is_empty() => return self.export(rest),
+            "save" if self.is_live && !rest.is_empty() => return vec![Effect::Save(rest.to_owned())],
+            "theme" => self.set_theme(rest),
+            _ => self.tell(format!("'{text}' is no command; there are :by DIMS, :where EXPR, :time, :window, :export FILE, :save BUNDLE, :theme, :quit, and the tabs' names")),
+        }
+        Vec::new()
+    }
+
+    /// A moment: a time of the day that is looked at, a whole date, or so much from where one is.
+    fn moment(&self, text: &str) -> Option<Micros> {
+        let at = self.clock.at;
+        if let Some(back) = text.strip_prefix('-').and_then(parse_duration) {
+            return Some(at - back);
+        }
+        if let Some(on) = text.strip_prefix('+').and_then(parse_duration) {
+            return Some(at + on);
+        }
+        let day = time::format(at).split('T').next().unwrap_or_default().to_owned();
+        let whole = |time: &str| time::parse_any(&format!("{day}T{time}Z"));
+        time::parse_any(text).or_else(|| whole(text)).or_else(|| whole(&format!("{text}:00")))
+    }
+
+    fn export(&mut self, path: &str) -> Vec<Effect> {
+        let pane = self.pane();
+        let (Some(answer), Some(part)) = (&pane.answer, pane.part()) else { return Vec::new() };
+        let Some(want) = answer.wants.get(part.want).filter(|_| !path.is_empty()) else { return Vec::new() };
+        let rows: Option<Table> = if let Body::Grid(grid) = &part.body { Some(grid.table()) } else { None };
+        vec![Effect::Export { want: want.clone(), rows, path: path.to_owned() }]
+    }
+}

@@ -1,0 +1,511 @@
+//! How messages change the state, and what is to be done outside because of them.
+
+use super::ask::{Role, WEIGHTS};
+use super::keys::Action;
+use super::popup::{Asks, Popup};
+use super::scene::Scene;
+use super::sheet::{Answer, Body};
+use super::state::{Pivot, Standing, State};
+use super::theme::{NAMES, Theme};
+use super::{Effect, Msg, Tab, timeline};
+use crate::model::incident::Source;
+use crate::model::report::{Severity, Value};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::duration;
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+
+/// How long something is said in the last line.
+const SAID: Micros = 6 * SECOND;
+/// Rows of a page.
+const PAGE: isize = 15;
+
+/// By what logs may be broken down, in the order in which a key goes through them, and by which one looks into rows.
+const OF_LOGS: [&[&str]; 9] = [
+    &["verb", "resource"],
+    &["user"],
+    &["agent"],
+    &["namespace"],
+    &["source-ip"],
+    &["code"],
+    &["list-kind"],
+    &["name"],
+    &["user", "verb", "resource"],
+];
+/// The same of metrics.
+const OF_METRICS: [&[&str]; 6] =
+    [&["verb", "resource"], &["code"], &["scope"], &["instance"], &["component"], &["flow_schema", "priority_level"]];
+
+impl State {
+    /// Takes a message; says what is to be done.
+    pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
+        let before = (self.tab, self.clock.asked());
+        let mut effects: Vec<Effect> = match msg {
+            Msg::Key(key) if key.kind != KeyEventKind::Release => self.key(&key),
+            Msg::Key(_) => Vec::new(),
+            Msg::Mouse(mouse) => self.mouse(&mouse),
+            Msg::Resize(width, height) => {
+                self.size = (width, height);
+                Vec::new()
+            }
+            Msg::Tick(now) => {
+                self.now = now;
+                self.clock.tick(now);
+                self.message = self.message.take().filter(|(at, _)| now - at < SAID);
+                Vec::new()
+            }
+            Msg::Found(found) => {
+                if let Some(span) = found.span {
+                    self.clock.covers(span);
+                }
+                self.clock.is_bounded = found.bounds != (None, None);
+                self.found = Some(found);
+                let beside = [self.ask_beside(Role::Course), self.ask_beside(Role::Story)];
+                let anew = self.is_live && self.clock.is_playing;
+                beside.into_iter().chain([self.ask(self.tab, anew)]).flatten().collect()
+            }
+            Msg::Answer(answer) => {
+                self.answer(answer);
+                Vec::new()
+            }
+            Msg::Said(severity, what) => {
+                self.remember(severity, &what);
+                Vec::new()
+            }
+            Msg::Name(name) => {
+                self.name = name;
+                Vec::new()
+            }
+            Msg::Source(status) => {
+                let text = match &status.standing {
+                    Standing::Failing { why, .. } => Some((Severity::Warning, format!("{}: {why}", status.name))),
+                    Standing::Well(_) if matches!(self.sources.get(&status.name), Some(Standing::Failing { .. })) => {
+                        Some((Severity::Info, format!("{}: it is back", status.name)))
+                    }
+                    Standing::Well(_) | Standing::Gone => None,
+                };
+                if let Some((severity, text)) = text {
+                    self.remember(severity, &text);
+                }
+                match status.standing {
+                    Standing::Gone => drop(self.sources.remove(&status.name)),
+                    standing => drop(self.sources.insert(status.name, standing)),
+                }
+                Vec::new()
+            }
+            Msg::Done(what) => {
+                self.remember(Severity::Info, &what);
+                self.tell(what);
+                Vec::new()
+            }
+            Msg::Quit => vec![Effect::Quit],
+        };
+        // Whatever it was: the tab in view shows the moment that is looked at.
+        if before != (self.tab, self.clock.asked()) || self.pane().asked.is_none() {
+            effects.extend(self.ask(self.tab, false));
+        }
+        effects
+    }
+
+    fn answer(&mut self, answer: Box<Answer>) {
+        for error in &answer.errors {
+            self.remember(Severity::Warning, error);
+        }
+        match answer.role {
+            Role::View(tab) => {
+                let pane = &mut self.panes[tab.index()];
+                if pane.asked.as_ref().is_none_or(|asked| asked.number != answer.number) {
+                    return;
+                }
+                self.findings.insert(tab, answer.findings.clone());
+                pane.take(answer);
+            }
+            Role::Detail => {
+                self.asked.retain(|asked| asked.number != answer.number);
+                if let Some(popup) = self.popup.as_mut().filter(|popup| self.detail == Some(answer.number) && !popup.about.is_empty()) {
+                    popup.add_course(&answer);
+                }
+            }
+            role => {
+                self.asked.retain(|asked| asked.number != answer.number);
+                let Answer { course, marks, lead, findings, .. } = *answer;
+                if let Some(course) = course {
+                    if let Some(span) = course.span {
+                        self.clock.covers(span);
+                    }
+                    self.course = Some(course);
+                }
+                if role == Role::Story {
+                    (self.marks, self.story, self.of_report) = (marks, lead, findings);
+                }
+            }
+        }
+    }
+
+    fn key(&mut self, key: &KeyEvent) -> Vec<Effect> {
+        // Whatever is open: one can always leave.
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return vec![Effect::Quit];
+        }
+        if self.prompt.is_some() {
+            return self.typed(key);
+        }
+        let Some(action) = self.keys.action(key) else { return Vec::new() };
+        if self.popup.is_some() && self.in_popup(action) {
+            return Vec::new();
+        }
+        self.act(action)
+    }
+
+    /// A key while something lies over the tab; whether that was what it was for.
+    fn in_popup(&mut self, action: Action) -> bool {
+        let Some(popup) = &mut self.popup else { return false };
+        let last = popup.lines.len().saturating_sub(1);
+        match action {
+            Action::Down => popup.scroll = (popup.scroll + 1).min(last),
+            Action::Up => popup.scroll = popup.scroll.saturating_sub(1),
+            Action::PageDown => popup.scroll = (popup.scroll + PAGE as usize).min(last),
+            Action::PageUp => popup.scroll = popup.scroll.saturating_sub(PAGE as usize),
+            Action::First => popup.scroll = 0,
+            Action::Last => popup.scroll = last,
+            Action::Back | Action::Enter | Action::Help | Action::Quit => self.popup = None,
+            _ => {
+                self.popup = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
+        match action {
+            Action::Go(tab) => self.tab = Tab::ALL[tab],
+            Action::NextTab => self.tab = Tab::ALL[(self.tab.index() + 1) % Tab::ALL.len()],
+            Action::LastTab => self.tab = Tab::ALL[(self.tab.index() + Tab::ALL.len() - 1) % Tab::ALL.len()],
+            Action::NextPart => self.pane_mut().turn(true),
+            Action::LastPart => self.pane_mut().turn(false),
+            Action::Up => self.step(-1),
+            Action::Down => self.step(1),
+            Action::PageUp => self.step(-PAGE),
+            Action::PageDown => self.step(PAGE),
+            Action::First => self.step(isize::MIN / 2),
+            Action::Last => self.step(isize::MAX / 2),
+            Action::Left | Action::Right => self.sideways(action == Action::Right),
+            Action::Enter => return self.enter(),
+            Action::Back => self.back(),
+            Action::Filter => self.type_in(Asks::Filter),
+            Action::Command => self.type_in(Asks::Command),
+            Action::Export => self.type_in(Asks::Export),
+            Action::Save if self.is_live => self.type_in(Asks::Save),
+            Action::Save => self.tell("nothing is read live; the sources are files already"),
+            Action::Help => {
+                self.popup = Some(Popup::help(self.tab, &self.keys.help(self.tab)));
+            }
+            Action::Sort if self.tab == Tab::Keyspace && matches!(self.body_mut(), Some(Body::Icicle(_))) => {
+                self.weight = (self.weight + 1) % WEIGHTS.len();
+                self.tell(format!("widths are {}", WEIGHTS[self.weight].1));
+            }
+            Action::Sort | Action::Reverse => {
+                if let Some(Body::Grid(grid)) = self.body_mut() {
+                    if action == Action::Sort {
+                        grid.sort_next()
+                    } else {
+                        grid.reverse()
+                    }
+                    let order = grid.order_in_words();
+                    self.tell(if order.is_empty() { "in the order of the command".to_owned() } else { format!("sorted {order}") });
+                }
+            }
+            Action::By if self.tab == Tab::Traffic => self.next_dims(),
+            Action::From if self.tab == Tab::Traffic => self.turn_source(),
+            Action::Compare if self.tab == Tab::Keyspace => match self.found.as_ref().is_some_and(|found| found.ends.len() == 2) {
+                true => self.compares = !self.compares,
+                false => self.tell("there is one snapshot only; with two of them they are compared"),
+            },
+            Action::By | Action::From | Action::Compare => {}
+            Action::Copy => return self.copy(),
+            Action::CopyCommand => return self.copy_command(),
+            Action::Play => {
+                self.clock.toggle();
+                let words = match (self.clock.is_playing, self.is_live) {
+                    (true, true) => "following the present".to_owned(),
+                    (true, false) => format!("playing, {} times as fast as it happened", self.clock.speed()),
+                    (false, _) => "standing still".to_owned(),
+                };
+                self.tell(words);
+            }
+            Action::Earlier => self.clock.by_steps(-1),
+            Action::Later => self.clock.by_steps(1),
+            Action::LastMark | Action::NextMark => self.go_to_mark(action == Action::NextMark),
+            Action::Shorter | Action::Longer => {
+                self.clock.resize(action == Action::Longer);
+                let length = self
+                    .clock
+                    .length()
+                    .map_or_else(|| "all of the time".to_owned(), |length| format!("{} before that moment", duration(length)));
+                self.tell(format!("looking at {length}"));
+            }
+            Action::Always => self.clock.all(),
+            Action::Slower | Action::Faster => {
+                self.clock.hurry(action == Action::Faster);
+                self.tell(format!("{} times as fast as it happened", self.clock.speed()));
+            }
+            Action::Refresh => {
+                return [self.ask(self.tab, true), self.ask_beside(Role::Course)].into_iter().flatten().collect();
+            }
+            Action::Theme => {
+                let next = NAMES.iter().position(|name| *name == self.theme.name).map_or(0, |at| (at + 1) % NAMES.len());
+                self.set_theme(NAMES[next]);
+            }
+            Action::Suspend => return vec![Effect::Suspend],
+            Action::Quit => return vec![Effect::Quit],
+        }
+        Vec::new()
+    }
+
+    pub(super) fn body_mut(&mut self) -> Option<&mut Body> {
+        self.pane_mut().part_mut().map(|part| &mut part.body)
+    }
+
+    pub(super) fn set_theme(&mut self, name: &str) {
+        match Theme::named(name) {
+            Some(theme) => self.theme = theme,
+            None => self.tell(format!("there is no theme {name}; there are: {}", NAMES.join(", "))),
+        }
+    }
+
+    /// Moves the selection.
+    fn step(&mut self, by: isize) {
+        if self.tab == Tab::Log {
+            let up = if by < 0 { by.unsigned_abs() } else { 0 };
+            self.log_scroll = if up > 0 {
+                (self.log_scroll + up).min(self.log.len().saturating_sub(1))
+            } else {
+                self.log_scroll.saturating_sub(by.unsigned_abs())
+            };
+            return;
+        }
+        if self.tab == Tab::Overview && self.pane().place() == 0 {
+            let last = self.all_findings().len().saturating_sub(1);
+            self.selected = self.selected.saturating_add_signed(by).min(last);
+            return;
+        }
+        let pane = self.pane_mut();
+        let scroll = pane.scroll.saturating_add_signed(by).min(1_000);
+        match pane.part_mut().map(|part| &mut part.body) {
+            Some(Body::Grid(grid)) if by.unsigned_abs() > 1_000_000 => grid.jump(by > 0),
+            Some(Body::Grid(grid)) => grid.step(by),
+            Some(Body::Icicle(icicle)) if by < -1_000_000 => icicle.top(),
+            Some(Body::Icicle(icicle)) => icicle.step(by > 0),
+            Some(Body::Pictures(pictures)) => pane.scroll = scroll.min(pictures.len().saturating_sub(1)),
+            Some(Body::Notes(lines)) => pane.scroll = scroll.min(lines.len().saturating_sub(1)),
+            None => {}
+        }
+    }
+
+    fn sideways(&mut self, right: bool) {
+        match self.body_mut() {
+            Some(Body::Grid(grid)) => grid.sideways(right),
+            Some(Body::Icicle(icicle)) => icicle.sideways(right),
+            _ => {}
+        }
+    }
+
+    /// Looks into what is selected.
+    fn enter(&mut self) -> Vec<Effect> {
+        if self.tab == Tab::Overview && self.pane().place() == 0 {
+            let popup = self.all_findings().get(self.selected).map(|finding| Popup::finding(finding));
+            self.popup = popup;
+            return Vec::new();
+        }
+        if let Some(Body::Icicle(icicle)) = self.body_mut() {
+            icicle.enter();
+            return Vec::new();
+        }
+        let pane = self.pane();
+        let (Some(answer), Some(Body::Grid(grid))) = (&pane.answer, pane.part().map(|part| &part.body)) else { return Vec::new() };
+        if grid.title == "findings" {
+            self.popup = grid.selected_index().and_then(|at| answer.findings.get(at)).map(Popup::finding);
+            return Vec::new();
+        }
+        if self.tab == Tab::Traffic && pane.place() == 0 {
+            let fields = grid.selected_fields();
+            let chosen: Vec<(String, String)> = fields
+                .iter()
+                .filter(|(name, _)| self.pivot.by.iter().any(|dim| dim == name))
+                .filter_map(|(name, value)| if let Value::Text(text) = value { Some(((*name).to_owned(), text.clone())) } else { None })
+                .collect();
+            return self.look_into(&chosen);
+        }
+        let popup = Popup::row(grid, answer);
+        let want = popup.as_ref().and_then(|popup| self.course_of(&popup.about));
+        self.popup = popup;
+        want.map(|want| self.ask_detail(want)).into_iter().collect()
+    }
+
+    fn dims(&self) -> &'static [&'static [&'static str]] {
+        let has_logs = self.found.as_ref().is_some_and(|found| found.has(Source::Audit));
+        if has_logs && !self.by_metrics { &OF_LOGS } else { &OF_METRICS }
+    }
+
+    /// Breaks a row of traffic down by what is not known of it yet.
+    fn look_into(&mut self, chosen: &[(String, String)]) -> Vec<Effect> {
+        if chosen.is_empty() || chosen.iter().any(|(_, value)| value == "(other)") {
+            self.tell("this row is what was too many to be told apart");
+            return Vec::new();
+        }
+        let mut next = self.pivot.clone();
+        // A name that begins with ~ would be taken for a regular expression.
+        let filter = |(dim, value): &(String, String)| match value.starts_with('~') {
+            true => format!("{dim}=~^{}$", regex::escape(value)),
+            false => format!("{dim}={value}"),
+        };
+        next.filters.extend(chosen.iter().map(filter));
+        let is_known = |dim: &str| next.filters.iter().any(|filter| filter.starts_with(&format!("{dim}=")));
+        let Some(dims) = self.dims().iter().find(|dims| !dims.iter().any(|dim| is_known(dim))) else {
+            self.tell("nothing more is known of this row (:by breaks it down by any dimensions)");
+            return Vec::new();
+        };
+        next.by = dims.iter().map(|dim| (*dim).to_owned()).collect();
+        self.pivots.push(std::mem::replace(&mut self.pivot, next));
+        Vec::new()
+    }
+
+    fn next_dims(&mut self) {
+        let dims = self.dims();
+        let at = dims.iter().position(|dims| dims.iter().eq(self.pivot.by.iter()));
+        let next = dims[at.map_or(0, |at| (at + 1) % dims.len())];
+        self.pivot.by = next.iter().map(|dim| (*dim).to_owned()).collect();
+    }
+
+    fn turn_source(&mut self) {
+        let has = |kind| self.found.as_ref().is_some_and(|found| found.has(kind));
+        if !(has(Source::Audit) && has(Source::Metrics)) {
+            return self.tell("there is only one of audit logs and metrics here");
+        }
+        self.by_metrics = !self.by_metrics;
+        self.pivots.clear();
+        self.pivot = Pivot { by: vec!["verb".to_owned(), "resource".to_owned()], filters: Vec::new() };
+        self.tell(if self.by_metrics { "by metrics" } else { "by audit logs" });
+    }
+
+    /// Back: out of a filter, a zoom, a row.
+    fn back(&mut self) {
+        let is_done = match self.body_mut() {
+            Some(Body::Grid(grid)) if !grid.filter_text.is_empty() => {
+                grid.set_filter("");
+                true
+            }
+            Some(Body::Icicle(icicle)) => icicle.back(),
+            _ => false,
+        };
+        if is_done {
+            return;
+        }
+        if self.pane().place() > 0 {
+            return self.pane_mut().go(0);
+        }
+        if self.tab == Tab::Traffic
+            && let Some(before) = self.pivots.pop()
+        {
+            self.pivot = before;
+        }
+    }
+
+    fn go_to_mark(&mut self, next: bool) {
+        let at = self.clock.at;
+        let found = match next {
+            true => self.marks.iter().find(|mark| mark.at > at),
+            false => self.marks.iter().rev().find(|mark| mark.at < at),
+        };
+        match found.cloned() {
+            Some(mark) => {
+                self.clock.go(mark.at);
+                self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
+            }
+            None if self.marks.is_empty() && !self.is_live => self.tell("what happened when is still being found out, or nothing did"),
+            None => self.tell("there is no mark that way"),
+        }
+    }
+
+    fn copy(&mut self) -> Vec<Effect> {
+        let text = match self.pane().part().map(|part| &part.body) {
+            _ if self.tab == Tab::Overview && self.pane().place() == 0 => {
+                self.all_findings().get(self.selected).map(|finding| format!("{}. {}.", finding.summary, finding.remedy))
+            }
+            Some(Body::Grid(grid)) => grid.selected_text(),
+            Some(Body::Icicle(icicle)) => Some(icicle.selected_text()),
+            Some(Body::Notes(lines)) => Some(lines.join("\n")),
+            Some(Body::Pictures(_)) | None => None,
+        };
+        match text {
+            Some(text) => {
+                self.tell("copied (if the terminal lets programs do that: OSC 52)");
+                vec![Effect::Copy(text)]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn copy_command(&mut self) -> Vec<Effect> {
+        let want = self.pane().part().map_or(0, |part| part.want);
+        let line = self.pane().answer.as_ref().and_then(|answer| answer.wants.get(want)).map(super::Want::line);
+        match line {
+            Some(line) => {
+                self.tell(format!("copied: {line}"));
+                vec![Effect::Copy(line)]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn mouse(&mut self, mouse: &MouseEvent) -> Vec<Effect> {
+        let scene = Scene::of(self.size, self.clock.span.is_some());
+        let at = ratatui::layout::Position { x: mouse.column, y: mouse.row };
+        match mouse.kind {
+            MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
+                let action = if mouse.kind == MouseEventKind::ScrollDown { Action::Down } else { Action::Up };
+                match self.popup.is_some() {
+                    true => drop(self.in_popup(action)),
+                    false => self.step(if action == Action::Down { 3 } else { -3 }),
+                }
+            }
+            MouseEventKind::Down(MouseButton::Left) if self.popup.is_some() => self.popup = None,
+            MouseEventKind::Down(MouseButton::Left) if scene.tabs.contains(at) => {
+                self.tab = Scene::tab_at(self.size.0, at.x).unwrap_or(self.tab);
+            }
+            MouseEventKind::Down(MouseButton::Left) | MouseEventKind::Drag(MouseButton::Left) if scene.timeline.contains(at) => {
+                if let Some(moment) = timeline::moment_at(self, scene.timeline, at.x) {
+                    self.clock.go(moment);
+                }
+            }
+            MouseEventKind::Down(MouseButton::Left) if scene.body.contains(at) => return self.click(&scene, at.x, at.y),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// A click into the tab: a row is selected, and what is selected already is looked into; a heading sorts.
+    fn click(&mut self, scene: &Scene, x: u16, y: u16) -> Vec<Effect> {
+        if self.tab == Tab::Overview && self.pane().place() == 0 {
+            return Vec::new();
+        }
+        let (_, _, area) = scene.part(super::draw::lead_lines(self));
+        if y < area.y {
+            return Vec::new();
+        }
+        let line = usize::from(y - area.y);
+        let is_again = match self.body_mut() {
+            Some(Body::Grid(grid)) if line == 0 => {
+                grid.sort_at(usize::from(x - area.x), usize::from(area.width));
+                false
+            }
+            Some(Body::Grid(grid)) => {
+                let before = grid.selected_index();
+                grid.select_at(line, usize::from(area.height)) && grid.selected_index() == before
+            }
+            Some(Body::Icicle(icicle)) => icicle.select_at(x, y, area),
+            _ => false,
+        };
+        if is_again { self.enter() } else { Vec::new() }
+    }
+}

@@ -1,0 +1,370 @@
+//! The terminal UI in a real terminal (tmux), as a person uses it: replayed, live, and when things fail.
+
+use crate::lab::Lab;
+use crate::support::{folder, plimsoll, python, root, sample, sample_bytes, write};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long anything may take until it is on the screen.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A terminal.
+struct Screen {
+    socket: String,
+}
+
+impl Screen {
+    /// Runs `plimsoll tui` with these words in a terminal of this size; when it has ended, the screen shows how.
+    fn start(name: &str, (width, height): (u16, u16), words: &[&str], home: &Path) -> Self {
+        let own = Self { socket: format!("plimsoll-{name}-{}", std::process::id()) };
+        let quoted: String = words.iter().fold(String::new(), |all, word| all + &format!(" '{word}'"));
+        let program = env!("CARGO_BIN_EXE_plimsoll");
+        let run = format!(
+            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' '{program}' tui{quoted}; echo \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | tr '\\n' ' '; echo; exec sleep 1000",
+            home.display(),
+            home.display()
+        );
+        let size = [width.to_string(), height.to_string()];
+        let status = own.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], &run]);
+        assert!(status.0, "tmux is needed: run .ci/setup first: {}", status.1);
+        own
+    }
+
+    fn tmux(&self, words: &[&str]) -> (bool, String) {
+        let out = Command::new("tmux").args(["-L", &self.socket, "-f", "/dev/null"]).args(words).current_dir(root()).output().unwrap();
+        (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        assert!(self.tmux(&[&["send-keys"], keys].concat()).0);
+    }
+
+    /// Types a text, and Enter.
+    fn line(&self, text: &str) {
+        self.keys(&["-l", text]);
+        self.keys(&["Enter"]);
+    }
+
+    fn text(&self) -> String {
+        self.tmux(&["capture-pane", "-p"]).1
+    }
+
+    /// Waits until the screen is as wanted.
+    #[track_caller]
+    fn until(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let text = self.text();
+            if is(&text) {
+                return text;
+            }
+            assert!(began.elapsed() < PATIENCE, "never came: {what}; the screen:\n{text}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    #[track_caller]
+    fn shows(&self, text: &str) -> String {
+        self.until(text, |screen| screen.contains(text))
+    }
+
+    /// The process of the program.
+    fn process(&self) -> String {
+        let pane = self.tmux(&["list-panes", "-F", "#{pane_pid}"]).1;
+        let found = Command::new("pgrep").args(["-P", pane.trim()]).output().unwrap();
+        String::from_utf8_lossy(&found.stdout).split_whitespace().next().unwrap().to_owned()
+    }
+
+    /// The program has ended well, and the terminal is as it was: lines, echo, no leftovers of the screen.
+    #[track_caller]
+    fn is_sane(&self) {
+        let text = self.shows("EXIT 0");
+        let text = if text.contains("icanon") { text } else { self.shows("icanon") };
+        assert!(text.contains(" icanon") || text.contains("\nicanon") || text.contains("echo icanon"), "{text}");
+        assert!(!text.contains("-icanon") && !text.contains("-echo"), "{text}");
+        assert!(!text.contains("Overview"), "the screen was given back: {text}");
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
+    let home = folder();
+    let storm = sample("list-storm");
+    let screen = Screen::start("replay", (120, 40), &[&storm], home.path());
+    let text = screen.shows("6 critical");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("node-agent (monitoring:node-agent) sent 10.9 times as many requests as before"), "{text}");
+    screen.keys(&["2"]);
+    let text = screen.shows("traffic (");
+    let told = plimsoll(&[
+        "traffic",
+        &storm,
+        "--by",
+        "verb,resource",
+        "--since",
+        "2026-11-20T09:17:56Z",
+        "--until",
+        "2026-11-20T09:25:56Z",
+        "-o",
+        "json",
+    ]);
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let rows = told["rows"].as_array().unwrap();
+    assert!(text.contains(&format!("traffic ({})", rows.len())), "{} rows: {text}", rows.len());
+    screen.keys(&["Enter"]);
+    screen.shows("by user where verb=create and resource=events");
+    screen.keys(&["Escape"]);
+    screen.shows("by verb, resource");
+    screen.keys(&["/"]);
+    screen.line("^(pods|leases)$");
+    let of = |resource: &str| rows.iter().filter(|row| row["resource"] == resource).count();
+    screen.shows(&format!("traffic ({} of {})", of("pods") + of("leases"), rows.len()));
+    let file = home.path().join("rows.csv");
+    screen.keys(&["e"]);
+    screen.keys(&["C-u"]);
+    screen.line(file.to_str().unwrap());
+    screen.shows("written: ");
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(written.lines().count() - 1, of("pods") + of("leases"));
+    let header: Vec<&str> = written.lines().next().unwrap().split(',').collect();
+    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    for line in written.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let own = rows.iter().find(|row| row["verb"] == cells[at("verb")] && row["resource"] == cells[at("resource")]).unwrap();
+        assert_eq!(own["requests"].to_string(), cells[at("requests")], "{line}");
+    }
+    screen.keys(&["Escape"]);
+    // A moment: the minute before 09:24:00.
+    screen.keys(&[":"]);
+    screen.line("time 09:24:00");
+    screen.keys(&[":"]);
+    screen.line("window 1m");
+    screen.shows("09:23:00 to 09:24:00 UTC (1m)");
+    let requests = counted(&storm, 60, "2026-11-20T09:23:00Z");
+    // Those whose end is not in the window are counted too, and told.
+    let number = |text: &str, before: &str| -> Option<u64> {
+        let word = text[..text.find(before)?].split([' ', '\n']).rfind(|word| !word.is_empty())?;
+        word.replace(',', "").parse().ok()
+    };
+    screen.until(&format!("{requests} requests that ended"), |text| {
+        number(text, " requests in").zip(number(text, " still open")).is_some_and(|(all, open)| all - open == requests)
+    });
+    // It plays, and the moment moves.
+    screen.keys(&["space"]);
+    screen.shows("playing ×10");
+    screen.until("a later moment", |text| !text.contains("09:23:00 to 09:24:00"));
+    screen.keys(&["space"]);
+    screen.shows("replay");
+    screen.keys(&["q"]);
+    screen.is_sane();
+}
+
+/// Requests of a bundle's logs whose last event lies in so many seconds from a moment on, by Python.
+fn counted(bundle: &str, seconds: i64, from: &str) -> u64 {
+    let script = r#"
+import sys, json, glob, subprocess, datetime
+folder, seconds, start = sys.argv[1], int(sys.argv[2]), datetime.datetime.fromisoformat(sys.argv[3].replace("Z", "+00:00"))
+end = start + datetime.timedelta(seconds=seconds)
+n = 0
+for path in glob.glob(folder + "/audit/*/*"):
+    data = subprocess.run(["zstd", "-dc", path], capture_output=True).stdout if path.endswith(".zst") else open(path, "rb").read()
+    for line in data.splitlines():
+        event = json.loads(line)
+        at = datetime.datetime.fromisoformat(event["stageTimestamp"].replace("Z", "+00:00"))
+        if event["stage"] in ("ResponseComplete", "Panic") and start <= at < end:
+            n += 1
+print(n)
+"#;
+    let out = Command::new(python()).args(["-c", script, bundle, &seconds.to_string(), from]).output().unwrap();
+    String::from_utf8_lossy(&out.stdout).trim().parse().unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)))
+}
+
+#[test]
+fn signals_and_small_screens_leave_the_terminal_sane() {
+    let home = folder();
+    let quiet = sample("quiet");
+    let screen = Screen::start("signal", (80, 24), &[&quiet], home.path());
+    screen.shows("1Overview");
+    screen.tmux(&["resize-window", "-x", "30", "-y", "8"]);
+    screen.shows("40 by 12 are needed");
+    screen.tmux(&["resize-window", "-x", "300", "-y", "80"]);
+    screen.shows("8 Forecast");
+    assert!(Command::new("kill").args(["-TERM", &screen.process()]).status().unwrap().success());
+    screen.is_sane();
+    // Without a terminal, and with paths that are wrong, it says so and does not begin.
+    let ran = plimsoll(&["tui", &quiet]);
+    assert!(ran.stderr.contains("needs a terminal"), "{}", ran.stderr);
+    ran.exits(2);
+    let screen = Screen::start("nowhere", (80, 24), &["/nowhere/at/all"], home.path());
+    let text = screen.shows("EXIT 3");
+    assert!(text.contains("/nowhere/at/all"), "{text}");
+}
+
+/// A page of an apiserver with so many requests.
+fn page(requests: u64) -> String {
+    format!(
+        "# TYPE apiserver_request_total counter\napiserver_request_total{{code=\"200\",component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} {requests}\n\
+         # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e9\n"
+    )
+}
+
+#[test]
+fn live_apiservers_that_fail_and_come_back() {
+    // Healthy, then each fault until it is seen, and healthy again.
+    let cases = [
+        ("@500@", "500"),
+        ("@403@", "403"),
+        ("@401@", "401"),
+        ("@hang-up@", "without an answer"),
+        ("@cut@", "broke off"),
+        ("@429@", "429"),
+        ("@stuck@", "3"),
+    ];
+    std::thread::scope(|scope| {
+        for (fault, words) in cases {
+            scope.spawn(move || it_fails_and_comes_back(fault, words));
+        }
+    });
+}
+
+fn it_fails_and_comes_back(fault: &str, words: &str) {
+    let home = folder();
+    let pages: Vec<String> = (0..3u64).map(|n| write(home.path(), &format!("page-{n}.txt"), page(1_000 + 100 * n))).collect();
+    // Answers of 429 and 503 are tried again at once, four times at most.
+    let sequence = [&pages[..2], &vec![fault.to_owned(); 4], &pages[2..]].concat().join(",");
+    let lab = Lab::start(&[&sequence, &pages[0]]);
+    let kubeconfig = lab.kubeconfig();
+    let words_of = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab", "--every", "1s", "--request-timeout", "3s"];
+    let screen = Screen::start(&format!("live-{}", fault.trim_matches('@')), (160, 24), &words_of, home.path());
+    let text = screen.until("it fails", |text| text.contains("fails since"));
+    assert!(text.contains(&lab.name("a")) && text.contains("1 of 2 sources fail"), "{fault}: {text}");
+    assert!(text.to_lowercase().contains(words), "{fault}: it is said why: {text}");
+    assert!(!text.contains("sesame"), "no token on the screen: {text}");
+    screen.shows("2 sources answer");
+    screen.keys(&["0"]);
+    let text = screen.shows("it is back");
+    assert!(text.to_lowercase().contains(words), "the log remembers: {text}");
+    screen.keys(&["q"]);
+    screen.is_sane();
+    let entries = std::fs::read_dir(home.path()).unwrap().filter_map(Result::ok);
+    let left: Vec<_> = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("plimsoll-")).collect();
+    assert!(left.is_empty(), "what was kept to look back at is removed: {left:?}");
+}
+
+#[test]
+fn live_with_each_form_of_credentials() {
+    let home = folder();
+    let lab = Lab::start(&[&write(home.path(), "page-a.txt", page(1_000)), &write(home.path(), "page-b.txt", page(2_000))]);
+    let kubeconfig = lab.kubeconfig();
+    // A token, a client certificate, a plugin that gives a token.
+    for context in ["lab", "jane", "plugin-token"] {
+        let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", context, "--every", "1s"];
+        let screen = Screen::start(&format!("creds-{context}"), (120, 24), &words, home.path());
+        screen.shows("2 sources answer");
+        screen.keys(&["q"]);
+        screen.is_sane();
+    }
+    // Nobody answers: it says so, and goes on trying.
+    let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "no-such-host", "--every", "1s"];
+    let screen = Screen::start("creds-down", (120, 24), &words, home.path());
+    screen.shows("fails since");
+    screen.keys(&["q"]);
+    screen.is_sane();
+}
+
+#[test]
+fn a_log_that_is_written_is_followed_and_saved() {
+    let home = folder();
+    let path = home.path().join("audit.log");
+    let events = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let lines: Vec<Value> = events.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let done: Vec<&Value> = lines.iter().filter(|event| event["stage"] == "ResponseComplete").take(3_000).collect();
+    std::fs::write(&path, b"").unwrap();
+    let screen = Screen::start("follow", (120, 30), &["--follow", path.to_str().unwrap(), "--every", "1s"], home.path());
+    screen.shows("live");
+    // As it would be written now, and rotated in the middle.
+    let mut count = 0;
+    for (number, chunk) in done.chunks(500).enumerate() {
+        let mut text = String::new();
+        for event in chunk {
+            let mut event = (*event).clone();
+            let now = jiff::Timestamp::now();
+            for field in ["requestReceivedTimestamp", "stageTimestamp"] {
+                event[field] = Value::String(now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
+            }
+            event["auditID"] = Value::String(format!("00000000-0000-4000-8000-{count:012}"));
+            writeln!(text, "{event}").unwrap();
+            count += 1;
+        }
+        if number == 3 {
+            std::fs::rename(&path, home.path().join("audit-2026-11-20T09-37-56.438.log")).unwrap();
+        }
+        std::fs::OpenOptions::new().append(true).create(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    screen.keys(&["2"]);
+    screen.keys(&["a"]);
+    screen.shows("3,000 requests in");
+    let bundle = home.path().join("saved");
+    screen.keys(&["B"]);
+    screen.keys(&["C-u"]);
+    screen.line(bundle.to_str().unwrap());
+    screen.shows("written: ");
+    let told = plimsoll(&["traffic", bundle.to_str().unwrap(), "-o", "json"]).json(0);
+    assert_eq!(done.len(), 3_000);
+    assert_eq!(told["totals"]["requests"], 3_000, "what was seen live can be read again");
+    screen.keys(&["q"]);
+    screen.is_sane();
+}
+
+#[test]
+fn it_is_there_at_once_and_quiet_when_nothing_happens() {
+    let out = Command::new(python())
+        .arg(root().join("tests/oracle/tui.py"))
+        .args([env!("CARGO_BIN_EXE_plimsoll"), "tui", &sample("list-storm")])
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)));
+    // The fastest of five: other tests run beside this one.
+    assert!(told["first_frame_ms"].as_f64().unwrap() <= 150.0, "{told}");
+    assert!(told["idle_bytes_per_s"].as_f64().unwrap() <= 20_000.0, "{told}");
+    assert!(told["idle_cpu_share"].as_f64().unwrap() <= 0.02, "{told}");
+}
+
+#[test]
+fn live_and_idle_it_takes_less_than_a_fiftieth_of_a_core() {
+    let home = folder();
+    let pages: Vec<String> = (0..2)
+        .map(|number| {
+            let name = ["apiserver-0", "apiserver-1"][number];
+            write(home.path(), &format!("{name}.txt"), sample_bytes(&format!("list-storm/metrics/{name}/1795166306.txt.zst")))
+        })
+        .collect();
+    let lab = Lab::start(&[&pages[0], &pages[1]]);
+    let kubeconfig = lab.kubeconfig();
+    let screen = Screen::start("idle", (200, 50), &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab"], home.path());
+    screen.shows("2 sources answer");
+    let ticks = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", screen.process())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    // Connecting and the first pages are not idle.
+    std::thread::sleep(Duration::from_secs(3));
+    let (before, began) = (ticks(), Instant::now());
+    std::thread::sleep(Duration::from_secs(30));
+    let share = (ticks() - before) as f64 / 100.0 / began.elapsed().as_secs_f64();
+    assert!(share < 0.02, "{share}");
+    screen.keys(&["q"]);
+    screen.is_sane();
+}
