@@ -5,13 +5,14 @@ use crate::analysis::incident::charts;
 use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
 use crate::analysis::incident::window;
 use crate::analysis::metrics::facts::{Facts, Folded};
-use crate::analysis::metrics::{Fold, Kept};
+use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
 use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error};
 use crate::commands::pages::Folding;
 use crate::commands::report::load::{Load, others};
 use crate::commands::traffic;
-use crate::model::incident::{Span, Verdict};
+use crate::model::forecast::Unit;
+use crate::model::incident::{Chart, Source, Span, Verdict};
 use crate::model::memory::Sample;
 use crate::model::time::{Micros, SECOND, clock, together};
 use crate::sources::cgroup;
@@ -40,7 +41,24 @@ fn told(verdict: &Verdict, pulse: Option<&Pulse>, facts: &Facts, memory: &[(Stri
             format!("{}.", first.chain(letters).collect::<String>().trim_end_matches('.'))
         }
     };
-    Course { charts: charts::charts(pulse, &[], facts, memory), verdict: words, window: verdict.window(), span }
+    let mut charts = charts::charts(pulse, &[], facts, memory);
+    if let Some(pulse) = pulse.filter(|pulse| pulse.source == Source::Metrics) {
+        let place = charts.iter().position(|chart| chart.unit != Unit::PerSecond).unwrap_or(charts.len());
+        charts.splice(place..place, latency(facts, pulse.piece));
+    }
+    Course { charts, verdict: words, window: verdict.window(), span }
+}
+
+/// Latency in time by the histograms of pages; of logs the pulse has it.
+fn latency(facts: &Facts, piece: Micros) -> Option<Chart> {
+    let query = metrics::Query { by: vec![metrics::Dim::Verb], filters: Vec::new(), interval: Some(piece) };
+    let (_, series) = metrics::measured(facts, &query).series?;
+    let line = |name: &str, at: usize| {
+        let points = series.iter().filter_map(|line| Some((line.interval?, line.measures.latency_ms[at]?)));
+        (name.to_owned(), points.collect())
+    };
+    let (title, lines) = ("Latency in ms, watches left out".to_owned(), vec![line("median", 0), line("99th percentile", 2)]);
+    Some(Chart { name: "latency_ms".to_owned(), title, unit: Unit::Count, lines, source: Source::Metrics })
 }
 
 /// What was read live so far.
@@ -73,13 +91,28 @@ impl Growing {
         self.span = together(self.span, Some((at, at)));
     }
 
-    /// The course of it, and of the logs among `sources`.
-    pub(super) fn course(&self, sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
+    /// What it comes to.
+    pub(super) fn so_far(&self) -> SoFar {
         let folded: Vec<Folded<'_>> =
             self.pages.iter().map(|((cluster, instance), fold)| (cluster.as_str(), instance.as_str(), &fold.0)).collect();
         let facts = Facts::new(&folded);
         let memory: Vec<(String, Vec<Sample>)> = self.memory.iter().map(|(name, samples)| (name.clone(), samples.clone())).collect();
-        let (mut pulse, mut span) = (Pulse::of_pages(&facts), self.span);
+        SoFar { facts, memory, span: self.span }
+    }
+}
+
+/// What was read live, taken out so that what comes next need not wait.
+pub(super) struct SoFar {
+    facts: Facts,
+    memory: Vec<(String, Vec<Sample>)>,
+    span: Option<Span>,
+}
+
+impl SoFar {
+    /// The course of it, and of the logs among `sources`.
+    pub(super) fn course(self, sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
+        let Self { facts, memory, mut span } = self;
+        let mut pulse = Pulse::of_pages(&facts);
         let found = find::find(sources, Wanted::Logs, context.io.now);
         if !found.streams.is_empty() {
             let piece = find::span(&found).map_or(PIECE, piece_of);

@@ -211,7 +211,10 @@ impl Worker {
                 }
                 Want::Course(sources) => {
                     answer.course = Some(match &self.growing {
-                        Some(growing) => growing.lock().unwrap_or_else(PoisonError::into_inner).course(sources, context)?,
+                        Some(growing) => {
+                            let so_far = growing.lock().unwrap_or_else(PoisonError::into_inner).so_far();
+                            so_far.course(sources, context)?
+                        }
                         None => course(sources, context)?,
                     });
                     Ok(())

@@ -5,6 +5,7 @@ use super::course::Growing;
 use super::engine::{Worker, look};
 use super::now;
 use super::spool::Spool;
+use crate::actions::bundle::ARCHIVE;
 use crate::cli::Settings;
 use crate::commands::collect;
 use crate::model::incident::Source;
@@ -73,9 +74,13 @@ impl Shared {
     pub(super) fn save(self: &Arc<Self>, path: String) {
         let shared = Arc::clone(self);
         std::thread::spawn(move || {
+            if Path::new(&path).exists() {
+                return shared.send(Msg::Done(format!("{path}: it is there already; name another")));
+            }
             let written = locked(&shared.spool).save(Path::new(&path));
+            let next = if path.ends_with(ARCHIVE) { "unpack it, and" } else { "" };
             shared.send(Msg::Done(match written {
-                Ok(files) => format!("written: {path} ({}); plimsoll report and plimsoll tui read it", counted(files, "file")),
+                Ok(files) => format!("written: {path} ({}); {next} plimsoll report and plimsoll tui read it", counted(files, "file")),
                 Err(error) => format!("{path}: can't write it: {error}"),
             }));
         });
@@ -301,34 +306,40 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
         let mut follower = Follower::open_near_end(&sources, BACK);
-        for error in std::mem::take(&mut follower.errors) {
-            shared.send(Msg::Said(Severity::Critical, error.to_string()));
-        }
         for folder in std::mem::take(&mut follower.waiting) {
             shared.send(Msg::Said(Severity::Info, format!("{folder}: no audit log yet; waiting for one")));
         }
         let name = sources.join(", ");
         let mut pace = Pace::new(&shared, &name);
+        let mut said = BTreeSet::new();
         let (mut told, mut lost, mut has_come) = (None::<std::time::Instant>, 0, false);
         loop {
             let mut failed = None;
             follower.poll_lines(&mut |stream, lines| {
                 has_come = true;
                 let of = if stream.instance.is_empty() { format!("log-{}", stream.id) } else { stream.instance.clone() };
-                failed = locked(&shared.spool).lines(&of, lines).err();
+                failed = locked(&shared.spool).lines(&of, lines).err().or(failed.take());
             });
+            for error in std::mem::take(&mut follower.errors) {
+                shared.send(Msg::Said(Severity::Critical, error.to_string()));
+            }
             if let Some(error) = failed {
                 shared.lost(&name, &error);
             }
-            let is_new = follower.lost() > lost;
-            if is_new {
+            if follower.lost() > lost {
                 lost = follower.lost();
-                follower.losses().iter().for_each(|loss| shared.send(Msg::Said(Severity::Warning, loss.clone())));
+                let new = follower.losses().into_iter().filter(|loss| said.insert(loss.clone()));
+                new.for_each(|loss| shared.send(Msg::Said(Severity::Warning, loss)));
             }
-            if told.is_none_or(|told| told.elapsed() >= shared.every) && (has_come || told.is_none()) {
-                (told, has_come) = (Some(std::time::Instant::now()), false);
+            if told.is_none() && !has_come {
+                // Nothing has been written yet.
+                pace.well();
+            } else if has_come && told.is_none_or(|told| told.elapsed() >= shared.every) {
                 shared.came(&[(Source::Audit, "audit")], false);
                 pace.well();
+            }
+            if told.is_none_or(|told| told.elapsed() >= shared.every) {
+                (told, has_come) = (Some(std::time::Instant::now()), false);
             }
             std::thread::sleep(LOOK);
         }

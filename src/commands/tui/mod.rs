@@ -104,7 +104,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));
     // Whoever mistypes a path wants to know at once.
-    for source in still.iter().filter(|source| !Path::new(source).exists()) {
+    for source in still.iter().chain(&args.follow).filter(|source| !Path::new(source).exists()) {
         find::expand(source).map_err(|error| Error::Input(error.to_string()))?;
     }
     let (sender, receiver) = crossbeam_channel::unbounded();
@@ -141,7 +141,7 @@ fn show((state, channel, has_mouse): Console, engine: &Engine, save: impl Fn(Str
         Effect::Ask(ask) => engine.ask(ask),
         Effect::Export { want, rows, path } => engine.export(want, rows, path),
         Effect::Save(path) => save(path),
-        Effect::Copy(_) | Effect::Suspend | Effect::Quit => {}
+        Effect::Copy(_) | Effect::Redraw | Effect::Suspend | Effect::Quit => {}
     };
     Ok(term::run(state, channel, has_mouse, now, outside)?)
 }
@@ -170,9 +170,20 @@ fn live(
     if !args.follow.is_empty() {
         live::logs(&shared, args.follow.clone());
     }
-    show(console, &engine, |path| shared.save(path))?;
-    shared.end();
-    Ok(())
+    // However it ends: nothing is left behind.
+    let _removed = Removed(&shared);
+    show(console, &engine, |path| shared.save(path))
+}
+
+/// Removes what was kept when it is dropped.
+#[cfg(feature = "live")]
+struct Removed<'a>(&'a live::Shared);
+
+#[cfg(feature = "live")]
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Asked to end, the program gives the terminal back first.

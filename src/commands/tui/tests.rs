@@ -146,6 +146,28 @@ fn forecasts_are_rows_and_charts() {
     assert_ne!(console.screen(120, 40), screen, "the next chart");
 }
 
+#[test]
+fn without_logs_pages_tell_latency_in_time() {
+    let mut console = Console::of(&["samples/list-storm/metrics"]);
+    let screen = console.screen(120, 40);
+    assert!(screen.contains("p99 ms") && screen.contains("requests  "), "{screen}");
+    let course = console.state.course.as_ref().unwrap();
+    let chart = course.charts.iter().find(|chart| chart.name == "latency_ms").unwrap();
+    let told =
+        ["traffic", "samples/list-storm/metrics", "--from", "metrics", "--by", "verb", "--series", "--interval", "15s", "-o", "wide"];
+    let words: Vec<String> = told.map(str::to_owned).to_vec();
+    let report = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
+    let all = report.people.unwrap().remove(1);
+    let [time, p99] = ["time", "p99_ms"].map(|name| all.column(name).unwrap());
+    let told = all.rows.iter().filter_map(|row| match (&row[time], &row[p99]) {
+        (Value::Text(at), Value::Number(p99)) => Some((crate::model::time::parse_any(at)?, *p99)),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(chart.lines[1].1, told, "what traffic --series tells of the same pages");
+    assert!(told.len() > 20);
+}
+
 /// The words of the question that a tab's answer belongs to.
 fn shown(state: &State, tab: Tab) -> Option<Vec<String>> {
     state.panes[tab.index()].answer.as_ref().map(|answer| answer.wants.iter().map(|want| want.line()).collect())
@@ -171,6 +193,58 @@ fn the_moment_that_is_looked_at_is_what_is_asked_for() {
     assert_eq!(grid.rows.len(), printed.table.rows.len());
     let requests = printed.table.column("requests").unwrap();
     assert!(grid.rows[0].contains(&printed.table.rows[0][requests]));
+}
+
+#[test]
+fn what_is_gone_to_is_in_the_window() {
+    let mut console = Console::of(STORM);
+    let typed = |console: &mut Console, text: &str| {
+        text.chars().for_each(|c| console.key(c));
+        console.press(KeyCode::Enter);
+    };
+    typed(&mut console, ":window 2m");
+    assert_eq!(console.state.clock.length(), Some(120 * SECOND), "the window that was asked for, not one like it");
+    console.key('9');
+    let marks = console.state.marks.clone();
+    assert!(marks.len() > 5);
+    // Back over all marks, and on: each lies in the window that one is shown.
+    let mut met = 0;
+    for key in ["<"; 20].into_iter().chain([">"; 20]) {
+        let before = console.state.clock.at;
+        console.key(key.chars().next().unwrap());
+        let (from, to) = console.state.clock.asked().unwrap();
+        if console.state.clock.at != before {
+            assert!(marks.iter().any(|mark| mark.at >= to - SECOND && (from..to).contains(&mark.at)), "{from} to {to}");
+            met += 1;
+        }
+    }
+    assert!(met > 10, "{met}");
+    // A moment is looked for on the day that is covered.
+    typed(&mut console, ":time 09:21:55");
+    assert_eq!(crate::model::time::format(console.state.clock.at), "2026-11-20T09:21:55Z");
+    typed(&mut console, ":time 12:00:00");
+    assert!(console.screen(120, 24).contains("is not in the time that the sources cover"));
+}
+
+#[test]
+fn wide_letters_and_narrow_screens_cut_no_number() {
+    let mut console = Console::of(&["samples/list-storm/etcd"]);
+    console.key('4');
+    console.key('v');
+    let screen = console.screen(80, 24);
+    let Some(Body::Grid(grid)) = console.state.pane().part().map(|part| &part.body) else { panic!("no table") };
+    let keys = grid.selected_fields().iter().find(|(name, _)| *name == "keys").map(|(_, value)| (*value).clone()).unwrap();
+    let Value::Count(keys) = keys else { panic!("{keys:?}") };
+    let shown = crate::model::units::grouped(keys);
+    assert!(
+        !screen.contains("KEYS") || screen.contains(&format!(" {shown} ")) || screen.contains(&format!(" {shown}\n")),
+        "{shown}: {screen}"
+    );
+    // What is typed at is seen, however wide it is.
+    console.key(':');
+    "漢字".repeat(60).chars().for_each(|c| console.key(c));
+    console.key('x');
+    assert!(console.screen(80, 24).lines().last().unwrap().ends_with('x'));
 }
 
 #[test]

@@ -132,8 +132,8 @@ impl State {
                 if !found.has(kind) {
                     return Err("Requests are told by audit logs, or by metrics pages of apiservers: name some.");
                 }
-                let mut how = words(&["--from", if kind == Audit { "audit" } else { "metrics" }, "--by"]);
-                how.push(self.pivot.by.join(","));
+                let mut how = words(&["--from", if kind == Audit { "audit" } else { "metrics" }]);
+                how.push(format!("--by={}", self.pivot.by.join(",")));
                 how.extend(self.pivot.filters.iter().flat_map(|filter| ["--where".to_owned(), filter.clone()]));
                 Ok(vec![command(&["traffic"], &[found.of(&[kind]), how, time, all])])
             }
@@ -200,6 +200,9 @@ impl State {
         // All kubelets are one client.
         let user = if user.contains('*') { "user=~^system:node:".to_owned() } else { format!("user={user}") };
         let mut how = words(&["--from", "audit", "--series", "--by", "agent", "--where", &user]);
+        // Some forty bars.
+        let length = self.clock.window().map_or(60 * time::SECOND, |(from, to)| to - from);
+        how.extend(["--interval".to_owned(), format!("{}s", (length / (40 * time::SECOND)).max(1))]);
         how.extend(agent.into_iter().flat_map(|(_, agent)| ["--where".to_owned(), format!("agent={agent}")]));
         Some(command(&["traffic"], &[found.of(&[Source::Audit]), how, within(self.clock.asked())]))
     }

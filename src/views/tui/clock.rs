@@ -17,8 +17,8 @@ pub struct Clock {
     pub span: Option<Span>,
     /// The moment that is looked at.
     pub at: Micros,
-    /// How long the window is that ends there: a place in `LENGTHS`, or all of the time.
-    length: Option<usize>,
+    /// How long the window is that ends there; `None` for all of the time.
+    length: Option<Micros>,
     /// Whether the moment moves.
     pub is_playing: bool,
     /// Whether it moves with the present.
@@ -33,7 +33,7 @@ pub struct Clock {
 impl Clock {
     /// One that follows the present, with a window of a minute; or one that looks at all there is.
     pub fn new(is_live: bool) -> Self {
-        Self { is_live, is_playing: is_live, length: is_live.then_some(2), speed: 3, ..Self::default() }
+        Self { is_live, is_playing: is_live, length: is_live.then_some(60 * SECOND), speed: 3, ..Self::default() }
     }
 
     /// The sources cover this. The moment stays, unless there was none or it follows the present.
@@ -56,7 +56,7 @@ impl Clock {
     /// From when to when one looks; `None` where the sources have no time.
     pub fn window(&self) -> Option<Span> {
         let (from, _) = self.span?;
-        let start = self.length.map_or(from, |length| (self.at - LENGTHS[length]).max(from));
+        let start = self.length.map_or(from, |length| (self.at - length).max(from));
         Some((start.min(self.at - SECOND), self.at))
     }
 
@@ -69,7 +69,7 @@ impl Clock {
 
     /// How long the window is; `None` for all of the time.
     pub fn length(&self) -> Option<Micros> {
-        self.length.map(|length| LENGTHS[length])
+        self.length
     }
 
     /// How fast it plays.
@@ -98,7 +98,8 @@ impl Clock {
             }
         }
         if self.is_playing && !self.is_live && self.length.is_none() {
-            self.length = self.span.map(|(from, end)| LENGTHS.iter().rposition(|length| *length <= (end - from) / 8).unwrap_or(0));
+            let fits = |(from, end): Span| LENGTHS.iter().rfind(|length| **length <= (end - from) / 8).copied().unwrap_or(LENGTHS[0]);
+            self.length = self.span.map(fits);
         }
     }
 
@@ -125,12 +126,12 @@ impl Clock {
     /// A longer or shorter window.
     pub fn resize(&mut self, longer: bool) {
         let whole = self.span.map_or(0, |(from, to)| to - from);
-        let longest = LENGTHS.iter().rposition(|length| *length < whole);
+        let shorter = |than: Micros| LENGTHS.iter().rfind(|length| **length < than).copied();
         self.length = match (self.length, longer) {
             (None, true) => None,
-            (None, false) => longest,
-            (Some(at), true) => Some(at + 1).filter(|next| longest.is_some_and(|longest| *next <= longest)),
-            (Some(at), false) => Some(at.saturating_sub(1)),
+            (None, false) => shorter(whole),
+            (Some(now), true) => LENGTHS.iter().find(|length| **length > now && **length < whole).copied(),
+            (Some(now), false) => Some(shorter(now).unwrap_or(now)),
         };
     }
 
@@ -143,10 +144,9 @@ impl Clock {
         self.is_playing = self.is_live;
     }
 
-    /// Looks at this window.
-    pub fn look_at(&mut self, (from, to): Span) {
-        self.length = Some(LENGTHS.iter().position(|length| *length >= to - from).unwrap_or(LENGTHS.len() - 1));
-        self.go(to);
+    /// Looks at so much time before the moment.
+    pub fn set_length(&mut self, length: Micros) {
+        self.length = Some(length.div_euclid(SECOND).max(1) * SECOND);
     }
 
     /// Plays faster or slower.
@@ -175,6 +175,9 @@ mod tests {
         assert_eq!(clock.asked(), Some((1_151 * SECOND, 1_451 * SECOND)), "by half a window");
         clock.by_steps(-10);
         assert_eq!(clock.asked(), Some((1_000 * SECOND, 1_001 * SECOND)), "not before the beginning, and never empty");
+        clock.set_length(120 * SECOND);
+        clock.resize(true);
+        assert_eq!(clock.length(), Some(300 * SECOND), "the next that is longer");
         clock.all();
         assert_eq!(clock.asked(), None);
     }

@@ -159,8 +159,9 @@ fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
     }
     match pane.part().map(|part| &part.body) {
         Some(Body::Grid(grid)) if state.tab == Tab::Memory => {
-            let used = overview::draw_memory(state, area, buffer);
-            grid.draw(theme, Rect { height: area.height - used, ..area }, buffer);
+            let (rows, below) = overview::with_memory(state, area);
+            overview::draw_memory(state, below, buffer);
+            grid.draw(theme, rows, buffer);
         }
         Some(Body::Grid(grid)) => grid.draw(theme, area, buffer),
         Some(Body::Icicle(icicle)) => icicle.draw(theme, area, buffer),
@@ -177,6 +178,7 @@ fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
                 buffer.set_stringn(area.x, y, line, width, theme.text);
             }
         }
+        Some(Body::Load) => {}
         None => {
             let text = if answer.errors.is_empty() { "Nothing." } else { "See above; the tab Log has all that failed." };
             buffer.set_stringn(area.x, area.y, text, width, theme.dim);
@@ -219,7 +221,10 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
     if let Some(prompt) = &state.prompt {
         let text = format!("{}{}", prompt.asks.sign(), plain(&prompt.text));
         // The end is what one types at.
-        let cut: String = if text.width() >= width { text.chars().skip(text.chars().count() - width + 1).collect() } else { text };
+        let mut cut = text.as_str();
+        while cut.width() >= width.max(1) {
+            cut = cut.char_indices().nth(1).map_or("", |(at, _)| &cut[at..]);
+        }
         buffer.set_stringn(area.x, area.y, cut, width, theme.heading);
         return;
     }
@@ -230,7 +235,8 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
     let hints = match state.tab {
         Tab::Overview => "? help  Enter what to do  v more  space play  , . step  < > events  q quit",
         Tab::Traffic => "? help  Enter look into  Esc back  b by  / filter  s sort  e export  q quit",
-        Tab::Keyspace | Tab::Heap => "? help  arrows walk  Enter zoom  Esc out  v tables  d compare  e export  q quit",
+        Tab::Heap => "? help  arrows walk  Enter zoom  Esc out  v tables  e export  q quit",
+        Tab::Keyspace => "? help  arrows walk  Enter zoom  Esc out  v tables  s by  d compare  e export  q quit",
         Tab::Log => "? help  arrows scroll  q quit",
         _ => "? help  Enter details  v more  / filter  s sort  y copy  e export  q quit",
     };

@@ -296,7 +296,13 @@ impl Grid {
             .map(|at| &self.columns[*at])
             .map(|column| Need { name: &column.name, kind: column.kind, width: column.width })
             .collect();
-        layout(&needs, Some(width), Some(LEAST)).into_iter().map(|(at, width)| (may[at], width)).collect()
+        let mut laid: Vec<(usize, usize)> =
+            layout(&needs, Some(width), Some(LEAST)).into_iter().map(|(at, width)| (may[at], width)).collect();
+        // A number of which digits are missing is another number: what does not fit is reached with the arrows.
+        while laid.len() > 1 && laid.iter().map(|(_, width)| width + 2).sum::<usize>() > width + 2 {
+            laid.pop();
+        }
+        laid
     }
 
     /// The row that stands in this line of the area it is drawn in; the heading is line 0.

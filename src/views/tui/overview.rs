@@ -5,7 +5,7 @@ use super::timeline::{bars, highest};
 use crate::model::incident::Chart;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
-use crate::model::units::amount;
+use crate::model::units::{amount, counted};
 use crate::views::text::{fit, plain};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -44,16 +44,28 @@ fn words(state: &State) -> Vec<(Severity, String)> {
         ([], Some(course)) => {
             all.push((if course.window.is_some() { Severity::Warning } else { Severity::Info }, course.verdict.clone()));
         }
+        ([], None) if !state.is_live && state.found.as_ref().is_some_and(|found| found.holders.is_empty()) => {
+            all.push((Severity::Warning, "Nothing here tells how the load went; the tab Log (0) says what could not be read.".to_owned()));
+        }
         ([], None) => all.push((Severity::Info, "Reading …".to_owned())),
     }
     all
 }
 
-/// Draws how the memory of cgroups went, if there is anything of it; how many lines that took.
-pub(super) fn draw_memory(state: &State, area: Rect, buffer: &mut Buffer) -> u16 {
-    let of_groups: Vec<Line<'_>> = lines(state).into_iter().filter(|line| line.chart.name.starts_with("cgroup_")).collect();
-    let height = (of_groups.len() as u16).min(area.height / 2);
-    draw_charts(state, &of_groups, Rect { y: area.bottom() - height, height, ..area }, buffer)
+/// How the memory of cgroups went.
+fn memory(state: &State) -> Vec<Line<'_>> {
+    lines(state).into_iter().filter(|line| line.chart.name.starts_with("cgroup_")).collect()
+}
+
+/// Of the tab Memory what its table has, and what is below it: how memory went, if anything of it is known.
+pub(super) fn with_memory(state: &State, area: Rect) -> (Rect, Rect) {
+    let height = (memory(state).len() as u16).min(area.height / 2);
+    (Rect { height: area.height - height, ..area }, Rect { y: area.bottom() - height, height, ..area })
+}
+
+/// Draws how the memory of cgroups went.
+pub(super) fn draw_memory(state: &State, area: Rect, buffer: &mut Buffer) {
+    draw_charts(state, &memory(state), area, buffer);
 }
 
 fn lines(state: &State) -> Vec<Line<'_>> {
@@ -145,17 +157,17 @@ fn draw_findings(state: &State, area: Rect, buffer: &mut Buffer) {
     }
     let theme = &state.theme;
     let findings = state.all_findings();
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     let more = if state.asked.iter().any(|asked| asked.role == super::ask::Role::Story) {
         "; the report of all of it is being made …"
     } else {
         ""
     };
     let title = format!(
-        "Findings: {} critical, {} warnings, {} notes (Enter: what to do){more}",
+        "Findings: {} critical, {}, {} (Enter: what to do){more}",
         count(Severity::Critical),
-        count(Severity::Warning),
-        count(Severity::Info)
+        counted(count(Severity::Warning), "warning"),
+        counted(count(Severity::Info), "note")
     );
     buffer.set_stringn(area.x, area.y, title, usize::from(area.width), theme.heading);
     let height = usize::from(area.height - 1).max(1);

@@ -57,16 +57,20 @@ impl Pane {
     /// An answer has come. What is the same as before stays as it was looked at.
     pub fn take(&mut self, mut answer: Box<Answer>) {
         if let Some(before) = &self.answer {
-            for part in &mut answer.parts {
-                let Some(before) = before.parts.iter().find(|before| before.name() == part.name()) else { continue };
+            // Of parts with one name the first belongs to the first, the second to the second.
+            let place = |parts: &[Part], at: usize| parts[..at].iter().filter(|part| part.name() == parts[at].name()).count();
+            let numbers: Vec<usize> = (0..answer.parts.len()).map(|at| place(&answer.parts, at)).collect();
+            for (part, number) in answer.parts.iter_mut().zip(&numbers) {
+                let Some(before) = before.parts.iter().filter(|before| before.name() == part.name()).nth(*number) else { continue };
                 match (&mut part.body, &before.body) {
                     (Body::Grid(grid), Body::Grid(before)) => grid.go_on(before),
                     (Body::Icicle(icicle), Body::Icicle(before)) => icicle.go_on(before),
                     _ => {}
                 }
             }
-            let name = before.parts.get(self.part).map(Part::name);
-            self.part = answer.parts.iter().position(|part| Some(part.name()) == name).unwrap_or(0);
+            let shown = before.parts.get(self.part).map(|part| (part.name(), place(&before.parts, self.part)));
+            let is_it = |(part, number): (&Part, &usize)| Some((part.name(), *number)) == shown;
+            self.part = answer.parts.iter().zip(&numbers).position(is_it).unwrap_or(0);
         }
         self.asked = None;
         self.answer = Some(answer);

@@ -1,9 +1,9 @@
 //! What a question came to, made ready to be drawn: by whoever answers, so that the one who draws need not.
 
-use super::Want;
 use super::ask::Role;
 use super::grid::Grid;
 use super::icicle::Icicle;
+use super::{Tab, Want};
 use crate::model::flame::Tree;
 use crate::model::incident::{Chart, Span};
 use crate::model::picture::Picture;
@@ -25,6 +25,8 @@ pub struct Part {
 /// What a part shows.
 #[derive(Debug, Clone)]
 pub enum Body {
+    /// The load in time and all findings: what the first tab begins with.
+    Load,
     /// A table.
     Grid(Box<Grid>),
     /// A flame graph.
@@ -39,6 +41,7 @@ impl Part {
     /// What it is called.
     pub fn name(&self) -> &str {
         match &self.body {
+            Body::Load => "load",
             Body::Grid(grid) => &grid.title,
             Body::Icicle(icicle) => &icicle.title,
             Body::Pictures(_) => "charts",
@@ -54,7 +57,7 @@ impl Part {
                 (_, all) => format!("{} ({all})", self.name()),
             },
             Body::Pictures(pictures) => format!("{} ({})", self.name(), pictures.len()),
-            Body::Icicle(_) | Body::Notes(_) => self.name().to_owned(),
+            Body::Load | Body::Icicle(_) | Body::Notes(_) => self.name().to_owned(),
         }
     }
 }
@@ -173,13 +176,16 @@ impl Answer {
             let notes = self.parts.iter().position(|part| matches!(part.body, Body::Notes(_))).unwrap_or(self.parts.len());
             self.parts.insert(notes, Part { want: 0, body: Body::Grid(Box::new(grid)) });
         }
+        if self.role == Role::View(Tab::Overview) {
+            self.parts.insert(0, Part { want: 0, body: Body::Load });
+        }
         self.marks.sort_by_key(|mark| mark.at);
     }
 }
 
 /// Findings as a table: a row for each, in their order.
-pub fn findings(findings: &[Finding]) -> Table {
-    let row = |finding: &Finding| {
+pub fn findings<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> Table {
+    let row = |finding: &'f Finding| {
         let summary = format!("{}.", finding.summary.trim_end_matches('.'));
         vec![
             finding.severity.name().into(),
@@ -189,7 +195,7 @@ pub fn findings(findings: &[Finding]) -> Table {
         ]
     };
     let columns = ["severity", "incident_sure", "finding", "summary"].map(str::to_owned).to_vec();
-    Table { name: "findings".to_owned(), columns, rows: findings.iter().map(row).collect(), ..Table::default() }
+    Table { name: "findings".to_owned(), columns, rows: findings.into_iter().map(row).collect(), ..Table::default() }
 }
 
 /// The timeline of a report.

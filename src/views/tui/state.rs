@@ -133,6 +133,9 @@ pub struct State {
     pub theme: Theme,
     /// Columns and lines of the terminal.
     pub size: (u16, u16),
+    /// Whether something came while the tab in view, or the course of time, was being found out.
+    pub(super) has_more: bool,
+    pub(super) course_has_more: bool,
     /// The question about what the popup shows.
     pub(super) detail: Option<u64>,
     /// The last question's number.
@@ -171,6 +174,8 @@ impl State {
             keys,
             theme,
             size: (80, 24),
+            has_more: false,
+            course_has_more: false,
             detail: None,
             number: 0,
         }

@@ -136,6 +136,7 @@ pub fn run(
             match effect {
                 Effect::Quit => return Ok(()),
                 Effect::Suspend => taken.sleep()?,
+                Effect::Redraw => taken.terminal.clear()?,
                 Effect::Copy(text) => copy(&text)?,
                 other => outside(other),
             }

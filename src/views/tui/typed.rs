@@ -1,10 +1,11 @@
 //! Lines that are typed: filters, commands, names of files.
 
+use super::ask::Role;
 use super::keys::Action;
 use super::popup::{Asks, Prompt};
-use super::sheet::Body;
+use super::sheet::{Body, findings};
 use super::state::State;
-use super::{Effect, Tab};
+use super::{Effect, Tab, Want};
 use crate::model::report::Table;
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -28,7 +29,7 @@ impl State {
             Asks::Save => {
                 let name: String =
                     self.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(40).collect();
-                format!("{name}-{}.tar.zst", time::format(self.now - self.now % SECOND).replace(':', "-"))
+                format!("{name}-{}", time::format(self.now - self.now % SECOND).replace(':', "-"))
             }
             Asks::Command => String::new(),
         };
@@ -112,12 +113,17 @@ impl State {
                 if rest.is_empty() { self.pivot.filters.clear() } else { self.pivot.filters.push(rest.to_owned()) }
             }
             "time" => match self.moment(rest) {
-                Some(at) => self.clock.go(at),
+                Some(at) => {
+                    self.clock.go(at);
+                    if self.clock.at != at && self.clock.span.is_some() {
+                        self.tell(format!("{} is not in the time that the sources cover", time::format(at)));
+                    }
+                }
                 None => self.tell(format!("'{rest}' is no time here: 09:21:55, 2026-11-20T09:21:55Z, or -90s from where you are")),
             },
             "window" if rest == "all" => self.clock.all(),
             "window" => match parse_duration(rest) {
-                Some(length) if length > 0 => self.clock.look_at((self.clock.at - length, self.clock.at)),
+                Some(length) if length >= SECOND => self.clock.set_length(length),
                 _ => self.tell("a window is 30s, 5m, 1h, or all"),
             },
             "export" | "w" if !rest.is_empty() => return self.export(rest),
@@ -137,16 +143,31 @@ impl State {
         if let Some(on) = text.strip_prefix('+').and_then(parse_duration) {
             return Some(at + on);
         }
-        let day = time::format(at).split('T').next().unwrap_or_default().to_owned();
-        let whole = |time: &str| time::parse_any(&format!("{day}T{time}Z"));
-        time::parse_any(text).or_else(|| whole(text)).or_else(|| whole(&format!("{text}:00")))
+        // Of the days that are covered the one on which it lies in what is covered.
+        let span = self.clock.span.unwrap_or((at, at));
+        let day = |at: Micros| time::format(at).split('T').next().unwrap_or_default().to_owned();
+        let whole = |day: String| time::parse_any(&format!("{day}T{text}Z")).or_else(|| time::parse_any(&format!("{day}T{text}:00Z")));
+        let on_days: Vec<Micros> = [at, span.0, span.1].into_iter().filter_map(|at| whole(day(at))).collect();
+        let is_in = |at: &&Micros| (span.0..=span.1).contains(*at);
+        time::parse_any(text).or_else(|| on_days.iter().find(is_in).or(on_days.first()).copied())
     }
 
     fn export(&mut self, path: &str) -> Vec<Effect> {
-        let pane = self.pane();
-        let (Some(answer), Some(part)) = (&pane.answer, pane.part()) else { return Vec::new() };
-        let Some(want) = answer.wants.get(part.want).filter(|_| !path.is_empty()) else { return Vec::new() };
-        let rows: Option<Table> = if let Body::Grid(grid) = &part.body { Some(grid.table()) } else { None };
-        vec![Effect::Export { want: want.clone(), rows, path: path.to_owned() }]
+        let Some(want) = self.shown_want().filter(|_| !path.is_empty()) else { return Vec::new() };
+        let rows: Option<Table> = match self.pane().part().map(|part| &part.body) {
+            Some(Body::Grid(grid)) => Some(grid.table()),
+            Some(Body::Load) => Some(findings(self.all_findings())),
+            _ => None,
+        };
+        vec![Effect::Export { want, rows, path: path.to_owned() }]
+    }
+
+    /// What tells the part that is in view.
+    pub(super) fn shown_want(&self) -> Option<Want> {
+        let part = self.pane().part();
+        if self.tab == Tab::Overview && part.is_none_or(|part| matches!(part.body, Body::Load)) {
+            return self.beside(Role::Story).or_else(|| self.beside(Role::Course));
+        }
+        self.pane().answer.as_ref()?.wants.get(part?.want).cloned()
     }
 }

@@ -4,13 +4,13 @@ use super::ask::{Role, WEIGHTS};
 use super::keys::Action;
 use super::popup::{Asks, Popup};
 use super::scene::Scene;
-use super::sheet::{Answer, Body};
+use super::sheet::{Answer, Body, Mark};
 use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
 use super::{Effect, Msg, Tab, timeline};
 use crate::model::incident::Source;
 use crate::model::report::{Severity, Value};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
@@ -54,18 +54,29 @@ impl State {
                 Vec::new()
             }
             Msg::Found(found) => {
-                if let Some(span) = found.span {
+                // Logs that were there already reach farther back than what was read since.
+                let of_course = self.course.as_ref().and_then(|course| course.span);
+                if let Some(span) = together(found.span, of_course) {
                     self.clock.covers(span);
                 }
                 self.clock.is_bounded = found.bounds != (None, None);
                 self.found = Some(found);
                 let beside = [self.ask_beside(Role::Course), self.ask_beside(Role::Story)];
                 let anew = self.is_live && self.clock.is_playing;
+                self.has_more = anew && self.pane().asked.is_some();
+                self.course_has_more = self.is_live && beside[0].is_none();
                 beside.into_iter().chain([self.ask(self.tab, anew)]).flatten().collect()
             }
             Msg::Answer(answer) => {
                 self.answer(answer);
-                Vec::new()
+                // What came while this was found out is not in it.
+                let view = self.has_more && self.pane().asked.is_none();
+                let course = self.course_has_more && self.asked.iter().all(|asked| asked.role != Role::Course);
+                self.has_more &= !view;
+                self.course_has_more &= !course;
+                let view = if view { self.ask(self.tab, true) } else { None };
+                let course = if course { self.ask_beside(Role::Course) } else { None };
+                [view, course].into_iter().flatten().collect()
             }
             Msg::Said(severity, what) => {
                 self.remember(severity, &what);
@@ -129,7 +140,7 @@ impl State {
                 self.asked.retain(|asked| asked.number != answer.number);
                 let Answer { course, marks, lead, findings, .. } = *answer;
                 if let Some(course) = course {
-                    if let Some(span) = course.span {
+                    if let Some(span) = together(course.span, self.found.as_ref().and_then(|found| found.span)) {
                         self.clock.covers(span);
                     }
                     self.course = Some(course);
@@ -250,7 +261,8 @@ impl State {
                 self.tell(format!("{} times as fast as it happened", self.clock.speed()));
             }
             Action::Refresh => {
-                return [self.ask(self.tab, true), self.ask_beside(Role::Course)].into_iter().flatten().collect();
+                let asked = [self.ask(self.tab, true), self.ask_beside(Role::Course)];
+                return asked.into_iter().flatten().chain([Effect::Redraw]).collect();
             }
             Action::Theme => {
                 let next = NAMES.iter().position(|name| *name == self.theme.name).map_or(0, |at| (at + 1) % NAMES.len());
@@ -298,7 +310,7 @@ impl State {
             Some(Body::Icicle(icicle)) => icicle.step(by > 0),
             Some(Body::Pictures(pictures)) => pane.scroll = scroll.min(pictures.len().saturating_sub(1)),
             Some(Body::Notes(lines)) => pane.scroll = scroll.min(lines.len().saturating_sub(1)),
-            None => {}
+            Some(Body::Load) | None => {}
         }
     }
 
@@ -337,8 +349,9 @@ impl State {
             return self.look_into(&chosen);
         }
         let popup = Popup::row(grid, answer);
+        // What was asked for another popup does not belong to this one.
         let want = popup.as_ref().and_then(|popup| self.course_of(&popup.about));
-        self.popup = popup;
+        (self.popup, self.detail) = (popup, None);
         want.map(|want| self.ask_detail(want)).into_iter().collect()
     }
 
@@ -413,13 +426,15 @@ impl State {
 
     fn go_to_mark(&mut self, next: bool) {
         let at = self.clock.at;
+        // A window that ends there holds what happened.
+        let end = |mark: &Mark| (mark.at.div_euclid(SECOND) + 1) * SECOND;
         let found = match next {
-            true => self.marks.iter().find(|mark| mark.at > at),
-            false => self.marks.iter().rev().find(|mark| mark.at < at),
+            true => self.marks.iter().find(|mark| end(mark) > at),
+            false => self.marks.iter().rev().find(|mark| end(mark) < at),
         };
         match found.cloned() {
             Some(mark) => {
-                self.clock.go(mark.at);
+                self.clock.go(end(&mark));
                 self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
             }
             None if self.marks.is_empty() && !self.is_live => self.tell("what happened when is still being found out, or nothing did"),
@@ -435,7 +450,7 @@ impl State {
             Some(Body::Grid(grid)) => grid.selected_text(),
             Some(Body::Icicle(icicle)) => Some(icicle.selected_text()),
             Some(Body::Notes(lines)) => Some(lines.join("\n")),
-            Some(Body::Pictures(_)) | None => None,
+            Some(Body::Load | Body::Pictures(_)) | None => None,
         };
         match text {
             Some(text) => {
@@ -447,9 +462,7 @@ impl State {
     }
 
     fn copy_command(&mut self) -> Vec<Effect> {
-        let want = self.pane().part().map_or(0, |part| part.want);
-        let line = self.pane().answer.as_ref().and_then(|answer| answer.wants.get(want)).map(super::Want::line);
-        match line {
+        match self.shown_want().map(|want| want.line()) {
             Some(line) => {
                 self.tell(format!("copied: {line}"));
                 vec![Effect::Copy(line)]
@@ -489,8 +502,11 @@ impl State {
         if self.tab == Tab::Overview && self.pane().place() == 0 {
             return Vec::new();
         }
-        let (_, _, area) = scene.part(super::draw::lead_lines(self));
-        if y < area.y {
+        let (_, _, mut area) = scene.part(super::draw::lead_lines(self));
+        if self.tab == Tab::Memory {
+            area = super::overview::with_memory(self, area).0;
+        }
+        if !(area.y..area.bottom()).contains(&y) {
             return Vec::new();
         }
         let line = usize::from(y - area.y);
