@@ -87,6 +87,10 @@ impl Peaks {
             _ => recent.push((second, count)),
         }
         self.held += 1;
+    }
+
+    /// Ends a batch of counts, within which rows may come one after the other: closes the older seconds if there are too many.
+    pub fn settle(&mut self) {
         if self.held > self.limit {
             self.make_room();
         }
@@ -147,10 +151,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_batch_come_one_after_the_other() {
+        let mut peaks = Peaks { limit: 100, ..Peaks::default() };
+        for batch in 0..5 {
+            for row in 0..3 {
+                // Longer than what is kept open behind the newest second.
+                (batch * 1000..(batch + 1) * 1000).for_each(|second| peaks.add(row, second, row + 1));
+            }
+            peaks.settle();
+        }
+        assert_eq!(peaks.late, 0);
+        assert_eq!(peaks.finish(), [10, 20, 30]);
+    }
+
+    #[test]
     fn what_is_closed_early_gives_the_same_peaks() {
         let mut peaks = Peaks { limit: 100, ..Peaks::default() };
         for second in 0..10_000 {
             peaks.add((second % 7) as u32, second, if second % 1000 < 10 { 5 } else { 1 });
+            peaks.settle();
         }
         assert_eq!(peaks.finish()[0], 10, "two seconds of one row in the window, five each");
         assert_eq!(peaks.late, 0);

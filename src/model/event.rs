@@ -269,8 +269,7 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn is_long_running(&self) -> bool {
         let sub = self.subresource.raw();
-        self.verb.is("watch")
-            || self.verb.is("proxy")
+        matches!(self.verb.bytes().as_ref(), b"watch" | b"proxy")
             || (!sub.is_empty() && matches!(sub, b"attach" | b"exec" | b"log" | b"portforward" | b"proxy"))
             || self.uri.raw().starts_with(b"/debug/pprof/")
     }

@@ -46,7 +46,21 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    #[inline]
     fn add_bucket(&mut self, bucket: u16, count: u32) {
+        // Where there is every bucket from the first on, which is nearly so where there are many, this is its place.
+        if let Some(&(first, _)) = self.buckets.first()
+            && let Some(there) = self.buckets.get_mut(usize::from(bucket.wrapping_sub(first)))
+            && there.0 == bucket
+        {
+            there.1 += count;
+            return;
+        }
+        self.search_bucket(bucket, count);
+    }
+
+    #[inline(never)]
+    fn search_bucket(&mut self, bucket: u16, count: u32) {
         match self.buckets.binary_search_by_key(&bucket, |b| b.0) {
             Ok(i) => self.buckets[i].1 += count,
             Err(i) => {

@@ -364,7 +364,7 @@ impl Part {
                 Op::Get | Op::List | Op::Watch => object.reads += 1,
                 _ => {
                     object.writes += 1;
-                    object.lease |= self.keys.subject_text(key_data.subject)[4] == "leases";
+                    object.lease |= self.keys.symbols.get(self.keys.subjects.get(key_data.subject).resource) == "leases";
                 }
             }
             // Of a create it says that the object is there already.

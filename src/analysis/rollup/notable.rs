@@ -99,8 +99,8 @@ impl Notable {
 /// Which kind of dangerous operation it is, with what the body or the query says of it.
 pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
     let e = event.event;
-    let verb = e.verb.decode();
-    let verb = verb.as_bytes();
+    let verb = e.verb.bytes();
+    let verb = verb.as_ref();
     let is_write = match verb {
         b"create" | b"update" | b"patch" | b"delete" | b"deletecollection" => true,
         b"get" | b"proxy" => false,

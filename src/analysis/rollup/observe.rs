@@ -15,7 +15,6 @@ use crate::model::walk::strings;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
-use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -213,9 +212,10 @@ impl Observer {
         let terminal = event.stage.is_terminal();
         let long_running = e.is_long_running();
         let has_resource = !e.resource.is_empty();
-        let decoded = if e.verb.is_escaped() { e.verb.decode() } else { Cow::Borrowed("") };
-        let verb = if e.verb.is_escaped() { decoded.as_bytes() } else { e.verb.raw() };
-        let route = self.routes.find(e, verb);
+        let verb = e.verb.bytes();
+        let verb = verb.as_ref();
+        let uri = xxh3_64(e.uri.raw());
+        let route = self.routes.find(e, verb, uri);
         let shape = if has_resource { route.shape } else { Some(ReadShape::of_path(e.uri.raw())) };
         let key = self.row(&event, scope_of(e, route.path), shape);
         let continued = shape.is_some_and(|shape| shape.continued);
@@ -228,11 +228,11 @@ impl Observer {
             self.scratch.extend_from_slice(e.resource.raw());
             xxh3_64_with_seed(&self.scratch, actor)
         } else if holds_lease(e, verb) {
-            xxh3_64_with_seed(e.uri.raw(), person.client.wrapping_add(verb_hash(verb)))
+            of_uri(uri, person.client, verb)
         } else {
             0
         };
-        let request = xxh3_64_with_seed(e.uri.raw(), actor.wrapping_add(verb_hash(verb)));
+        let request = of_uri(uri, actor, verb);
         let mut tie = [0; 16];
         let id = e.audit_id.raw();
         tie[..id.len().min(16)].copy_from_slice(&id[..id.len().min(16)]);
@@ -396,10 +396,10 @@ fn who(event: &Event<'_>, key: &mut Vec<u8>) {
     }
 }
 
-/// A number for each verb; verbs that differ in length or in their ends have different ones.
+/// What an actor, or a client, does to a URI with a verb; `uri` is its hash.
 #[inline]
-fn verb_hash(verb: &[u8]) -> u64 {
-    xxh3_64(verb)
+fn of_uri(uri: u64, who: u64, verb: &[u8]) -> u64 {
+    xxh3_64_with_seed(&uri.to_le_bytes(), who.wrapping_add(xxh3_64(verb)))
 }
 
 /// Interns the parts of a traffic key.

@@ -2,7 +2,6 @@
 
 use crate::model::event::Event;
 use crate::model::uri::{ReadShape, Scope, path_scope};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Places; a power of two. Of two URIs with one place, the later is remembered.
 const PLACES: usize = 1 << 11;
@@ -38,9 +37,9 @@ struct Known {
 }
 
 impl Routes {
-    /// What the event's URI tells of a request with `verb`.
+    /// What the event's URI, whose hash is `hash`, tells of a request with `verb`.
     #[inline]
-    pub fn find(&mut self, event: &Event<'_>, verb: &[u8]) -> Route {
+    pub fn find(&mut self, event: &Event<'_>, verb: &[u8], hash: u64) -> Route {
         let reads = match verb {
             b"watch" => 2,
             b"get" | b"list" | b"deletecollection" => 1,
@@ -50,11 +49,10 @@ impl Routes {
         if uri.len() > MAX_LENGTH {
             return route(event, reads);
         }
-        // Escapes follow from the text; what kind of request it is, does not.
-        let hash = xxh3_64_with_seed(uri, reads);
-        let place = hash as usize & (PLACES - 1);
+        let place = place(hash, reads);
         if let Some(known) = self.places.get(place)
             && known.hash == hash
+            // Escapes follow from the text; what kind of request it is, does not.
             && &self.text[known.from as usize..(known.from + known.length) as usize] == uri
             && (known.route.shape.map_or(0, |shape| 1 + u64::from(shape.timeout.is_some()))) == reads
         {
@@ -73,9 +71,15 @@ impl Routes {
         let uri = event.uri.raw();
         let known = Known { hash, from: self.text.len() as u32, length: uri.len() as u32, route };
         self.text.extend_from_slice(uri);
-        self.places[hash as usize & (PLACES - 1)] = known;
+        self.places[place(hash, reads)] = known;
         route
     }
+}
+
+/// Where a URI may stand: a GET and an UPDATE of the same object apart, since they take turns.
+#[inline]
+fn place(hash: u64, reads: u64) -> usize {
+    (hash ^ reads) as usize & (PLACES - 1)
 }
 
 fn route(event: &Event<'_>, reads: u64) -> Route {

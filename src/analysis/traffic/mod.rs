@@ -224,7 +224,7 @@ impl Plan {
 /// What a block gave that is needed in the order of the log.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Row, second of arrival and number of the requests that are not long-running, sorted.
+    /// Row, second of arrival and number of the requests that are not long-running; also of all rows together.
     starts: Vec<(u32, Second, u32)>,
     long: Vec<Long>,
 }
@@ -316,18 +316,24 @@ impl Fold<'_> {
                 stats.latency.add(latency);
             }
             let second = Second::try_from(second).unwrap_or_default();
-            if counts.second == second && counts.arrived > 0 {
-                counts.arrived += 1;
-                return;
-            }
-            // Neighbours in a log mostly arrived in the same second: what is handed on is counted first.
-            if counts.arrived > 0 {
-                self.batch.starts.push((row, counts.second, counts.arrived));
-            } else {
-                self.arrivals.push(row);
-            }
-            (counts.second, counts.arrived) = (second, 1);
+            self.arrived(row, second);
+            self.arrived(ALL, second);
         }
+    }
+
+    /// Counts an arrival. Neighbours in a log mostly arrived in the same second: what is handed on is counted first.
+    #[inline]
+    fn arrived(&mut self, row: u32, second: Second) {
+        let counts = &mut self.counts[row as usize];
+        if counts.arrived == 0 {
+            self.arrivals.push(row);
+        } else if counts.second == second {
+            counts.arrived += 1;
+            return;
+        } else {
+            self.batch.starts.push((row, counts.second, counts.arrived));
+        }
+        (counts.second, counts.arrived) = (second, 1);
     }
 
     /// Ends a block.
@@ -336,7 +342,6 @@ impl Fold<'_> {
             let counts = &mut self.counts[row as usize];
             self.batch.starts.push((row, counts.second, std::mem::take(&mut counts.arrived)));
         }
-        self.batch.starts.sort_unstable();
         std::mem::take(&mut self.batch)
     }
 
@@ -469,18 +474,18 @@ pub struct Traffic {
 impl Traffic {
     /// Takes a block, in the order of its stream.
     pub fn take(&mut self, batch: Batch) {
-        for same in batch.starts.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            self.arrived(same[0].0, i64::from(same[0].1), same.iter().map(|start| start.2).sum());
+        for (row, second, count) in batch.starts {
+            self.peaks.add(row, i64::from(second), count);
         }
         for long in batch.long {
             match (long.started, long.row) {
                 (Some((outcome, failed)), Some((row, second))) => {
                     let start = Start { at: long.at, failed, what: (row, second, outcome), times: 1 };
                     match self.pending.start(long.identity, start) {
-                        Started::Waits => self.arrived(row, second, 1),
+                        Started::Waits => self.arrived(row, second),
                         Started::Ended => {} // counted with its end
                         Started::NoRoom(start) => {
-                            self.arrived(row, second, 1);
+                            self.arrived(row, second);
                             self.remains(start);
                         }
                     }
@@ -488,7 +493,7 @@ impl Traffic {
                 (_, row) => {
                     let start = self.pending.end(long.identity, long.at).map(|start| start.what);
                     match (start, row) {
-                        (None, Some((row, second))) => self.arrived(row, second, 1),
+                        (None, Some((row, second))) => self.arrived(row, second),
                         // It arrived under its start's row, and counts under its end's.
                         (Some((from, second, _)), Some((to, _))) if from != to => self.peaks.move_one(from, to, second),
                         _ => {}
@@ -496,14 +501,16 @@ impl Traffic {
                 }
             }
         }
+        self.peaks.settle();
         for start in self.pending.expired() {
             self.remains(start);
         }
     }
 
-    fn arrived(&mut self, row: u32, second: i64, count: u32) {
-        self.peaks.add(row, second, count);
-        self.peaks.add(ALL, second, count);
+    /// A long-running request arrived.
+    fn arrived(&mut self, row: u32, second: i64) {
+        self.peaks.add(row, second, 1);
+        self.peaks.add(ALL, second, 1);
     }
 
     /// A start that no end belongs to: open, or failed and complete.

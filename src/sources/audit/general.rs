@@ -112,8 +112,8 @@ pub fn event<'a>(members: &Members<'a>) -> Option<Event<'a>> {
     let string = |key| members.string(key).unwrap_or_default();
     let raw = |key| members.get(key).filter(|v| *v != "null").unwrap_or_default().as_bytes();
     let mut event = Event {
-        level: Level::parse(string("level").decode().as_bytes()),
-        stage: Some(Stage::parse(string("stage").decode().as_bytes())?),
+        level: Level::parse(&string("level").bytes()),
+        stage: Some(Stage::parse(&string("stage").bytes())?),
         audit_id: string("auditID"),
         uri: string("requestURI"),
         verb: string("verb"),
