@@ -2,7 +2,7 @@
 
 use super::fresh::Fresh;
 use crate::model::time::{Micros, SECOND};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use zstd::stream::write::Encoder;
@@ -72,10 +72,7 @@ impl BundleWriter {
             Form::Folder { temporary, .. } => {
                 let file = temporary.join(path);
                 folder(file.parent().unwrap_or(temporary))?;
-                let mut options = OpenOptions::new();
-                #[cfg(unix)]
-                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-                io::copy(&mut exactly, &mut options.write(true).create_new(true).open(file)?)?;
+                io::copy(&mut exactly, &mut private(&file)?)?;
             }
             Form::Archive { top, tar } => {
                 let mut header = tar::Header::new_gnu();
@@ -120,7 +117,16 @@ impl Drop for BundleWriter {
     }
 }
 
-fn folder(path: &Path) -> io::Result<()> {
+/// A new file that only the user may read.
+pub fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).open(path)
+}
+
+/// A folder that only the user may look into, if it is not there yet.
+pub fn folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -7,7 +7,7 @@ use super::pages::{PageFile, PageFolder, time_in};
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::time::{Micros, TimeParser};
-use crate::sources::audit;
+use crate::sources::{audit, cgroup};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -273,6 +273,11 @@ fn last_time(source: &Source) -> Option<Micros> {
 /// Whether an argument is a URL.
 pub fn is_url(argument: &str) -> bool {
     argument.starts_with("http://") || argument.starts_with("https://")
+}
+
+/// Whether an argument is asked for what is now, rather than read from files.
+pub fn is_live(argument: &str) -> bool {
+    is_url(argument) || cgroup::is_live(Path::new(argument))
 }
 
 /// The files that an argument names, and whether it named a folder.

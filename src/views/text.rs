@@ -2,7 +2,7 @@
 //! spreadsheet or a page is made visible instead.
 
 use std::borrow::Cow;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Whether a character could do something other than be seen: control characters (C0, C1), marks that
 /// turn or hide text, separators of lines, private use.
@@ -83,6 +83,40 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
         tail.push(c);
     }
     Cow::Owned(head + "…" + &tail.into_iter().rev().collect::<String>())
+}
+
+/// `text` cut at its end.
+pub fn fit_end(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += UnicodeWidthChar::width(c).unwrap_or(0);
+        if used > width {
+            out.pop();
+            out.push('…');
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `text` broken at blanks into lines of this width.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in plain(text).split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    // A word that is longer than a line is cut, not lost.
+    lines.into_iter().map(|line| if line.width() > width { fit(&line, width).into_owned() } else { line }).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::cli::Error;
 use crate::model::time::Micros;
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::content::Content;
-use crate::sources::find::{self, Wanted, expand, is_url};
+use crate::sources::find::{self, Wanted, expand, is_live, is_url};
 use crate::sources::open::{Place, recognise};
 use std::collections::HashSet;
 use std::fs::File;
@@ -67,7 +67,7 @@ pub(in crate::commands) fn group(folder: &str) -> Result<String, String> {
 
 /// Looks at what was named before anything is asked of the cluster: a typing error should not cost a collection.
 pub(super) fn check(sources: &[String]) -> Result<(), Error> {
-    for source in sources.iter().filter(|source| !is_url(source) && !cgroup::is_live(Path::new(source))) {
+    for source in sources.iter().filter(|source| !is_live(source)) {
         let (places, from_folder) = expand(source).map_err(|error| Error::Input(error.to_string()))?;
         for place in places.iter().filter(|_| !from_folder) {
             if !matches!(place, Place::File(_)) {
@@ -86,7 +86,7 @@ pub(super) fn check(sources: &[String]) -> Result<(), Error> {
 pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
     let mut names = HashSet::new();
     for source in &taker.args.sources {
-        if is_url(source) || cgroup::is_live(Path::new(source)) {
+        if is_live(source) {
             continue;
         }
         let (places, from_folder) = match expand(source) {

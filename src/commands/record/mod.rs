@@ -11,7 +11,7 @@ use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::model::units::{bytes, counted, parse_bytes, parse_duration};
 use crate::sources::store::{Store, StoreError, date};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use take::Taker;
@@ -203,9 +203,4 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
         ))?;
     }
     Ok(())
-}
-
-/// Whether a source is asked for what is now, rather than read from files.
-fn is_live(source: &str) -> bool {
-    crate::sources::find::is_url(source) || crate::sources::cgroup::is_live(Path::new(source))
 }

@@ -1,6 +1,6 @@
 //! One round of `plimsoll record`: from sources to samples.
 
-use super::{Args, is_live};
+use super::Args;
 use crate::actions::fresh::replace;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::scrape::{Rates, Scrape, Scraping};
@@ -12,7 +12,7 @@ use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::sources::cgroup::{self, Machine};
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self, Wanted, is_live};
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
 use crate::sources::open::SourceError;

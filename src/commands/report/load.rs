@@ -162,15 +162,8 @@ impl Load {
             let from = self.facts.instances.iter().map(|instance| instance.from).min();
             self.span = together(self.span, from.map(|from| (from, self.facts.last())));
         }
-        if !found.streams.is_empty() {
-            let piece = find::span(&found).map_or(PIECE, piece_of);
-            let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), ..self.query() };
-            let breakdown = self.count(&query, context)?;
-            if let Some(span) = breakdown.first.zip(breakdown.last) {
-                self.span = together(self.span, Some(span));
-                self.pulse = Some(Pulse::of_logs(&breakdown.rows, piece, span));
-            }
-        }
+        self.pulse = pulse_of_logs(found, self.bounds, context)?;
+        self.span = together(self.span, self.pulse.as_ref().map(|pulse| pulse.span));
         if self.pulse.is_none() {
             self.pulse = Pulse::of_pages(&self.facts);
         }
@@ -287,7 +280,23 @@ impl Load {
     }
 }
 
+/// The course of the load by audit logs; `None` where there are none, or nothing is in them.
+pub(in crate::commands) fn pulse_of_logs(
+    found: Found,
+    (since, until): (Option<Micros>, Option<Micros>),
+    context: &mut Context<'_>,
+) -> Result<Option<Pulse>, Error> {
+    if found.streams.is_empty() {
+        return Ok(None);
+    }
+    let piece = find::span(&found).map_or(PIECE, piece_of);
+    let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
+    let breakdown = traffic::read(&query, found, None, context)?.0;
+    give_back();
+    Ok(breakdown.first.zip(breakdown.last).map(|span| Pulse::of_logs(&breakdown.rows, piece, span)))
+}
+
 /// All but the apiservers' own requests, of which there are many whenever one starts.
-pub(in crate::commands) fn others() -> Result<Vec<Filter<Dim>>, Error> {
+fn others() -> Result<Vec<Filter<Dim>>, Error> {
     Ok(vec!["user!=system:apiserver".parse().map_err(Error::Usage)?])
 }

@@ -1,16 +1,13 @@
 //! The load, memory and sizes in time: of sources as they are, and of what is read live, which is taken in as it comes.
 
-use crate::analysis::dims::Dim;
 use crate::analysis::incident::charts;
-use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
+use crate::analysis::incident::pulse::Pulse;
 use crate::analysis::incident::window;
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
-use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error};
 use crate::commands::pages::Folding;
-use crate::commands::report::load::{Load, others};
-use crate::commands::traffic;
+use crate::commands::report::load::{Load, pulse_of_logs};
 use crate::model::forecast::Unit;
 use crate::model::incident::{Chart, Source, Span, Verdict};
 use crate::model::memory::Sample;
@@ -112,17 +109,9 @@ impl SoFar {
     /// The course of it, and of the logs among `sources`.
     pub(super) fn course(self, sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
         let Self { facts, memory, mut span } = self;
-        let mut pulse = Pulse::of_pages(&facts);
-        let found = find::find(sources, Wanted::Logs, context.io.now);
-        if !found.streams.is_empty() {
-            let piece = find::span(&found).map_or(PIECE, piece_of);
-            let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), ..Query::default() };
-            let breakdown = traffic::read(&query, found, None, context)?.0;
-            if let Some(own) = breakdown.first.zip(breakdown.last) {
-                span = together(span, Some(own));
-                pulse = Some(Pulse::of_logs(&breakdown.rows, piece, own));
-            }
-        }
+        let of_logs = pulse_of_logs(find::find(sources, Wanted::Logs, context.io.now), (None, None), context)?;
+        span = together(span, of_logs.as_ref().map(|pulse| pulse.span));
+        let pulse = of_logs.or_else(|| Pulse::of_pages(&facts));
         let verdict = pulse
             .as_ref()
             .map_or_else(|| Verdict::Unknown("there is not enough yet to tell how the load goes".to_owned()), window::verdict);

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
 
 /// Something to be done.
 enum Job {
@@ -62,7 +61,6 @@ impl Queue {
 }
 
 /// The threads.
-#[derive(Clone)]
 pub(super) struct Engine(Arc<Queue>);
 
 impl Engine {
@@ -197,7 +195,6 @@ impl Worker {
 
     /// Answers a question.
     pub(super) fn answered(&self, ask: Ask) -> Answer {
-        let began = Instant::now();
         let Ask { number, role, wants, .. } = ask;
         let mut answer = Answer::new(number, role, wants.clone());
         for (at, want) in wants.iter().enumerate() {
@@ -225,7 +222,7 @@ impl Worker {
                 answer.errors.push(error.to_string());
             }
         }
-        answer.finish(began.elapsed());
+        answer.finish();
         answer
     }
 }
@@ -242,5 +239,5 @@ pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Conte
         Err(error) => return Err(error),
     };
     let stores = history.iter().filter(|source| std::path::Path::new(source).is_dir()).cloned().collect();
-    Ok(Found { stores, holders: load.holders, dumps, ends: load.ends, history, clusters: load.clusters, span: None, bounds: load.bounds })
+    Ok(Found { stores, holders: load.holders, dumps, ends: load.ends, history, span: None, bounds: load.bounds })
 }

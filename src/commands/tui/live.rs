@@ -78,9 +78,9 @@ impl Shared {
                 return shared.send(Msg::Done(format!("{path}: it is there already; name another")));
             }
             let written = locked(&shared.spool).save(Path::new(&path));
-            let next = if path.ends_with(ARCHIVE) { "unpack it, and" } else { "" };
+            let next = if path.ends_with(ARCHIVE) { "unpack it, and " } else { "" };
             shared.send(Msg::Done(match written {
-                Ok(files) => format!("written: {path} ({}); {next} plimsoll report and plimsoll tui read it", counted(files, "file")),
+                Ok(files) => format!("written: {path} ({}); {next}plimsoll report and plimsoll tui read it", counted(files, "file")),
                 Err(error) => format!("{path}: can't write it: {error}"),
             }));
         });

@@ -14,8 +14,7 @@ use crate::cli::{Context, Error, KubeFlags};
 use crate::commands::memory::watch::duration;
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
-use crate::sources::cgroup;
-use crate::sources::find::{self, is_url};
+use crate::sources::find::{self, is_live};
 use crate::views::tui::keys::Keys;
 use crate::views::tui::theme::NAMES;
 use crate::views::tui::{Effect, Msg, State, Theme, term};
@@ -73,11 +72,6 @@ pub struct Args {
 
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| "at least 1MiB: 64MiB, 1GiB".to_owned())
-}
-
-/// Whether a source is read again and again.
-fn is_live(source: &str) -> bool {
-    is_url(source) || cgroup::is_live(Path::new(source))
 }
 
 fn now() -> Micros {

@@ -2,11 +2,11 @@
 //! than it may, and is gone when the program ends.
 
 use super::now;
-use crate::actions::bundle::{BundleWriter, part};
+use crate::actions::bundle::{self, BundleWriter, part, private};
 use crate::commands::collect::stamp;
 use crate::model::time::{self, Micros, SECOND};
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl Spool {
     pub(super) fn create(folder: &Path, most: u64) -> io::Result<Self> {
         let name = format!("plimsoll-{}-{}", std::process::id(), now());
         let folder = folder.join(name);
-        directory(&folder)?;
+        bundle::folder(&folder)?;
         Ok(Self { folder, most, bytes: 0, files: VecDeque::new(), gone: 0, logs: HashMap::new(), is_removed: false })
     }
 
@@ -60,7 +60,7 @@ impl Spool {
             members.retain(|_, value| !value.is_null());
         }
         let text = serde_yaml_ng::to_string(&about).map_err(io::Error::other)?;
-        create(&self.folder.join("bundle.yaml"))?.write_all(text.as_bytes())
+        private(&self.folder.join("bundle.yaml"))?.write_all(text.as_bytes())
     }
 
     /// Adds a file: `kind/of/STAMP.txt`.
@@ -70,10 +70,10 @@ impl Spool {
         }
         let name = format!("{kind}/{}/{prefix}{}.txt", part(of), stamp(at));
         let path = self.folder.join(&name);
-        directory(path.parent().unwrap_or(&self.folder))?;
+        bundle::folder(path.parent().unwrap_or(&self.folder))?;
         // What is being written is no page yet: who reads folders leaves out what is hidden.
         let temporary = path.with_file_name(format!(".{}", path.file_name().unwrap_or_default().to_string_lossy()));
-        create(&temporary)?.write_all(bytes)?;
+        private(&temporary)?.write_all(bytes)?;
         fs::rename(&temporary, &path)?;
         self.files.push_back((name, at, bytes.len() as u64));
         self.bytes += bytes.len() as u64;
@@ -109,8 +109,8 @@ impl Spool {
             // Numbered as rotated files are: together they are one log, in the order of their events.
             let name = format!("audit/{}/audit.log.{}", part(of), self.gone + self.files.len());
             let path = self.folder.join(&name);
-            directory(path.parent().unwrap_or(&self.folder))?;
-            let log = Log { file: create(&path)?, since: at, place: self.gone + self.files.len() };
+            bundle::folder(path.parent().unwrap_or(&self.folder))?;
+            let log = Log { file: private(&path)?, since: at, place: self.gone + self.files.len() };
             self.files.push_back((name, at, 0));
             self.logs.insert(of.to_owned(), log);
         }
@@ -179,18 +179,4 @@ impl Drop for Spool {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.write(true).create(true).truncate(true).open(path)
-}
-
-fn directory(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path)
 }

@@ -18,8 +18,6 @@ pub struct Found {
     pub history: Vec<String>,
     /// Of these the stores that record keeps: they tell how fast quotas fill, too.
     pub stores: Vec<String>,
-    /// The clusters.
-    pub clusters: Vec<String>,
     /// What the sources cover in time.
     pub span: Option<Span>,
     /// What they say they are about: from when, to when.

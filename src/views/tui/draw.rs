@@ -1,6 +1,6 @@
 //! Draws a state. Nothing is found out here, and nothing changes.
 
-use super::overview::{self, fit_end, wrapped};
+use super::overview;
 use super::popup::{Look, Popup};
 use super::scene::{LEAST, Scene};
 use super::sheet::Body;
@@ -10,7 +10,7 @@ use crate::model::report::Severity;
 use crate::model::time::{self, clock};
 use crate::model::units::duration;
 use crate::views::chart;
-use crate::views::text::{fit, plain};
+use crate::views::text::{fit, fit_end, plain, wrapped};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -290,9 +290,7 @@ fn popup(state: &State, popup: &Popup, area: Rect, buffer: &mut Buffer) {
             Look::Dim => theme.dim,
             Look::Of(severity) => theme.of(severity),
         };
-        buffer.set_stringn(place.x, y, "│", 1, theme.title);
         buffer.set_stringn(place.x + 2, y, line, inner, style);
-        buffer.set_stringn(place.right() - 1, y, "│", 1, theme.title);
     }
     for y in place.y + 1..place.bottom() - 1 {
         buffer.set_stringn(place.x, y, "│", 1, theme.title);

@@ -3,13 +3,12 @@
 use super::state::State;
 use super::timeline::{bars, highest};
 use crate::model::incident::Chart;
-use crate::model::report::Severity;
+use crate::model::report::{Finding, Severity};
 use crate::model::time::Micros;
 use crate::model::units::{amount, counted};
-use crate::views::text::{fit, plain};
+use crate::views::text::{fit, fit_end, plain, wrapped};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use unicode_width::UnicodeWidthStr;
 
 /// Lines of a chart that are shown: of many apiservers the first.
 const LINES: usize = 3;
@@ -34,11 +33,10 @@ fn words(state: &State) -> Vec<(Severity, String)> {
             all.push((Severity::Critical, format!("{name} {failure}")));
         }
     }
-    let counts = Severity::Critical;
     match (&state.story[..], &state.course) {
         ([first, rest @ ..], _) => {
             let is_grave = state.course.as_ref().is_some_and(|course| course.window.is_some());
-            all.push((if is_grave { counts } else { Severity::Info }, first.clone()));
+            all.push((if is_grave { Severity::Critical } else { Severity::Info }, first.clone()));
             all.extend(rest.iter().take(3).map(|line| (Severity::Info, line.clone())));
         }
         ([], Some(course)) => {
@@ -115,7 +113,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     let charts = Rect { y, height: area.bottom().saturating_sub(y + least + 1), ..area };
     let used = draw_charts(state, &lines(state), charts, buffer);
     y = charts.y + used + u16::from(used > 0);
-    draw_findings(state, Rect { y, height: area.bottom().saturating_sub(y), ..area }, buffer);
+    draw_findings(state, &findings, Rect { y, height: area.bottom().saturating_sub(y), ..area }, buffer);
 }
 
 /// Draws numbers in time; how many lines that took.
@@ -151,12 +149,11 @@ fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer)
     rows
 }
 
-fn draw_findings(state: &State, area: Rect, buffer: &mut Buffer) {
+fn draw_findings(state: &State, findings: &[&Finding], area: Rect, buffer: &mut Buffer) {
     if area.height == 0 {
         return;
     }
     let theme = &state.theme;
-    let findings = state.all_findings();
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     let more = if state.asked.iter().any(|asked| asked.role == super::ask::Role::Story) {
         "; the report of all of it is being made …"
@@ -179,38 +176,4 @@ fn draw_findings(state: &State, area: Rect, buffer: &mut Buffer) {
         let style = if number == selected { theme.selected } else { theme.of(finding.severity) };
         buffer.set_stringn(area.x, y, fit_end(&text, usize::from(area.width)), usize::from(area.width), style);
     }
-}
-
-/// `text` cut at its end.
-pub(super) fn fit_end(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
-        if used > width {
-            out.pop();
-            out.push('…');
-            break;
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// `text` broken at blanks into lines of this width.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in plain(text).split(' ') {
-        let Some(line) = lines.last_mut() else { break };
-        if !line.is_empty() && line.width() + 1 + word.width() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    // A word that is longer than a line is cut, not lost.
-    lines.into_iter().map(|line| if line.width() > width { fit(&line, width).into_owned() } else { line }).collect()
 }

@@ -11,7 +11,6 @@ use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::{self, Micros};
 use crate::model::units::percent;
 use crate::views::table::tables_for_people;
-use std::time::Duration;
 
 /// A part of a tab.
 #[derive(Debug, Clone)]
@@ -109,8 +108,6 @@ pub struct Answer {
     pub course: Option<Course>,
     /// What could not be told, and why.
     pub errors: Vec<String>,
-    /// How long it took.
-    pub took: Duration,
 }
 
 impl Answer {
@@ -127,7 +124,6 @@ impl Answer {
             marks: Vec::new(),
             course: None,
             errors: Vec::new(),
-            took: Duration::ZERO,
         }
     }
 
@@ -168,8 +164,7 @@ impl Answer {
     }
 
     /// All is in it: findings become a part, notes go to the end.
-    pub fn finish(&mut self, took: Duration) {
-        self.took = took;
+    pub fn finish(&mut self) {
         self.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
         if !self.findings.is_empty() {
             let grid = Grid::new(&findings(&self.findings), "findings");
