@@ -143,13 +143,14 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
         let own = rows.iter().find(|row| row["verb"] == cells[at("verb")] && row["resource"] == cells[at("resource")]).unwrap();
         assert_eq!(own["requests"].to_string(), cells[at("requests")], "{line}");
     }
-    screen.keys(&["Escape"]);
-    // A moment: the minute before 09:24:00.
-    screen.keys(&[":"]);
+    // A moment: the minute before 09:24:00. Keys that are typed faster than they are read are all meant.
+    screen.keys(&["Escape", ":"]);
     screen.line("time 09:24:00");
     screen.keys(&[":"]);
     screen.line("window 1m");
     screen.shows("09:23:00 to 09:24:00 UTC (1m)");
+    let title = |text: &str| text.split_once("traffic (").and_then(|(_, rest)| rest.split_once(')')).map(|(title, _)| title.to_owned());
+    screen.until("all rows again", |text| title(text).is_some_and(|title| !title.contains(" of ")));
     let requests = counted(&storm, 60, "2026-11-20T09:23:00Z");
     // Those whose end is not in the window are counted too, and told.
     let number = |text: &str, before: &str| -> Option<u64> {

@@ -132,6 +132,32 @@ fn what_is_looked_into() {
     insta::assert_snapshot!("traffic-of-a-minute", console.screen(120, 24));
 }
 
+#[test]
+fn a_key_right_behind_esc_is_both() {
+    let mut console = Console::of(STORM);
+    let alt = |code| Msg::Key(KeyEvent::new(code, KeyModifiers::ALT));
+    let filter = |console: &Console| match &console.state.pane().part().unwrap().body {
+        Body::Grid(grid) => grid.filter_text.clone(),
+        other => panic!("{other:?}"),
+    };
+    console.key('2');
+    "/pods".chars().for_each(|c| console.key(c));
+    console.press(KeyCode::Enter);
+    assert_eq!(filter(&console), "pods");
+    // What a terminal makes of Esc and ':' that come together.
+    console.tell(alt(KeyCode::Char(':')));
+    assert_eq!(filter(&console), "");
+    assert_eq!(console.state.prompt.as_ref().map(|prompt| prompt.text.as_str()), Some(""));
+    console.tell(alt(KeyCode::Char('3')));
+    assert!(console.state.prompt.is_none());
+    assert_eq!(console.state.tab, Tab::Clients);
+    console.tell(alt(KeyCode::Enter));
+    assert!(console.state.popup.is_some());
+    // Keys of more than one byte say themselves that Alt was held.
+    console.tell(alt(KeyCode::Down));
+    assert!(console.state.popup.is_some());
+}
+
 #[cfg(feature = "history")]
 #[test]
 fn forecasts_are_rows_and_charts() {
@@ -338,6 +364,7 @@ fn happening() -> impl Strategy<Value = Msg> {
     prop_oneof![
         10 => prop::sample::select(chars).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))),
         8 => prop::sample::select(codes.to_vec()).prop_map(|code| Msg::Key(KeyEvent::new(code, KeyModifiers::NONE))),
+        1 => prop::sample::select(codes.to_vec()).prop_map(|code| Msg::Key(KeyEvent::new(code, KeyModifiers::ALT))),
         1 => prop::sample::select(vec!['u', 'd', 'b', 'f', 'l']).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL))),
         3 => (0u16..220, 0u16..60, 0u8..4).prop_map(|(column, row, kind)| {
             let kind = match kind {

@@ -218,12 +218,20 @@ impl Keys {
     }
 }
 
+/// The key that came right behind Esc, if this is what both look like together. Alt and a key are sent as Esc and the key; so
+/// are Esc and a key that are typed quickly, or over a slow line. None of our keys is one with Alt, so Esc was meant: else it,
+/// and what stands behind it, would be lost.
+pub(super) fn behind_escape(key: &KeyEvent) -> Option<KeyEvent> {
+    let is_one_byte = matches!(key.code, KeyCode::Char(_) | KeyCode::Enter | KeyCode::Tab | KeyCode::Backspace);
+    let modifiers = key.modifiers - KeyModifiers::ALT;
+    (is_one_byte && modifiers != key.modifiers).then(|| KeyEvent::new(key.code, modifiers))
+}
+
 /// A key's name in the configuration.
 fn name(key: &KeyEvent) -> Option<String> {
     let name = match key.code {
         KeyCode::Char(' ') => "space".to_owned(),
         KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => format!("ctrl-{}", c.to_ascii_lowercase()),
-        KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => return None,
         KeyCode::Char(c) => c.to_string(),
         KeyCode::Tab => "tab".to_owned(),
         KeyCode::BackTab => "backtab".to_owned(),

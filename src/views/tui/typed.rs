@@ -60,7 +60,7 @@ impl State {
                 prompt.text.clear();
                 self.filter_as_typed();
             }
-            KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) && prompt.text.len() < TYPED => {
+            KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) && prompt.text.len() < TYPED => {
                 prompt.text.push(c);
                 self.filter_as_typed();
             }

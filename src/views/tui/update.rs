@@ -1,7 +1,7 @@
 //! How messages change the state, and what is to be done outside because of them.
 
 use super::ask::{Role, WEIGHTS};
-use super::keys::Action;
+use super::keys::{Action, behind_escape};
 use super::popup::{Asks, Popup};
 use super::scene::Scene;
 use super::sheet::{Answer, Body, Mark};
@@ -153,6 +153,11 @@ impl State {
     }
 
     fn key(&mut self, key: &KeyEvent) -> Vec<Effect> {
+        if let Some(second) = behind_escape(key) {
+            let mut effects = self.key(&KeyEvent::from(KeyCode::Esc));
+            effects.extend(self.key(&second));
+            return effects;
+        }
         // Whatever is open: one can always leave.
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return vec![Effect::Quit];
