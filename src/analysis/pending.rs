@@ -7,6 +7,7 @@
 use crate::model::time::{Micros, SECOND};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use std::collections::BTreeSet;
 
 /// A failed start waits so long for its end; then it is the whole response (401 on a watch).
 pub const FAILED_WAIT: Micros = 120 * SECOND;
@@ -14,8 +15,11 @@ pub const FAILED_WAIT: Micros = 120 * SECOND;
 /// How long an end is remembered for a start that stands behind it in the log.
 const EARLY_END: Micros = 10 * SECOND;
 
-/// Starts held at most; 64 bytes each.
+/// Starts held at most, and early ends; 64 bytes each.
 const MAX_HELD: usize = 2 << 20;
+
+/// Early ends held before the old ones are forgotten.
+const MANY_ENDS: usize = 1 << 16;
 
 /// A started event that waits for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,11 @@ pub struct Start<T> {
 #[derive(Debug, Clone)]
 pub struct Pending<T> {
     starts: HashMap<u128, Start<T>>,
+    /// The failed ones among them, by `at`: they are looked for again and again, and watches may be a million.
+    failed: BTreeSet<(Micros, u128)>,
     early_ends: HashMap<u128, Micros>,
+    /// When those of them that are too old were last forgotten.
+    forgot: Micros,
     newest: Micros,
     /// Starts that could not be held: they count as open even if their end came later.
     pub overflow: u64,
@@ -42,7 +50,14 @@ pub struct Pending<T> {
 
 impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Self { starts: HashMap::new(), early_ends: HashMap::new(), newest: Micros::MIN, overflow: 0 }
+        Self {
+            starts: HashMap::new(),
+            failed: BTreeSet::new(),
+            early_ends: HashMap::new(),
+            forgot: Micros::MIN,
+            newest: Micros::MIN,
+            overflow: 0,
+        }
     }
 }
 
@@ -69,7 +84,15 @@ impl<T: Copy> Pending<T> {
             self.overflow += 1;
             return Started::NoRoom(start);
         }
-        self.starts.entry(identity).and_modify(|held| held.times += start.times).or_insert(start);
+        match self.starts.entry(identity) {
+            Entry::Occupied(mut held) => held.get_mut().times += start.times,
+            Entry::Vacant(free) => {
+                if start.failed {
+                    self.failed.insert((start.at, identity));
+                }
+                free.insert(start);
+            }
+        }
         Started::Waits
     }
 
@@ -84,22 +107,36 @@ impl<T: Copy> Pending<T> {
             if found.get().times > 1 {
                 found.get_mut().times -= 1;
             } else {
+                if start.failed {
+                    self.failed.remove(&(start.at, identity));
+                }
                 found.remove();
             }
             return Some(start);
         }
-        if self.early_ends.len() > 1 << 16 {
-            let oldest = self.newest - EARLY_END;
+        // Those that are too old are forgotten once in a second of the log, not for each further one.
+        if self.early_ends.len() >= MANY_ENDS && self.newest.saturating_sub(self.forgot) >= SECOND {
+            let oldest = self.newest.saturating_sub(EARLY_END);
             self.early_ends.retain(|_, end| *end >= oldest);
+            self.forgot = self.newest;
         }
-        self.early_ends.insert(identity, at);
+        if self.early_ends.len() < MAX_HELD {
+            self.early_ends.insert(identity, at);
+        }
         None
     }
 
     /// Takes out the failed starts that have waited long enough.
     pub fn expired(&mut self) -> Vec<Start<T>> {
-        let oldest = self.newest - FAILED_WAIT - EARLY_END;
-        self.starts.extract_if(|_, start| start.failed && start.at < oldest).map(|(_, start)| start).collect()
+        let oldest = self.newest.saturating_sub(FAILED_WAIT + EARLY_END);
+        let mut expired = Vec::new();
+        while let Some(&(at, identity)) = self.failed.first()
+            && at < oldest
+        {
+            self.failed.pop_first();
+            expired.extend(self.starts.remove(&identity));
+        }
+        expired
     }
 
     /// How many wait.
@@ -114,6 +151,7 @@ impl<T: Copy> Pending<T> {
 
     /// Takes out all that wait.
     pub fn drain(&mut self) -> impl Iterator<Item = (u128, Start<T>)> + '_ {
+        self.failed.clear();
         self.starts.drain()
     }
 }
@@ -146,6 +184,21 @@ mod tests {
         pending.start(2, start(0, false));
         pending.start(3, start(FAILED_WAIT * 2, false));
         assert_eq!(pending.expired(), [start(0, true)]);
+        assert_eq!((pending.expired(), pending.len()), (Vec::new(), 2));
         assert_eq!(pending.end(2, FAILED_WAIT * 3), Some(start(0, false)), "watches live long");
+    }
+
+    #[test]
+    fn a_million_ends_without_a_start_take_no_time() {
+        let began = std::time::Instant::now();
+        let mut pending: Pending<()> = Pending::default();
+        for identity in 0..1_000_000u128 {
+            // All within a moment: none is old enough to be forgotten.
+            assert_eq!(pending.end(identity, 5), None);
+        }
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert_eq!(pending.start(7, start(1, false)), Started::Ended);
+        pending.end(1, 2 * EARLY_END);
+        assert_eq!(pending.early_ends.len(), 1, "the old ones are forgotten");
     }
 }
