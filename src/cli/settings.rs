@@ -68,7 +68,6 @@ struct Config {
     progress: Option<Whether>,
     fail_on: Option<FailOn>,
     threads: Option<usize>,
-    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "a file may be shared with a program that has the terminal UI"))]
     tui: TuiConfig,
 }
 

@@ -245,6 +245,7 @@ pub(super) fn write(pictures: &[Picture], style: &Style, out: &mut dyn Write) ->
 }
 
 /// One as lines of text without colours; none where nothing is known of it.
+#[cfg(feature = "tui")]
 pub(super) fn lines(picture: &Picture, width: usize) -> Vec<String> {
     let style = Style { width: Some(width), color: false, headers: true, compact: false };
     let mut text = Vec::new();

@@ -31,6 +31,7 @@ pub(crate) enum Fault {
     /// The receiver does not want it, and won't: trying again at once is no use.
     Refused(String),
     /// It may be taken later; the receiver may have said when.
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "without it nothing is sent"))]
     Later(String, Option<Duration>),
 }
 

@@ -13,11 +13,13 @@ use crate::model::time::{self, SECOND};
 use crate::sources::audit::pass::Watcher;
 use crate::sources::etcd::pull::Endpoint;
 use crate::sources::live::Cluster;
+#[cfg(feature = "tui")]
 pub(super) use also::{group, page};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use take::Taker;
+#[cfg(feature = "tui")]
 pub(super) use take::stamp;
 
 /// Arguments of `plimsoll collect`.

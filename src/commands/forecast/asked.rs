@@ -5,7 +5,9 @@ use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{Given, Pick, Rules};
 use crate::cli::{Context, Error};
-use crate::model::grid::{HOUR, Shape};
+#[cfg(any(feature = "live", test))]
+use crate::model::grid::HOUR;
+use crate::model::grid::Shape;
 use crate::model::series::DAY;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::model::units::{duration, parse_duration};

@@ -15,6 +15,7 @@ use crate::model::series::Day;
 #[cfg(feature = "live")]
 use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
+#[cfg(feature = "live")]
 use crate::model::units::counted;
 use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};

@@ -43,6 +43,7 @@ pub(super) struct Taker<'a> {
     written: State,
     file: PathBuf,
     said: HashSet<String>,
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "only a cluster is asked for objects"))]
     listed: Option<std::time::Instant>,
     #[cfg(feature = "live")]
     cluster: Option<crate::sources::live::Cluster>,

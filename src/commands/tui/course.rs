@@ -69,6 +69,7 @@ pub(super) struct Growing {
 
 impl Growing {
     /// Takes in a page of metrics.
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "nothing is read live"))]
     pub(super) fn page(&mut self, cluster: &str, instance: &str, at: Micros, body: Vec<u8>) {
         let folding = self.pages.entry((cluster.to_owned(), instance.to_owned())).or_insert_with(|| Folding(Fold::new(Kept::Incident)));
         let mut read = PagesRead::default();
@@ -78,6 +79,7 @@ impl Growing {
     }
 
     /// Takes in the files of a cgroup.
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "nothing is read live"))]
     pub(super) fn group(&mut self, name: &str, at: Micros, text: &str) {
         let Some(sample) = cgroup::read_text(text, name, at) else { return };
         let samples = self.memory.entry(name.to_owned()).or_default();

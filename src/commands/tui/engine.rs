@@ -127,6 +127,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// One that works on its caller's thread.
+    #[cfg(any(feature = "live", test))]
     pub(super) fn new(settings: Settings, messages: Sender<Msg>) -> Self {
         Self { settings, messages, growing: None }
     }
