@@ -74,7 +74,7 @@ fn traffic(bencher: Bencher, threads: usize) {
                 }
             },
         );
-        traffic.finish(&plan, folds.into_iter().map(|fold| fold.0).collect()).rows.len()
+        traffic.finish(&plan, &folds.into_iter().map(|fold| fold.0).collect::<Vec<_>>()).rows.len()
     });
 }
 

@@ -1,7 +1,5 @@
 //! The busiest ten seconds of each row: counts by second of arrival, in bounded memory.
 
-use std::collections::VecDeque;
-
 /// The width of the window, in seconds.
 pub const WINDOW: i64 = 10;
 
@@ -25,29 +23,36 @@ pub struct Peaks {
 
 #[derive(Debug, Clone, Default)]
 struct Row {
-    /// Seconds that may still change, ascending.
-    recent: Vec<(i64, u32)>,
-    /// The closed seconds within the window that ends with the last of them.
-    window: VecDeque<(i64, u32)>,
+    /// Seconds and their counts, ascending: first the closed ones within the window that ends with the last of them, then those
+    /// that may still change.
+    seconds: Vec<(i64, u32)>,
+    closed: usize,
+    /// The sum of the closed ones.
     sum: u64,
     best: u64,
 }
 
 impl Row {
+    /// The seconds that may still change.
+    fn open(&mut self) -> &mut [(i64, u32)] {
+        &mut self.seconds[self.closed..]
+    }
+
+    /// Closes the seconds up to one; how many there were.
     fn close(&mut self, up_to: i64) -> usize {
-        let done = self.recent.partition_point(|&(second, _)| second <= up_to);
-        for (second, count) in self.recent.drain(..done) {
-            while let Some(&(first, old)) = self.window.front() {
-                if first > second - WINDOW {
-                    break;
-                }
-                self.sum -= u64::from(old);
-                self.window.pop_front();
+        let done = self.open().partition_point(|&(second, _)| second <= up_to);
+        let mut first = 0;
+        for at in self.closed..self.closed + done {
+            let (second, count) = self.seconds[at];
+            while self.seconds[first].0 <= second - WINDOW {
+                self.sum -= u64::from(self.seconds[first].1);
+                first += 1;
             }
-            self.window.push_back((second, count));
             self.sum += u64::from(count);
             self.best = self.best.max(self.sum);
         }
+        self.seconds.drain(..first);
+        self.closed = self.closed + done - first;
         done
     }
 }
@@ -71,20 +76,20 @@ impl Peaks {
         if self.rows.len() <= row {
             self.rows.resize_with(row + 1, Row::default);
         }
-        let recent = &mut self.rows[row].recent;
-        match recent.last_mut() {
+        let row = &mut self.rows[row];
+        match row.open().last_mut() {
             Some(last) if last.0 == second => {
                 last.1 += count;
                 return;
             }
-            Some(last) if last.0 > second => match recent.binary_search_by_key(&second, |r| r.0) {
+            Some(last) if last.0 > second => match row.open().binary_search_by_key(&second, |r| r.0) {
                 Ok(at) => {
-                    recent[at].1 += count;
+                    row.open()[at].1 += count;
                     return;
                 }
-                Err(at) => recent.insert(at, (second, count)),
+                Err(at) => row.seconds.insert(row.closed + at, (second, count)),
             },
-            _ => recent.push((second, count)),
+            _ => row.seconds.push((second, count)),
         }
         self.held += 1;
     }
@@ -101,12 +106,12 @@ impl Peaks {
         if second <= self.closed {
             return;
         }
-        let recent = self.rows.get_mut(from as usize).map(|row| &mut row.recent);
-        if let Some(recent) = recent
-            && let Ok(at) = recent.binary_search_by_key(&second, |r| r.0)
-            && recent[at].1 > 0
+        let open = self.rows.get_mut(from as usize).map(Row::open);
+        if let Some(open) = open
+            && let Ok(at) = open.binary_search_by_key(&second, |r| r.0)
+            && open[at].1 > 0
         {
-            recent[at].1 -= 1;
+            open[at].1 -= 1;
             self.add(to, second, 1);
         }
     }
@@ -148,6 +153,17 @@ mod tests {
         peaks.add(1, 0, 2);
         peaks.add(1, 10, 4);
         assert_eq!(peaks.finish(), [17, 7]);
+    }
+
+    #[test]
+    fn a_second_long_after_the_others_leaves_none_of_them_in_the_window() {
+        let mut peaks = Peaks::default();
+        (0..10).for_each(|second| peaks.add(0, second, 2));
+        peaks.rows[0].close(9);
+        peaks.add(0, 1_000, 3);
+        peaks.rows[0].close(1_000);
+        assert_eq!((peaks.rows[0].seconds.as_slice(), peaks.rows[0].closed), (&[(1_000, 3)][..], 1));
+        assert_eq!(peaks.finish(), [20]);
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
     };
     let base = base
-        .map(|(query, found)| read(&query, found, None, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
+        .map(|(query, found)| read(&query, found, None, false, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
         .transpose()?;
     if args.series {
         query.interval = Some(interval.unwrap_or_else(|| find::span(&found).map_or(60 * SECOND, interval_for)));
@@ -170,12 +170,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let facts =
         if found.pages.is_empty() { Facts::default() } else { pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0 };
     let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
-    let (breakdown, mut reading) = read(&query, found, windows.as_ref().map(|windows| (windows, &facts)), context)?;
+    let metrics = windows.as_ref().map(|windows| (windows, &facts));
+    let (breakdown, mut reading) = read(&query, found, metrics, !context.is_gathering(), context)?;
     reading.server = server;
     reading.flow = by_flow.then_some((matched.coverage, matched.note));
-    let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     let told = logs::told(&breakdown, reading);
-    let report = report::report(logs::measured(&query, breakdown), base.as_ref(), told, &shape);
+    let report = report::report(logs::measured(&query, breakdown), base.as_ref(), told, &shape(context));
     context.print(&report, FailOn::Never)
 }
 
@@ -185,6 +185,11 @@ pub(super) struct Asked {
     pub(super) since: Option<Micros>,
     pub(super) until: Option<Micros>,
     pub(super) interval: Option<Micros>,
+}
+
+/// How a breakdown is to be shown. Another command that asks may want the rows that people are not shown.
+pub(super) fn shape(context: &Context<'_>) -> Shape {
+    Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top, shown_only: !context.is_gathering() }
 }
 
 /// `--by` and `--where` as dimensions of what is read.
@@ -220,11 +225,12 @@ pub(super) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress
     Progress::bytes(bytes, context.settings.progress)
 }
 
-/// Reads the logs and counts; says what was lost.
+/// Reads the logs and counts; says what was lost. What was counted is not given back if this is the last that the program reads.
 pub(super) fn read(
     query: &Query,
     found: Found,
     metrics: Option<(&Windows, &Facts)>,
+    is_last: bool,
     context: &mut Context<'_>,
 ) -> Result<(Breakdown, Reading), Error> {
     let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
@@ -253,7 +259,12 @@ pub(super) fn read(
     let seen: Vec<Seen<'_>> = seen.into_iter().flatten().collect();
     let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
     let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(windows, &seen, facts, &spans));
-    let breakdown = traffic.finish(&plan, folds);
+    let breakdown = traffic.finish(&plan, &folds);
+    if is_last {
+        // Giving back row by row what was counted takes a tenth of the time.
+        std::mem::forget(folds);
+        std::mem::forget(plan);
+    }
     let Outcome { inputs, losses, coverage } = outcome;
     let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
     Ok((breakdown, reading))

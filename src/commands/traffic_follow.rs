@@ -1,8 +1,8 @@
 //! `plimsoll traffic --follow`: who sends what, while it is being sent.
 
-use super::traffic::{Counting, Version};
+use super::traffic::{Counting, Version, shape};
 use crate::analysis::traffic::logs::{self, Reading};
-use crate::analysis::traffic::report::{self, Shape};
+use crate::analysis::traffic::report;
 use crate::analysis::traffic::{Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::bundle::Bundle;
@@ -171,9 +171,8 @@ impl Live<'_> {
             against_metrics: None,
             flow: self.flow.clone(),
         };
-        let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
         let told = logs::told(&breakdown, reading);
-        let report = report::report(logs::measured(self.query, breakdown), None, told, &shape);
+        let report = report::report(logs::measured(self.query, breakdown), None, told, &shape(context));
         print_again(&report, self.printed, context)?;
         self.printed += 1;
         Ok(())

@@ -1,12 +1,12 @@
 //! `plimsoll traffic` on metrics pages.
 
 use super::pages::{self, PagesTold};
-use super::traffic::{Args, Asked, dims, interval_for};
+use super::traffic::{Args, Asked, dims, interval_for, shape};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
-use crate::analysis::traffic::report::{self, Measured, Shape};
+use crate::analysis::traffic::report::{self, Measured};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::report::Report;
 use crate::sources::find::Found;
@@ -39,8 +39,7 @@ pub(super) fn query(args: &Args) -> Result<Query, Error> {
 pub(super) fn report(facts: &Facts, query: &Query, base: Option<&Measured>, read: Read, health: bool, context: &Context<'_>) -> Report {
     let measured = traffic::measured(facts, query);
     let told = told::told(facts, &measured, read, health);
-    let shape = Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-    report::report(measured, base, told, &shape)
+    report::report(measured, base, told, &shape(context))
 }
 
 /// Whether there is an apiserver's page among them.

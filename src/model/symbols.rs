@@ -65,6 +65,12 @@ impl Symbols {
         self.intern(&cut(&text.decode()))
     }
 
+    /// The symbol of `text`, if it is one already.
+    pub fn find(&self, text: &str) -> Option<Symbol> {
+        let hash = self.hasher.hash_one(text.as_bytes());
+        self.index.find(hash, |&id| slice(&self.text, &self.ends, id) == text).map(|&id| Symbol(id))
+    }
+
     /// The string of `symbol`.
     #[inline]
     pub fn get(&self, symbol: Symbol) -> &str {
@@ -105,6 +111,7 @@ mod tests {
             symbols.intern(&format!("name-{i}"));
         }
         assert_eq!(symbols.intern("pods"), pods);
+        assert_eq!((symbols.find("pods"), symbols.find("no such text")), (Some(pods), None));
         assert_eq!((symbols.get(pods), symbols.get(nodes)), ("pods", "nodes"));
         assert_eq!(symbols.len(), 10_003);
     }

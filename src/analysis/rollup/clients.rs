@@ -1,12 +1,13 @@
 //! Who the clients are: versions, groups, nodes, pods, apiservers.
 
 use super::keys::{Keys, Renumbering};
-use super::observe::CallerSeen;
+use super::observe::{About, CallerSeen};
 use super::rows::md5_128;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, together};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Members of a set that are kept: those whose MD5 is smallest.
 const MEMBERS: usize = 64;
@@ -85,35 +86,63 @@ pub type ClientKey = [Symbol; 3];
 
 /// All clients.
 #[derive(Debug, Default)]
-pub struct Clients(HashMap<ClientKey, Client>);
+pub struct Clients {
+    rows: HashMap<ClientKey, Client>,
+    /// What is in the samples of a client already, by apiserver and place in memory, which it keeps: blocks tell it again and again.
+    sampled: HashMap<(ClientKey, Symbol, usize), Arc<About>>,
+    /// Bytes that these hold, roughly.
+    sampled_bytes: usize,
+}
+
+/// Bytes of callers whose samples are remembered to be taken; beyond, all are forgotten and taken again.
+const MAX_SAMPLED: usize = 32 << 20;
 
 impl Clients {
     fn row(&mut self, key: ClientKey, other: ClientKey) -> &mut Client {
-        let full = self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&key);
-        self.0.entry(if full { other } else { key }).or_default()
+        let full = self.rows.len() >= MAX_CLIENTS && !self.rows.contains_key(&key);
+        self.rows.entry(if full { other } else { key }).or_default()
+    }
+
+    /// Whether the samples of a client do not hold this yet, as far as is remembered.
+    fn is_new(&mut self, place: (ClientKey, Symbol, usize), about: &Arc<About>) -> bool {
+        if self.sampled.contains_key(&place) {
+            return false;
+        }
+        if self.sampled_bytes >= MAX_SAMPLED {
+            self.sampled.clear();
+            self.sampled_bytes = 0;
+        }
+        self.sampled_bytes += about.bytes();
+        self.sampled.insert(place, Arc::clone(about));
+        true
     }
 
     /// Takes what a block told of a caller; `key` is its traffic key among `keys`.
     pub fn take(&mut self, seen: &CallerSeen, key: u32, keys: &mut Keys) {
         let traffic = *keys.traffic.get(key);
         let subject = *keys.subjects.get(traffic.subject);
-        let node = (!seen.node.is_empty()).then(|| keys.intern(&seen.node));
-        let row = self.row([subject.cluster, subject.user, subject.agent], other(keys));
+        let about = &seen.about;
+        let key = [subject.cluster, subject.user, subject.agent];
+        let is_new = !seen.is_known || self.is_new((key, traffic.instance, Arc::as_ptr(about) as usize), about);
+        let node = (!about.node.is_empty()).then(|| keys.intern(&about.node));
+        let row = self.row(key, other(keys));
         row.requests += seen.requests;
         row.span = together(row.span, Some(seen.span));
-        row.service_account.clone_from(&seen.service_account);
-        row.versions.add(&seen.version);
-        seen.groups.iter().for_each(|group| row.groups.add(group));
-        row.pods.add(&seen.pod);
-        row.instances.add(keys.symbols.get(traffic.instance));
         if let Some(node) = node {
             row.node(node, seen.requests);
+        }
+        if is_new {
+            row.service_account.clone_from(&about.service_account);
+            row.versions.add(&about.version);
+            about.groups.iter().for_each(|group| row.groups.add(group));
+            row.pods.add(&about.pod);
+            row.instances.add(keys.symbols.get(traffic.instance));
         }
     }
 
     /// Takes in another part's clients.
     pub fn merge(&mut self, theirs: Self, to: &Renumbering, keys: &Keys) {
-        for (key, client) in theirs.0 {
+        for (key, client) in theirs.rows {
             let row = self.row(key.map(|symbol| to.symbols[symbol.0 as usize]), other(keys));
             row.requests += client.requests;
             row.span = together(row.span, client.span);
@@ -128,7 +157,7 @@ impl Clients {
 
     /// All rows.
     pub fn into_rows(self) -> impl Iterator<Item = (ClientKey, Client)> {
-        self.0.into_iter()
+        self.rows.into_iter()
     }
 }
 

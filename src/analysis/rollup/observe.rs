@@ -16,7 +16,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
 use std::hash::BuildHasher;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// One event, ready to be counted.
@@ -114,11 +114,24 @@ pub struct Written {
     pub same: bool,
 }
 
-/// What is known of a caller, and how often it called in this block.
+/// A caller, and how often it called in this block.
 #[derive(Debug)]
 pub struct CallerSeen {
     /// A traffic key of this caller, for its subject and instance.
     pub key: u32,
+    /// What is known of it.
+    pub about: Arc<About>,
+    /// Whether later blocks may name the same [`About`].
+    pub is_known: bool,
+    /// Requests, open ones left out.
+    pub requests: u64,
+    /// First and last `at`.
+    pub span: (Micros, Micros),
+}
+
+/// What is known of a caller.
+#[derive(Debug)]
+pub struct About {
     /// Agent version.
     pub version: String,
     /// Groups.
@@ -129,10 +142,24 @@ pub struct CallerSeen {
     pub pod: String,
     /// `NS:NAME`.
     pub service_account: String,
-    /// Requests, open ones left out.
-    pub requests: u64,
-    /// First and last `at`.
-    pub span: (Micros, Micros),
+}
+
+impl About {
+    /// Bytes held, roughly.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.version, &self.node, &self.pod, &self.service_account].into_iter().chain(&self.groups);
+        size_of::<Self>() + texts.map(|text| size_of::<String>() + text.len()).sum::<usize>()
+    }
+
+    fn of(e: &Event<'_>) -> Self {
+        Self {
+            version: cut(&e.agent_version()).into_owned(),
+            groups: strings(e.groups).map(|group| cut(&group.decode()).into_owned()).collect(),
+            node: crate::analysis::dims::node(e).into_owned(),
+            pod: extra(e, "authentication.kubernetes.io/pod-name").into_owned(),
+            service_account: service_account(e.user).unwrap_or_default().into_owned(),
+        }
+    }
 }
 
 /// A block's observations, in the order of its lines.
@@ -156,25 +183,39 @@ pub struct Observer {
     callers: Memo,
     key: Vec<u8>,
     scratch: Vec<u8>,
-    /// What follows from a caller alone, by the reader's number.
-    people: Vec<Person>,
-    /// The reader's generation and the stream for which `people` holds.
-    people_of: (u32, u32),
-    /// The number of the block, from 1.
+    /// What follows from callers alone, by stream: a thread reads them in turns. Those of some share a place.
+    people: [People; 8],
+    /// The number of the block.
     block: u32,
     routes: Routes,
 }
 
 /// What follows from a caller alone, within a stream; its numbers, within a block.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Person {
     actor: u64,
     /// The same without the address.
     client: u64,
-    /// The block of which the numbers are; 0 where the actor is not known either.
-    block: u32,
     source: u32,
     seen: u32,
+}
+
+/// What follows from callers alone, within a stream.
+#[derive(Debug, Default)]
+struct People {
+    /// The reader's generation and the stream for which it holds.
+    of: (u32, u32),
+    /// By the reader's number.
+    known: Vec<Option<Known>>,
+}
+
+/// A person that was met before.
+#[derive(Debug)]
+struct Known {
+    person: Person,
+    /// The block of which its numbers are.
+    block: u32,
+    about: Arc<About>,
 }
 
 /// Numbers by the bytes of what was met in this block.
@@ -269,21 +310,31 @@ impl Observer {
         let e = event.event;
         // Where a wrapper names a cluster, more than the caller decides.
         let Some(caller) = e.caller.filter(|_| e.cluster.is_none() && e.instance.is_none()) else { return self.new_person(event, row) };
-        if self.people_of != (caller.generation, event.stream.id) {
-            self.people_of = (caller.generation, event.stream.id);
-            self.people.clear();
+        let place = event.stream.id as usize % self.people.len();
+        let people = &mut self.people[place];
+        if people.of != (caller.generation, event.stream.id) {
+            people.of = (caller.generation, event.stream.id);
+            people.known.clear();
         }
-        match self.people.get(caller.index as usize) {
-            Some(person) if person.block == self.block + 1 => *person,
-            _ => {
-                let person = self.new_person(event, row);
-                if self.people.len() <= caller.index as usize {
-                    self.people.resize(caller.index as usize + 1, Person::default());
-                }
-                self.people[caller.index as usize] = person;
-                person
-            }
+        let index = caller.index as usize;
+        if people.known.len() <= index {
+            people.known.resize_with(index + 1, || None);
         }
+        let Some(known) = &mut people.known[index] else {
+            let person = self.new_person(event, row);
+            let seen = &mut self.batch.callers[person.seen as usize];
+            seen.is_known = true;
+            self.people[place].known[index] = Some(Known { person, block: self.block, about: Arc::clone(&seen.about) });
+            return person;
+        };
+        if known.block != self.block {
+            known.block = self.block;
+            known.person.source = self.batch.keys.symbols.intern_json(e.source).0;
+            known.person.seen = self.batch.callers.len() as u32;
+            let about = Arc::clone(&known.about);
+            self.batch.callers.push(CallerSeen { key: row, about, is_known: true, requests: 0, span: (event.at, event.at) });
+        }
+        known.person
     }
 
     #[inline(never)]
@@ -297,7 +348,7 @@ impl Observer {
         let actor = xxh3_64(&self.scratch);
         let client = xxh3_64(&self.scratch[..self.scratch.len() - e.source.raw().len() - 1]);
         let source = self.batch.keys.symbols.intern_json(e.source).0;
-        Person { actor, client, block: self.block + 1, source, seen: self.caller(event, row) }
+        Person { actor, client, source, seen: self.caller(event, row) }
     }
 
     /// Ends a block.
@@ -366,16 +417,8 @@ impl Observer {
             Err(hash) => {
                 let number = self.batch.callers.len() as u32;
                 self.callers.insert(hash, &self.key, number);
-                self.batch.callers.push(CallerSeen {
-                    key: row,
-                    version: cut(&e.agent_version()).into_owned(),
-                    groups: strings(e.groups).map(|group| cut(&group.decode()).into_owned()).collect(),
-                    node: crate::analysis::dims::node(e).into_owned(),
-                    pod: extra(e, "authentication.kubernetes.io/pod-name").into_owned(),
-                    service_account: service_account(e.user).unwrap_or_default().into_owned(),
-                    requests: 0,
-                    span: (event.at, event.at),
-                });
+                let about = Arc::new(About::of(e));
+                self.batch.callers.push(CallerSeen { key: row, about, is_known: false, requests: 0, span: (event.at, event.at) });
                 number
             }
         }

@@ -12,7 +12,7 @@ use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Who, on which resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +58,7 @@ pub struct TrafficRow<'r> {
     pub tile: i64,
     /// Requests, open ones included.
     pub requests: u64,
-    asked: Rc<Asked<'r>>,
+    asked: Arc<Asked<'r>>,
     row: &'r Traffic,
 }
 
@@ -228,13 +228,13 @@ impl Rollup {
     /// Rows of `traffic`, without what was folded.
     pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
         let rows = self.traffic.iter().filter(|(_, key, _)| *key != OTHER_KEY);
-        let mut known: Vec<Option<Rc<Asked<'_>>>> = vec![None; self.keys.traffic.iter().count()];
+        let mut known: Vec<Option<Arc<Asked<'_>>>> = vec![None; self.keys.traffic.iter().count()];
         rows.map(move |(tile, key, row)| {
             let asked = known[*key as usize].get_or_insert_with(|| {
                 let key = self.keys.traffic.get(*key as u32);
                 let s = |symbol| self.keys.symbols.get(symbol);
                 let [.., group, resource] = self.keys.subject_text(key.subject);
-                Rc::new(Asked {
+                Arc::new(Asked {
                     subject: key.subject as usize,
                     what: (group, resource),
                     instance: s(key.instance),

@@ -4,32 +4,27 @@
 //! (starts and ends of long-running requests, the busiest seconds) goes to [`Traffic`] in the order of
 //! the log. The rules of counting are those of docs/rollup.md.
 
+mod fold;
 pub mod logs;
+mod plan;
 mod quick;
 pub mod report;
 
-use crate::analysis::dims::{Dim, Known};
+use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
-use crate::analysis::flow::{Classifier, Sets};
+use crate::analysis::flow::Sets;
 use crate::analysis::list_route::Minor;
 use crate::analysis::peak::{Peaks, WINDOW};
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::{IdSample, RepeatedIds};
-use crate::model::event::{Event, Stage, Timed};
+use crate::model::event::{Event, Stage};
 use crate::model::histogram::Histogram;
-use crate::model::symbols::{Symbol, Symbols};
-use crate::model::time::{Micros, SECOND};
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
-use quick::Quick;
-use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Rows kept; requests of further ones are counted as `(other)`.
-pub const MAX_ROWS: usize = 300_000;
-
-/// The value of every dimension of the row that takes what is beyond [`MAX_ROWS`].
-pub const OTHER: &str = "(other)";
+use crate::model::time::Micros;
+pub use fold::{Batch, Fold};
+use hashbrown::HashMap;
+use plan::ALL;
+pub use plan::{MAX_ROWS, OTHER, Plan};
+use std::sync::Arc;
 
 /// What to count, and by what.
 #[derive(Debug, Clone, Default)]
@@ -150,318 +145,6 @@ pub struct Breakdown {
     pub audit_ids: RepeatedIds,
 }
 
-/// Rows by their dimensions, shared by the threads: looked up once per thread and row.
-#[derive(Debug, Default)]
-struct Shared {
-    symbols: Symbols,
-    rows: HashMap<Box<[u32]>, u32>,
-    keys: Vec<Box<[u32]>>,
-}
-
-/// The query and what its threads share.
-#[derive(Debug)]
-pub struct Plan {
-    query: Query,
-    shared: Mutex<Shared>,
-}
-
-impl Plan {
-    /// A plan for `query`.
-    pub fn new(query: Query) -> Self {
-        let plan = Self { query, shared: Mutex::default() };
-        let other = vec![OTHER; plan.query.by.len()];
-        let (all, beyond) = (plan.add(Box::new([])), plan.row(None, other.into_iter()));
-        debug_assert_eq!((all, beyond), (ALL, BEYOND));
-        plan
-    }
-
-    /// The number of a row; [`BEYOND`] where there is no room for another.
-    fn row<'t>(&self, interval: Option<u32>, dims: impl Iterator<Item = &'t str>) -> u32 {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = &mut *shared;
-        let mut key: Vec<u32> = dims.map(|text| shared.symbols.intern(text).0).collect();
-        key.extend(interval);
-        if let Some(&row) = shared.rows.get(key.as_slice()) {
-            return row;
-        }
-        if shared.keys.len() >= MAX_ROWS {
-            return BEYOND;
-        }
-        let row = shared.keys.len() as u32;
-        let key = key.into_boxed_slice();
-        shared.keys.push(key.clone());
-        shared.rows.insert(key, row);
-        row
-    }
-
-    fn add(&self, key: Box<[u32]>) -> u32 {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.keys.push(key);
-        shared.keys.len() as u32 - 1
-    }
-
-    /// A worker for one thread.
-    pub fn fold(&self) -> Fold<'_> {
-        Fold {
-            plan: self,
-            known: HashTable::new(),
-            keys: Vec::new(),
-            quick: Quick::of(&self.query),
-            flow: self.query.flow.as_deref().map(Sets::classifier),
-            counts: vec![Counts::default(); 2],
-            arrivals: Vec::new(),
-            ids: IdSample::default(),
-            hasher: FixedState::with_seed(1),
-            key: Vec::new(),
-            scratch: Vec::new(),
-            batch: Batch::default(),
-            first: None,
-            last: None,
-        }
-    }
-}
-
-/// What a block gave that is needed in the order of the log.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// Row, second of arrival and number of the requests that are not long-running; also of all rows together.
-    starts: Vec<(u32, Second, u32)>,
-    long: Vec<Long>,
-}
-
-/// Seconds since 1970; 32 bits reach to 2106, and what is beyond is no log's time.
-type Second = u32;
-
-/// A started or terminal event of a long-running request.
-#[derive(Debug)]
-struct Long {
-    identity: u128,
-    at: Micros,
-    /// Row and second of arrival; `None` if the event is not to be counted.
-    row: Option<(u32, i64)>,
-    /// Of a started event: its outcome, and whether it failed (code 400 or more).
-    started: Option<(Outcome, bool)>,
-}
-
-/// Folds events on one thread.
-#[derive(Debug)]
-pub struct Fold<'p> {
-    plan: &'p Plan,
-    /// The rows this thread has met: where their keys stand in `keys`, and their numbers.
-    known: HashTable<Met>,
-    keys: Vec<u8>,
-    /// Rows by what the reader knows of events by number, each at the place of its hash.
-    quick: Option<Quick>,
-    flow: Option<Classifier<'p>>,
-    /// By row.
-    counts: Vec<Counts>,
-    /// Rows that have met an arrival in this block.
-    arrivals: Vec<u32>,
-    ids: IdSample,
-    hasher: FixedState,
-    key: Vec<u8>,
-    scratch: Vec<u8>,
-    batch: Batch,
-    first: Option<Micros>,
-    last: Option<Micros>,
-}
-
-impl Fold<'_> {
-    /// Takes one event.
-    #[inline]
-    pub fn event(&mut self, event: Timed<'_, '_>) {
-        let query = &self.plan.query;
-        let counted = query.since.is_none_or(|since| event.at >= since) && query.until.is_none_or(|until| event.at < until);
-        if !counted {
-            return;
-        }
-        self.first = Some(self.first.map_or(event.at, |first| first.min(event.at)));
-        self.last = Some(self.last.map_or(event.at, |last| last.max(event.at)));
-        let long_running = event.event.is_long_running();
-        let terminal = event.stage.is_terminal();
-        let flow = self.flow.as_mut().map(|classifier| classifier.flow(&event)).unwrap_or_default();
-        let known = Known { server: query.server, flow };
-        if !query.filters.iter().all(|filter| filter.accepts(&event, known)) {
-            if long_running && terminal {
-                self.batch.long.push(Long { identity: event.identity(&mut self.scratch), at: event.at, row: None, started: None });
-            }
-            return;
-        }
-        let row = self.row_of(&event, known);
-        let counts = &mut self.counts[row as usize];
-        let stats = &mut counts.stats;
-        let outcome = Outcome::of(event.event, event.stage);
-        let second = event.received_or_at().div_euclid(SECOND);
-        if terminal {
-            self.ids.add(id_hash(&event));
-        }
-        if long_running {
-            if terminal {
-                stats.request(outcome);
-            } else if event.event.verb.is("watch")
-                && let Some(latency) = event.elapsed()
-            {
-                stats.latency.add(latency);
-            }
-            self.batch.long.push(Long {
-                identity: event.identity(&mut self.scratch),
-                at: event.at,
-                row: Some((row, second)),
-                started: (!terminal).then_some((outcome, event.event.code.is_some_and(|code| code >= 400))),
-            });
-        } else {
-            // A started event of a request that is not long-running is all there is of it.
-            stats.request(outcome);
-            if let Some(latency) = event.elapsed() {
-                stats.latency.add(latency);
-            }
-            let second = Second::try_from(second).unwrap_or_default();
-            self.arrived(row, second);
-            self.arrived(ALL, second);
-        }
-    }
-
-    /// Counts an arrival. Neighbours in a log mostly arrived in the same second: what is handed on is counted first.
-    #[inline]
-    fn arrived(&mut self, row: u32, second: Second) {
-        let counts = &mut self.counts[row as usize];
-        if counts.arrived == 0 {
-            self.arrivals.push(row);
-        } else if counts.second == second {
-            counts.arrived += 1;
-            return;
-        } else {
-            self.batch.starts.push((row, counts.second, counts.arrived));
-        }
-        (counts.second, counts.arrived) = (second, 1);
-    }
-
-    /// Ends a block.
-    pub fn flush(&mut self) -> Batch {
-        for row in self.arrivals.drain(..) {
-            let counts = &mut self.counts[row as usize];
-            self.batch.starts.push((row, counts.second, std::mem::take(&mut counts.arrived)));
-        }
-        std::mem::take(&mut self.batch)
-    }
-
-    /// The row of an event.
-    #[inline]
-    fn row_of(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
-        if let Some(quick) = &mut self.quick
-            && let Some(key) = quick.key(event, known)
-        {
-            if let Some(row) = quick.find(key) {
-                return row;
-            }
-            let row = self.new_row(None, event, known);
-            if let Some(quick) = &mut self.quick {
-                quick.keep(key, row);
-            }
-            return row;
-        }
-        self.row_by_text(event, known)
-    }
-
-    /// One look-up by the text of all dimensions together.
-    fn row_by_text(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
-        let query = &self.plan.query;
-        self.key.clear();
-        for dim in &query.by {
-            match (dim, event.event.caller) {
-                // The reader knows the user by a number.
-                (Dim::User, Some(caller)) => {
-                    self.key.extend_from_slice(&caller.generation.to_le_bytes());
-                    self.key.extend_from_slice(&caller.index.to_le_bytes());
-                    self.key.push(NUMBER);
-                }
-                _ => {
-                    dim.write(event, known, &mut self.key);
-                    self.key.push(SEPARATOR);
-                }
-            }
-        }
-        let interval = query.interval.map(|length| event.at.div_euclid(length) as u32);
-        if let Some(interval) = interval {
-            self.key.extend(interval.to_le_bytes());
-        }
-        let hash = self.hasher.hash_one(self.key.as_slice());
-        let (keys, key) = (&self.keys, &self.key);
-        match self.known.find(hash, |one| one.hash == hash && keys[one.from..one.to] == **key) {
-            Some(found) => found.row,
-            None => {
-                let row = self.new_row(interval, event, known);
-                self.remember(hash, row);
-                row
-            }
-        }
-    }
-
-    /// The row of an event that this thread has not met, or has forgotten.
-    #[cold]
-    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
-        let query = &self.plan.query;
-        let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, known)).collect();
-        let row = self.plan.row(interval, texts.iter().map(AsRef::as_ref));
-        if self.counts.len() <= row as usize {
-            self.counts.resize(row as usize + 1, Counts::default());
-        }
-        row
-    }
-
-    /// Remembers the row whose key has just been made.
-    fn remember(&mut self, hash: u64, row: u32) {
-        if self.keys.len() > MAX_KEYS {
-            // Hostile input: forget the rows met so far, not their counts.
-            self.known.clear();
-            self.keys.clear();
-        }
-        let from = self.keys.len();
-        self.keys.extend_from_slice(&self.key);
-        let met = Met { hash, from, to: self.keys.len(), row };
-        self.known.insert_unique(hash, met, |met| met.hash);
-    }
-}
-
-/// What a thread has counted of a row.
-#[derive(Debug, Clone, Default)]
-struct Counts {
-    stats: Stats,
-    /// The second in which its latest request arrived, and how many did then that are yet to be handed on.
-    second: Second,
-    arrived: u32,
-}
-
-/// A row that a thread has met.
-#[derive(Debug, Clone, Copy)]
-struct Met {
-    hash: u64,
-    from: usize,
-    to: usize,
-    row: u32,
-}
-
-/// The row of all requests together; it has a peak only.
-const ALL: u32 = 0;
-
-/// The row for what is beyond [`MAX_ROWS`].
-const BEYOND: u32 = 1;
-
-/// Stands behind the text of a dimension in a key: a byte that is in no UTF-8.
-const SEPARATOR: u8 = 0xff;
-
-/// Stands behind the number of a caller.
-const NUMBER: u8 = 0xfe;
-
-/// Bytes of keys that a thread holds.
-const MAX_KEYS: usize = 64 << 20;
-
-/// What tells one request's audit id from another's.
-#[inline]
-fn id_hash(event: &Timed<'_, '_>) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(event.event.audit_id.raw(), u64::from(event.stream.id))
-}
-
 /// Puts together what the threads found.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
@@ -524,7 +207,7 @@ impl Traffic {
     }
 
     /// The result.
-    pub fn finish(self, plan: &Plan, folds: Vec<Fold<'_>>) -> Breakdown {
+    pub fn finish(self, plan: &Plan, folds: &[Fold<'_>]) -> Breakdown {
         self.result(plan, &folds.iter().collect::<Vec<_>>())
     }
 
@@ -537,37 +220,38 @@ impl Traffic {
     fn result(mut self, plan: &Plan, folds: &[&Fold<'_>]) -> Breakdown {
         let waiting: Vec<_> = self.pending.drain().map(|(_, start)| start).collect();
         waiting.into_iter().for_each(|start| self.remains(start));
-        let shared = plan.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stats = vec![Stats::default(); shared.keys.len()];
-        for fold in folds {
-            stats.iter_mut().zip(&fold.counts).for_each(|(all, one)| all.merge(&one.stats));
-        }
-        for (row, more) in &self.extra {
-            stats[*row as usize].merge(more);
-        }
+        let stats = |row: u32| {
+            let mut sum = Stats::default();
+            folds.iter().filter_map(|fold| fold.stats(row)).chain(self.extra.get(&row)).for_each(|stats| sum.merge(stats));
+            sum
+        };
         let peaks = self.peaks.finish();
         let first = folds.iter().filter_map(|fold| fold.first).min();
         let last = folds.iter().filter_map(|fold| fold.last).max();
-        let peak = |row: usize| peaks.get(row).copied().unwrap_or(0) as f64 / WINDOW as f64;
-        let folded = stats.get(1).map_or(0, |other| other.requests);
+        let peak = |row: u32| peaks.get(row as usize).copied().unwrap_or(0) as f64 / WINDOW as f64;
         let mut total = Stats::default();
         let mut ids = IdSample::default();
         folds.iter().for_each(|fold| ids.merge(&fold.ids));
-        let mut rows = Vec::new();
-        for (number, (key, stats)) in shared.keys.iter().zip(stats).enumerate().skip(1) {
+        let known = plan.rows();
+        let order = known.in_order();
+        let mut rows = Vec::with_capacity(order.len());
+        let mut folded = 0;
+        for number in order {
+            let stats = stats(number);
             total.merge(&stats);
+            if known.is_beyond(number) {
+                folded += stats.requests;
+            }
             if stats.requests == 0 {
                 continue; // only the latency of watches whose end stands in another row
             }
-            let width = plan.query.by.len();
-            let dims = key[..width].iter().map(|&symbol| shared.symbols.get(Symbol(symbol)).to_owned()).collect();
-            let interval = plan.query.interval.zip(key.get(width)).map(|(length, &index)| i64::from(index) * length);
+            let (dims, interval) = known.texts(number);
+            let interval = plan.query.interval.zip(interval).map(|(length, index)| index * length);
             rows.push(Row { interval, dims, stats, peak_rps: peak(number) });
         }
-        rows.sort_by(|a, b| (a.interval, &a.dims).cmp(&(b.interval, &b.dims)));
         Breakdown {
             rows,
-            total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps: peak(ALL as usize) },
+            total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps: peak(ALL) },
             first,
             last,
             folded,

@@ -8,6 +8,9 @@ use crate::analysis::dims::{Dim, Known};
 use crate::model::event::Timed;
 use hashbrown::{HashMap, HashTable};
 
+/// Stands behind the text of a dimension in a key: a byte that is in no UTF-8.
+pub(super) const SEPARATOR: u8 = 0xff;
+
 /// Rows held; beyond, they are looked up again.
 const MAX_ROWS: usize = 1 << 20;
 
@@ -64,7 +67,7 @@ impl Parts {
         for dim in &self.dims {
             // None of these dimensions asks for more than the event.
             dim.write(event, Known::default(), &mut text);
-            text.push(super::SEPARATOR);
+            text.push(SEPARATOR);
         }
         let next = self.numbers.len() as u32;
         let number = *self.numbers.entry(text.into_boxed_slice()).or_insert(next);

@@ -15,6 +15,8 @@ pub struct Shape {
     pub sort_by: Option<String>,
     /// Rows that people are shown; all where not given.
     pub top: Option<usize>,
+    /// Whether the report holds the rows that are shown, and no others: of a large cluster there are 100,000.
+    pub shown_only: bool,
 }
 
 /// The fields of a row behind its dimensions.
@@ -126,25 +128,26 @@ pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape)
         vec![trends, intervals(&now, *interval, lines)]
     });
     let (requests, window) = (now.total.requests, now.window);
-    let mut table = rows(now, base);
-    sort(&mut table, sort_by);
+    let mut rows = Rows::new(now, base);
+    let order = rows.order(sort_by);
     let before_base = FIELDS.len() - 1;
-    totals.insert(before_base, ("rows".to_owned(), (table.rows.len() as u64).into()));
+    totals.insert(before_base, ("rows".to_owned(), (order.len() as u64).into()));
     totals.extend(told.totals);
     let mut notes = Vec::new();
     if let (Some(top), None) = (shape.top, &series)
-        && table.rows.len() > top
+        && order.len() > top
         && !told.show_tables
     {
-        let at = table.column("requests").unwrap_or(0);
-        let rest: u64 = table.rows[top..].iter().map(|row| if let Value::Count(n) = row[at] { n } else { 0 }).sum();
+        let rest: u64 = order[top..].iter().map(|&row| rows.lines[row].measures.requests).sum();
         let share = rest as f64 / requests.max(1) as f64;
         notes.push(format!(
             "{} not shown, with {} of the requests; --top 0 shows all.",
-            counted((table.rows.len() - top) as u64, "more row"),
+            counted((order.len() - top) as u64, "more row"),
             percent(share)
         ));
     }
+    let made = if shape.shown_only { shape.top.unwrap_or(usize::MAX) } else { usize::MAX };
+    let table = Table { rows: order.iter().take(made).map(|&row| rows.values(row)).collect(), columns: rows.columns, ..Table::default() };
     notes.extend(told.notes);
     let first_rows = |table: &Table| {
         let mut table = table.clone();
@@ -177,48 +180,88 @@ pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape)
     }
 }
 
-fn rows(now: Measured, base: Option<&Measured>) -> Table {
-    let mut columns = Vec::new();
-    columns.extend(now.series.as_ref().map(|_| "time".to_owned()));
-    columns.extend(now.dims);
-    columns.extend(FIELDS.iter().map(|f| (*f).to_owned()));
-    if base.is_some() {
-        columns.extend(BASE_FIELDS.iter().map(|f| (*f).to_owned()));
+/// The rows before anything is made of them that can be shown: that takes longer than to count them.
+struct Rows<'b> {
+    columns: Vec<String>,
+    lines: Vec<Line>,
+    /// By row: what it was in the baseline. Empty where there is none.
+    was: Vec<Option<&'b Measures>>,
+    /// Columns before those of [`FIELDS`], of which one may be the time.
+    before: usize,
+    has_time: bool,
+    has_base: bool,
+    /// Requests of all rows; the rate of all of the baseline.
+    requests: u64,
+    base_rps: Option<f64>,
+}
+
+impl<'b> Rows<'b> {
+    fn new(now: Measured, base: Option<&'b Measured>) -> Self {
+        let has_time = now.series.is_some();
+        let mut columns: Vec<String> = has_time.then(|| "time".to_owned()).into_iter().chain(now.dims).collect();
+        let before = columns.len();
+        columns.extend(FIELDS.iter().chain(base.map_or(&[][..], |_| &BASE_FIELDS)).map(|f| (*f).to_owned()));
+        let mut lines = now.rows;
+        let was = base.map_or(Vec::new(), |base| against(&mut lines, &now.total, base));
+        let base_rps = base.and_then(|base| base.total.rps);
+        Self { columns, lines, was, before, has_time, has_base: base.is_some(), requests: now.total.requests, base_rps }
     }
-    let mut before: HashMap<&[String], &Measures> =
-        base.iter().flat_map(|b| &b.rows).map(|line| (line.dims.as_slice(), &line.measures)).collect();
-    let mut table = Table { columns, ..Table::default() };
-    let all = now.total.requests;
-    let base_rps = base.and_then(|base| base.total.rps);
-    let mut add = |line: Line, was: Option<&Measures>| {
-        let mut values: Vec<Value> = Vec::new();
-        values.extend(line.interval.map(|at| Value::Text(time::format(at))));
-        values.extend(line.dims.into_iter().map(Value::Text));
-        values.extend(fields(&line.measures, all));
-        if base.is_some() {
-            values.extend(base_fields(was, &line.measures, base_rps));
+
+    /// The order of the rows by a field: numbers and counts from the largest, text from the smallest; ties as they were.
+    fn order(&self, field: &str) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.lines.len()).collect();
+        if let Some(column) = self.columns.iter().position(|column| column == field) {
+            let keys: Vec<Value> = order.iter().map(|&row| self.value(row, column)).collect();
+            order.sort_by(|&a, &b| keys[a].in_order(&keys[b]));
         }
-        table.rows.push(values);
-    };
-    for line in now.rows {
-        let was = before.remove(line.dims.as_slice());
-        add(line, was);
+        order
     }
-    // What is gone is a change too.
+
+    /// What stands in a column of a row.
+    fn value(&self, row: usize, column: usize) -> Value {
+        let line = &self.lines[row];
+        let [of_field, of_base] = [self.before, self.before + FIELDS.len()].map(|from| column.checked_sub(from));
+        let value = match (of_field, of_base) {
+            (None, _) if self.has_time && column == 0 => line.interval.map(time::format),
+            (None, _) => line.dims.get(column - usize::from(self.has_time)).cloned(),
+            (Some(at), None) => return fields(&line.measures, self.requests).into_iter().nth(at).unwrap_or(Value::None),
+            (_, Some(at)) => return base_fields(self.was[row], &line.measures, self.base_rps).into_iter().nth(at).unwrap_or(Value::None),
+        };
+        value.map_or(Value::None, Value::Text)
+    }
+
+    /// All that stands in a row; its dimensions are taken from it.
+    fn values(&mut self, row: usize) -> Vec<Value> {
+        let line = &mut self.lines[row];
+        let mut values = Vec::with_capacity(self.columns.len());
+        // What is beyond the limit of rows is of no interval.
+        values.extend(self.has_time.then(|| line.interval.map_or(Value::None, |at| Value::Text(time::format(at)))));
+        values.extend(std::mem::take(&mut line.dims).into_iter().map(Value::Text));
+        values.extend(fields(&line.measures, self.requests));
+        if self.has_base {
+            values.extend(base_fields(self.was[row], &line.measures, self.base_rps));
+        }
+        values
+    }
+}
+
+/// What rows were before. Those that are gone are added to them: that is a change too.
+fn against<'b>(lines: &mut Vec<Line>, total: &Measures, base: &'b Measured) -> Vec<Option<&'b Measures>> {
+    let mut before: HashMap<&[String], &Measures> = base.rows.iter().map(|line| (line.dims.as_slice(), &line.measures)).collect();
+    let mut was: Vec<_> = lines.iter().map(|line| before.remove(line.dims.as_slice())).collect();
     let mut gone: Vec<_> = before.into_iter().collect();
     gone.sort_by_key(|(dims, _)| *dims);
-    for (dims, was) in gone {
-        let measures = Measures {
-            rps: now.total.rps.map(|_| 0.0),
-            peak_rps: now.total.peak_rps.map(|_| 0.0),
-            open: now.total.open.map(|_| 0),
-            errors: now.total.errors.map(|_| 0),
-            client_errors: now.total.client_errors.map(|_| 0),
-            ..Measures::default()
-        };
-        add(Line { interval: None, dims: dims.to_vec(), measures }, Some(was));
-    }
-    table
+    let nothing = Measures {
+        rps: total.rps.map(|_| 0.0),
+        peak_rps: total.peak_rps.map(|_| 0.0),
+        open: total.open.map(|_| 0),
+        errors: total.errors.map(|_| 0),
+        client_errors: total.client_errors.map(|_| 0),
+        ..Measures::default()
+    };
+    lines.extend(gone.iter().map(|(dims, _)| Line { interval: None, dims: dims.to_vec(), measures: nothing.clone() }));
+    was.extend(gone.into_iter().map(|(_, measures)| Some(measures)));
+    was
 }
 
 fn fields(m: &Measures, of: u64) -> [Value; 13] {
@@ -254,12 +297,6 @@ fn base_fields(was: Option<&Measures>, now: &Measures, base_rps: Option<f64>) ->
         base_p99.into(),
         now.latency_ms[2].zip(base_p99).and_then(change).into(),
     ]
-}
-
-/// Sorts by a field: numbers and counts from the largest, text from the smallest; ties as they were.
-fn sort(table: &mut Table, field: &str) {
-    let Some(at) = table.column(field) else { return };
-    table.rows.sort_by(|a, b| a[at].in_order(&b[at]));
 }
 
 /// For people: each row once, with its course over time as bars.
@@ -318,4 +355,40 @@ fn bounds(now: &Measured, interval: Micros) -> (Micros, Micros) {
     let align = |at: Micros| at - at.rem_euclid(interval);
     let (first, last) = now.window.unwrap_or_default();
     (align(first), align(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_has_a_value_for_each_column() {
+        let line = |interval: Option<Micros>, user: &str, requests: u64| Line {
+            interval,
+            dims: vec![user.to_owned()],
+            measures: Measures { requests, ..Measures::default() },
+        };
+        let rows = vec![line(None, "(other)", 1), line(Some(0), "jane", 2), line(Some(60 * SECOND), "jane", 3)];
+        let now = Measured {
+            dims: vec!["user".to_owned()],
+            rows,
+            series: Some((60 * SECOND, Vec::new())),
+            total: Measures { requests: 6, ..Measures::default() },
+            window: Some((0, 90 * SECOND)),
+            seconds: 90.0,
+        };
+        for shown_only in [false, true] {
+            let shape = Shape { sort_by: Some("requests".to_owned()), top: Some(2), shown_only };
+            let report = report(now.clone(), None, Told::default(), &shape);
+            assert_eq!(report.table.rows.len(), if shown_only { 2 } else { 3 });
+            assert!(report.table.rows.iter().all(|row| row.len() == report.table.columns.len()));
+            let cell = |row: usize, column: &str| report.table.rows[row][report.table.column(column).unwrap()].clone();
+            assert_eq!((cell(0, "requests"), cell(0, "time")), (Value::Count(3), Value::Text("1970-01-01T00:01:00Z".to_owned())));
+            assert_eq!(report.totals.iter().find(|(name, _)| name == "rows").map(|(_, rows)| rows.clone()), Some(Value::Count(3)));
+        }
+        let shape = Shape { sort_by: Some("user".to_owned()), ..Shape::default() };
+        let report = report(now, None, Told::default(), &shape);
+        let row = &report.table.rows[0];
+        assert_eq!((&row[0], &row[1], row.len()), (&Value::None, &Value::Text("(other)".to_owned()), report.table.columns.len()));
+    }
 }

@@ -180,7 +180,7 @@ fn fenced(
     progress.finish();
     let (folds, durations): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.counting.0, worker.durations)).unzip();
     let medians = Durations::medians(durations.into_iter());
-    let breakdown = traffic.finish(&plan, folds);
+    let breakdown = traffic.finish(&plan, &folds);
     let rows = breakdown.rows.into_iter().filter_map(|row| {
         let [user, schema]: [String; 2] = row.dims.try_into().ok()?;
         Some((user, schema, row.stats.requests))

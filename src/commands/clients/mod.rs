@@ -85,7 +85,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let snapshot = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
-    let findings = detect::all(&clients);
+    let findings = detect::all(&clients, context.settings.threads);
     if let Some(form) = args.emit.emit {
         let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, facts: &facts, outcome };
         return emit::run(form, analysed, context);

@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let known = Known::default();
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
-    let findings = detect::all(&clients);
+    let findings = detect::all(&clients, context.settings.threads);
     let mut inputs = read.inputs;
     inputs.extend(outcome.inputs);
     let read = Read { inputs, profiles: Some((&clients, &findings)), ..read };

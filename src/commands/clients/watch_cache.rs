@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>)
     let (rollup, outcome) = rollup::read(found.streams, selection, context)?;
     let sizes = crate::analysis::clients::cost::Known::default();
     let clients = Clients::new(&rollup, server, &sizes);
-    let findings = detect::all(&clients);
+    let findings = detect::all(&clients, context.settings.threads);
     known.inputs.extend(outcome.inputs);
     let known = Known { profiles: Some((&clients, &findings)), ..known };
     context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never)

@@ -182,7 +182,7 @@ impl Load {
     /// One pass over the logs.
     fn count(&self, query: &Query, context: &mut Context<'_>) -> Result<Breakdown, Error> {
         let found = find::find(&self.sources, Wanted::Logs, context.io.now);
-        let breakdown = traffic::read(query, found, None, context)?.0;
+        let breakdown = traffic::read(query, found, None, false, context)?.0;
         give_back();
         Ok(breakdown)
     }
@@ -291,7 +291,7 @@ pub(in crate::commands) fn pulse_of_logs(
     }
     let piece = find::span(&found).map_or(PIECE, piece_of);
     let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
-    let breakdown = traffic::read(&query, found, None, context)?.0;
+    let breakdown = traffic::read(&query, found, None, false, context)?.0;
     give_back();
     Ok(breakdown.first.zip(breakdown.last).map(|span| Pulse::of_logs(&breakdown.rows, piece, span)))
 }

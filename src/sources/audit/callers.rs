@@ -31,6 +31,9 @@ const MAX_CHAIN: usize = 24;
 /// Longest text that is remembered.
 const MAX_LENGTH: usize = 2048;
 
+/// Different annotations remembered before all are forgotten: about as many as there are bindings of roles.
+const MAX_ANNOTATIONS: usize = 1 << 14;
+
 /// Callers met by one thread.
 #[derive(Debug, Default)]
 pub struct Callers {
@@ -41,6 +44,7 @@ pub struct Callers {
     /// Callers by user and the rest of their text.
     index: HashTable<u32>,
     text: Vec<u8>,
+    annotations: Annotations,
     generation: u32,
     hasher: FixedState,
 }
@@ -61,35 +65,37 @@ struct User {
     last: u32,
 }
 
-/// A caller: a user with all that stands behind it, up to the end of the agent.
+/// A caller: a user with all that stands behind it, up to the end of the agent. Of a large cluster's callers the caches of a
+/// processor hold few: each is one line of them.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Known {
     /// Where its text stands in `Callers::text`, that of the user included.
     from: usize,
-    length: usize,
     hash: u64,
-    number: u32,
-    non_ascii: bool,
+    length: u16,
     user: Span,
     groups: Span,
     extra: Span,
     impersonated: Span,
     source: Span,
     agent: Span,
-    /// The annotations of its last event: mostly the rule by which it was let in.
-    annotations: Vec<u8>,
-    /// Whether they hold `authorization.k8s.io/decision` and `/reason` and nothing else.
-    only_reason: bool,
+    number: u32,
+    /// The annotations of its last event, mostly the rule by which it was let in; `NONE` before it had some.
+    annotations: u32,
+    non_ascii: bool,
 }
+
+const _: () = assert!(size_of::<Known>() == 64 && MAX_LENGTH < 1 << 15);
 
 const NONE: u32 = u32::MAX;
 
 /// A part of a caller's text, and whether it holds escapes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
-    from: u32,
-    to: u32,
-    escaped: bool,
+    /// Twice where it begins, and one if it holds escapes.
+    from: u16,
+    to: u16,
 }
 
 impl Span {
@@ -97,19 +103,19 @@ impl Span {
         if part.is_empty() {
             return Self::default();
         }
-        // `part` is borrowed from `text`.
+        // `part` is borrowed from `text`, which is no longer than `MAX_LENGTH`.
         let from = part.as_ptr() as usize - text.as_ptr() as usize;
-        Self { from: from as u32, to: (from + part.len()) as u32, escaped }
+        Self { from: (from << 1) as u16 | u16::from(escaped), to: (from + part.len()) as u16 }
     }
 
     #[inline]
     fn bytes<'a>(&self, text: &'a [u8]) -> &'a [u8] {
-        &text[self.from as usize..self.to as usize]
+        &text[usize::from(self.from >> 1)..usize::from(self.to)]
     }
 
     #[inline]
     fn string<'a>(&self, text: &'a [u8]) -> JsonStr<'a> {
-        JsonStr::new(self.bytes(text), self.escaped)
+        JsonStr::new(self.bytes(text), self.from & 1 == 1)
     }
 }
 
@@ -161,7 +167,8 @@ impl Callers {
     #[inline]
     fn whole<'a>(&self, index: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
         let known = self.callers.get(index as usize)?;
-        if text.get(..known.length) != Some(&self.text[known.from..known.from + known.length]) {
+        let length = usize::from(known.length);
+        if text.get(..length) != Some(&self.text[known.from..known.from + length]) {
             return None;
         }
         event.caller = Some(Caller { generation: self.generation, index });
@@ -171,7 +178,7 @@ impl Callers {
         event.impersonated = known.impersonated.bytes(text);
         event.source = known.source.string(text);
         event.agent = known.agent.string(text);
-        Some(Found { end: start + known.length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
+        Some(Found { end: start + length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
     }
 
     #[inline(never)]
@@ -238,7 +245,7 @@ impl Callers {
         let (callers, texts) = (&self.callers, &self.text);
         let same = |&index: &u32| {
             let known = &callers[index as usize];
-            known.hash == hash && &texts[known.from..known.from + known.length] == text
+            known.hash == hash && &texts[known.from..known.from + usize::from(known.length)] == text
         };
         let index = match self.index.find(hash, same) {
             Some(&index) => index,
@@ -249,7 +256,7 @@ impl Callers {
                 let raw = |part: &'a [u8]| Span::of(text, part, false);
                 self.callers.push(Known {
                     from: self.text.len(),
-                    length: text.len(),
+                    length: text.len() as u16,
                     hash,
                     number: found.user,
                     non_ascii: non_ascii | found.non_ascii,
@@ -259,8 +266,7 @@ impl Callers {
                     impersonated: raw(event.impersonated),
                     source: string(event.source),
                     agent: string(event.agent),
-                    annotations: Vec::new(),
-                    only_reason: false,
+                    annotations: NONE,
                 });
                 self.text.extend_from_slice(text);
                 let callers = &self.callers;
@@ -281,23 +287,68 @@ impl Callers {
     /// The length of the annotations at the start of `text`, if the caller's last event had the same, and whether they hold only the reason.
     #[inline]
     pub fn same_annotations(&self, caller: Option<Caller>, text: &[u8]) -> Option<(usize, bool)> {
-        let known = self.callers.get(caller?.index as usize)?;
-        let last = &known.annotations;
-        (!last.is_empty() && text.starts_with(last)).then_some((last.len(), known.only_reason))
+        self.annotations.at(self.callers.get(caller?.index as usize)?.annotations, text)
     }
 
     /// Keeps the annotations of the caller's last event.
     #[inline]
     pub fn keep_annotations(&mut self, caller: Option<Caller>, text: &[u8]) {
-        if let Some(caller) = caller
-            && text.len() <= MAX_LENGTH
-            && text.is_ascii()
-            && let Some(known) = self.callers.get_mut(caller.index as usize)
-        {
-            known.annotations.clear();
-            known.annotations.extend_from_slice(text);
-            known.only_reason = holds_only_reason(text).is_some();
+        let Some(index) = caller.map(|caller| caller.index as usize).filter(|_| text.len() <= MAX_LENGTH && text.is_ascii()) else {
+            return;
+        };
+        let number = self.annotations.number(text, self.hasher.hash_one(text));
+        if number.is_none() {
+            self.annotations = Annotations::default();
+            self.callers.iter_mut().for_each(|known| known.annotations = NONE);
         }
+        if let Some(known) = self.callers.get_mut(index) {
+            known.annotations = number.unwrap_or(NONE);
+        }
+    }
+}
+
+/// Annotations, each once: many callers are let in by the same rule.
+#[derive(Debug, Default)]
+struct Annotations {
+    all: Vec<Annotation>,
+    index: HashTable<u32>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Annotation {
+    hash: u64,
+    from: u32,
+    to: u32,
+    /// Whether they hold `authorization.k8s.io/decision` and `/reason` and nothing else.
+    only_reason: bool,
+}
+
+impl Annotations {
+    /// The length of those with a number, if they stand at the start of `text`, and whether they hold only the reason.
+    #[inline]
+    fn at(&self, number: u32, text: &[u8]) -> Option<(usize, bool)> {
+        let one = self.all.get(number as usize)?;
+        let own = &self.text[one.from as usize..one.to as usize];
+        text.starts_with(own).then_some((own.len(), one.only_reason))
+    }
+
+    /// The number of `text`, none of which is empty; `None` where there is no room for another.
+    fn number(&mut self, text: &[u8], hash: u64) -> Option<u32> {
+        let (all, texts) = (&self.all, &self.text);
+        let of = |one: &Annotation| &texts[one.from as usize..one.to as usize];
+        if let Some(&number) = self.index.find(hash, |&number| of(&all[number as usize]) == text) {
+            return Some(number);
+        }
+        if self.all.len() >= MAX_ANNOTATIONS {
+            return None;
+        }
+        let (number, from) = (self.all.len() as u32, self.text.len() as u32);
+        self.text.extend_from_slice(text);
+        self.all.push(Annotation { hash, from, to: self.text.len() as u32, only_reason: holds_only_reason(text).is_some() });
+        let all = &self.all;
+        self.index.insert_unique(hash, number, |&number| all[number as usize].hash);
+        Some(number)
     }
 }
 

@@ -32,6 +32,7 @@ use crate::model::registry::qualified;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, SECOND};
 use serde_json::Value as Json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A finding, and the client that it is about, if it is about one.
 pub type Found<'r> = (Option<Who<'r>>, Finding);
@@ -65,12 +66,30 @@ const ALL: [Find; 24] = [
     surge::find,
 ];
 
-/// Everything that is found: the gravest first, then by client.
-pub fn all<'r>(clients: &Clients<'r>) -> Vec<Found<'r>> {
-    let mut found = Vec::new();
-    for find in ALL {
-        find(clients, &mut found);
-    }
+/// Everything that is found: the gravest first, then by client. Looked for by so many threads.
+pub fn all<'r>(clients: &Clients<'r>, threads: usize) -> Vec<Found<'r>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut own = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(find) = ALL.get(place) else { return own };
+            let mut found = Vec::new();
+            find(clients, &mut found);
+            own.push((place, found));
+        }
+    };
+    let mut found = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(ALL.len())).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            // A panic is a defect: it goes on here, where it is seen.
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    found.sort_by_key(|(place, _)| *place);
+    let mut found: Vec<Found<'r>> = found.into_iter().flat_map(|(_, found)| found).collect();
     // The order within one severity is that of the list: clients with most requests first.
     found.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     found
