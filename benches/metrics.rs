@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 
 /// An apiserver's page of 3.7 MB.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let packed = std::fs::read("samples/list-storm/metrics/apiserver-0/1795166741.txt.zst").expect("run in the repository");
+    let packed =
+        std::fs::read("samples/list-storm/metrics/apiserver-0/1795166741.txt.zst").expect("run in the repository");
     String::from_utf8(zstd::decode_all(packed.as_slice()).expect("the sample is whole")).expect("it is text")
 });
 

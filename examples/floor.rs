@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     *counts.entry(Vec::new()).or_default() += lines;
                 } else {
                     // A line belongs to the block in which it starts.
-                    let first = if from == 0 { Some(0) } else { memchr::memchr(b'\n', text).map(|newline| newline + 1) };
+                    let first =
+                        if from == 0 { Some(0) } else { memchr::memchr(b'\n', text).map(|newline| newline + 1) };
                     strings(text, first.unwrap_or(length), &mut counts);
                 }
             }
@@ -63,7 +64,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Counts the lines that start in the block, from `at` on.
 fn strings(text: &[u8], mut at: usize, counts: &mut Counts) {
-    let finders = ["\"verb\":\"", "\"username\":\"", "\"resource\":\""].map(|key| Finder::new(key.as_bytes()).into_owned());
+    let finders =
+        ["\"verb\":\"", "\"username\":\"", "\"resource\":\""].map(|key| Finder::new(key.as_bytes()).into_owned());
     let [verb, user, resource] = &finders;
     let mut key = Vec::new();
     while at <= BLOCK && at < text.len() {

@@ -18,8 +18,16 @@ use std::time::Instant;
 /// 2026-11-01.
 const FIRST: i64 = 20_758;
 const EVERY: i64 = 300 * SECOND;
-const RESOURCES: [&str; 8] =
-    ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods", "requests.storage", "count/configmaps", "count/secrets"];
+const RESOURCES: [&str; 8] = [
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+    "pods",
+    "requests.storage",
+    "count/configmaps",
+    "count/secrets",
+];
 
 /// A value that looks like use: a level of its own, a course over the day, noise; always below 1000.
 fn value(series: u64, day: u64, slot: u64) -> f64 {
@@ -41,8 +49,12 @@ fn make(folder: &Path, namespaces: u64, days: u64) {
     let mut ids = Vec::new();
     for namespace in 0..namespaces {
         for resource in RESOURCES {
-            let labels =
-                [("namespace", &*format!("ns-{namespace:05}")), ("resourcequota", "compute"), ("resource", resource), ("type", "used")];
+            let labels = [
+                ("namespace", &*format!("ns-{namespace:05}")),
+                ("resourcequota", "compute"),
+                ("resource", resource),
+                ("type", "used"),
+            ];
             ids.push(writer.series(&Series::new("kube_resourcequota", &labels)).unwrap());
         }
     }
@@ -77,7 +89,12 @@ fn make(folder: &Path, namespaces: u64, days: u64) {
 fn read(folder: &Path) {
     let began = Instant::now();
     let store = Store::open(folder).unwrap();
-    let ask = Ask { selector: Selector::new("kube_resourcequota", &[("type", "used")]), from: 0, until: i32::MAX, with_sketch: false };
+    let ask = Ask {
+        selector: Selector::new("kube_resourcequota", &[("type", "used")]),
+        from: 0,
+        until: i32::MAX,
+        with_sketch: false,
+    };
     let (mut series, mut days, mut samples, mut wrong, mut losses) = (0u64, 0u64, 0u64, 0u64, Vec::new());
     let mut each = |found: Series, rows: Vec<plimsoll::model::series::Day>| {
         let namespace: u64 = found.label("namespace")[3..].parse().unwrap();
@@ -104,7 +121,9 @@ fn read(folder: &Path) {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["make", folder, namespaces, days] => make(Path::new(folder), namespaces.parse().unwrap(), days.parse().unwrap()),
+        ["make", folder, namespaces, days] => {
+            make(Path::new(folder), namespaces.parse().unwrap(), days.parse().unwrap())
+        }
         ["read", folder] => read(Path::new(folder)),
         _ => println!("make DIR NAMESPACES DAYS | read DIR"),
     }

@@ -50,7 +50,10 @@ impl BundleWriter {
             None => {
                 let taken = target.is_file() || fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
                 if taken {
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and not empty; name another"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        "it is there already, and not empty; name another",
+                    ));
                 }
                 let temporary = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
                 folder(&temporary)?;
@@ -97,7 +100,9 @@ impl BundleWriter {
                     io::ErrorKind::NotFound => Ok(()),
                     _ => Err(error),
                 });
-                renamed.and_then(|()| fs::rename(&temporary, &target)).inspect_err(|_| drop(fs::remove_dir_all(&temporary)))
+                renamed
+                    .and_then(|()| fs::rename(&temporary, &target))
+                    .inspect_err(|_| drop(fs::remove_dir_all(&temporary)))
             }
             Form::Archive { tar, .. } => {
                 let mut file = tar.into_inner()?.finish()?;

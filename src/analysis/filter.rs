@@ -64,7 +64,9 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
         let at = text.find(['=', '!', '>', '<']).ok_or_else(|| format!("'{text}' holds no operator; {form}"))?;
         let (name, rest) = text.split_at(at);
         let dim = name.trim().parse()?;
-        let regex = |pattern: &str| Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is no regular expression: {bad}"));
+        let regex = |pattern: &str| {
+            Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is no regular expression: {bad}"))
+        };
         let plain = |value: &str| value.trim().to_owned();
         let test = if let Some(value) = rest.strip_prefix("=~") {
             Test::Matches(regex(value)?)

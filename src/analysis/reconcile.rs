@@ -52,7 +52,8 @@ impl Windows {
             let found = facts.instances.iter().enumerate().find(same);
             let at = stream.id as usize;
             windows.by_stream.resize_with(windows.by_stream.len().max(at + 1), || None);
-            windows.by_stream[at] = found.map(|(instance, found)| Window { intervals: found.intervals.clone(), instance });
+            windows.by_stream[at] =
+                found.map(|(instance, found)| Window { intervals: found.intervals.clone(), instance });
         }
         windows.by_stream.iter().any(Option::is_some).then_some(windows)
     }
@@ -65,7 +66,9 @@ impl Windows {
             return Some((next as u32, Covered::Yes));
         }
         let before = next.checked_sub(1).filter(|before| at - window.intervals[*before].1 <= SECOND);
-        let near = before.or_else(|| Some(next).filter(|next| window.intervals.get(*next).is_some_and(|(start, _)| start - at <= SECOND)));
+        let near = before.or_else(|| {
+            Some(next).filter(|next| window.intervals.get(*next).is_some_and(|(start, _)| start - at <= SECOND))
+        });
         near.map(|near| (near as u32, Covered::Nearly))
     }
 }
@@ -111,7 +114,8 @@ impl<'w> Seen<'w> {
 
 /// Whether the request never came so far that the apiserver counts it.
 fn is_refused(event: &Event<'_>) -> bool {
-    event.code == Some(401) || event.code == Some(403) && memchr::memmem::find(event.annotations, br#"/decision":"forbid""#).is_some()
+    event.code == Some(401)
+        || event.code == Some(403) && memchr::memmem::find(event.annotations, br#"/decision":"forbid""#).is_some()
 }
 
 /// Requests of one kind, in the log and in the metrics.
@@ -147,7 +151,12 @@ pub struct Comparison {
 impl Comparison {
     /// Compares what the threads saw with the metrics. `spans`: by the stream's number, its first and last event; only times between pages
     /// that lie within are compared, since nothing can be said of a time from which there is no log. `None` if there is no such time.
-    pub fn new(windows: &Windows, seen: &[Seen<'_>], facts: &Facts, spans: &[Option<(Micros, Micros)>]) -> Option<Self> {
+    pub fn new(
+        windows: &Windows,
+        seen: &[Seen<'_>],
+        facts: &Facts,
+        spans: &[Option<(Micros, Micros)>],
+    ) -> Option<Self> {
         let compared = |stream: usize, interval: usize| {
             let window = windows.by_stream.get(stream)?.as_ref()?;
             let &(start, end) = window.intervals.get(interval)?;
@@ -225,7 +234,15 @@ impl Comparison {
             .missing
             .iter()
             .take(NAMED)
-            .map(|kind| format!("{} {} ({} of {})", kind.verb, kind.resource, grouped(kind.audit), grouped(kind.metrics.round() as u64)))
+            .map(|kind| {
+                format!(
+                    "{} {} ({} of {})",
+                    kind.verb,
+                    kind.resource,
+                    grouped(kind.audit),
+                    grouped(kind.metrics.round() as u64)
+                )
+            })
             .collect();
         note += &format!("; the audit policy hides {}", named.join(", "));
         if self.missing.len() > NAMED {

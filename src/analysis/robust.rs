@@ -16,7 +16,9 @@ pub struct Line {
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
     for (at, (x, y)) in points.iter().enumerate() {
-        slopes.extend(points[at + 1..].iter().filter(|(other, _)| other != x).map(|(other, later)| (later - y) / (other - x)));
+        slopes.extend(
+            points[at + 1..].iter().filter(|(other, _)| other != x).map(|(other, later)| (later - y) / (other - x)),
+        );
     }
     let slope = median(&mut slopes)?;
     let mut rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
@@ -26,7 +28,8 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
 /// The interval of the median of slopes: so many ranks from the middle as the variance of Kendall's statistic says (Sen 1968, 2.6). It is
 /// without end where there are too few points for one.
 fn interval(slopes: &mut [f64], points: &[(f64, f64)]) -> (f64, f64) {
-    let variance = variance(points.len()) - ties(points.iter().map(|point| point.0)) - ties(points.iter().map(|point| point.1));
+    let variance =
+        variance(points.len()) - ties(points.iter().map(|point| point.0)) - ties(points.iter().map(|point| point.1));
     let spread = 1.959_963_984_540_054 * variance.max(0.0).sqrt();
     let pairs = slopes.len() as f64;
     let mut rank = |rank: f64, beyond: f64| {

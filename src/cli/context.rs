@@ -53,7 +53,10 @@ impl Io {
             width: columns.or_else(|| out_is_terminal.then(terminal_width)?),
             no_color: variable("NO_COLOR").is_some(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            config_file: settings::config_file(variable("XDG_CONFIG_HOME").map(PathBuf::from), variable("HOME").map(PathBuf::from)),
+            config_file: settings::config_file(
+                variable("XDG_CONFIG_HOME").map(PathBuf::from),
+                variable("HOME").map(PathBuf::from),
+            ),
             now: jiff::Timestamp::now().as_microsecond(),
         }
     }

@@ -12,7 +12,15 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, Args)]
 pub struct ViewFlags {
     /// Form of the output.
-    #[arg(short, long, value_enum, env = "PLIMSOLL_OUTPUT", global = true, help_heading = "Output", value_name = "FORM")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        env = "PLIMSOLL_OUTPUT",
+        global = true,
+        help_heading = "Output",
+        value_name = "FORM"
+    )]
     pub output: Option<Format>,
     /// Leave out headings and the sentences around tables.
     #[arg(long, global = true, help_heading = "Output")]
@@ -184,14 +192,23 @@ mod tests {
             #[command(flatten)]
             kube: KubeFlags,
         }
-        let read = |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.kube);
-        let flags = read(&["--context", "a", "--as=jane", "--as-group", "b", "--as-group", "c", "--request-timeout", "1m30s"]).unwrap();
+        let read =
+            |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.kube);
+        let flags =
+            read(&["--context", "a", "--as=jane", "--as-group", "b", "--as-group", "c", "--request-timeout", "1m30s"])
+                .unwrap();
         assert_eq!((flags.context.as_deref(), flags.as_user.as_deref()), (Some("a"), Some("jane")));
-        assert_eq!((flags.as_groups, flags.request_timeout), (vec!["b".to_owned(), "c".to_owned()], Duration::from_secs(90)));
+        assert_eq!(
+            (flags.as_groups, flags.request_timeout),
+            (vec!["b".to_owned(), "c".to_owned()], Duration::from_secs(90))
+        );
         assert_eq!(read(&[]).unwrap().request_timeout, Duration::from_secs(30));
         assert!(read(&["--as-group", "b"]).is_err(), "kubectl refuses a group without a user too");
         for bad in ["0s", "5", "-1s", "soon"] {
-            assert!(read(&[&format!("--request-timeout={bad}")]).unwrap_err().to_string().contains("above zero"), "{bad}");
+            assert!(
+                read(&[&format!("--request-timeout={bad}")]).unwrap_err().to_string().contains("above zero"),
+                "{bad}"
+            );
         }
     }
 
@@ -202,12 +219,17 @@ mod tests {
             #[command(flatten)]
             prometheus: PrometheusFlags,
         }
-        let read = |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.prometheus);
+        let read =
+            |args: &[&str]| <Line as clap::Parser>::try_parse_from([&["x"], args].concat()).map(|line| line.prometheus);
         let flags = read(&["--prometheus", "http://a", "--query", "a=b", "--query", "c=d", "--header=X: y"]).unwrap();
         assert_eq!(flags.prometheus.as_deref(), Some("http://a"));
         assert_eq!((flags.queries.len(), flags.headers.len(), flags.max_samples), (2, 1, 1_000_000));
         assert_eq!(read(&[]).unwrap().query_timeout, Duration::from_secs(120));
-        for bad in [&["--max-samples", "0"][..], &["--query-timeout", "0s"], &["--bearer-token-file", "a", "--basic-auth-file", "b"]] {
+        for bad in [
+            &["--max-samples", "0"][..],
+            &["--query-timeout", "0s"],
+            &["--bearer-token-file", "a", "--basic-auth-file", "b"],
+        ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
     }

@@ -43,8 +43,9 @@ impl Cli {
 /// Runs the program.
 pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let as_plugin =
-        args.first().is_some_and(|program| std::path::Path::new(program).file_stem().is_some_and(|name| name == "kubectl-plimsoll"));
+    let as_plugin = args.first().is_some_and(|program| {
+        std::path::Path::new(program).file_stem().is_some_and(|name| name == "kubectl-plimsoll")
+    });
     let mut parser = Cli::parser();
     if as_plugin {
         parser = parser.bin_name("kubectl plimsoll");

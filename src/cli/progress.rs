@@ -32,7 +32,9 @@ impl Progress {
     /// Progress over `total` of something: `{what}` is its name in the plural.
     pub fn count(total: u64, what: &str, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template(&format!("{{bar:30}} {{human_pos}} of {{human_len}} {what}, {{eta}} left")) {
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{bar:30}} {{human_pos}} of {{human_len}} {what}, {{eta}} left"))
+        {
             bar.set_style(style);
         }
         Self { bar, started: Instant::now(), read: AtomicU64::new(0), wanted }

@@ -152,7 +152,9 @@ impl Settings {
             top,
             top_is_asked: flags.top.or(config.top).is_some(),
             sort_by: flags.sort_by.clone(),
-            progress: io.err_is_terminal && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto && !flags.quiet,
+            progress: io.err_is_terminal
+                && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto
+                && !flags.quiet,
             fail_on: flags.fail_on.or(config.fail_on),
             threads,
             #[cfg(feature = "tui")]

@@ -69,8 +69,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let empty = std::mem::take(&mut found.empty_logs);
         let is_filtered = !filters.is_empty();
         let (rollup, outcome) = rollup::read(found.streams, &Selection { since, until, filters }, context)?;
-        let spans: Vec<Covered> =
-            outcome.coverage.iter().zip(&logs).map(|(own, (_, name))| (name.clone(), own.first.zip(own.last))).collect();
+        let spans: Vec<Covered> = outcome
+            .coverage
+            .iter()
+            .zip(&logs)
+            .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
+            .collect();
         told.notes = rollup::short_logs(&spans, since.zip(until));
         told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {name} is empty.")));
         told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
@@ -79,9 +83,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // What metrics tell is of everybody.
         if !is_filtered {
             let unlogged = add_pages(&mut fleets, &facts);
-            told.notes.extend(
-                unlogged.iter().map(|name| format!("{name} is known by its metrics only: without its log the others seem to carry more.")),
-            );
+            told.notes.extend(unlogged.iter().map(|name| {
+                format!("{name} is known by its metrics only: without its log the others seem to carry more.")
+            }));
         }
         let with_clients = |fleet: Fleet| {
             let clients = client_loads(&rollup, &fleet.cluster);

@@ -72,18 +72,27 @@ type Asked = (Option<Micros>, Option<Micros>);
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: what moved most comes first; -o json or -o csv can be sorted by anything")));
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: what moved most comes first; -o json or -o csv can be sorted by anything"
+        )));
     }
     let is_one = args.after.is_none();
     if is_one && args.at.is_none() && (args.before_window.is_none() || args.after_window.is_none()) {
         return Err(Error::Usage(
-            "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO".to_owned(),
+            "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO"
+                .to_owned(),
         ));
     }
     let filters = rollup::conditions_on_clients(&args.filters, "")?;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
     let windows = windows(args, sources, context)?;
-    let mut comparing = Comparing { sources: sources.map(|source| vec![source.clone()]), windows, filters, is_one, ..Comparing::default() };
+    let mut comparing = Comparing {
+        sources: sources.map(|source| vec![source.clone()]),
+        windows,
+        filters,
+        is_one,
+        ..Comparing::default()
+    };
     comparing.requests(context)?;
     if comparing.filters.is_empty() {
         comparing.databases(context)?;
@@ -100,14 +109,17 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     told.limits.clone_from(&args.fail_on_increase);
     let mut rows = compare::judge(pairs, args.at_least);
     for limit in args.fail_on_increase.iter().filter(|limit| limit.is_idle(&rows)) {
-        context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
+        context
+            .lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
     }
     let report = report(&mut rows, told);
     let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
     if context.settings.format == Format::Svg {
         context.judge(&report, fail_on);
         if !contrast_svg::draw(&contrasts(&rows, context.settings.asked_top()), &mut context.io.out)? {
-            return Err(Error::Input("there is nothing to draw: only logs and metrics tell how it went in time".to_owned()));
+            return Err(Error::Input(
+                "there is nothing to draw: only logs and metrics tell how it went in time".to_owned(),
+            ));
         }
         return Ok(());
     }
@@ -120,8 +132,11 @@ fn windows(args: &Args, sources: [&String; 2], context: &Context<'_>) -> Result<
     let time = |text: &str, source: &String| {
         let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
         match time_of_day(text) {
-            Some(since) => day().map(|day| day + since).ok_or_else(|| format!("{text}: {source} does not tell of which day; use RFC 3339")),
-            None => parse_time(text, now).map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
+            Some(since) => day()
+                .map(|day| day + since)
+                .ok_or_else(|| format!("{text}: {source} does not tell of which day; use RFC 3339")),
+            None => parse_time(text, now)
+                .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
         }
     };
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Asked, Error> {
@@ -144,7 +159,8 @@ fn windows(args: &Args, sources: [&String; 2], context: &Context<'_>) -> Result<
 
 /// `09:17` and `09:17:30` in microseconds since midnight.
 fn time_of_day(text: &str) -> Option<Micros> {
-    let parts: Vec<i64> = text.split(':').map(|part| part.parse().ok().filter(|_| part.len() == 2)).collect::<Option<_>>()?;
+    let parts: Vec<i64> =
+        text.split(':').map(|part| part.parse().ok().filter(|_| part.len() == 2)).collect::<Option<_>>()?;
     let seconds = match parts.as_slice() {
         [hours, minutes] => hours * 3600 + minutes * 60,
         [hours, minutes, seconds] => hours * 3600 + minutes * 60 + seconds,
@@ -210,7 +226,8 @@ impl Comparing {
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
             self.pairs.extend(compare::pages::requests(&before, &after));
-            self.told.windows = [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
+            self.told.windows =
+                [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
         }
         self.pairs.extend(compare::pages::states(&before, &after));
         Ok(())
@@ -228,22 +245,33 @@ impl Comparing {
             let selection = Selection { since, until, filters: self.filters.clone() };
             let (rollup, outcome) = rollup::read(std::mem::take(&mut found[side].streams), &selection, context)?;
             let logged = outcome.total();
-            let spans: Vec<Covered> =
-                outcome.coverage.iter().zip(&names).map(|(own, name)| (name.clone(), own.first.zip(own.last))).collect();
+            let spans: Vec<Covered> = outcome
+                .coverage
+                .iter()
+                .zip(&names)
+                .map(|(own, name)| (name.clone(), own.first.zip(own.last)))
+                .collect();
             self.told.notes.extend(rollup::short_logs(&spans, since.zip(until)));
             instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
                 let which = ["BEFORE", "AFTER"][side];
-                return Err(Error::Input(format!("{}: no event within the window of {which}", self.sources[side].join(", "))));
+                return Err(Error::Input(format!(
+                    "{}: no event within the window of {which}",
+                    self.sources[side].join(", ")
+                )));
             };
             if rollup.folded() > 0 {
-                self.told
-                    .notes
-                    .push(format!("{}: requests of clients with few were folded, and are not compared.", self.sources[side].join(", ")));
+                self.told.notes.push(format!(
+                    "{}: requests of clients with few were folded, and are not compared.",
+                    self.sources[side].join(", ")
+                ));
             }
             // Nothing is known of what lies before a log or behind it, whatever window was asked for.
-            sides.push((rollup, (since.map_or(log.0, |since| since.max(log.0)), until.map_or(log.1, |until| until.min(log.1)))));
+            sides.push((
+                rollup,
+                (since.map_or(log.0, |since| since.max(log.0)), until.map_or(log.1, |until| until.min(log.1))),
+            ));
         }
         if let [before, after] = instances.as_slice()
             && before != after
@@ -277,7 +305,9 @@ impl Comparing {
                 self.pairs.extend(states::databases(&before, &after));
                 of_before.into_iter().chain(of_after).for_each(|input| self.input(input));
             }
-            Err(sides) => self.only_one_has("databases of etcd", [0, 1].map(|side| sides.iter().any(|(of, _)| *of == side))),
+            Err(sides) => {
+                self.only_one_has("databases of etcd", [0, 1].map(|side| sides.iter().any(|(of, _)| *of == side)))
+            }
         }
         Ok(())
     }
@@ -334,16 +364,25 @@ impl Comparing {
 
     /// Why there is nothing to compare.
     fn nothing(&self) -> Error {
-        let missing =
-            self.sources.concat().into_iter().filter(|source| !source.contains("://") && source != "-" && !Path::new(source).exists());
+        let missing = self
+            .sources
+            .concat()
+            .into_iter()
+            .filter(|source| !source.contains("://") && source != "-" && !Path::new(source).exists());
         let missing: Vec<String> = missing.map(|source| format!("{source}: no such file or folder")).collect();
         let reasons = match (missing.is_empty(), self.alone.is_empty()) {
             (false, _) => missing,
-            (_, false) => std::iter::once("BEFORE and AFTER hold nothing of one kind".to_owned()).chain(self.alone.clone()).collect(),
+            (_, false) => std::iter::once("BEFORE and AFTER hold nothing of one kind".to_owned())
+                .chain(self.alone.clone())
+                .collect(),
             _ if !self.errors.is_empty() => self.errors.clone(),
-            _ => vec![format!("{}: nothing that can be compared, or nothing within the windows", self.sources.concat().join(", "))],
+            _ => vec![format!(
+                "{}: nothing that can be compared, or nothing within the windows",
+                self.sources.concat().join(", ")
+            )],
         };
-        let reasons: Vec<String> = reasons.iter().map(|reason| plain(reason.trim_end_matches('.')).into_owned()).collect();
+        let reasons: Vec<String> =
+            reasons.iter().map(|reason| plain(reason.trim_end_matches('.')).into_owned()).collect();
         Error::Input(reasons.join("\nplimsoll: "))
     }
 }

@@ -41,10 +41,13 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: what waits longest comes first; sort what -o csv or -o json prints")));
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: what waits longest comes first; sort what -o csv or -o json prints"
+        )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let mut told = Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
+    let mut told =
+        Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     objects(args, &mut told, context)?;
     // What is no log and no page may be a file of pods.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
@@ -58,7 +61,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     told.inputs.extend(pages.inputs);
     if !found.streams.is_empty() {
         let selection = Selection { since, until, ..Selection::default() };
-        let make = || Chosen { observer: Watcher::default(), selection: &selection, event: Watcher::event, flush: Watcher::flush };
+        let make = || Chosen {
+            observer: Watcher::default(),
+            selection: &selection,
+            event: Watcher::event,
+            flush: Watcher::flush,
+        };
         let mut seen = Vec::new();
         let outcome = rollup::pass(found.streams, make, |batch| seen.push(batch), context)?;
         let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
@@ -101,7 +109,9 @@ fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<()
         return Ok(());
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
-    if let Some((path, values)) = newest::objects(None, &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)? {
+    if let Some((path, values)) =
+        newest::objects(None, &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
+    {
         let mut objects = Objects::default();
         for value in values {
             read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;

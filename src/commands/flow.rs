@@ -55,7 +55,9 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
             levels.clone_from(&built_in.levels);
             for name in schemas.iter().map(|schema| schema.level.clone()).collect::<Vec<_>>() {
                 if !levels.iter().any(|level| level.name == name) {
-                    context.say(format!("no PriorityLevelConfiguration was found, so nothing is known of '{name}' but its name"))?;
+                    context.say(format!(
+                        "no PriorityLevelConfiguration was found, so nothing is known of '{name}' but its name"
+                    ))?;
                     levels.extend(built_in.levels.iter().find(|level| level.name == "catch-all").map(|level| {
                         let mut level = level.clone();
                         level.name = name;

@@ -181,7 +181,9 @@ fn both(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Resul
     let groups = chosen(sources, what, context)?;
     if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
         let one = group.files.first().map_or("", |file| file.path.as_str());
-        return Err(Error::Input(format!("{one}: there is only this profile to compare; name two, or a folder with several")));
+        return Err(Error::Input(format!(
+            "{one}: there is only this profile to compare; name two, or a folder with several"
+        )));
     }
     let mut last = Vec::new();
     let mut first = Vec::new();
@@ -252,8 +254,19 @@ pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, 
                 let (path, samples) = (path.clone(), stacks.samples());
                 // Older programs and the text form may not say how seldom they look.
                 each = each.max(if stacks.period > 1 { stacks.period as f64 } else { 524_288.0 });
-                measuring.add(Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when }, &selection, number);
-                inputs.push(InputReport { path, kind: "heap", bytes: *bytes, records: samples as u64, skipped: 0, first_error: None });
+                measuring.add(
+                    Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when },
+                    &selection,
+                    number,
+                );
+                inputs.push(InputReport {
+                    path,
+                    kind: "heap",
+                    bytes: *bytes,
+                    records: samples as u64,
+                    skipped: 0,
+                    first_error: None,
+                });
             }
         }
         pairs.extend(states::heaps(&measuring.finish(), &instance, each));
@@ -290,8 +303,11 @@ fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Res
 
 fn no_instance(wanted: &str, names: &[String]) -> Error {
     let names: Vec<&str> = names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect();
-    let there =
-        if names.is_empty() { "no profile here says of which process it is".to_owned() } else { format!("there are {}", names.join(", ")) };
+    let there = if names.is_empty() {
+        "no profile here says of which process it is".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
     Error::Usage(plain(&format!("--instance {wanted}: {there}")).into_owned())
 }
 
@@ -365,7 +381,9 @@ fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<
 
 #[cfg(not(feature = "live"))]
 fn live(_: &KubeFlags, _: &WhatArgs, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
-    Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+    Err(Error::Usage(
+        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+    ))
 }
 
 /// The sample type to count, in one profile.
@@ -379,7 +397,8 @@ fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
         None => ["inuse_space", "space"].iter().find_map(|name| taken.profile.stacks.type_named(name)),
     };
     found.ok_or_else(|| {
-        let hint = if preferred.is_some() { "the profile's own choice is among them" } else { "name one with --sample-type" };
+        let hint =
+            if preferred.is_some() { "the profile's own choice is among them" } else { "name one with --sample-type" };
         let message = match wanted {
             Some(name) => format!("{path}: there is no sample type {name}; there are {}", names()),
             None => format!("{path}: this is no heap profile: its sample types are {}; {hint}", names()),
@@ -395,7 +414,8 @@ fn selections<'t>(what: &WhatArgs, taken: &'t [Taken]) -> Result<Vec<(&'t Taken,
     let select = |taken: &'t Taken| {
         let number = kind(taken, what.sample_type.as_deref())?;
         let selection = Selection::new(&taken.profile.stacks, &filters);
-        let selection = selection.map_err(|error| Error::Input(plain(&format!("{}: {error}", taken.profile.path)).into_owned()))?;
+        let selection =
+            selection.map_err(|error| Error::Input(plain(&format!("{}: {error}", taken.profile.path)).into_owned()))?;
         Ok((taken, selection, number))
     };
     taken.iter().map(select).collect()
@@ -410,8 +430,19 @@ fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut
         for (taken, selection, kind) in side {
             let Taken { instance, profile: Profile { path, bytes, stacks } } = taken;
             let (path, samples) = (path.clone(), stacks.samples());
-            measuring.add(Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when }, selection, *kind);
-            inputs.push(InputReport { path, kind: "heap", bytes: *bytes, records: samples as u64, skipped: 0, first_error: None });
+            measuring.add(
+                Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when },
+                selection,
+                *kind,
+            );
+            inputs.push(InputReport {
+                path,
+                kind: "heap",
+                bytes: *bytes,
+                records: samples as u64,
+                skipped: 0,
+                first_error: None,
+            });
         }
     }
     let measured = measuring.finish();
@@ -429,7 +460,9 @@ fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut
 /// Draws a flame graph.
 fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
     let Some(form) = context.settings.format.of_flame() else {
-        return Err(Error::Usage("a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned()));
+        return Err(Error::Usage(
+            "a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned(),
+        ));
     };
     let before = match &args.diff {
         Some(old) => profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?,
@@ -449,13 +482,21 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
         let of = if taken.instance.is_empty() { &taken.profile.path } else { &taken.instance };
         tree.title = stacks.types[*kind].name.clone();
         tree.unit = stacks.types[*kind].unit.clone();
-        let mut parts =
-            vec![if now.len() > 1 { format!("{} profiles", now.len()) } else { of.rsplit('/').next().unwrap_or(of).to_owned() }];
+        let mut parts = vec![if now.len() > 1 {
+            format!("{} profiles", now.len())
+        } else {
+            of.rsplit('/').next().unwrap_or(of).to_owned()
+        }];
         parts.extend(stacks.at.map(time::format));
         if let Some(old) = before.first() {
-            parts.push(format!("compared with {}", old.profile.stacks.at.map_or_else(|| old.profile.path.clone(), time::format)));
+            parts.push(format!(
+                "compared with {}",
+                old.profile.stacks.at.map_or_else(|| old.profile.path.clone(), time::format)
+            ));
         }
-        for (flag, what) in [("--focus", &args.what.focus), ("--ignore", &args.what.ignore), ("--show-from", &args.what.show_from)] {
+        for (flag, what) in
+            [("--focus", &args.what.focus), ("--ignore", &args.what.ignore), ("--show-from", &args.what.show_from)]
+        {
             parts.extend(what.as_ref().map(|what| format!("{flag} {}", what.as_str())));
         }
         tree.subtitle = parts.join(", ");

@@ -13,9 +13,12 @@ use std::time::Duration;
 
 /// A message with its texts and addresses, for all channels of its owner.
 pub(super) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<Parcel, Error> {
-    let message::Rendered { subject, text, slack } = message::render(message, &config.templates).map_err(Error::Usage)?;
+    let message::Rendered { subject, text, slack } =
+        message::render(message, &config.templates).map_err(Error::Usage)?;
     let addresses = |channel: &Channel| match &channel.way {
-        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => Some((channel.name.clone(), owners::addresses(owner, to))),
+        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => {
+            Some((channel.name.clone(), owners::addresses(owner, to)))
+        }
         _ => None,
     };
     let to = config.channels.iter().filter_map(addresses).collect();
@@ -52,7 +55,8 @@ pub(super) fn send(
     let sent = state.outbox.clone();
     for parcel in &mut state.outbox {
         let id = &parcel.message.id;
-        let is_taken = |name: &String| outcomes.iter().any(|one| one.id == *id && one.channel == *name && one.result.is_ok());
+        let is_taken =
+            |name: &String| outcomes.iter().any(|one| one.id == *id && one.channel == *name && one.result.is_ok());
         parcel.channels.retain(|name| !is_taken(name));
     }
     state.outbox.retain(|parcel| !parcel.channels.is_empty());
@@ -68,8 +72,11 @@ pub(super) fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Resul
         }
     }
     for (channel, (count, error)) in failed {
-        let left =
-            if count > 0 { format!("; {} in the outbox, to be sent at the next run", counted(count, "message")) } else { String::new() };
+        let left = if count > 0 {
+            format!("; {} in the outbox, to be sent at the next run", counted(count, "message"))
+        } else {
+            String::new()
+        };
         context.lost(format!("channel {channel}: {error}{left}"))?;
     }
     Ok(())

@@ -82,7 +82,8 @@ pub enum Command {
 impl Command {
     /// Runs the command.
     pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
-        let draws = matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
+        let draws =
+            matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
         let draws = draws || matches!(self, Self::Compare(_)) && context.settings.format == Format::Svg;
         #[cfg(feature = "history")]
         let draws = draws || matches!(self, Self::Forecast(_)) && context.settings.format == Format::Svg;

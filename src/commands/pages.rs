@@ -43,7 +43,9 @@ impl PageWorker for Folding {
 /// Leaves out pages outside of the bounds.
 pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<Micros>) {
     for folder in folders.iter_mut() {
-        folder.pages.retain(|page| since.is_none_or(|since| page.at >= since) && until.is_none_or(|until| page.at < until));
+        folder
+            .pages
+            .retain(|page| since.is_none_or(|since| page.at >= since) && until.is_none_or(|until| page.at < until));
     }
     folders.retain(|folder| !folder.pages.is_empty());
 }
@@ -84,7 +86,8 @@ pub fn quiet_facts(folders: Vec<PageFolder>, threads: usize) -> Facts {
 }
 
 fn fold(folders: Vec<PageFolder>, kept: Kept, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
-    let names: Vec<(String, String)> = folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
+    let names: Vec<(String, String)> =
+        folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
     let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(kept)), progress);
     let folded: Vec<Folded<'_>> =
         names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
@@ -102,7 +105,11 @@ fn tell(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
         }
     }
     for (kind, pages) in told.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
-        context.lost(format!("{} more with a part that {}", counted((pages - MESSAGES) as u64, "page"), kind.explain().0))?;
+        context.lost(format!(
+            "{} more with a part that {}",
+            counted((pages - MESSAGES) as u64, "page"),
+            kind.explain().0
+        ))?;
     }
     Ok(())
 }

@@ -67,7 +67,10 @@ fn ask(
     for name in names {
         let query = queries.get(name).map_err(error)?;
         if context.settings.verbose {
-            context.say(format!("query {name}: {}", query.expression(step, &[flags.matchers.as_deref().unwrap_or_default()])))?;
+            context.say(format!(
+                "query {name}: {}",
+                query.expression(step, &[flags.matchers.as_deref().unwrap_or_default()])
+            ))?;
         }
         match each(&mut prometheus, query, &window, &progress) {
             Ok(true) => {}
@@ -98,7 +101,8 @@ pub fn queries(flags: &PrometheusFlags) -> Result<Queries, Error> {
 
 /// The Prometheus that the flags name.
 pub fn endpoint(flags: &PrometheusFlags) -> Result<Endpoint, Error> {
-    let url = flags.prometheus.clone().ok_or_else(|| Error::Usage("name a Prometheus with --prometheus URL".to_owned()))?;
+    let url =
+        flags.prometheus.clone().ok_or_else(|| Error::Usage("name a Prometheus with --prometheus URL".to_owned()))?;
     let auth = match (&flags.bearer_token_file, &flags.basic_auth_file, &flags.bearer_token, &flags.basic_auth) {
         (Some(path), ..) => Auth::BearerFile(path.clone()),
         (_, Some(path), ..) => Auth::BasicFile(path.clone()),
@@ -147,7 +151,11 @@ fn tell(told: &Told, limit: u64, context: &mut Context<'_>) -> Result<(), Error>
     }
     let by = if told.is_measured { "by its own statistics" } else { "by the points of its answer" };
     if told.heaviest > limit {
-        context.say(format!("one query loaded {} samples, {by}: more than --max-samples {}", grouped(told.heaviest), grouped(limit)))?;
+        context.say(format!(
+            "one query loaded {} samples, {by}: more than --max-samples {}",
+            grouped(told.heaviest),
+            grouped(limit)
+        ))?;
     }
     if context.settings.verbose {
         context.say(format!(

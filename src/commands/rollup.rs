@@ -36,7 +36,12 @@ pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -
 }
 
 /// The same, of some events.
-pub fn roll_up_some(streams: Vec<LogStream>, selection: &Selection, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
+pub fn roll_up_some(
+    streams: Vec<LogStream>,
+    selection: &Selection,
+    threads: usize,
+    watcher: &dyn Watcher,
+) -> (Rollup, Outcome) {
     let make = || Observing { observer: Observer::default(), selection };
     let mut part = Part::new(streams.len(), Whole::First);
     let (_, outcome) = pass::run(streams, threads, watcher, make, |delivery| match delivery {
@@ -47,7 +52,11 @@ pub fn roll_up_some(streams: Vec<LogStream>, selection: &Selection, threads: usi
 }
 
 /// The same for a command: with progress, and it is said what was lost.
-pub(super) fn read(streams: Vec<LogStream>, selection: &Selection, context: &mut Context<'_>) -> Result<(Rollup, Outcome), Error> {
+pub(super) fn read(
+    streams: Vec<LogStream>,
+    selection: &Selection,
+    context: &mut Context<'_>,
+) -> Result<(Rollup, Outcome), Error> {
     let progress = traffic::progress(&streams, context);
     let (rollup, outcome) = roll_up_some(streams, selection, context.settings.threads, &progress);
     progress.finish();
@@ -84,8 +93,10 @@ pub(super) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
     let long = (to - from) as f64;
     let short = logs.iter().filter_map(|(name, span)| {
         let covers = span.map_or(0, |span| (span.1.min(to) - span.0.max(from)).max(0)) as f64;
-        let told = span
-            .map_or_else(|| "is empty".to_owned(), |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)));
+        let told = span.map_or_else(
+            || "is empty".to_owned(),
+            |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)),
+        );
         (long > 0.0 && covers < 0.9 * long)
             .then(|| format!("The log of {name} {told}: what is said of rates and balance counts the rest as silence."))
     });
@@ -125,13 +136,18 @@ pub(super) fn conditions(texts: &[String]) -> Result<Vec<Filter>, Error> {
 
 /// What conditions on clients may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look
 /// like polling.
-const WHO: [&str; 10] = ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
+const WHO: [&str; 10] =
+    ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
 
 /// The same where clients are judged, or compared; `because` says why nothing else may be asked for.
 pub(super) fn conditions_on_clients(texts: &[String], because: &str) -> Result<Vec<Filter>, Error> {
     let filters = conditions(texts)?;
     match filters.iter().find(|filter| !WHO.contains(&filter.dim.name())) {
-        Some(filter) => Err(Error::Usage(format!("--where {}: {because}conditions may be about {}", filter.dim.name(), WHO.join(", ")))),
+        Some(filter) => Err(Error::Usage(format!(
+            "--where {}: {because}conditions may be about {}",
+            filter.dim.name(),
+            WHO.join(", ")
+        ))),
         None => Ok(filters),
     }
 }

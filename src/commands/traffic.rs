@@ -101,7 +101,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     if args.follow.is_timed() && !args.follow.wanted() {
         return Err(Error::Usage(
-            "--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics".to_owned(),
+            "--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics"
+                .to_owned(),
         ));
     }
     let wanted = match args.from {
@@ -156,19 +157,27 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // The bounds are those of the log that is looked at; the baseline is taken whole.
         false => {
             let flow = by_flow.then(|| flows(&args.baseline, context)).transpose()?.map(|matched| matched.sets);
-            Some((Query { since: None, until: None, flow, ..query.clone() }, find(&args.baseline, Wanted::Logs, context)?))
+            Some((
+                Query { since: None, until: None, flow, ..query.clone() },
+                find(&args.baseline, Wanted::Logs, context)?,
+            ))
         }
     };
     let base = base
-        .map(|(query, found)| read(&query, found, None, false, context).map(|(breakdown, _)| logs::measured(&query, breakdown)))
+        .map(|(query, found)| {
+            read(&query, found, None, false, context).map(|(breakdown, _)| logs::measured(&query, breakdown))
+        })
         .transpose()?;
     if args.series {
         query.interval = Some(interval.unwrap_or_else(|| find::span(&found).map_or(60 * SECOND, interval_for)));
     }
     // How much the log shows is known where metrics of the same instances are at hand.
     pages::keep(&mut found.pages, since, until);
-    let facts =
-        if found.pages.is_empty() { Facts::default() } else { pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0 };
+    let facts = if found.pages.is_empty() {
+        Facts::default()
+    } else {
+        pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0
+    };
     let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
     let metrics = windows.as_ref().map(|windows| (windows, &facts));
     let (breakdown, mut reading) = read(&query, found, metrics, !context.is_gathering(), context)?;
@@ -290,7 +299,9 @@ impl Worker for Counting<'_> {
 fn interval(text: &str) -> Result<Micros, Error> {
     match parse_duration(text) {
         Some(length) if length >= SECOND && length % SECOND == 0 => Ok(length),
-        _ => Err(Error::Usage(format!("--interval {text}: an interval is a whole number of seconds, e.g. 10s, 5m, 1h"))),
+        _ => {
+            Err(Error::Usage(format!("--interval {text}: an interval is a whole number of seconds, e.g. 10s, 5m, 1h")))
+        }
     }
 }
 
@@ -312,7 +323,8 @@ fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
 /// The apiservers' version, as given or as a bundle says, and where it is known from.
 pub(super) fn server_version(given: Option<&str>, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
     if let Some(version) = given {
-        Minor::parse(version).ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
+        Minor::parse(version)
+            .ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
         return Ok(Some((version.to_owned(), "--k8s-version")));
     }
     let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());

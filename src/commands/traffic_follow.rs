@@ -114,7 +114,8 @@ pub(super) fn run(
         }
         let until = end.map_or(next, |end| next.min(end));
         let Live { worker, traffic, .. } = &mut live;
-        let more = follower.poll(worker, &mut || !stopped() && Instant::now() < until, &mut |batch| traffic.take(batch));
+        let more =
+            follower.poll(worker, &mut || !stopped() && Instant::now() < until, &mut |batch| traffic.take(batch));
         live.tell(&follower, context, false)?;
         if !more {
             std::thread::sleep(IDLE.min(until.saturating_duration_since(Instant::now())));

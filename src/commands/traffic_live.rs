@@ -31,7 +31,8 @@ pub(super) fn is_live(args: &Args) -> bool {
 pub(super) fn run(args: &Args, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
     if args.from == Some(super::traffic::From::Audit) || asked.since.is_some() || asked.until.is_some() {
         return Err(Error::Usage(
-            "a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE".to_owned(),
+            "a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE"
+                .to_owned(),
         ));
     }
     let mut query = query(args)?;
@@ -92,8 +93,16 @@ struct Live<'a> {
 
 impl<'a> Live<'a> {
     fn connect(args: &'a Args, context: &mut Context<'_>) -> Result<Self, Error> {
-        let (from, cluster) = if args.sources.is_empty() { connect(args, context)? } else { (From::Urls(&args.sources), String::new()) };
-        Ok(Self { from, cluster, folds: BTreeMap::new(), inputs: BTreeMap::new(), losses: Vec::new(), said: HashSet::new() })
+        let (from, cluster) =
+            if args.sources.is_empty() { connect(args, context)? } else { (From::Urls(&args.sources), String::new()) };
+        Ok(Self {
+            from,
+            cluster,
+            folds: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            losses: Vec::new(),
+            said: HashSet::new(),
+        })
     }
 
     /// Takes a page of each.
@@ -105,9 +114,10 @@ impl<'a> Live<'a> {
             From::Cluster(cluster) => {
                 for page in cluster.scrape() {
                     match page {
-                        Ok(page) => {
-                            pages.push((page.instance.clone(), PageFile::read(format!("{}/metrics", page.instance), page.at, page.body)))
-                        }
+                        Ok(page) => pages.push((
+                            page.instance.clone(),
+                            PageFile::read(format!("{}/metrics", page.instance), page.at, page.body),
+                        )),
                         Err(error) => errors.push(error.to_string()),
                     }
                 }
@@ -116,7 +126,10 @@ impl<'a> Live<'a> {
                 let found = find::find(urls, Wanted::Pages, jiff::Timestamp::now().as_microsecond());
                 errors.extend(found.errors.iter().map(ToString::to_string));
                 pages.extend(
-                    found.pages.into_iter().flat_map(|folder| folder.pages.into_iter().map(move |page| (folder.instance.clone(), page))),
+                    found
+                        .pages
+                        .into_iter()
+                        .flat_map(|folder| folder.pages.into_iter().map(move |page| (folder.instance.clone(), page))),
                 );
             }
         }
@@ -155,7 +168,8 @@ impl<'a> Live<'a> {
     }
 
     fn facts(&self) -> Facts {
-        let folded: Vec<Folded<'_>> = self.folds.iter().map(|(name, fold)| (self.cluster.as_str(), name.as_str(), &fold.0)).collect();
+        let folded: Vec<Folded<'_>> =
+            self.folds.iter().map(|(name, fold)| (self.cluster.as_str(), name.as_str(), &fold.0)).collect();
         Facts::new(&folded)
     }
 
@@ -166,7 +180,8 @@ impl<'a> Live<'a> {
 
 #[cfg(feature = "live")]
 fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
-    let cluster = Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+    let cluster =
+        Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
@@ -176,5 +191,7 @@ fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, Stri
 
 #[cfg(not(feature = "live"))]
 fn connect<'a>(_: &Args, _: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
-    Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+    Err(Error::Usage(
+        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+    ))
 }

@@ -12,18 +12,26 @@ use crate::model::report::Report;
 use crate::sources::find::Found;
 
 /// Runs the command on the pages that were found.
-pub(super) fn run(args: &Args, asked: Asked, mut found: Found, base: Option<Found>, context: &mut Context<'_>) -> Result<(), Error> {
+pub(super) fn run(
+    args: &Args,
+    asked: Asked,
+    mut found: Found,
+    base: Option<Found>,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     let mut query = query(args)?;
     pages::keep(&mut found.pages, asked.since, asked.until);
     let series = args.series || asked.interval.is_some();
     let (facts, read) = pages::facts(found.pages, if series { Kept::Latencies } else { Kept::Requests }, context)?;
     check(&facts, &read)?;
     let base = base.map(|base| pages::facts(base.pages, Kept::Requests, context)).transpose()?;
-    let base = base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
+    let base =
+        base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
     if series {
         query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));
     }
-    let read = Read { inputs: read.inputs, losses: read.losses, undated: read.undated, without_logs: found.without_logs };
+    let read =
+        Read { inputs: read.inputs, losses: read.losses, undated: read.undated, without_logs: found.without_logs };
     context.print(&report(&facts, &query, base.as_ref(), read, args.health, context), FailOn::Never)
 }
 
@@ -36,7 +44,14 @@ pub(super) fn query(args: &Args) -> Result<Query, Error> {
 }
 
 /// The report of facts, against a baseline if there is one.
-pub(super) fn report(facts: &Facts, query: &Query, base: Option<&Measured>, read: Read, health: bool, context: &Context<'_>) -> Report {
+pub(super) fn report(
+    facts: &Facts,
+    query: &Query,
+    base: Option<&Measured>,
+    read: Read,
+    health: bool,
+    context: &Context<'_>,
+) -> Report {
     let measured = traffic::measured(facts, query);
     let told = told::told(facts, &measured, read, health);
     report::report(measured, base, told, &shape(context))

@@ -217,7 +217,9 @@ impl Timed<'_, '_> {
     #[inline]
     pub fn identity(&self, scratch: &mut Vec<u8>) -> u128 {
         scratch.clear();
-        for part in [self.cluster().as_bytes(), self.instance().as_bytes(), self.event.audit_id.raw(), self.event.uri.raw()] {
+        for part in
+            [self.cluster().as_bytes(), self.instance().as_bytes(), self.event.audit_id.raw(), self.event.uri.raw()]
+        {
             scratch.extend_from_slice(part);
             scratch.push(0xff);
         }
@@ -252,7 +254,9 @@ impl<'a> Event<'a> {
     /// The agent's version: after the product and its `/`, up to a blank.
     pub fn agent_version(&self) -> Cow<'a, str> {
         self.part_of_agent(|agent| match agent.split_once(['/', ' ']) {
-            Some((product, rest)) if agent.as_bytes().get(product.len()) == Some(&b'/') => rest.split(' ').next().unwrap_or_default(),
+            Some((product, rest)) if agent.as_bytes().get(product.len()) == Some(&b'/') => {
+                rest.split(' ').next().unwrap_or_default()
+            }
             _ => "",
         })
     }

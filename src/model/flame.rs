@@ -65,7 +65,10 @@ impl Tree {
                 *sum = sum.saturating_add(part);
             }
         }
-        (0..self.calls.len()).filter(|number| shown_at[*number] == *number).map(|number| (number, own[number])).collect()
+        (0..self.calls.len())
+            .filter(|number| shown_at[*number] == *number)
+            .map(|number| (number, own[number]))
+            .collect()
     }
 
     /// The same no deeper than `deepest`: what lies deeper is its caller's.
@@ -97,7 +100,9 @@ impl Tree {
 
     /// All stacks together: before and now.
     pub fn total(&self) -> [u64; 2] {
-        self.calls.iter().fold([0, 0], |sum, call| [sum[0].saturating_add(call.own[0]), sum[1].saturating_add(call.own[1])])
+        self.calls
+            .iter()
+            .fold([0, 0], |sum, call| [sum[0].saturating_add(call.own[0]), sum[1].saturating_add(call.own[1])])
     }
 }
 
@@ -117,7 +122,9 @@ pub fn short_name(name: &str, elements: usize) -> Cow<'_, str> {
 /// `[go.shape.struct { … }]` as `[…]`.
 fn without_brackets(name: &str) -> Cow<'_, str> {
     match (name.find('['), name.rfind(']')) {
-        (Some(open), Some(close)) if close > open + 4 => Cow::Owned(format!("{}[…]{}", &name[..open], &name[close + 1..])),
+        (Some(open), Some(close)) if close > open + 4 => {
+            Cow::Owned(format!("{}[…]{}", &name[..open], &name[close + 1..]))
+        }
         _ => Cow::Borrowed(name),
     }
 }
@@ -136,7 +143,10 @@ mod tests {
     #[test]
     fn names_become_shorter_and_keep_what_tells_them_apart() {
         let name = "k8s.io/api/core/v1.(*Secret).Unmarshal";
-        assert_eq!((&*short_name(name, 1), &*short_name(name, 2)), ("v1.(*Secret).Unmarshal", "core/v1.(*Secret).Unmarshal"));
+        assert_eq!(
+            (&*short_name(name, 1), &*short_name(name, 2)),
+            ("v1.(*Secret).Unmarshal", "core/v1.(*Secret).Unmarshal")
+        );
         assert_eq!(short_name(name, 9), name);
         assert_eq!(short_name("main.main", 1), "main.main");
         assert_eq!(short_name("a/b.(*L[go.shape.*uint8,go.shape.struct { x/y.Z }]).Get", 1), "b.(*L[…]).Get");

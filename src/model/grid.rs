@@ -199,7 +199,8 @@ impl<'g> Gathering<'g> {
 
     /// Takes a point of a series; what is no finite number is left out.
     pub fn point(&mut self, id: usize, point: Point) {
-        let is_within = self.since.is_none_or(|since| point.at >= since) && self.until.is_none_or(|until| point.at < until);
+        let is_within =
+            self.since.is_none_or(|since| point.at >= since) && self.until.is_none_or(|until| point.at < until);
         let Some(kept) = self.kept.get_mut(id).filter(|_| is_within && point.value.is_finite()) else { return };
         kept.fine.add(self.fine, point);
         if let Some(days) = self.days {
@@ -327,7 +328,9 @@ mod tests {
 
     #[test]
     fn series_of_several_sources_are_one() {
-        let mut all = Gathering::new(HOURS, Some(Shape { step: DAY, most: 9 }), (Some(HOUR), None), |series| series.name != "none");
+        let mut all = Gathering::new(HOURS, Some(Shape { step: DAY, most: 9 }), (Some(HOUR), None), |series| {
+            series.name != "none"
+        });
         let one = Series::new("one", &[("a", "b")]);
         let id = all.series(&one).unwrap();
         assert_eq!((all.series(&one), all.series(&Series::new("none", &[]))), (Some(id), Some(UNWANTED)));

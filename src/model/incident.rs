@@ -28,7 +28,8 @@ pub enum Measure {
 
 impl Measure {
     /// All.
-    pub const ALL: [Self; 6] = [Self::Requests, Self::ServerTime, Self::Lists, Self::Throttled, Self::Errors, Self::Slow];
+    pub const ALL: [Self; 6] =
+        [Self::Requests, Self::ServerTime, Self::Lists, Self::Throttled, Self::Errors, Self::Slow];
 
     /// Its name in JSON.
     pub fn name(self) -> &'static str {

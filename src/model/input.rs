@@ -57,16 +57,19 @@ impl LossKind {
     /// What happened, and what to do about it.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
-            Self::NotJson => {
-                ("is not a whole JSON object", "look at the line: it may have been cut by a crash or by whatever shipped the log")
-            }
+            Self::NotJson => (
+                "is not a whole JSON object",
+                "look at the line: it may have been cut by a crash or by whatever shipped the log",
+            ),
             Self::NotAnEvent => ("is JSON but not an audit event", "check that this file is an apiserver audit log"),
             Self::NoTime => ("has no readable stageTimestamp", "check what rewrote the log's timestamps"),
             Self::BrokenInside => (
                 "wraps an event that is cut off or damaged",
                 "log services cut long entries (CloudWatch at 256 KB); lower the audit level for large bodies",
             ),
-            Self::TooLong => ("is longer than 32 MiB", "lower the audit level for large LISTs (RequestResponse logs whole lists)"),
+            Self::TooLong => {
+                ("is longer than 32 MiB", "lower the audit level for large LISTs (RequestResponse logs whole lists)")
+            }
             Self::Nul => ("holds NUL bytes", "the machine or the writer crashed here; what stood around them was read"),
             Self::NotUtf8 => (
                 "holds bytes that are not UTF-8",
@@ -78,26 +81,34 @@ impl LossKind {
             ),
             Self::Shrunk => ("became shorter while it was read", "read a copy, or a log that is rotated by renaming"),
             Self::Io => ("could not be read", "check the file's permissions and the disk"),
-            Self::NotASample => {
-                ("is neither a sample nor a comment", "look at the line; the others were read. promtool check metrics says more")
-            }
-            Self::SeriesTwice => {
-                ("repeats a series of this page", "the first one was used; were two pages put into one file, or does a proxy add pages up?")
-            }
-            Self::DescribedTwice => {
-                ("describes a family of metrics again or too late", "the first description was used; were two pages put into one file?")
-            }
+            Self::NotASample => (
+                "is neither a sample nor a comment",
+                "look at the line; the others were read. promtool check metrics says more",
+            ),
+            Self::SeriesTwice => (
+                "repeats a series of this page",
+                "the first one was used; were two pages put into one file, or does a proxy add pages up?",
+            ),
+            Self::DescribedTwice => (
+                "describes a family of metrics again or too late",
+                "the first description was used; were two pages put into one file?",
+            ),
             Self::AgainstRule => ("is not as OpenMetrics demands", "the sample was used; tell whoever makes the page"),
-            Self::PageCutOff => ("is where the page breaks off", "take the page again; what stands before this line was used"),
+            Self::PageCutOff => {
+                ("is where the page breaks off", "take the page again; what stands before this line was used")
+            }
             Self::NoSamples => ("is all of a page that holds no sample", "take the page again"),
-            Self::PageTooLong => ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source"),
+            Self::PageTooLong => {
+                ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source")
+            }
             Self::NotARow => (
                 "is no row of this page",
                 "look at the line: the other rows were read. Names and paths may hold newlines; or the page was cut off",
             ),
-            Self::DumpTooLong => {
-                ("is longer than 32 MiB", "what stands before this place was used; an apiserver's own page is far shorter")
-            }
+            Self::DumpTooLong => (
+                "is longer than 32 MiB",
+                "what stands before this place was used; an apiserver's own page is far shorter",
+            ),
         }
     }
 }

@@ -20,8 +20,13 @@ pub enum Encoding {
 
 impl Encoding {
     /// All of them, in the order of their numbers.
-    pub const ALL: [(Self, &'static str); 5] =
-        [(Self::Protobuf, "protobuf"), (Self::Json, "json"), (Self::Cbor, "cbor"), (Self::Encrypted, "encrypted"), (Self::Other, "other")];
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Protobuf, "protobuf"),
+        (Self::Json, "json"),
+        (Self::Cbor, "cbor"),
+        (Self::Encrypted, "encrypted"),
+        (Self::Other, "other"),
+    ];
 
     /// The encoding of a value, by how it begins. (Source: apimachinery runtime/serializer, apiserver storage/value.)
     pub fn of(value: &[u8]) -> Self {

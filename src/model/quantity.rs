@@ -38,7 +38,9 @@ pub enum QuantityError {
     #[error("is not a quantity: one is written as 100m, 1.5Gi, 1e3")]
     Empty,
     /// What follows the number is not known.
-    #[error("is not a quantity: behind the number stands one of n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent as in e3")]
+    #[error(
+        "is not a quantity: behind the number stands one of n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent as in e3"
+    )]
     Suffix,
     /// Above what is taken.
     #[error("is too large: more than 10^20")]
@@ -178,7 +180,8 @@ impl Quantity {
     pub fn times(self, share: f64) -> Self {
         let billionths = (share * ONE as f64).round() as i128;
         // 10^29 × 10^18 does not fit: the whole part first.
-        let nanos = (self.nanos / ONE).saturating_mul(billionths).saturating_add(div_up(self.nanos % ONE * billionths, ONE));
+        let nanos =
+            (self.nanos / ONE).saturating_mul(billionths).saturating_add(div_up(self.nanos % ONE * billionths, ONE));
         Self { nanos, form: self.form }
     }
 
@@ -253,7 +256,11 @@ impl fmt::Display for Quantity {
         match self.form {
             Form::Exponent if ten == 0 => write!(f, "{number}"),
             Form::Exponent => write!(f, "{number}e{ten}"),
-            _ => write!(f, "{number}{}", DECIMAL.iter().find(|(_, power)| *power == ten).map_or("", |(suffix, _)| suffix)),
+            _ => write!(
+                f,
+                "{number}{}",
+                DECIMAL.iter().find(|(_, power)| *power == ten).map_or("", |(suffix, _)| suffix)
+            ),
         }
     }
 }
@@ -350,7 +357,10 @@ mod tests {
         assert_eq!(read("10").times(1.2).to_string(), "12");
         assert_eq!(read("5Gi").times(1.2).to_string(), "6Gi");
         assert_eq!(Quantity::measured(0.1, Form::Decimal).map(|q| q.to_string()).as_deref(), Some("100m"));
-        assert_eq!(Quantity::measured(1536.0 * 1048576.0, Form::Binary).map(|q| q.to_string()).as_deref(), Some("1536Mi"));
+        assert_eq!(
+            Quantity::measured(1536.0 * 1048576.0, Form::Binary).map(|q| q.to_string()).as_deref(),
+            Some("1536Mi")
+        );
         assert_eq!(Quantity::measured(f64::NAN, Form::Decimal), None);
     }
 }

@@ -51,7 +51,9 @@ impl Usage {
     /// Among usage in the order of [`Quotas::usage`] that of a resource of a quota.
     pub fn find<'u>(usage: &'u [Self], namespace: &str, quota: &str, resource: &str) -> Option<&'u Self> {
         let key = (namespace, quota, resource);
-        let at = usage.binary_search_by(|usage| (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str()).cmp(&key));
+        let at = usage.binary_search_by(|usage| {
+            (usage.namespace.as_str(), usage.quota.as_str(), usage.resource.as_str()).cmp(&key)
+        });
         at.ok().and_then(|at| usage.get(at))
     }
 }

@@ -105,15 +105,16 @@ pub fn parse<'k>(key: &'k str, roots: &[impl AsRef<str>]) -> ObjectKey<'k> {
         return ObjectKey { prefix: &key[..second], ..ObjectKey::default() };
     };
     let (first, behind) = rest.split_once('/').unwrap_or((rest, ""));
-    let (group, resource, behind) = if let Some((at, resource)) = PREFIXES.iter().find(|(at, _)| under(rest, at).is_some()) {
-        (group_of(resource), *resource, under(rest, at).unwrap_or_default())
-    } else if first.contains('.') {
-        // Custom resources, and the few built-in ones that keep their group.
-        let (resource, behind) = behind.split_once('/').unwrap_or((behind, ""));
-        (first, resource, behind)
-    } else {
-        (group_of(first), first, behind)
-    };
+    let (group, resource, behind) =
+        if let Some((at, resource)) = PREFIXES.iter().find(|(at, _)| under(rest, at).is_some()) {
+            (group_of(resource), *resource, under(rest, at).unwrap_or_default())
+        } else if first.contains('.') {
+            // Custom resources, and the few built-in ones that keep their group.
+            let (resource, behind) = behind.split_once('/').unwrap_or((behind, ""));
+            (first, resource, behind)
+        } else {
+            (group_of(first), first, behind)
+        };
     let (namespace, name) = behind.split_once('/').unwrap_or(("", behind));
     ObjectKey { prefix: &key[..key.len() - name.len()], group, resource, namespace, name }
 }
@@ -137,7 +138,14 @@ mod tests {
         for (key, prefix, group, resource, namespace, name) in [
             ("/registry/pods/kube-system/dns-1", "/registry/pods/kube-system/", "", "pods", "kube-system", "dns-1"),
             ("/registry/minions/node-1", "/registry/minions/", "", "nodes", "", "node-1"),
-            ("/registry/services/specs/default/kubernetes", "/registry/services/specs/default/", "", "services", "default", "kubernetes"),
+            (
+                "/registry/services/specs/default/kubernetes",
+                "/registry/services/specs/default/",
+                "",
+                "services",
+                "default",
+                "kubernetes",
+            ),
             ("/registry/services/endpoints/a/b", "/registry/services/endpoints/a/", "", "endpoints", "a", "b"),
             ("/registry/deployments/web/app", "/registry/deployments/web/", "apps", "deployments", "web", "app"),
             ("/registry/ingress/web/in", "/registry/ingress/web/", "networking.k8s.io", "ingresses", "web", "in"),

@@ -141,7 +141,8 @@ impl Finding {
     /// A finding about `subject`, of which empty values are left out; the rest is to be filled in.
     pub fn new(id: &str, severity: Severity, subject: &[(&str, &str)]) -> Self {
         let given = subject.iter().filter(|(_, value)| !value.is_empty());
-        let subject: BTreeMap<String, String> = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let subject: BTreeMap<String, String> =
+            given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut key = id.to_owned();
         subject.iter().for_each(|(name, value)| key += &format!("\0{name}\0{value}"));
         Self {

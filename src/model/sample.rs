@@ -101,7 +101,9 @@ mod tests {
 
     #[test]
     fn escapes_are_undone() {
-        for (raw, text) in [(r"a\\b", r"a\b"), (r#"\"q\""#, "\"q\""), (r"l\nm", "l\nm"), (r"\d\", r"\d\"), (r"\\n", r"\n"), ("é", "é")] {
+        for (raw, text) in
+            [(r"a\\b", r"a\b"), (r#"\"q\""#, "\"q\""), (r"l\nm", "l\nm"), (r"\d\", r"\d\"), (r"\\n", r"\n"), ("é", "é")]
+        {
             assert_eq!(PageText::new(raw.as_bytes(), true).decode(), text, "{raw}");
         }
     }

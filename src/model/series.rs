@@ -30,7 +30,10 @@ impl Series {
     /// A series of these labels; empty values are left out, as Prometheus has it.
     pub fn new(name: &str, labels: &[(&str, &str)]) -> Self {
         let given = labels.iter().filter(|(_, value)| !value.is_empty());
-        Self { name: name.to_owned(), labels: given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect() }
+        Self {
+            name: name.to_owned(),
+            labels: given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        }
     }
 
     /// The value of a label; empty where there is none.
@@ -69,7 +72,8 @@ impl Selector {
 
     /// Whether a series is meant.
     pub fn matches(&self, series: &Series) -> bool {
-        (self.name.is_empty() || self.name == series.name) && self.labels.iter().all(|(name, value)| series.label(name) == value)
+        (self.name.is_empty() || self.name == series.name)
+            && self.labels.iter().all(|(name, value)| series.label(name) == value)
     }
 }
 
@@ -277,7 +281,8 @@ mod tests {
 
     fn days(points: &[(Micros, f64)]) -> Vec<Day> {
         let mut fold = DayFold::default();
-        let mut days: Vec<Day> = points.iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
+        let mut days: Vec<Day> =
+            points.iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
         days.extend(fold.finish());
         days
     }
@@ -349,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_spike_is_not_sustained() {
-        let points: Vec<_> = (0..288).map(|at| (i64::from(at) * 5 * MINUTE, if at == 100 || at == 101 { 9.0 } else { 2.0 })).collect();
+        let points: Vec<_> =
+            (0..288).map(|at| (i64::from(at) * 5 * MINUTE, if at == 100 || at == 101 { 9.0 } else { 2.0 })).collect();
         let day = &days(&points)[0];
         assert_eq!((day.max, day.max_at), (9.0, 500 * MINUTE));
         assert_eq!(day.sustained, [9.0, 2.0, 2.0, 2.0]);

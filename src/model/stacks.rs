@@ -139,7 +139,8 @@ impl Stacks {
     /// Gives it these samples instead of its own: locations of all, where those of each end, and one value for each type, sample by
     /// sample. `false` if that does not fit together.
     pub fn set_samples(&mut self, calls: Vec<u32>, call_ends: Vec<u32>, values: Vec<i64>) -> bool {
-        let fits = call_ends.last().map_or(0, |end| *end as usize) == calls.len() && values.len() == call_ends.len() * self.types.len();
+        let fits = call_ends.last().map_or(0, |end| *end as usize) == calls.len()
+            && values.len() == call_ends.len() * self.types.len();
         if fits {
             (self.calls, self.call_ends, self.values) = (calls, call_ends, values);
         }
@@ -169,7 +170,10 @@ impl Stacks {
 
     /// The frames of a location, innermost first.
     pub fn frames_of(&self, location: u32) -> &[Frame] {
-        self.locations.get(location as usize).and_then(|l| self.frames.get(l.first as usize..l.end as usize)).unwrap_or_default()
+        self.locations
+            .get(location as usize)
+            .and_then(|l| self.frames.get(l.first as usize..l.end as usize))
+            .unwrap_or_default()
     }
 
     /// The name of a frame's function.
@@ -194,7 +198,8 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out_and_what_is_not_there_is_empty() {
-        let mut stacks = Stacks { types: vec![SampleType { name: "a".into(), unit: "count".into() }], ..Stacks::default() };
+        let mut stacks =
+            Stacks { types: vec![SampleType { name: "a".into(), unit: "count".into() }], ..Stacks::default() };
         assert_eq!((stacks.add_text(""), stacks.add_text("é"), stacks.add_text("b")), (Some(0), Some(1), Some(2)));
         assert_eq!((stacks.text(0), stacks.text(1), stacks.text(2), stacks.text(3)), ("", "é", "b", ""));
         assert!(stacks.add_sample(&[1, 2], &[5]) && stacks.add_sample(&[], &[7]) && !stacks.add_sample(&[], &[]));

@@ -25,8 +25,12 @@ pub struct Symbols {
 
 impl Default for Symbols {
     fn default() -> Self {
-        let mut symbols =
-            Self { text: String::new(), ends: Vec::new(), index: HashTable::new(), hasher: FixedState::with_seed(0x706c696d) };
+        let mut symbols = Self {
+            text: String::new(),
+            ends: Vec::new(),
+            index: HashTable::new(),
+            hasher: FixedState::with_seed(0x706c696d),
+        };
         symbols.intern("");
         symbols
     }
@@ -38,7 +42,11 @@ impl Symbols {
     pub fn intern(&mut self, text: &str) -> Symbol {
         let hash = self.hasher.hash_one(text.as_bytes());
         let (all, ends, hasher) = (&self.text, &self.ends, &self.hasher);
-        let entry = self.index.entry(hash, |&id| slice(all, ends, id) == text, |&id| hasher.hash_one(slice(all, ends, id).as_bytes()));
+        let entry = self.index.entry(
+            hash,
+            |&id| slice(all, ends, id) == text,
+            |&id| hasher.hash_one(slice(all, ends, id).as_bytes()),
+        );
         match entry {
             hashbrown::hash_table::Entry::Occupied(found) => Symbol(*found.get()),
             hashbrown::hash_table::Entry::Vacant(free) => {

@@ -62,7 +62,9 @@ fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     let value = word.wrapping_sub(0x3030_3030_3030_3030);
     // A digit is 0x30 to 0x39: its high half is 3, and still is when 6 is added.
     let high = 0xf0f0_f0f0_f0f0_f0f0;
-    if (word & high) != 0x3030_3030_3030_3030 || (word.wrapping_add(0x0606_0606_0606_0606) & high) != 0x3030_3030_3030_3030 {
+    if (word & high) != 0x3030_3030_3030_3030
+        || (word.wrapping_add(0x0606_0606_0606_0606) & high) != 0x3030_3030_3030_3030
+    {
         return None;
     }
     let pairs = (value.wrapping_mul(10).wrapping_add(value >> 8)) & 0x00ff_00ff_00ff_00ff;
@@ -106,9 +108,12 @@ mod tests {
     #[test]
     fn the_encoders_form_and_any_other_agree() {
         let mut parser = TimeParser::default();
-        for text in
-            ["2026-11-20T09:17:29.739946Z", "2026-11-20T09:17:30.000000Z", "2026-02-28T23:59:59.999999Z", "1970-01-01T00:00:00.000001Z"]
-        {
+        for text in [
+            "2026-11-20T09:17:29.739946Z",
+            "2026-11-20T09:17:30.000000Z",
+            "2026-02-28T23:59:59.999999Z",
+            "1970-01-01T00:00:00.000001Z",
+        ] {
             assert_eq!(parser.parse(text.as_bytes()), parse_any(text), "{text}");
         }
         assert_eq!(parser.parse(b"2026-11-20T09:17:29Z"), Some(1_795_166_249_000_000));
@@ -118,7 +123,9 @@ mod tests {
     #[test]
     fn what_is_no_time_is_none() {
         let mut parser = TimeParser::default();
-        for text in ["", "null", "2026-13-20T09:17:29.739946Z", "2026-11-20T09:17:2x.739946Z", "2026-11-20T09:17:29.73994xZ"] {
+        for text in
+            ["", "null", "2026-13-20T09:17:29.739946Z", "2026-11-20T09:17:2x.739946Z", "2026-11-20T09:17:29.73994xZ"]
+        {
             assert_eq!(parser.parse(text.as_bytes()), None, "{text}");
         }
     }

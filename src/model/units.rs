@@ -222,7 +222,9 @@ mod tests {
 
     #[test]
     fn shares_are_read() {
-        for (text, share) in [("80%", Some(0.8)), (" 12.5 %", Some(0.125)), ("0.8", Some(0.8)), ("1", Some(1.0)), ("120%", Some(1.2))] {
+        for (text, share) in
+            [("80%", Some(0.8)), (" 12.5 %", Some(0.125)), ("0.8", Some(0.8)), ("1", Some(1.0)), ("120%", Some(1.2))]
+        {
             assert_eq!(parse_share(text), share, "{text}");
         }
         for bad in ["", "%", "80", "-1%", "x", "NaN", "inf%"] {
@@ -232,9 +234,15 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        for (text, bytes) in
-            [("4096", 4096), ("64MiB", 64 << 20), ("64Mi", 64 << 20), ("2G", 2 << 30), ("500MB", 500_000_000), ("1.5KiB", 1536), ("7B", 7)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64MiB", 64 << 20),
+            ("64Mi", 64 << 20),
+            ("2G", 2 << 30),
+            ("500MB", 500_000_000),
+            ("1.5KiB", 1536),
+            ("7B", 7),
+        ] {
             assert_eq!(parse_bytes(text), Some(bytes), "{text}");
         }
         for bad in ["", "MiB", "5 parsecs", "-5", "1Zi", "9999999999P"] {

@@ -137,7 +137,8 @@ pub enum PathClass {
 
 impl PathClass {
     /// All classes.
-    pub const ALL: [Self; 6] = [Self::Discovery, Self::OpenApi, Self::Health, Self::Metrics, Self::Version, Self::Other];
+    pub const ALL: [Self; 6] =
+        [Self::Discovery, Self::OpenApi, Self::Health, Self::Metrics, Self::Version, Self::Other];
 
     /// The class of `uri`'s path.
     pub fn of(uri: &[u8]) -> Self {
@@ -342,7 +343,10 @@ pub fn api_version(uri: &str) -> &str {
 pub fn parameter<'u>(uri: &'u str, name: &str) -> Cow<'u, str> {
     let query = uri.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.into_iter().find(|(key, _)| percent_decode(key) == name).map_or(Cow::Borrowed(""), |(_, value)| percent_decode(value))
+    pairs
+        .into_iter()
+        .find(|(key, _)| percent_decode(key) == name)
+        .map_or(Cow::Borrowed(""), |(_, value)| percent_decode(value))
 }
 
 /// Kubernetes' reading of a boolean parameter that is present.
@@ -354,7 +358,11 @@ fn is_true(value: &str) -> bool {
 pub fn decoded_path(uri: &str) -> Cow<'_, str> {
     let path = &uri[..uri.find('?').unwrap_or(uri.len())];
     // In a path, unlike in a query, a plus is a plus.
-    if path.contains('+') { Cow::Owned(percent_decode(&path.replace('+', "%2B")).into_owned()) } else { percent_decode(path) }
+    if path.contains('+') {
+        Cow::Owned(percent_decode(&path.replace('+', "%2B")).into_owned())
+    } else {
+        percent_decode(path)
+    }
 }
 
 /// Resolves `%XX` and `+`; what is malformed stays as it is.

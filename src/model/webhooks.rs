@@ -44,7 +44,8 @@ impl Selector {
 
     /// Whether it takes what has these labels.
     pub fn takes(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value)) && self.expressions.iter().all(|one| one.takes(labels))
+        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.expressions.iter().all(|one| one.takes(labels))
     }
 
     /// The labels that it looks at.

@@ -96,7 +96,10 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     }
     // POSIX.1 pax and GNU write this behind the first file's header.
     if head.get(257..262) == Some(b"ustar") {
-        return (Content::Other("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder"), None);
+        return (
+            Content::Other("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder"),
+            None,
+        );
     }
     if let Some(first) = metrics(head) {
         return (Content::Metrics, first);
@@ -137,7 +140,8 @@ fn metrics(head: &[u8]) -> Option<Option<Micros>> {
         }
     }
     // Without a description, anything that pairs words with numbers looks like samples.
-    (described && samples >= bad || samples > 0 && bad == 0 || samples + bad == 0 && head.starts_with(b"# EOF")).then_some(at)
+    (described && samples >= bad || samples > 0 && bad == 0 || samples + bad == 0 && head.starts_with(b"# EOF"))
+        .then_some(at)
 }
 
 fn is_html(text: &[u8]) -> bool {
@@ -147,11 +151,15 @@ fn is_html(text: &[u8]) -> bool {
 
 /// Whether JSON text names what only audit events, or wrappers of them, hold.
 fn mentions_audit(mentions: &impl Fn(&[u8]) -> bool) -> bool {
-    mentions(b"audit.k8s.io/") || mentions(b"\"auditID\"") || mentions(br#"\"auditID\""#) || mentions(b"google.cloud.audit.AuditLog")
+    mentions(b"audit.k8s.io/")
+        || mentions(b"\"auditID\"")
+        || mentions(br#"\"auditID\""#)
+        || mentions(b"google.cloud.audit.AuditLog")
 }
 
 /// Whether JSON objects follow one another without a newline.
 fn runs_together(line: &[u8]) -> bool {
     line.starts_with(b"{")
-        && crate::model::walk::skip_value(line, 0).is_some_and(|(end, _)| line[end..].trim_ascii_start().starts_with(b"{"))
+        && crate::model::walk::skip_value(line, 0)
+            .is_some_and(|(end, _)| line[end..].trim_ascii_start().starts_with(b"{"))
 }

@@ -165,7 +165,10 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             } else if matches!(content, Content::Metrics | Content::Dump) {
                 let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
                 let of = if content == Content::Dump { &mut dumps } else { &mut folders };
-                of.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
+                of.entry((cluster, folder))
+                    .or_insert_with(|| (instance, Vec::new()))
+                    .1
+                    .push(PageFile::new(source, now));
             } else {
                 logs += 1;
                 groups.entry((cluster, folder, family)).or_default().push((source, instance));

@@ -14,7 +14,9 @@ pub fn amount(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
     let number = if is_number { text.parse::<f64>().ok() } else { text.parse::<Quantity>().ok().map(Quantity::value) };
-    number.filter(|number| number.is_finite()).ok_or_else(|| format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m"))
+    number
+        .filter(|number| number.is_finite())
+        .ok_or_else(|| format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m"))
 }
 
 /// Limits by the text of a series or its name: a file with the columns `series` and `limit`. Errors name file and line.
@@ -40,7 +42,10 @@ pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
         let (from, lasts) = instant(fields[0])?;
         let until = if fields[1].is_empty() { from + lasts } else { instant(fields[1])?.0 };
         if until <= from {
-            return Err(format!("it ends at {}, which is not after its beginning; for a whole day leave `until` empty", format(until)));
+            return Err(format!(
+                "it ends at {}, which is not after its beginning; for a whole day leave `until` empty",
+                format(until)
+            ));
         }
         events.push((from, until));
         Ok(())
@@ -74,7 +79,9 @@ fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(
     let mut places = Vec::new();
     for column in columns {
         let place = head.iter().position(|name| name.trim_start_matches('\u{feff}') == *column);
-        places.push(place.ok_or_else(|| format!("{shown}:1: there is no column '{column}'; the first line is {}", columns.join(",")))?);
+        places.push(place.ok_or_else(|| {
+            format!("{shown}:1: there is no column '{column}'; the first line is {}", columns.join(","))
+        })?);
     }
     let mut record = csv::StringRecord::new();
     loop {
@@ -138,7 +145,8 @@ mod tests {
 
     #[test]
     fn events_are_read() {
-        let (_kept, path) = file("name,from,until\nx,1970-01-03,\ny,1970-01-01,1970-01-03T12:00:00Z\nz,1970-01-01T01:00:00Z,\n");
+        let (_kept, path) =
+            file("name,from,until\nx,1970-01-03,\ny,1970-01-01,1970-01-03T12:00:00Z\nz,1970-01-01T01:00:00Z,\n");
         let hour = DAY / 24;
         assert_eq!(events(&path).unwrap(), [(0, 2 * DAY + 12 * hour), (hour, 2 * hour), (2 * DAY, 3 * DAY)]);
         for (text, expected) in [

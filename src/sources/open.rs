@@ -47,7 +47,9 @@ pub enum SourceError {
         wanted: Wanted,
     },
     /// URLs need the `live` feature.
-    #[error("{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file")]
+    #[error(
+        "{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file"
+    )]
     NoUrls(String),
 }
 
@@ -64,9 +66,13 @@ fn hint(error: &io::Error) -> &'static str {
 fn not_wanted(looks: &str, wanted: Wanted) -> String {
     match wanted {
         Wanted::Logs => {
-            format!("not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS")
+            format!(
+                "not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS"
+            )
         }
-        Wanted::Databases => format!("not an etcd database ({looks}); take one with etcdctl snapshot save, or copy member/snap/db"),
+        Wanted::Databases => {
+            format!("not an etcd database ({looks}); take one with etcdctl snapshot save, or copy member/snap/db")
+        }
         Wanted::Profiles => format!("not a Go profile ({looks}); take one with kubectl get --raw /debug/pprof/heap"),
         Wanted::Pages => format!("not a metrics page ({looks}); take one with kubectl get --raw /metrics"),
         Wanted::Dumps => format!(
@@ -81,13 +87,21 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
 fn nothing_here(files: usize, wanted: Wanted) -> String {
     match wanted {
         Wanted::Logs => {
-            format!("no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?")
+            format!(
+                "no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
+            )
         }
-        Wanted::Databases => format!("no etcd database in this folder (looked at {files} files); take one with etcdctl snapshot save"),
+        Wanted::Databases => {
+            format!("no etcd database in this folder (looked at {files} files); take one with etcdctl snapshot save")
+        }
         Wanted::Profiles => {
-            format!("no Go profile in this folder (looked at {files} files); take one with kubectl get --raw /debug/pprof/heap")
+            format!(
+                "no Go profile in this folder (looked at {files} files); take one with kubectl get --raw /debug/pprof/heap"
+            )
         }
-        Wanted::Pages => format!("no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"),
+        Wanted::Pages => format!(
+            "no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"
+        ),
         Wanted::Dumps => format!(
             "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
         ),
@@ -205,12 +219,14 @@ fn open_raw(place: &Place, path: &str) -> Result<Box<dyn ReadSend>, SourceError>
 
 #[cfg(feature = "live")]
 fn open_url(url: &str) -> Result<Box<dyn ReadSend>, SourceError> {
-    let agent = ureq::Agent::config_builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION"))).build().new_agent();
+    let agent =
+        ureq::Agent::config_builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION"))).build().new_agent();
     let failed = |error: ureq::Error| match error {
         ureq::Error::Io(error) => error,
         other => io::Error::other(other),
     };
-    let response = agent.get(url).call().map_err(|error| SourceError::Io { path: url.to_owned(), error: failed(error) })?;
+    let response =
+        agent.get(url).call().map_err(|error| SourceError::Io { path: url.to_owned(), error: failed(error) })?;
     Ok(Box::new(response.into_body().into_reader()))
 }
 
@@ -232,7 +248,8 @@ impl Source {
     /// What was read already, under the name that messages give it.
     pub fn of_bytes(path: String, bytes: Vec<u8>) -> Self {
         let packing = packing_of(&bytes);
-        let (place, content, rest) = (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
+        let (place, content, rest) =
+            (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
         Self { path, place, size: 0, packing, content, first: None, head: bytes, rest }
     }
 

@@ -113,7 +113,8 @@ fn date(text: &str) -> Option<Micros> {
     let digits_before = |at: usize| clock[..at].bytes().filter(u8::is_ascii_digit).count() >= 6;
     let zone = clock.char_indices().find(|&(at, c)| matches!(c, 'Z' | 'z' | '+') || c == '-' && digits_before(at));
     let (clock, zone) = zone.map_or((clock, "Z".to_owned()), |(at, _)| (&clock[..at], offset(&clock[at..])));
-    let (clock, fraction) = clock.split_once('.').map_or((clock, String::new()), |(clock, fraction)| (clock, format!(".{fraction}")));
+    let (clock, fraction) =
+        clock.split_once('.').map_or((clock, String::new()), |(clock, fraction)| (clock, format!(".{fraction}")));
     let digits: String = clock.chars().filter(char::is_ascii_digit).collect();
     if digits.len() != 6 || !clock.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ':') {
         return None;
@@ -195,11 +196,18 @@ pub fn read<W: PageWorker>(
 }
 
 /// Reads one page into `bytes`, and gives it to `worker`.
-pub fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl PageWorker, read: &mut PagesRead, watcher: &impl Watcher) {
+pub fn read_page(
+    mut page: PageFile,
+    bytes: &mut Vec<u8>,
+    worker: &mut impl PageWorker,
+    read: &mut PagesRead,
+    watcher: &impl Watcher,
+) {
     let path = page.source.path.clone();
     let mut losses: BTreeMap<LossKind, Loss> = BTreeMap::new();
     let mut lose = |kind, line, offset, detail: String| {
-        let loss = losses.entry(kind).or_insert_with(|| Loss { kind, path: path.clone(), line, offset, count: 0, detail });
+        let loss =
+            losses.entry(kind).or_insert_with(|| Loss { kind, path: path.clone(), line, offset, count: 0, detail });
         loss.count += 1;
     };
     bytes.clear();
@@ -248,7 +256,14 @@ pub fn read_page(mut page: PageFile, bytes: &mut Vec<u8>, worker: &mut impl Page
     let skipped = losses.values().filter(|loss| !loss.kind.is_kept()).map(|loss| loss.count).sum();
     let first_error = losses.values().min_by_key(|loss| loss.line).map(Loss::to_string);
     let size = if page.source.size > 0 { page.source.size } else { bytes.len() as u64 };
-    read.inputs.push(InputReport { path: path.clone(), kind: "metrics", bytes: size, records: summary.samples, skipped, first_error });
+    read.inputs.push(InputReport {
+        path: path.clone(),
+        kind: "metrics",
+        bytes: size,
+        records: summary.samples,
+        skipped,
+        first_error,
+    });
     read.losses.extend(losses.into_values());
 }
 

@@ -77,8 +77,9 @@ impl<R: Read> Splitter<R> {
             }
             b'{' | b'[' => {
                 self.depth += 1;
-                let opens_list =
-                    byte == b'[' && self.line_depth == 0 && (self.depth == 1 || (self.depth == 2 && LISTS.contains(&self.key.as_slice())));
+                let opens_list = byte == b'['
+                    && self.line_depth == 0
+                    && (self.depth == 1 || (self.depth == 2 && LISTS.contains(&self.key.as_slice())));
                 if opens_list {
                     self.line_depth = self.depth;
                     self.held.clear();
@@ -168,8 +169,14 @@ mod tests {
             [r#"{"a":1}"#, r#"{"b":[2]}"#, r#"{"c":3}"#]
         );
         assert_eq!(lines(r#"{"events":[],"nextToken":"t"}"#), Vec::<String>::new());
-        assert_eq!(lines(r#"{"events":[{"a":1}],"searched":[{"b":2},"x"],"t":"}"}{"c":3}"#), [r#"{"a":1}"#, r#"{"c":3}"#]);
-        assert_eq!(lines(r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#), [r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#]);
+        assert_eq!(
+            lines(r#"{"events":[{"a":1}],"searched":[{"b":2},"x"],"t":"}"}{"c":3}"#),
+            [r#"{"a":1}"#, r#"{"c":3}"#]
+        );
+        assert_eq!(
+            lines(r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#),
+            [r#"{"logEvents":[{"message":"m"}],"owner":"1"}"#]
+        );
     }
 
     #[test]

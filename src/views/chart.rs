@@ -64,7 +64,13 @@ impl Frame {
         let past = if to > end { (to - end).saturating_mul(PAST).max(14 * DAY) } else { Micros::MAX };
         let known = past_values(picture, end.saturating_sub(past)).collect::<Vec<_>>();
         let from = known.first()?.0;
-        let values = || known.iter().map(|(_, value)| *value).chain(picture.path.iter().map(|step| step.p50)).filter(|v| v.is_finite());
+        let values = || {
+            known
+                .iter()
+                .map(|(_, value)| *value)
+                .chain(picture.path.iter().map(|step| step.p50))
+                .filter(|v| v.is_finite())
+        };
         let (mut low, mut high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
         // Nothing is far away where the chart begins at nought.
         if low >= 0.0 && low < 0.5 * high {
@@ -84,7 +90,8 @@ impl Frame {
         low = band(|step| step.p10).fold(low, |least, value| least.min(value.max(low - room)));
         if high <= low {
             let around = (high.abs() * 0.5).max(1.0);
-            (low, high) = if low >= 0.0 { ((low - around).max(0.0), high + around) } else { (low - around, high + around) };
+            (low, high) =
+                if low >= 0.0 { ((low - around).max(0.0), high + around) } else { (low - around, high + around) };
         }
         Some(Self { from, to: to.max(from + 1), low, high })
     }
@@ -107,11 +114,18 @@ impl Frame {
             least.log2().ceil().exp2()
         } else {
             let power = 10f64.powf(least.log10().floor());
-            [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * power).find(|step| *step >= least * 0.999_999).unwrap_or(least)
+            [1.0, 2.0, 5.0, 10.0]
+                .into_iter()
+                .map(|times| times * power)
+                .find(|step| *step >= least * 0.999_999)
+                .unwrap_or(least)
         };
         let first = (self.low / step).ceil();
         let ticks = (0..=most).map(|at| (first + at as f64) * step);
-        ticks.filter(|value| value.is_finite() && *value <= self.high * (1.0 + 1e-12)).map(|value| value + 0.0).collect()
+        ticks
+            .filter(|value| value.is_finite() && *value <= self.high * (1.0 + 1e-12))
+            .map(|value| value + 0.0)
+            .collect()
     }
 }
 
@@ -137,7 +151,13 @@ struct Canvas {
 
 impl Canvas {
     fn new(columns: usize, rows: usize, frame: Frame) -> Self {
-        Self { columns, rows, cells: vec![(' ', Shape::Nothing); columns * rows], dots: vec![(0, Shape::Nothing); columns * rows], frame }
+        Self {
+            columns,
+            rows,
+            cells: vec![(' ', Shape::Nothing); columns * rows],
+            dots: vec![(0, Shape::Nothing); columns * rows],
+            frame,
+        }
     }
 
     /// The column of dots for a moment.
@@ -260,7 +280,8 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
     let end = picture.grid.end();
     let limit = picture.limit.filter(|limit| *limit >= frame.low && *limit <= frame.high);
     let limit_text = limit.map_or(String::new(), |limit| format!(" {}", amount(picture.unit, limit)));
-    let is_binary = matches!(picture.unit, crate::model::forecast::Unit::Bytes | crate::model::forecast::Unit::BytesPerSecond);
+    let is_binary =
+        matches!(picture.unit, crate::model::forecast::Unit::Bytes | crate::model::forecast::Unit::BytesPerSecond);
     let ticks = frame.ticks(5, is_binary);
     let labels: Vec<String> = ticks.iter().map(|tick| amount(picture.unit, *tick)).collect();
     let left = labels.iter().map(|label| label.width()).max().unwrap_or(0);
@@ -283,17 +304,22 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
     let caption = fit(&caption, width.saturating_sub(title.width())).into_owned();
     writeln!(out, "{}{title}{}{caption}", bold.0, bold.1)?;
     for row in 0..rows {
-        let tick = ticks.iter().zip(&labels).find(|(tick, _)| (canvas.y(**tick).clamp(0, 4 * rows as i64 - 1) / 4) as usize == row);
+        let tick = ticks
+            .iter()
+            .zip(&labels)
+            .find(|(tick, _)| (canvas.y(**tick).clamp(0, 4 * rows as i64 - 1) / 4) as usize == row);
         let label = tick.map_or("", |(_, label)| label.as_str());
         let value = if limit_row == Some(row) { limit_text.as_str() } else { "" };
-        let line = format!("{label:>left$} {}{}{value}", if tick.is_some() { '┤' } else { '│' }, canvas.row(row, style.color));
+        let line =
+            format!("{label:>left$} {}{}{value}", if tick.is_some() { '┤' } else { '│' }, canvas.row(row, style.color));
         writeln!(out, "{}", line.trim_end())?;
     }
     let mut axis = vec!['─'; columns];
     if let Some(mark) = axis.get_mut(now).filter(|_| !picture.path.is_empty()) {
         *mark = '┴';
     }
-    let changes: Vec<_> = picture.changes.iter().filter(|change| change.at >= frame.from && change.at <= frame.to).collect();
+    let changes: Vec<_> =
+        picture.changes.iter().filter(|change| change.at >= frame.from && change.at <= frame.to).collect();
     for change in &changes {
         axis[(canvas.x(change.at) / 2) as usize] = '▲';
     }
@@ -305,7 +331,9 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
     }
     match (limit, picture.limit) {
         (Some(_), _) => legend.push("━━ limit".to_owned()),
-        (None, Some(limit)) if limit > frame.high => legend.push(format!("limit {}, far above", amount(picture.unit, limit))),
+        (None, Some(limit)) if limit > frame.high => {
+            legend.push(format!("limit {}, far above", amount(picture.unit, limit)))
+        }
         (None, Some(limit)) => legend.push(format!("limit {}, below", amount(picture.unit, limit))),
         (None, None) => {}
     }
@@ -383,7 +411,12 @@ mod tests {
 
     fn drawn(picture: &Picture, width: usize, color: bool) -> Vec<String> {
         let mut out = Vec::new();
-        write(std::slice::from_ref(picture), &Style { width: Some(width), color, headers: true, compact: false }, &mut out).unwrap();
+        write(
+            std::slice::from_ref(picture),
+            &Style { width: Some(width), color, headers: true, compact: false },
+            &mut out,
+        )
+        .unwrap();
         String::from_utf8(out).unwrap().lines().skip(1).map(str::to_owned).collect()
     }
 
@@ -403,7 +436,8 @@ mod tests {
             let lines = drawn(&picture(), width, false);
             assert!(lines.iter().all(|line| line.width() <= width), "{lines:#?}");
             assert_eq!(lines[0], "web/q pods: limit in 20d, 80% within 30d");
-            let limit: Vec<usize> = lines.iter().enumerate().filter(|(_, line)| line.ends_with("━ 80")).map(|(row, _)| row).collect();
+            let limit: Vec<usize> =
+                lines.iter().enumerate().filter(|(_, line)| line.ends_with("━ 80")).map(|(row, _)| row).collect();
             // From 40 (or below) to 90.9, drawn by what Frame says: the limit's row is that share of the way down.
             let frame = Frame::of(&picture()).unwrap();
             let expected = 1 + ((frame.down(80.0) * (4 * rows - 1) as f64).round() as usize) / 4;
@@ -415,12 +449,18 @@ mod tests {
                 let column = (frame.along(START + day * DAY) * columns as f64) as usize;
                 let found = rows_of(&lines, column, is_dots);
                 let wanted = row_of(40.0 + 0.5 * day as f64);
-                assert!(found.iter().any(|row| row.abs_diff(wanted) <= 1), "{what}: {found:?}, not {wanted}\n{lines:#?}");
+                assert!(
+                    found.iter().any(|row| row.abs_diff(wanted) <= 1),
+                    "{what}: {found:?}, not {wanted}\n{lines:#?}"
+                );
                 assert!(found.len() <= 2, "{what}: one value to a day\n{lines:#?}");
             }
             // On the last day the band is from 79.2 to 90.8, the median 84.5: ten to fifteen of a hundred steps each way.
             let last = rows_of(&lines, columns - 1, |c| c == '░' || is_dots(c) || c == '━');
-            assert!(last.contains(&row_of(90.0)) && last.contains(&row_of(80.0)) && !last.contains(&row_of(70.0)), "{last:?}\n{lines:#?}");
+            assert!(
+                last.contains(&row_of(90.0)) && last.contains(&row_of(80.0)) && !last.contains(&row_of(70.0)),
+                "{last:?}\n{lines:#?}"
+            );
             let axis = &lines[rows + 1];
             let mark = axis.chars().position(|c| c == '▲').unwrap() - 4;
             assert_eq!(mark, (frame.along(START + 10 * DAY) * columns as f64) as usize);
@@ -439,10 +479,16 @@ mod tests {
     fn colour_adds_and_takes_nothing() {
         let strip = |line: &String| {
             let parts = line.split('\u{1b}').enumerate();
-            parts.map(|(at, part)| if at == 0 { part } else { part.split_once('m').unwrap().1 }).collect::<String>().trim_end().to_owned()
+            parts
+                .map(|(at, part)| if at == 0 { part } else { part.split_once('m').unwrap().1 })
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
         };
         let (plain, colored) = (drawn(&picture(), 80, false), drawn(&picture(), 80, true));
-        assert!(plain.iter().all(|line| !line.contains('\u{1b}')) && colored.iter().any(|line| line.contains('\u{1b}')));
+        assert!(
+            plain.iter().all(|line| !line.contains('\u{1b}')) && colored.iter().any(|line| line.contains('\u{1b}'))
+        );
         assert_eq!(colored.iter().map(strip).collect::<Vec<_>>(), plain);
     }
 

@@ -417,7 +417,8 @@ pub fn show(kind: Kind, value: &Value) -> String {
         (_, Value::Series(counts)) => spark(counts),
         (_, Value::Json(json)) => json.to_string(),
         (_, Value::Group(values)) => {
-            let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", show(kind, value))).collect();
+            let values: Vec<String> =
+                values.iter().map(|(name, value)| format!("{name} {}", show(kind, value))).collect();
             values.join(", ")
         }
     }

@@ -41,7 +41,12 @@ pub fn draw(contrasts: &[Contrast], out: &mut dyn Write) -> io::Result<bool> {
     Ok(true)
 }
 
-fn all(panels: &[&Contrast], columns: usize, (width, below, height): (f64, f64, f64), out: &mut String) -> std::fmt::Result {
+fn all(
+    panels: &[&Contrast],
+    columns: usize,
+    (width, below, height): (f64, f64, f64),
+    out: &mut String,
+) -> std::fmt::Result {
     writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" role="img"><title>plimsoll compare</title><style>{STYLE}</style>"#
@@ -84,7 +89,14 @@ fn panel(contrast: &Contrast, out: &mut String) -> std::fmt::Result {
         let mut path = String::new();
         let mut at = 0.0;
         for (number, (seconds, value)) in side.iter().enumerate() {
-            write!(path, "{}{:.1} {:.1}H{:.1}", if number == 0 { 'M' } else { 'L' }, x(at), y(*value), x(at + seconds))?;
+            write!(
+                path,
+                "{}{:.1} {:.1}H{:.1}",
+                if number == 0 { 'M' } else { 'L' },
+                x(at),
+                y(*value),
+                x(at + seconds)
+            )?;
             at += seconds;
         }
         if !path.is_empty() {
@@ -124,7 +136,10 @@ mod tests {
     #[test]
     fn names_are_text_and_what_is_not_known_is_not_drawn() {
         let text = svg(&[contrast("</text><script>alert(1)</script>\u{1b}")]);
-        assert!(text.contains("&lt;/text&gt;&lt;script&gt;") && !text.contains("<script") && !text.contains('\u{1b}'), "{text}");
+        assert!(
+            text.contains("&lt;/text&gt;&lt;script&gt;") && !text.contains("<script") && !text.contains('\u{1b}'),
+            "{text}"
+        );
         assert!(!draw(&[Contrast::default()], &mut Vec::new()).unwrap());
     }
 }

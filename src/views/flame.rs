@@ -120,7 +120,10 @@ mod tests {
     #[test]
     fn names_have_no_meaning_in_folded_text() {
         let names = ["", "a;b\nc", "f 12", "", "# x", "<script>alert(1)</script>"];
-        let tree = tree(&names, &[(0, 0, [0; 2]), (0, 1, [0; 2]), (1, 2, [0, 5]), (1, 3, [0, 7]), (0, 4, [0, 1]), (0, 5, [0, 2])]);
+        let tree = tree(
+            &names,
+            &[(0, 0, [0; 2]), (0, 1, [0; 2]), (1, 2, [0, 5]), (1, 3, [0, 7]), (0, 4, [0, 1]), (0, 5, [0, 2])],
+        );
         let mut out = Vec::new();
         folded(&tree, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -38,7 +38,8 @@ text{fill:currentColor}.title{font-size:14px;font-weight:bold}.soft{fill-opacity
 
 /// Writes pictures into one SVG; those of which nothing is known are left out. Whether there was one to draw; else nothing is written.
 pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
-    let panels: Vec<(&Picture, Frame)> = pictures.iter().filter_map(|picture| Some((picture, Frame::of(picture)?))).collect();
+    let panels: Vec<(&Picture, Frame)> =
+        pictures.iter().filter_map(|picture| Some((picture, Frame::of(picture)?))).collect();
     if panels.is_empty() {
         return Ok(false);
     }
@@ -81,9 +82,12 @@ impl Place {
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept = Vec::new();
     for same in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
-        let edge = |wins: fn(f64, f64) -> bool| same.iter().copied().reduce(|best, point| if wins(point.1, best.1) { point } else { best });
-        let mut some =
-            [same.first().copied(), edge(|a, b| a < b), edge(|a, b| a > b), same.last().copied()].map(Option::unwrap_or_default).to_vec();
+        let edge = |wins: fn(f64, f64) -> bool| {
+            same.iter().copied().reduce(|best, point| if wins(point.1, best.1) { point } else { best })
+        };
+        let mut some = [same.first().copied(), edge(|a, b| a < b), edge(|a, b| a > b), same.last().copied()]
+            .map(Option::unwrap_or_default)
+            .to_vec();
         some.sort_by(|a, b| a.0.total_cmp(&b.0));
         some.dedup();
         kept.extend(some);
@@ -128,7 +132,9 @@ fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result 
     let (step, end) = (picture.grid.step, picture.grid.end());
     let band: Vec<&Step> = picture.path.iter().filter(|one| one.p10.is_finite() && one.p90.is_finite()).collect();
     if !band.is_empty() {
-        let side = |value: fn(&Step) -> f64| thin(&band.iter().map(|one| (place.x(one.at), place.y(value(one)))).collect::<Vec<_>>());
+        let side = |value: fn(&Step) -> f64| {
+            thin(&band.iter().map(|one| (place.x(one.at), place.y(value(one)))).collect::<Vec<_>>())
+        };
         let (upper, mut lower) = (side(|one| one.p90), side(|one| one.p10));
         lower.reverse();
         let mut path = String::new();
@@ -144,11 +150,22 @@ fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result 
         Some(limit) if limit >= frame.low && limit <= frame.high => {
             let y = place.y(limit);
             writeln!(out, r#"<path class="limit" d="M{left} {y:.1}H{right}"/>"#)?;
-            writeln!(out, r#"<text class="date" x="{}" y="{:.1}">limit {}</text>"#, right + 4.0, y + 4.0, amount(picture.unit, limit))?;
+            writeln!(
+                out,
+                r#"<text class="date" x="{}" y="{:.1}">limit {}</text>"#,
+                right + 4.0,
+                y + 4.0,
+                amount(picture.unit, limit)
+            )?;
         }
         Some(limit) => {
             let (where_, y) = if limit > frame.high { ("↑", top) } else { ("↓", bottom) };
-            writeln!(out, r#"<text class="date" x="{}" y="{y}">{where_} {}</text>"#, right + 4.0, amount(picture.unit, limit))?;
+            writeln!(
+                out,
+                r#"<text class="date" x="{}" y="{y}">{where_} {}</text>"#,
+                right + 4.0,
+                amount(picture.unit, limit)
+            )?;
         }
         None => {}
     }
@@ -171,7 +188,13 @@ fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result 
 fn dates(picture: &Picture, place: &Place, out: &mut String) -> std::fmt::Result {
     let frame = place.0;
     let mut mark = |at: Micros, class: &str, up: f64| {
-        writeln!(out, r#"<text class="{class}" text-anchor="middle" x="{:.1}" y="{}">{}</text>"#, place.x(at), PANEL.1 - up, day(at))
+        writeln!(
+            out,
+            r#"<text class="{class}" text-anchor="middle" x="{:.1}" y="{}">{}</text>"#,
+            place.x(at),
+            PANEL.1 - up,
+            day(at)
+        )
     };
     let end = picture.grid.end();
     let is_near = |at: &Micros| (place.x(*at) - place.x(end)).abs() < APART;
@@ -224,7 +247,10 @@ mod tests {
     #[test]
     fn names_are_text_and_nothing_else() {
         let text = svg(&[picture("</text><script>alert(1)</script>\u{1b}\u{0}&\"'")]);
-        assert!(text.contains("&lt;/text&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\u{1b}\\u{0}&amp;&quot;&#39;"), "{text}");
+        assert!(
+            text.contains("&lt;/text&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\u{1b}\\u{0}&amp;&quot;&#39;"),
+            "{text}"
+        );
         assert!(!text.contains("<script") && !text.contains("href") && !text.contains("url("), "{text}");
         assert_eq!(svg(&[picture("a")]), svg(&[picture("a")]));
     }

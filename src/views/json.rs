@@ -78,7 +78,9 @@ pub(super) fn findings(report: &Report) -> Json {
 /// The same with all numbers as in rows.
 fn rounded(json: Json) -> Json {
     match json {
-        Json::Number(number) if number.is_f64() => number.as_f64().map_or(Json::Null, |number| value(&Value::Number(number))),
+        Json::Number(number) if number.is_f64() => {
+            number.as_f64().map_or(Json::Null, |number| value(&Value::Number(number)))
+        }
         Json::Array(items) => items.into_iter().map(rounded).collect(),
         Json::Object(members) => members.into_iter().map(|(name, member)| (name, rounded(member))).collect(),
         other => other,
@@ -131,7 +133,10 @@ pub(super) fn document(report: &Report) -> Json {
     let mut all = Map::new();
     all.insert("schema".to_owned(), json!(report.schema));
     all.extend(head(report).map(|(name, value)| (name.to_owned(), value)));
-    all.insert("rows".to_owned(), report.shown_rows().iter().map(|values| row(&report.table.columns, values)).collect());
+    all.insert(
+        "rows".to_owned(),
+        report.shown_rows().iter().map(|values| row(&report.table.columns, values)).collect(),
+    );
     all.extend(tables(report).map(|tables| ("tables".to_owned(), tables)));
     all.extend(more(report));
     all.insert("findings".to_owned(), findings(report));

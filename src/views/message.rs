@@ -134,7 +134,11 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
 
 /// A dangerous operation for a template.
 fn told(deed: &Deed, safe: &impl Fn(&str) -> String) -> Value {
-    let who = if deed.impersonated.is_empty() { deed.user.clone() } else { format!("{} as {}", deed.user, deed.impersonated) };
+    let who = if deed.impersonated.is_empty() {
+        deed.user.clone()
+    } else {
+        format!("{} as {}", deed.user, deed.impersonated)
+    };
     json!({
         "level": deed.level.name(),
         "kind": deed.kind,
@@ -185,9 +189,14 @@ fn shortened(quantity: Quantity) -> String {
 fn commands(message: &Message) -> Vec<String> {
     let is_name = |name: &&str| {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !name.is_empty() && name.len() <= 63 && name.bytes().all(is_plain) && !name.starts_with('-') && !name.ends_with('-')
+        !name.is_empty()
+            && name.len() <= 63
+            && name.bytes().all(is_plain)
+            && !name.starts_with('-')
+            && !name.ends_with('-')
     };
-    let names: BTreeSet<&str> = message.alerts.iter().map(|alert| alert.gauge.key.namespace.as_str()).filter(is_name).collect();
+    let names: BTreeSet<&str> =
+        message.alerts.iter().map(|alert| alert.gauge.key.namespace.as_str()).filter(is_name).collect();
     names.into_iter().take(MOST).map(command).collect()
 }
 
@@ -217,7 +226,17 @@ mod tests {
 
     fn message(owner: &str, alerts: Vec<Alert>, over: Vec<Alert>, reason: Reason) -> Message {
         let level = alerts.iter().map(|alert| alert.level).max();
-        Message { id: "0".repeat(32), cluster: "prod".into(), owner: owner.into(), at: 0, reason, level, alerts, over, deeds: vec![] }
+        Message {
+            id: "0".repeat(32),
+            cluster: "prod".into(),
+            owner: owner.into(),
+            at: 0,
+            reason,
+            level,
+            alerts,
+            over,
+            deeds: vec![],
+        }
     }
 
     #[test]
@@ -257,26 +276,44 @@ mod tests {
         let warning = || vec![alert("a", Level::Warning, None)];
         let over = || vec![alert("a", Level::Warning, Some(1))];
         assert!(
-            of(warning(), vec![], Reason::Repeat).text.starts_with("Still near their limits in prod, as told before, for pay:\n\nWARNING")
+            of(warning(), vec![], Reason::Repeat)
+                .text
+                .starts_with("Still near their limits in prod, as told before, for pay:\n\nWARNING")
         );
         let clear = of(vec![], over(), Reason::Clear);
         assert_eq!(clear.subject, "resolved: quotas of pay are below their thresholds again (prod)");
-        assert!(clear.text.starts_with("Nothing of pay's is near its limit any more in prod.\n\nOver:\n"), "{}", clear.text);
+        assert!(
+            clear.text.starts_with("Nothing of pay's is near its limit any more in prod.\n\nOver:\n"),
+            "{}",
+            clear.text
+        );
         let missed = of(vec![], over(), Reason::News);
-        assert!(missed.text.starts_with("Out of working hours quotas of pay were near their limits in prod."), "{}", missed.text);
+        assert!(
+            missed.text.starts_with("Out of working hours quotas of pay were near their limits in prod."),
+            "{}",
+            missed.text
+        );
         assert_eq!(missed.subject, "warning: quotas of pay were near their limits, and are not any more (prod)");
     }
 
     #[test]
     fn hostile_names_stay_text() {
         let name = "x; rm -rf / #<!channel> @all `*_~\r\nBcc: a@b\u{1b}[31m";
-        let rendered =
-            render(&message(name, vec![alert(name, Level::Critical, None)], vec![], Reason::News), &Templates::default()).unwrap();
+        let rendered = render(
+            &message(name, vec![alert(name, Level::Critical, None)], vec![], Reason::News),
+            &Templates::default(),
+        )
+        .unwrap();
         assert!(!rendered.subject.trim_end().contains(['\r', '\n', '\u{1b}']), "{}", rendered.subject);
         assert!(!rendered.text.contains(['\r', '\u{1b}']) && !rendered.text.contains("\nBcc"), "{}", rendered.text);
         assert!(!rendered.text.contains("propose -n x"), "{}", rendered.text);
-        assert!(!rendered.slack.contains("<!") && !rendered.slack.contains('@') && !rendered.slack.contains("\nBcc"), "{}", rendered.slack);
-        let huge = render(&message(&"ä".repeat(1 << 20), vec![], vec![], Reason::Clear), &Templates::default()).unwrap();
+        assert!(
+            !rendered.slack.contains("<!") && !rendered.slack.contains('@') && !rendered.slack.contains("\nBcc"),
+            "{}",
+            rendered.slack
+        );
+        let huge =
+            render(&message(&"ä".repeat(1 << 20), vec![], vec![], Reason::Clear), &Templates::default()).unwrap();
         assert!(huge.text.len() < 4_000);
         let many = (0..5_000).map(|number| alert(&format!("n{number}"), Level::Warning, None)).collect();
         let many = render(&message("pay", many, vec![], Reason::News), &Templates::default()).unwrap();
@@ -303,11 +340,15 @@ mod tests {
             stopped_by: "evictions".into(),
             audit_id: "a-1".into(),
         };
-        let message = Message { level: Some(Level::Critical), deeds: vec![deed], ..message("ops", vec![], vec![], Reason::News) };
+        let message =
+            Message { level: Some(Level::Critical), deeds: vec![deed], ..message("ops", vec![], vec![], Reason::News) };
         // Texts of quotas are not asked.
         let own = Templates { text: Some("{{ nothing }}".into()), ..Templates::default() };
         let rendered = render(&message, &own).unwrap();
-        assert_eq!(rendered.subject, "critical: eve<!channel>\\r\\nBcc: a@b 120 × deleted a pod: a, b, … z in shop (prod)");
+        assert_eq!(
+            rendered.subject,
+            "critical: eve<!channel>\\r\\nBcc: a@b 120 × deleted a pod: a, b, … z in shop (prod)"
+        );
         for part in [
             "A dangerous operation in prod:\n\nCRITICAL  eve<!channel>",
             "\n  when       2026-11-18 11:06:40 UTC to 2026-11-18 11:06:47 UTC\n  outcome    120 done so far\n  by         kubectl from 10.0.0.9\n",
@@ -315,7 +356,11 @@ mod tests {
         ] {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
         }
-        assert!(!rendered.slack.contains("<!") && rendered.slack.contains("\n• CRITICAL eve&lt;"), "{}", rendered.slack);
+        assert!(
+            !rendered.slack.contains("<!") && rendered.slack.contains("\n• CRITICAL eve&lt;"),
+            "{}",
+            rendered.slack
+        );
     }
 
     #[test]

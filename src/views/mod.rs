@@ -88,6 +88,8 @@ pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Writ
         Format::Yaml => yaml::write(report, out),
         Format::Csv => csv::write(report, style.headers, out),
         Format::Markdown => markdown::write(report, out),
-        Format::Svg | Format::Folded | Format::Html => Err(io::Error::other("a report is neither a flame graph nor a page")),
+        Format::Svg | Format::Folded | Format::Html => {
+            Err(io::Error::other("a report is neither a flame graph nor a page"))
+        }
     }
 }

@@ -150,7 +150,10 @@ mod tests {
         let mut object = Map::new();
         for (at, text) in texts.iter().enumerate() {
             object.insert(format!("k{at}"), json!(text));
-            object.insert(format!("l{at}"), json!([text, [text, []], {"a": text, "b": [{}, {"c": text}]}, null, 1, -2.5, true]));
+            object.insert(
+                format!("l{at}"),
+                json!([text, [text, []], {"a": text, "b": [{}, {"c": text}]}, null, 1, -2.5, true]),
+            );
             object.insert((*text).to_owned(), json!({"x": {"y": {}}, "z": []}));
         }
         let mut out = Vec::new();

@@ -47,7 +47,13 @@ fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Res
             Severity::Info => "\u{1b}[1m",
         };
         let (on, off) = if style.color { (color, "\u{1b}[0m") } else { ("", "") };
-        writeln!(out, "\n{on}{}{off} {} (confidence {})", finding.severity.name(), plain(&finding.id), percent(finding.confidence))?;
+        writeln!(
+            out,
+            "\n{on}{}{off} {} (confidence {})",
+            finding.severity.name(),
+            plain(&finding.id),
+            percent(finding.confidence)
+        )?;
         prose(&[format!("  \t{}.", finding.summary), format!("  \tWhat to do: {}.", finding.remedy)], style, out)?;
     }
     Ok(())
@@ -56,7 +62,8 @@ fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Res
 /// Sentences, broken at blanks to the width of the terminal.
 fn prose(lines: &[String], style: &Style, out: &mut dyn Write) -> io::Result<()> {
     // Lines that name what they are about stand in columns: a tab is behind the name.
-    let names = lines.iter().filter_map(|line| line.split_once('\t')).map(|(name, _)| plain(name).width()).max().unwrap_or(0);
+    let names =
+        lines.iter().filter_map(|line| line.split_once('\t')).map(|(name, _)| plain(name).width()).max().unwrap_or(0);
     for line in lines {
         let mut used = 0;
         let mut indent = 0;
@@ -105,7 +112,8 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::title(&table.columns[c])).into_owned()).collect();
     let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
     let cell = |row: &Vec<Value>, (&c, kind): (&usize, &Kind)| plain(&columns::show(*kind, &row[c])).into_owned();
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().zip(&kinds).map(|of| cell(row, of)).collect()).collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| shown.iter().zip(&kinds).map(|of| cell(row, of)).collect()).collect();
     let need = |at: usize| cells.iter().map(|row| row[at].width()).chain([titles[at].width()]).max().unwrap_or(0);
     let needs: Vec<Need<'_>> =
         (0..shown.len()).map(|at| Need { name: &table.columns[shown[at]], kind: kinds[at], width: need(at) }).collect();

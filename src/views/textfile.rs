@@ -53,13 +53,19 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
-    writeln!(out, "# HELP plimsoll_memory_verdict 1 for the verdict on the cgroup.\n# TYPE plimsoll_memory_verdict gauge")?;
+    writeln!(
+        out,
+        "# HELP plimsoll_memory_verdict 1 for the verdict on the cgroup.\n# TYPE plimsoll_memory_verdict gauge"
+    )?;
     for row in &table.rows {
         if let Some(Value::Text(verdict)) = column("verdict").map(|at| &row[at]) {
             writeln!(out, "plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"{}\"}} 1", label(row), escape(verdict))?;
         }
     }
-    writeln!(out, "# HELP plimsoll_memory_finding 1 for each finding that holds.\n# TYPE plimsoll_memory_finding gauge")?;
+    writeln!(
+        out,
+        "# HELP plimsoll_memory_finding 1 for each finding that holds.\n# TYPE plimsoll_memory_finding gauge"
+    )?;
     for finding in &report.findings {
         let cgroup = finding.subject.get("cgroup").map_or("", String::as_str);
         writeln!(

@@ -35,7 +35,8 @@ impl AlertLab {
     /// Starts all of it.
     pub(crate) fn start() -> Self {
         let folder = folder();
-        let ports = json!({"smtp": free_port(), "starttls": free_port(), "http": free_port(), "alertmanager": free_port()});
+        let ports =
+            json!({"smtp": free_port(), "starttls": free_port(), "http": free_port(), "alertmanager": free_port()});
         // An authority, and a server's certificate by it.
         let common = ["-newkey", "rsa:2048", "-nodes", "-days", "2"];
         let own = ["req", "-x509", "-subj", "/CN=authority", "-keyout", "ca-key.pem", "-out", "ca.pem"];
@@ -78,12 +79,18 @@ impl AlertLab {
     /// Starts Alertmanager again, where it was.
     pub(crate) fn start_alertmanager(&mut self) {
         let mut command = hermetic(Command::new("prometheus-alertmanager"), self.path());
-        command.current_dir(self.path()).args(["--config.file=alertmanager.yml", "--storage.path=data", "--cluster.listen-address="]);
+        command.current_dir(self.path()).args([
+            "--config.file=alertmanager.yml",
+            "--storage.path=data",
+            "--cluster.listen-address=",
+        ]);
         command.arg(format!("--web.listen-address=127.0.0.1:{}", self.port("alertmanager")));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.alertmanager = Some(child.expect("there is no prometheus-alertmanager on PATH; run .ci/setup first"));
         let end = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(("127.0.0.1", self.port("alertmanager"))).is_err() || self.alertmanager_ready().is_none() {
+        while TcpStream::connect(("127.0.0.1", self.port("alertmanager"))).is_err()
+            || self.alertmanager_ready().is_none()
+        {
             assert!(Instant::now() < end, "Alertmanager does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -99,7 +106,8 @@ impl AlertLab {
 
     /// The alerts that Alertmanager has.
     pub(crate) fn alerts(&self) -> Vec<Value> {
-        let text = ureq_get(&format!("http://127.0.0.1:{}/api/v2/alerts", self.port("alertmanager"))).expect("Alertmanager answers");
+        let text = ureq_get(&format!("http://127.0.0.1:{}/api/v2/alerts", self.port("alertmanager")))
+            .expect("Alertmanager answers");
         serde_json::from_str(&text).unwrap()
     }
 
@@ -142,9 +150,22 @@ channels:
                 "status": {"hard": {"pods": "100"}, "used": {"pods": used.to_string()}},
             }));
         }
-        let objects = write(self.path(), "objects.json", json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+        let objects =
+            write(self.path(), "objects.json", json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
         let path = |name: &str| self.path().join(name).to_str().unwrap().to_owned();
-        let words = ["quota", "alert", &objects, "--alerts", &path("alerts.yaml"), "--state", &path("state"), "--now", now, "-o", "json"];
+        let words = [
+            "quota",
+            "alert",
+            &objects,
+            "--alerts",
+            &path("alerts.yaml"),
+            "--state",
+            &path("state"),
+            "--now",
+            now,
+            "-o",
+            "json",
+        ];
         words.map(str::to_owned).to_vec()
     }
 
@@ -185,7 +206,11 @@ fn end(mut child: Child) {
 /// The body of an answer of 200.
 fn ureq_get(url: &str) -> Option<String> {
     let mut command = Command::new(python());
-    command.args(["-c", "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())", url]);
+    command.args([
+        "-c",
+        "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())",
+        url,
+    ]);
     let ran = feed(command, b"");
     (ran.code == Some(0)).then_some(ran.stdout)
 }

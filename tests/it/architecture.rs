@@ -37,7 +37,9 @@ fn code(text: &str) -> String {
                 ends
             });
             end.map_or(rest.len(), |end| end + 2)
-        } else if let Some(length) = ["'\"'", "'\\\"'", "b'\"'", "'/'"].iter().find(|quote| rest.starts_with(**quote)).map(|q| q.len()) {
+        } else if let Some(length) =
+            ["'\"'", "'\\\"'", "b'\"'", "'/'"].iter().find(|quote| rest.starts_with(**quote)).map(|q| q.len())
+        {
             length
         } else {
             out.push(c);
@@ -57,12 +59,15 @@ fn raw_string(text: &str) -> Option<usize> {
     let count = hashes.bytes().take_while(|b| *b == b'#').count();
     let start = text.len() - hashes.len() + count;
     let close = format!("\"{}", "#".repeat(count));
-    text[start..].strip_prefix('"').map(|inner| inner.find(&close).map_or(text.len(), |end| start + 1 + end + close.len()))
+    text[start..]
+        .strip_prefix('"')
+        .map(|inner| inner.find(&close).map_or(text.len(), |end| start + 1 + end + close.len()))
 }
 
 /// Every path below `crate::` that the text imports or names; `{…}` groups are taken apart.
 fn imports(text: &str) -> Vec<String> {
-    let packed: String = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ::", "::").replace(":: ", "::");
+    let packed: String =
+        text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ::", "::").replace(":: ", "::");
     let mut found = Vec::new();
     for (at, _) in packed.match_indices("crate::") {
         let own_word = !packed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$');
@@ -97,7 +102,8 @@ fn expand<'t>(prefix: &str, tree: &'t str, found: &mut Vec<String>) -> &'t str {
         None => {
             found.push(path);
             let rest = tree[end..].trim_start();
-            rest.strip_prefix("as ").map_or(rest, |rest| rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'))
+            rest.strip_prefix("as ")
+                .map_or(rest, |rest| rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'))
         }
     }
 }
@@ -121,7 +127,10 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             for (at, _) in code.match_indices(print) {
                 // `eprintln!` ends in `println!` too; one message is enough.
                 let whole = code[..at].rfind(|c: char| !c.is_alphanumeric()).map_or(0, |start| start + 1);
-                faults.push(format!("{path} calls {}{print}: only a view writes, to the writer it is given", &code[whole..at]));
+                faults.push(format!(
+                    "{path} calls {}{print}: only a view writes, to the writer it is given",
+                    &code[whole..at]
+                ));
             }
         }
     }
@@ -135,7 +144,9 @@ fn faults(path: &str, text: &str) -> Vec<String> {
                 }
             }
         }
-        None if path.contains('/') => faults.push(format!("{path} is in a layer without a rule; add one here and to docs/architecture.md")),
+        None if path.contains('/') => {
+            faults.push(format!("{path} is in a layer without a rule; add one here and to docs/architecture.md"))
+        }
         None => {}
     }
     faults

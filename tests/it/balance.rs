@@ -25,7 +25,10 @@ fn number(value: &Value) -> f64 {
 fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
     let report = balance(&[&sample("list-storm")]);
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.iter().map(|row| row["instance"].as_str().unwrap()).collect::<Vec<_>>(), ["apiserver-0", "apiserver-1"]);
+    assert_eq!(
+        rows.iter().map(|row| row["instance"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["apiserver-0", "apiserver-1"]
+    );
     let finding = &report["findings"][0];
     assert_eq!(
         (&finding["id"], &finding["severity"], &finding["subject"]["instance"]),
@@ -74,7 +77,8 @@ fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
     told.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(told, expected);
     // NOTES.md: 36 nodes, of which a sixth talk to apiserver-1.
-    let fleet = report["tables"]["clients"].as_array().unwrap().iter().find(|row| row["agent"] == "node-agent").unwrap();
+    let fleet =
+        report["tables"]["clients"].as_array().unwrap().iter().find(|row| row["agent"] == "node-agent").unwrap();
     assert_eq!(fleet["sources"], 36);
     assert!((number(&fleet["share_there"]) - 5.0 / 6.0).abs() < 0.01, "{fleet}");
     plimsoll(&["balance", &sample("list-storm"), "--fail-on", "critical"]).exits(1);
@@ -82,7 +86,8 @@ fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
     let metrics = balance(&[&sample("list-storm/metrics")]);
     let traffic = plimsoll(&["traffic", &sample("list-storm/metrics"), "--by", "instance", "-o", "json"]).json(0);
     for theirs in traffic["rows"].as_array().unwrap() {
-        let mine = metrics["rows"].as_array().unwrap().iter().find(|row| row["instance"] == theirs["instance"]).unwrap();
+        let mine =
+            metrics["rows"].as_array().unwrap().iter().find(|row| row["instance"] == theirs["instance"]).unwrap();
         assert_eq!(mine["requests"], theirs["requests"]);
     }
     assert_eq!(metrics["tables"]["clients"], serde_json::json!([]));
@@ -122,7 +127,10 @@ fn a_restart_is_followed() {
     assert!(table.contains("it had its share of requests again after"), "{table}");
     // While it is down and coming back: one apiserver carries all, since it went.
     let report = plimsoll(&["balance", scratch.path().to_str().unwrap(), "--until", "2026-11-20T09:24:00Z"]).stdout;
-    assert!(report.contains("since") && report.contains("2026-11-20 09:23:00 UTC: ") && report.contains("b started at"), "{report}");
+    assert!(
+        report.contains("since") && report.contains("2026-11-20 09:23:00 UTC: ") && report.contains("b started at"),
+        "{report}"
+    );
 }
 
 /// A log of `count` requests of so many clients, one a second each, on the apiservers that `on` gives.

@@ -30,7 +30,8 @@ fn lines(log: &[u8]) -> u64 {
 #[test]
 fn a_file_that_shrinks_is_read_as_far_as_it_goes_and_said_so() {
     const LEFT: usize = 2_500_000;
-    let (log, outcome) = changed(|path| OpenOptions::new().write(true).open(path).unwrap().set_len(LEFT as u64).unwrap());
+    let (log, outcome) =
+        changed(|path| OpenOptions::new().write(true).open(path).unwrap().set_len(LEFT as u64).unwrap());
     let whole = lines(&log[..LEFT]);
     assert!(outcome.total().total() >= whole, "{} of {whole}", outcome.total().total());
     let shrunk = outcome.losses.iter().find(|loss| loss.kind == LossKind::Shrunk).unwrap();
@@ -64,7 +65,12 @@ fn a_database_that_is_cut_while_it_is_mapped_ends_with_a_message() {
     let (path, trace) = (folder.path().join("snapshot.db"), folder.path().join("trace"));
     fs::write(&path, sample_bytes("quiet/etcd/after.db.zst")).unwrap();
     let mut command = Command::new("strace");
-    command.arg("-o").arg(&trace).arg("-P").arg(&path).args(["-e", "trace=mmap", "-e", "inject=mmap:signal=SIGSTOP:when=1"]);
+    command.arg("-o").arg(&trace).arg("-P").arg(&path).args([
+        "-e",
+        "trace=mmap",
+        "-e",
+        "inject=mmap:signal=SIGSTOP:when=1",
+    ]);
     command.args([env!("CARGO_BIN_EXE_plimsoll"), "etcd", "usage"]).arg(&path);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let tracer = command.spawn().unwrap_or_else(|error| panic!("strace: {error}; run .ci/setup first"));
@@ -78,6 +84,10 @@ fn a_database_that_is_cut_while_it_is_mapped_ends_with_a_message() {
     assert!(Command::new("kill").args(["-CONT", children.trim()]).status().unwrap().success());
     let output = tracer.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(3) && told.contains("became shorter while it was read"), "{:?}: {told}", output.status);
+    assert!(
+        output.status.code() == Some(3) && told.contains("became shorter while it was read"),
+        "{:?}: {told}",
+        output.status
+    );
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }

@@ -75,7 +75,10 @@ fn warnings(report: &Value) -> BTreeSet<[String; 3]> {
     let found = report["findings"].as_array().unwrap().iter();
     let found = found.filter(|finding| finding["severity"] != "info" && finding["subject"].get("user").is_some());
     found
-        .map(|f| [&f["subject"]["user"], &f["subject"]["agent"], &f["id"]].map(|text| text.as_str().unwrap_or_default().to_owned()))
+        .map(|f| {
+            [&f["subject"]["user"], &f["subject"]["agent"], &f["id"]]
+                .map(|text| text.as_str().unwrap_or_default().to_owned())
+        })
         .collect()
 }
 
@@ -91,7 +94,8 @@ fn fits(pattern: &[String], found: &[String]) -> bool {
 /// What is found of what must be, and how much of what is found is right, over all samples.
 #[test]
 fn culprits_are_found_and_nobody_else() {
-    let truth: Value = serde_json::from_slice(&fs::read(root().join("tests/data/clients-truth.json")).unwrap()).unwrap();
+    let truth: Value =
+        serde_json::from_slice(&fs::read(root().join("tests/data/clients-truth.json")).unwrap()).unwrap();
     let (mut right, mut wanted, mut wrong) = (0, 0, Vec::new());
     let mut missing = Vec::new();
     for (sample, _) in SAMPLES {
@@ -113,20 +117,26 @@ fn culprits_are_found_and_nobody_else() {
             }
         }
     }
-    let (recall, precision) = (f64::from(right) / wanted as f64, f64::from(right) / (right as usize + wrong.len()) as f64);
+    let (recall, precision) =
+        (f64::from(right) / wanted as f64, f64::from(right) / (right as usize + wrong.len()) as f64);
     assert!(
         wanted >= 24 && recall >= 0.95 && precision >= 0.95,
         "recall {recall}, precision {precision}: missing {missing:?}, wrong {wrong:?}"
     );
     // What is written in the documentation.
     let told = format!("recall {recall:.2}, precision {precision:.2}");
-    assert!(fs::read_to_string(root().join("docs/findings.md")).unwrap().contains(&told), "docs/findings.md should say: {told}");
+    assert!(
+        fs::read_to_string(root().join("docs/findings.md")).unwrap().contains(&told),
+        "docs/findings.md should say: {told}"
+    );
 }
 
 /// Findings without what changes with names and times.
 fn shape(report: &Value, change: impl Fn(&str) -> String) -> BTreeSet<String> {
     let findings = report["findings"].as_array().unwrap().iter();
-    let shape = |f: &Value| change(&format!("{} {} {} {} {}", f["id"], f["severity"], f["subject"], f["confidence"], f["evidence"]));
+    let shape = |f: &Value| {
+        change(&format!("{} {} {} {} {}", f["id"], f["severity"], f["subject"], f["confidence"], f["evidence"]))
+    };
     findings.map(shape).collect()
 }
 
@@ -137,13 +147,17 @@ fn names_times_and_company_change_nothing() {
     let report = |text: &str| clients(&[&write(place.path(), "audit.log", text), "--k8s-version", "v1.36"]);
     let before = shape(&report(&log), str::to_owned);
     assert!(before.len() > 12, "{before:?}");
-    let renamed = log.replace("node-agent", "zz-blue").replace("legacy-sync", "aa-red").replace("python-requests", "okhttp");
-    let back = |text: &str| text.replace("zz-blue", "node-agent").replace("aa-red", "legacy-sync").replace("okhttp", "python-requests");
+    let renamed =
+        log.replace("node-agent", "zz-blue").replace("legacy-sync", "aa-red").replace("python-requests", "okhttp");
+    let back = |text: &str| {
+        text.replace("zz-blue", "node-agent").replace("aa-red", "legacy-sync").replace("okhttp", "python-requests")
+    };
     assert_eq!(shape(&report(&renamed), back), before);
     assert_eq!(shape(&report(&log.replace("2026-11-20T09:", "2027-03-01T17:")), str::to_owned), before);
     // Two clusters in one run have the findings of both.
     let together = clients(&[&sample("list-storm"), &sample("overload-restart")]);
-    let apart: BTreeSet<String> = ["list-storm", "overload-restart"].iter().flat_map(|sample| ids(&of_sample(sample))).collect();
+    let apart: BTreeSet<String> =
+        ["list-storm", "overload-restart"].iter().flat_map(|sample| ids(&of_sample(sample))).collect();
     assert_eq!(ids(&together), apart);
 }
 
@@ -151,7 +165,8 @@ fn names_times_and_company_change_nothing() {
 fn plain_log(sample: &str) -> String {
     let pattern = root().join("samples").join(sample).join("audit/*/*");
     let files = glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap);
-    let mut texts: Vec<String> = files.map(|file| String::from_utf8(sample_bytes(file.to_str().unwrap())).unwrap()).collect();
+    let mut texts: Vec<String> =
+        files.map(|file| String::from_utf8(sample_bytes(file.to_str().unwrap())).unwrap()).collect();
     texts.sort_by_key(|text| text.find("stageTimestamp\":\"").map(|at| text[at + 17..at + 44].to_owned()));
     texts.concat()
 }
@@ -180,12 +195,14 @@ fn lists_are_as_large_as_what_kubectl_printed() {
     for (kind, bytes) in ran.stdout.lines().map(|line| line.split_once(' ').unwrap()) {
         *printed.entry(kind).or_default() += bytes.parse::<f64>().unwrap();
     }
-    let usage = plimsoll(&["etcd", "usage", &sample("list-storm/etcd/after.db.zst"), "--by", "resource", "-o", "json"]).json(0);
+    let usage =
+        plimsoll(&["etcd", "usage", &sample("list-storm/etcd/after.db.zst"), "--by", "resource", "-o", "json"]).json(0);
     let usage = usage["rows"].as_array().unwrap();
     let one = |uri: &str| {
         let mut log = Log::default();
         log.add(APP, "list", uri, 0, 5, 200).add(APP, "list", uri, 5000, 5, 200);
-        let report: Value = serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
+        let report: Value =
+            serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
         report["rows"][0]["est_list_bytes"].as_f64().unwrap() / 2.0
     };
     for (kind, uri) in [
@@ -196,7 +213,8 @@ fn lists_are_as_large_as_what_kubectl_printed() {
     ] {
         // kubectl leaves managedFields out, which the apiserver sends.
         let resource = uri.rsplit('/').next().unwrap();
-        let managed = usage.iter().find(|row| row["resource"] == resource).unwrap()["managed_fields_bytes"].as_f64().unwrap();
+        let managed =
+            usage.iter().find(|row| row["resource"] == resource).unwrap()["managed_fields_bytes"].as_f64().unwrap();
         let (ours, theirs) = (one(uri) - managed, printed[kind]);
         assert!(theirs > 5000.0 && (ours / theirs - 1.0).abs() < 0.2, "{kind}: {ours} here, {theirs} there");
     }
@@ -213,7 +231,8 @@ fn large_lists() {
     let finding = |uri: &str, every: u64, code: u16| {
         let mut log = Log::default();
         log.every(APP, "list", uri, every, 5, code);
-        let report: Value = serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
+        let report: Value =
+            serde_json::from_str(&log.run(&["--objects", &sample("list-storm/etcd/after.db.zst")]).stdout).unwrap();
         let found = report["findings"].as_array().unwrap().iter().find(|f| f["id"] == "client-full-list").cloned();
         found.map(|f| f["severity"].as_str().unwrap().to_owned())
     };
@@ -227,8 +246,10 @@ fn large_lists() {
 #[test]
 fn conditions_choose_clients_and_times() {
     let all = of_sample("list-storm");
-    let some = clients(&[&sample("list-storm"), "--where", "agent=~config-writer|curl", "--where", "resource!=secrets"]);
-    let agents: BTreeSet<_> = some["rows"].as_array().unwrap().iter().map(|row| row["client"]["agent"].as_str().unwrap()).collect();
+    let some =
+        clients(&[&sample("list-storm"), "--where", "agent=~config-writer|curl", "--where", "resource!=secrets"]);
+    let agents: BTreeSet<_> =
+        some["rows"].as_array().unwrap().iter().map(|row| row["client"]["agent"].as_str().unwrap()).collect();
     assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["config-writer", "curl"]);
     let requests = |report: &Value, user: &str| {
         let rows = by_client(report).into_iter().filter(|(client, _)| client[1] == user);
@@ -250,7 +271,8 @@ fn findings_are_those_of_the_documentation() {
     let docs = fs::read_to_string(root().join("docs/findings.md")).unwrap();
     let source = glob::glob(root().join("src/analysis/clients/detect/*.rs").to_str().unwrap()).unwrap();
     let source: String = source.map(|path| fs::read_to_string(path.unwrap()).unwrap()).collect();
-    let used: BTreeSet<&str> = source.split('"').filter(|text| text.starts_with("client-") && !text.contains(' ')).collect();
+    let used: BTreeSet<&str> =
+        source.split('"').filter(|text| text.starts_with("client-") && !text.contains(' ')).collect();
     assert!(used.len() >= 17, "{used:?}");
     for id in &used {
         assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
@@ -282,7 +304,8 @@ impl Log {
         // Fewer segments name no resource.
         let segments = path.trim_matches('/').split('/').count();
         let has_resource = path.starts_with("/api") && segments >= if path.starts_with("/apis") { 4 } else { 3 };
-        let mut parts: Vec<&str> = path.trim_start_matches("/api/v1/").trim_start_matches("/apis/").split('/').collect();
+        let mut parts: Vec<&str> =
+            path.trim_start_matches("/api/v1/").trim_start_matches("/apis/").split('/').collect();
         let group = if path.starts_with("/apis/") && has_resource { parts.drain(..2).next().unwrap() } else { "" };
         let namespace = if parts[0] == "namespaces" && parts.len() > 2 { parts.drain(..2).nth(1).unwrap() } else { "" };
         let name = parts.get(1).copied().unwrap_or_default();
@@ -337,7 +360,12 @@ impl Log {
     fn found(&self) -> BTreeMap<String, Value> {
         let ran = self.run(&[]);
         let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
-        report["findings"].as_array().unwrap().iter().map(|f| (f["id"].as_str().unwrap().to_owned(), f.clone())).collect()
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| (f["id"].as_str().unwrap().to_owned(), f.clone()))
+            .collect()
     }
 
     #[track_caller]
@@ -399,7 +427,10 @@ fn get_polling() {
     // One object, every 1.9 s for more than five minutes; as often as candidates of an election; with a write for each.
     Log::default().every(APP, "get", uri, 1900, 170, 200).finds("client-get-polling", true);
     Log::default().every(APP, "get", uri, 2000, 170, 200).finds("client-get-polling", false);
-    Log::default().every(APP, "get", uri, 900, 270, 200).every(APP, "update", uri, 900, 270, 200).finds("client-get-polling", false);
+    Log::default()
+        .every(APP, "get", uri, 900, 270, 200)
+        .every(APP, "update", uri, 900, 270, 200)
+        .finds("client-get-polling", false);
     // In one busy minute only.
     Log::default().every(APP, "get", uri, 100, 500, 200).finds("client-get-polling", false);
 }
@@ -454,7 +485,14 @@ fn conflicts() {
         let mut log = Log::default();
         for n in 0..200 {
             let who = From(if n % 2 == 0 { "a" } else { "b" }, "writer", "10.0.0.1");
-            log.add(who, "update", "/api/v1/namespaces/a/configmaps/c", n * every, 5, if n % each == 0 { code } else { 200 });
+            log.add(
+                who,
+                "update",
+                "/api/v1/namespaces/a/configmaps/c",
+                n * every,
+                5,
+                if n % each == 0 { code } else { 200 },
+            );
         }
         log
     };
@@ -463,7 +501,10 @@ fn conflicts() {
     fight(100, 5, 409).finds("client-conflicts", false);
     fight(1000, 5, 422).finds("client-conflicts", false);
     let found = fight(1000, 5, 409).found();
-    assert!(found["client-conflicts"]["summary"].as_str().unwrap().contains("fights over configmaps a/c with writer ("), "{found:?}");
+    assert!(
+        found["client-conflicts"]["summary"].as_str().unwrap().contains("fights over configmaps a/c with writer ("),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -498,7 +539,14 @@ fn node_status_and_leases() {
         let mut log = Log::default();
         for n in 0..3 {
             let user = format!("system:node:n{n}");
-            log.every(From(&user, "kubelet/v1", "10.0.0.1"), "patch", &format!("/api/v1/nodes/n{n}/status"), every, 240_000 / every, 200);
+            log.every(
+                From(&user, "kubelet/v1", "10.0.0.1"),
+                "patch",
+                &format!("/api/v1/nodes/n{n}/status"),
+                every,
+                240_000 / every,
+                200,
+            );
         }
         log
     };
@@ -514,7 +562,9 @@ fn surges_and_storms() {
     let surge = |factor: u64| {
         let mut log = Log::default();
         log.every(APP, "get", "/api/v1/namespaces/a/pods/p", 3000, 80, 200);
-        (0..20 * factor).for_each(|n| _ = log.add(APP, "get", "/api/v1/namespaces/a/pods/p", 241_000 + n * 50_000 / (20 * factor), 5, 200));
+        (0..20 * factor).for_each(|n| {
+            _ = log.add(APP, "get", "/api/v1/namespaces/a/pods/p", 241_000 + n * 50_000 / (20 * factor), 5, 200)
+        });
         log
     };
     surge(6).finds("client-surge", true);
@@ -568,8 +618,12 @@ fn lists_of_a_nodes_pods() {
     let of_node = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
     Log::default().every(APP, "list", of_node, 55_000, 5, 200).finds("client-node-lists", true);
     Log::default().every(APP, "list", of_node, 130_000, 5, 200).finds("client-node-lists", false);
-    Log::default().every(APP, "list", &format!("{of_node}&resourceVersion=0"), 10_000, 40, 200).finds("client-node-lists", false);
-    Log::default().every(APP, "list", "/api/v1/pods?labelSelector=a%3Db", 10_000, 40, 200).finds("client-node-lists", false);
+    Log::default()
+        .every(APP, "list", &format!("{of_node}&resourceVersion=0"), 10_000, 40, 200)
+        .finds("client-node-lists", false);
+    Log::default()
+        .every(APP, "list", "/api/v1/pods?labelSelector=a%3Db", 10_000, 40, 200)
+        .finds("client-node-lists", false);
     // From 1.31 on the cache may answer: it has an index.
     let mut log = Log::default();
     let ran = log.every(APP, "list", of_node, 10_000, 40, 200).run(&["--k8s-version", "v1.34"]);
@@ -581,7 +635,8 @@ fn update(log: &mut Log, ms: u64, version: u64, more: &str) {
     let uri = format!("/api/v1/namespaces/a/configmaps/c{more}");
     log.add(APP, "update", &uri, ms, 5, 200).but(|event| {
         event["level"] = "RequestResponse".into();
-        event["responseObject"] = json!({"kind": "ConfigMap", "metadata": {"name": "c", "resourceVersion": version.to_string()}});
+        event["responseObject"] =
+            json!({"kind": "ConfigMap", "metadata": {"name": "c", "resourceVersion": version.to_string()}});
     });
 }
 
@@ -589,7 +644,9 @@ fn update(log: &mut Log, ms: u64, version: u64, more: &str) {
 fn writes_that_change_nothing() {
     let writes = |every: u64, changes: u64, more: &str| {
         let mut log = Log::default();
-        (0..60).for_each(|n| update(&mut log, n * every, if n % 10 < changes { 100 + n } else { 99 + n - (n % 10 - changes) }, more));
+        (0..60).for_each(|n| {
+            update(&mut log, n * every, if n % 10 < changes { 100 + n } else { 99 + n - (n % 10 - changes) }, more)
+        });
         log
     };
     writes(4000, 0, "").finds("client-unchanged-writes", true);
@@ -599,7 +656,8 @@ fn writes_that_change_nothing() {
     writes(4000, 0, "?dryRun=All").finds("client-unchanged-writes", false);
     // Without bodies it is not known, and that is said.
     let lease = "/api/v1/namespaces/a/configmaps/c";
-    let report: Value = serde_json::from_str(&Log::default().every(APP, "update", lease, 9000, 40, 200).run(&[]).stdout).unwrap();
+    let report: Value =
+        serde_json::from_str(&Log::default().every(APP, "update", lease, 9000, 40, 200).run(&[]).stdout).unwrap();
     assert!(report["coverage"]["unknown"].to_string().contains("writes that change nothing"), "{report}");
     assert!(!report["findings"].to_string().contains("client-unchanged-writes"), "{report}");
 }
@@ -620,11 +678,17 @@ fn leaders() {
     assert_eq!(found["client-failover-gap"]["evidence"]["leases"], "a/app");
     // Refused writes hold nothing; one address that pauses is one leader.
     let mut log = Log::default();
-    log.every(one, "update", lease, 2000, 20, 200).every(other, "update", lease, 2000, 20, 409).finds("client-failover-gap", false);
-    Log::default().add(one, "update", lease, 0, 5, 200).add(one, "update", lease, 60_000, 5, 200).finds("client-failover-gap", false);
+    log.every(one, "update", lease, 2000, 20, 200)
+        .every(other, "update", lease, 2000, 20, 409)
+        .finds("client-failover-gap", false);
+    Log::default()
+        .add(one, "update", lease, 0, 5, 200)
+        .add(one, "update", lease, 60_000, 5, 200)
+        .finds("client-failover-gap", false);
     let swaps = |times: u64| {
         let mut log = Log::default();
-        (0..=times).for_each(|n| _ = log.add(if n % 2 == 0 { one } else { other }, "update", lease, n * 10_000, 5, 200));
+        (0..=times)
+            .for_each(|n| _ = log.add(if n % 2 == 0 { one } else { other }, "update", lease, n * 10_000, 5, 200));
         log
     };
     swaps(4).finds("client-leader-changes", true);
@@ -643,7 +707,9 @@ fn deprecated_apis() {
             }
         });
         let found = log.found();
-        found.get("client-deprecated-api").map(|f| (f["severity"].as_str().unwrap().to_owned(), f["evidence"]["version"].clone()))
+        found
+            .get("client-deprecated-api")
+            .map(|f| (f["severity"].as_str().unwrap().to_owned(), f["evidence"]["version"].clone()))
     };
     let said = |severity: &str| Some((severity.to_owned(), Value::from("policy/v1beta1")));
     // The server is 1.30.
@@ -676,7 +742,8 @@ fn why_requests_took_too_long() {
     let found = |message: &str| {
         let mut log = Log::default();
         for n in 0..6 {
-            log.add(APP, "list", PODS, n * 9000, 5, 504).but(|event| event["responseStatus"]["message"] = message.into());
+            log.add(APP, "list", PODS, n * 9000, 5, 504)
+                .but(|event| event["responseStatus"]["message"] = message.into());
         }
         log.found()["client-timeouts"].clone()
     };
@@ -691,7 +758,12 @@ fn why_requests_took_too_long() {
 /// One LIST each of what four lines name, with what is beside the log.
 fn costs(log: &str, more: &[&str]) -> BTreeMap<String, Value> {
     let report = clients(&[&[log], more].concat());
-    report["rows"].as_array().unwrap().iter().map(|row| (row["client"]["agent"].as_str().unwrap().to_owned(), row.clone())).collect()
+    report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["client"]["agent"].as_str().unwrap().to_owned(), row.clone()))
+        .collect()
 }
 
 #[test]
@@ -699,25 +771,35 @@ fn what_lists_cost_by_metrics_and_by_the_database() {
     let bundle = folder();
     let mut log = Log::default();
     let lists = [("pods", "/api/v1/pods"), ("nodes", "/api/v1/nodes"), ("configmaps", "/api/v1/configmaps")];
-    let lists = lists
-        .into_iter()
-        .chain([("deployments", "/apis/apps/v1/deployments"), ("policyreports", "/apis/wgpolicyk8s.io/v1alpha2/policyreports")]);
+    let lists = lists.into_iter().chain([
+        ("deployments", "/apis/apps/v1/deployments"),
+        ("policyreports", "/apis/wgpolicyk8s.io/v1alpha2/policyreports"),
+    ]);
     for (n, (agent, uri)) in (0..).zip(lists) {
         log.add(From(APP.0, agent, APP.2), "list", uri, n * 1000, 5, 200);
     }
     log.add(From(APP.0, "labels", APP.2), "list", "/api/v1/pods?labelSelector=a", 6000, 5, 200);
     let lines: String = log.lines.iter().map(|(_, line)| format!("{line}\n")).collect();
     write(bundle.path(), "audit.log", &lines);
-    let page =
-        glob::glob(root().join("samples/list-storm/metrics/apiserver-0/*").to_str().unwrap()).unwrap().map(Result::unwrap).max().unwrap();
+    let page = glob::glob(root().join("samples/list-storm/metrics/apiserver-0/*").to_str().unwrap())
+        .unwrap()
+        .map(Result::unwrap)
+        .max()
+        .unwrap();
     fs::create_dir(bundle.path().join("metrics")).unwrap();
     fs::copy(&page, bundle.path().join("metrics").join(page.file_name().unwrap())).unwrap();
     let by_metrics = costs(bundle.path().to_str().unwrap(), &[]);
-    let by_database = costs(&format!("{}/audit.log", bundle.path().display()), &["--objects", &sample("list-storm/etcd/after.db.zst")]);
+    let by_database = costs(
+        &format!("{}/audit.log", bundle.path().display()),
+        &["--objects", &sample("list-storm/etcd/after.db.zst")],
+    );
     for agent in ["pods", "nodes", "configmaps", "deployments", "policyreports"] {
         let bytes = |rows: &BTreeMap<String, Value>| rows[agent]["est_list_bytes"].as_f64().unwrap();
         let (ours, theirs) = (bytes(&by_metrics), bytes(&by_database));
-        assert!(theirs > 20_000.0 && (ours / theirs - 1.0).abs() < 0.2, "{agent}: {ours} by metrics, {theirs} by the database");
+        assert!(
+            theirs > 20_000.0 && (ours / theirs - 1.0).abs() < 0.2,
+            "{agent}: {ours} by metrics, {theirs} by the database"
+        );
         assert_eq!(by_metrics[agent]["est_list_sources"]["metrics"], by_metrics[agent]["est_list_bytes"]);
         assert_eq!(by_database[agent]["est_list_sources"]["snapshot"], by_database[agent]["est_list_bytes"]);
         assert_eq!(by_metrics[agent]["lists_not_estimated"], 0);
@@ -733,7 +815,11 @@ fn what_lists_cost_by_metrics_and_by_the_database() {
         text.lines().filter(line).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     };
     let wire = by_metrics["pods"]["est_wire_bytes"].as_f64().unwrap();
-    assert!((wire - of("sum") / of("count")).abs() < 1.0 && wire * 5.0 < by_metrics["pods"]["est_list_bytes"].as_f64().unwrap(), "{wire}");
+    assert!(
+        (wire - of("sum") / of("count")).abs() < 1.0
+            && wire * 5.0 < by_metrics["pods"]["est_list_bytes"].as_f64().unwrap(),
+        "{wire}"
+    );
 }
 
 /// Bytes and items of the LISTs in a log that holds them.
@@ -752,8 +838,12 @@ fn what_lists_cost_by_their_responses() {
     command.args(["-c", BODIES, &sample("levels/audit.log.zst")]);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let lists: Vec<(u64, u64)> =
-        ran.stdout.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).collect();
+    let lists: Vec<(u64, u64)> = ran
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()))
+        .collect();
     assert_eq!(lists.len(), 21);
     let rows = costs(&sample("levels"), &[]);
     let agent = &rows["node-agent"];
@@ -782,7 +872,10 @@ fn whom_lists_cost_most_comes_first() {
     };
     let first = |text: &str| text.lines().nth(3).unwrap_or_default().to_owned();
     assert!(first(&by(&[])).contains("node-agent"), "{}", by(&[]));
-    assert!(first(&by(&["--sort-by", "peak_rps"])).contains("event-spammer") || first(&by(&["--sort-by", "peak_rps"])).contains("kubectl"));
+    assert!(
+        first(&by(&["--sort-by", "peak_rps"])).contains("event-spammer")
+            || first(&by(&["--sort-by", "peak_rps"])).contains("kubectl")
+    );
     plimsoll(&["clients", &sample("quiet"), "--sort-by", "colour"]).exits(2);
 }
 
@@ -821,7 +914,12 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
         vec![event]
     });
     let (with, without) = (report(&log), report(&bare));
-    assert_eq!(with["coverage"]["levels"]["RequestResponse"].as_u64().map(|count| count > 100), Some(true), "{}", with["coverage"]);
+    assert_eq!(
+        with["coverage"]["levels"]["RequestResponse"].as_u64().map(|count| count > 100),
+        Some(true),
+        "{}",
+        with["coverage"]
+    );
     assert_eq!(without["coverage"]["levels"].as_object().unwrap().keys().collect::<Vec<_>>(), ["Metadata"]);
     let said = |report: &Value| report["coverage"]["unknown"].to_string();
     assert!(
@@ -829,7 +927,11 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
         "{}",
         said(&without)
     );
-    assert!(!said(&with).contains("writes that change nothing") && !said(&with).contains("how much LISTs return"), "{}", said(&with));
+    assert!(
+        !said(&with).contains("writes that change nothing") && !said(&with).contains("how much LISTs return"),
+        "{}",
+        said(&with)
+    );
     assert_eq!(ids(&with), ids(&without));
 }
 

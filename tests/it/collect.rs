@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PAGES: [&str; 2] = ["quiet/metrics/apiserver-0/1795167937.txt.zst", "quiet/metrics/apiserver-0/1795167967.txt.zst"];
+const PAGES: [&str; 2] =
+    ["quiet/metrics/apiserver-0/1795167937.txt.zst", "quiet/metrics/apiserver-0/1795167967.txt.zst"];
 
 fn lab() -> Lab {
     Lab::start(&[&sample(PAGES[0]), &sample(PAGES[1])])
@@ -19,8 +20,19 @@ fn lab() -> Lab {
 
 fn collect(lab: &Lab, context: &str, target: &Path, more: &[&str]) -> Ran {
     let (kubeconfig, target) = (lab.kubeconfig(), target.to_str().unwrap().to_owned());
-    let first =
-        ["collect", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", context, "-f", &target, "--qps", "100", "-o", "json"];
+    let first = [
+        "collect",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--context",
+        context,
+        "-f",
+        &target,
+        "--qps",
+        "100",
+        "-o",
+        "json",
+    ];
     plimsoll(&[&first, more].concat())
 }
 
@@ -64,7 +76,9 @@ fn a_bundle_holds_what_the_apiservers_serve() {
     let report = ran.json(0);
     assert_eq!(mode(&archive), 0o600);
     // tar and zstd of the machine read it.
-    assert!(Command::new("tar").args(["--zstd", "-xf"]).arg(&archive).current_dir(home.path()).status().unwrap().success());
+    assert!(
+        Command::new("tar").args(["--zstd", "-xf"]).arg(&archive).current_dir(home.path()).status().unwrap().success()
+    );
     let bundle = home.path().join("bundle");
     let all = files(&bundle);
     assert_eq!(report["totals"]["files"].as_u64().unwrap(), all.len() as u64);
@@ -112,7 +126,13 @@ fn a_bundle_holds_what_the_apiservers_serve() {
     // No metrics server is no loss.
     assert_eq!(row(&report, "objects", "metrics.k8s.io")["outcome"], "not there");
     let about = fs::read_to_string(bundle.join("bundle.yaml")).unwrap();
-    for line in ["cluster: lab", "kubernetes_version: v1.36.0", "owner: platform", "  missing: []", &format!("- {}", lab.name("a"))] {
+    for line in [
+        "cluster: lab",
+        "kubernetes_version: v1.36.0",
+        "owner: platform",
+        "  missing: []",
+        &format!("- {}", lab.name("a")),
+    ] {
         assert!(about.lines().any(|own| own == line), "{line}: {about}");
     }
     how_they_were_treated(&lab);
@@ -132,7 +152,8 @@ fn how_they_were_treated(lab: &Lab) {
             (Some(1), Some(concat!("plimsoll/", env!("CARGO_PKG_VERSION"))))
         );
     }
-    let lists: Vec<&Value> = all.iter().filter(|request| request["path"].as_str().unwrap().contains("limit=")).collect();
+    let lists: Vec<&Value> =
+        all.iter().filter(|request| request["path"].as_str().unwrap().contains("limit=")).collect();
     assert!(lists.len() >= 20, "{}", lists.len());
     let mut starts: Vec<f64> = Vec::new();
     for list in &lists {
@@ -141,15 +162,20 @@ fn how_they_were_treated(lab: &Lab) {
         starts.push(list["start"].as_f64().unwrap());
     }
     assert!(starts.windows(2).all(|two| two[1] - two[0] >= 0.009), "100 a second at most: {starts:?}");
-    let unpaged =
-        all.iter().map(|request| request["path"].as_str().unwrap()).filter(|path| path.starts_with("/api") && !path.contains("limit="));
+    let unpaged = all
+        .iter()
+        .map(|request| request["path"].as_str().unwrap())
+        .filter(|path| path.starts_with("/api") && !path.contains("limit="));
     assert!(unpaged.clone().all(|path| path.contains("endpointslices")), "{:?}", unpaged.collect::<Vec<_>>());
 }
 
 fn commands_read_it(bundle: &str) {
     let report = plimsoll(&["report", bundle, "-o", "json"]).json(0);
     assert_eq!(report["coverage"]["read"], json!(["metrics", "heap", "objects"]));
-    assert_eq!((&report["clusters"], &report["owner"], &report["coverage"]["lost"]), (&json!(["lab"]), &json!("platform"), &json!([])));
+    assert_eq!(
+        (&report["clusters"], &report["owner"], &report["coverage"]["lost"]),
+        (&json!(["lab"]), &json!("platform"), &json!([]))
+    );
     let sample = sample("list-storm/objects/1795166546");
     for command in [&["quota", "check"][..], &["quota", "propose"]] {
         let of = |source: &str| plimsoll(&[command, &[source, "-o", "json", "--fail-on", "never"]].concat()).json(0);
@@ -205,7 +231,8 @@ fn the_role_of_the_docs_is_enough_and_each_missing_rule_is_named() {
         let target = home.path().join(format!("without-{number}"));
         let ran = collect(&lab, "role", &target, &["--include-heap"]);
         let report = ran.json(3);
-        let missing: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["outcome"] == "missing").collect();
+        let missing: Vec<&Value> =
+            report["rows"].as_array().unwrap().iter().filter(|row| row["outcome"] == "missing").collect();
         let named = if rule["nonResourceURLs"].is_null() { rule["resources"].as_array().unwrap().len() } else { 6 };
         assert_eq!(missing.len(), named, "{rule}: {missing:?}");
         for row in &missing {
@@ -233,7 +260,9 @@ fn a_series_and_an_early_end() {
     let (lab, home) = (lab(), folder());
     let target = home.path().join("series");
     let began = Instant::now();
-    let report = collect(&lab, "lab", &target, &["--no-objects", "--duration", "3s", "--every", "500ms", "--include-heap"]).json(0);
+    let report =
+        collect(&lab, "lab", &target, &["--no-objects", "--duration", "3s", "--every", "500ms", "--include-heap"])
+            .json(0);
     assert!((3.0..8.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
     let all = files(&target);
     for server in ["a", "b"] {
@@ -241,14 +270,27 @@ fn a_series_and_an_early_end() {
         assert!((5..=7).contains(&pages), "{pages}");
         assert_eq!(row(&report, "metrics", &lab.name(server))["files"].as_u64(), Some(pages as u64));
         assert_eq!(
-            (below(&all, &format!("apf/{}/", lab.name(server))).len(), below(&all, &format!("heap/{}/", lab.name(server))).len()),
+            (
+                below(&all, &format!("apf/{}/", lab.name(server))).len(),
+                below(&all, &format!("heap/{}/", lab.name(server))).len()
+            ),
             (6, 2)
         );
     }
     // Ctrl-C: what was taken is kept, whole.
     let (kubeconfig, early) = (lab.kubeconfig(), home.path().join("early.tar.zst"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["collect", "--no-objects", "--duration", "10m", "--every", "200ms", "--context", "lab", "--kubeconfig"]);
+    command.args([
+        "collect",
+        "--no-objects",
+        "--duration",
+        "10m",
+        "--every",
+        "200ms",
+        "--context",
+        "lab",
+        "--kubeconfig",
+    ]);
     command.arg(kubeconfig).arg("-f").arg(&early).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let seen = lab.requests("/metrics").len();
@@ -277,13 +319,21 @@ fn etcd_logs_cgroups_and_other_processes() {
     let url = format!("{}/metrics", member.url);
     let (log, target) = (sample("list-storm/audit"), home.path().join("whole"));
     let sources = [log.as_str(), &url, cgroup.to_str().unwrap()];
-    let ran = collect(&lab, "lab", &target, &[&sources[..], &["--no-objects", "--include-etcd", "--endpoints", &member.url]].concat());
+    let ran = collect(
+        &lab,
+        "lab",
+        &target,
+        &[&sources[..], &["--no-objects", "--include-etcd", "--endpoints", &member.url]].concat(),
+    );
     let report = ran.json(0);
     assert!(ran.stderr.contains("all Secrets"), "{}", ran.stderr);
     let all = files(&target);
     for instance in ["apiserver-0", "apiserver-1"] {
         let path = format!("audit/audit/{instance}/audit.log.zst");
-        assert!(fs::read(target.join(&path)).unwrap() == fs::read(format!("{log}/{instance}/audit.log.zst")).unwrap(), "{all:?}");
+        assert!(
+            fs::read(target.join(&path)).unwrap() == fs::read(format!("{log}/{instance}/audit.log.zst")).unwrap(),
+            "{all:?}"
+        );
     }
     let of_etcd = below(&all, &format!("metrics/{}/", member.url.trim_start_matches("http://")));
     assert!(fs::read_to_string(target.join(&of_etcd[0])).unwrap().contains("etcd_server_has_leader"), "{all:?}");
@@ -291,7 +341,8 @@ fn etcd_logs_cgroups_and_other_processes() {
     let keys = plimsoll(&["etcd", "usage", target.to_str().unwrap(), "-o", "json"]).json(0);
     assert_eq!(keys["totals"]["keys"], 1, "{keys}");
     let memory = plimsoll(&["memory", "show", target.to_str().unwrap(), "-o", "json"]);
-    let usage = memory.json(0)["rows"][0]["usage"].as_u64().or_else(|| memory.json(0)["rows"][0]["usage_bytes"].as_u64());
+    let usage =
+        memory.json(0)["rows"][0]["usage"].as_u64().or_else(|| memory.json(0)["rows"][0]["usage_bytes"].as_u64());
     assert!(usage.is_some_and(|usage| usage > 0), "{}", memory.stdout);
     // The same events from the bundle as from the log itself.
     let events = |source: &str| plimsoll(&["traffic", source, "--by", "verb", "-o", "json"]).json(0)["rows"].clone();
@@ -300,7 +351,9 @@ fn etcd_logs_cgroups_and_other_processes() {
     let database = sample("list-storm/etcd/after.db.zst");
     let asked = lab.requests("/").len();
     let refused = home.path().join("refused");
-    for (source, code, says) in [(database.as_str(), 2, "--include-etcd"), ("no/such/log", 3, "no/such/log"), ("/dev/null", 2, "a pipe")] {
+    for (source, code, says) in
+        [(database.as_str(), 2, "--include-etcd"), ("no/such/log", 3, "no/such/log"), ("/dev/null", 2, "a pipe")]
+    {
         let ran = collect(&lab, "lab", &refused, &["--no-objects", source]);
         assert!(ran.exits(code).stderr.contains(says), "{source}: {}", ran.stderr);
     }
@@ -309,7 +362,12 @@ fn etcd_logs_cgroups_and_other_processes() {
     assert!(ran.exits(3).stderr.contains("--include-etcd"), "{}", ran.stderr);
     assert!(below(&files(&refused), "etcd/").is_empty());
     // A member that is down: the rest is kept.
-    let ran = collect(&lab, "lab", &home.path().join("down"), &["--no-objects", "--include-etcd", "--endpoints", "http://127.0.0.1:1"]);
+    let ran = collect(
+        &lab,
+        "lab",
+        &home.path().join("down"),
+        &["--no-objects", "--include-etcd", "--endpoints", "http://127.0.0.1:1"],
+    );
     assert_eq!(row(&ran.json(3), "etcd", "127.0.0.1:1")["outcome"], "missing");
 }
 

@@ -48,28 +48,49 @@ fn storm(more: &[&str]) -> Value {
 #[test]
 fn the_storm_s_clients_come_first_and_others_are_not_named() {
     let report = storm(&[]);
-    let of_clients = rows(&report, |row| row["area"] == "clients" && is_change(row)).map(|row| row["agent"].as_str().unwrap());
+    let of_clients =
+        rows(&report, |row| row["area"] == "clients" && is_change(row)).map(|row| row["agent"].as_str().unwrap());
     let named: Vec<&str> = of_clients.collect();
     let first: BTreeSet<&str> = named.iter().copied().take(2).collect();
     assert_eq!(first, BTreeSet::from(["node-agent", "event-spammer"]), "{named:?}");
     // NOTES.md: whose pace is the same in the incident as before.
-    let steady =
-        ["python-requests", "route-watcher", "config-writer", "authz-proxy", "curl", "web-operator", "velero-server", "hollow-kubelet"];
+    let steady = [
+        "python-requests",
+        "route-watcher",
+        "config-writer",
+        "authz-proxy",
+        "curl",
+        "web-operator",
+        "velero-server",
+        "hollow-kubelet",
+    ];
     for name in steady {
-        let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps").next();
+        let row =
+            rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps").next();
         assert!(row.is_some(), "{name} is compared");
         assert!(!named.contains(&name), "{name} is not said to have changed: {named:?}");
     }
     // By how much, NOTES.md says: every 2.5 s in place of 30 s; every second in place of 8 s.
     for (name, times) in [("node-agent", 12.0), ("Go-http-client", 8.0), ("event-spammer", 40.0)] {
-        let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps").next().unwrap();
+        let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == name && row["metric"] == "rps")
+            .next()
+            .unwrap();
         let (low, high) = (row["low"].as_f64().unwrap() + 1.0, row["high"].as_f64().unwrap_or(f64::INFINITY) + 1.0);
         assert_eq!(row["verdict"], "up", "{row}");
         assert!(low <= times && times <= high, "{name}: between {low} and {high}, not {times}");
     }
-    let table = plimsoll(&["compare", &sample("list-storm"), "--before", "09:17:56..09:21:56", "--after", "09:21:56..09:24:26"]).stdout;
+    let table = plimsoll(&[
+        "compare",
+        &sample("list-storm"),
+        "--before",
+        "09:17:56..09:21:56",
+        "--after",
+        "09:21:56..09:24:26",
+    ])
+    .stdout;
     // Of short windows the pieces of time are fewer than the bars could be; none between is empty.
-    let short = plimsoll(&["compare", &sample("list-storm"), "--before", "09:20..09:21", "--after", "09:22..09:23"]).stdout;
+    let short =
+        plimsoll(&["compare", &sample("list-storm"), "--before", "09:20..09:21", "--after", "09:22..09:23"]).stdout;
     let bars = short.lines().find(|line| line.starts_with("all  requests")).unwrap().rsplit("  ").next().unwrap();
     assert!(bars.split(' ').map(|side| side.chars().count()).collect::<Vec<_>>() == [6, 6], "{bars}");
     assert!(table.contains("node-agent (monitoring:node-agent)"), "{table}");
@@ -97,10 +118,13 @@ fn rows_are_those_of_an_independent_count() {
         sides.push(path(name));
     }
     let micros = |text: &str| {
-        (text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp()).as_microsecond().to_string()
+        (text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp())
+            .as_microsecond()
+            .to_string()
     };
     let [b0, b1, a0, a1] = [BASE[0], BASE[1], INCIDENT[0], INCIDENT[1]].map(micros);
-    let theirs: Value = serde_json::from_str(&oracle("compare.py", &["rows", &sides[0], &b0, &b1, &sides[1], &a0, &a1])).unwrap();
+    let theirs: Value =
+        serde_json::from_str(&oracle("compare.py", &["rows", &sides[0], &b0, &b1, &sides[1], &a0, &a1])).unwrap();
     let report = storm(&["--where", "cluster=lab-1"]);
     assert_eq!(report["rows"].as_array().unwrap().len(), theirs.as_array().unwrap().len());
     let mut bounded = 0;
@@ -184,11 +208,21 @@ fn thirty_per_cent_more_is_found() {
             std::fs::create_dir_all(after.join("audit")).unwrap();
             std::fs::copy(&log, after.join("audit/steady.log")).unwrap();
             oracle("compare.py", &["more", &log, agent, "0.3", middle, after.join("audit/more.log").to_str().unwrap()]);
-            let report = compare(&[&log, after.to_str().unwrap(), "--before", &format!("..{middle}"), "--after", &format!("{middle}..")]);
-            let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == agent && row["metric"] == "rps").next().unwrap();
+            let report = compare(&[
+                &log,
+                after.to_str().unwrap(),
+                "--before",
+                &format!("..{middle}"),
+                "--after",
+                &format!("{middle}.."),
+            ]);
+            let row = rows(&report, |row| row["area"] == "clients" && row["agent"] == agent && row["metric"] == "rps")
+                .next()
+                .unwrap();
             trials += 1;
             found += usize::from(row["verdict"] == "up");
-            let others = rows(&report, |row| row["area"] == "clients" && row["agent"] != agent && is_change(row)).count();
+            let others =
+                rows(&report, |row| row["area"] == "clients" && row["agent"] != agent && is_change(row)).count();
             alone += usize::from(others == 0);
         }
     }
@@ -250,7 +284,9 @@ fn states_and_levels_are_those_of_their_own_commands() {
             }
         }
         let whole = |metric: &str| {
-            rows(&report, |row| row["metric"] == metric && row["resource"] == "" && row["name"] == "").next().unwrap()[side].as_f64()
+            rows(&report, |row| row["metric"] == metric && row["resource"] == "" && row["name"] == "").next().unwrap()
+                [side]
+                .as_f64()
         };
         assert_eq!(whole("db_bytes"), usage["totals"]["db_bytes"].as_f64());
         assert_eq!(whole("in_use_bytes"), usage["totals"]["in_use_bytes"].as_f64());
@@ -263,7 +299,8 @@ fn states_and_levels_are_those_of_their_own_commands() {
     }
 
     let heaps = |at: usize| {
-        let mut found: Vec<_> = std::fs::read_dir(sample("list-storm/heap")).unwrap().map(|file| file.unwrap().path()).collect();
+        let mut found: Vec<_> =
+            std::fs::read_dir(sample("list-storm/heap")).unwrap().map(|file| file.unwrap().path()).collect();
         found.sort();
         found[at].to_str().unwrap().to_owned()
     };
@@ -279,14 +316,22 @@ fn states_and_levels_are_those_of_their_own_commands() {
     let script = "import sys,os,re\nf=sys.argv[1];lo,hi=map(float,sys.argv[2:4])\nv=[]\nfor n in sorted(os.listdir(f)):\n t=float(re.search(r'\\d{10}(\\.\\d+)?',n).group())\n if lo<=t<hi:\n  d=open(os.path.join(f,n)).read()\n  v.append((t,int(re.search(r'== memory.usage_in_bytes\\n(\\d+)',d).group(1))))\ng=[b[0]-a[0] for a,b in zip(v,v[1:])];g.append(g[-1])\nprint(sum(a[1]*w for a,w in zip(v,g))/sum(g))";
     for (side, [from, to]) in [("before", BASE), ("after", INCIDENT)] {
         let seconds = |text: &str| {
-            text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second().to_string()
+            text.parse::<jiff::civil::DateTime>()
+                .unwrap()
+                .to_zoned(jiff::tz::TimeZone::UTC)
+                .unwrap()
+                .timestamp()
+                .as_second()
+                .to_string()
         };
         let mut command = Command::new(python());
         command.args(["-c", script, &sample("list-storm/cgroup/kube-apiserver-0"), &seconds(from), &seconds(to)]);
         let ran = feed(command, b"");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let theirs: f64 = ran.stdout.trim().parse().unwrap();
-        let mine = rows(&storm, |row| row["area"] == "memory" && row["metric"] == "usage").next().unwrap()[side].as_f64().unwrap();
+        let mine = rows(&storm, |row| row["area"] == "memory" && row["metric"] == "usage").next().unwrap()[side]
+            .as_f64()
+            .unwrap();
         assert!((mine - theirs).abs() < 1.0, "{side}: {mine}, not {theirs}");
     }
 }
@@ -295,17 +340,22 @@ fn states_and_levels_are_those_of_their_own_commands() {
 fn what_a_newcomer_stumbled_over() {
     // Two clusters: what is alike stands beside one another.
     let report = compare(&[&sample("quiet"), &sample("list-storm")]);
-    let is_scheduler = |row: &Value| row["area"] == "clients" && row["agent"] == "kube-scheduler" && row["metric"] == "rps";
+    let is_scheduler =
+        |row: &Value| row["area"] == "clients" && row["agent"] == "kube-scheduler" && row["metric"] == "rps";
     let scheduler: Vec<&Value> = rows(&report, is_scheduler).collect();
     assert!(
-        scheduler.len() == 1 && scheduler[0]["before"].as_f64() > Some(0.0) && scheduler[0]["after"].as_f64() > Some(0.0),
+        scheduler.len() == 1
+            && scheduler[0]["before"].as_f64() > Some(0.0)
+            && scheduler[0]["after"].as_f64() > Some(0.0),
         "{scheduler:?}"
     );
     // All of a database is not what no apiserver put there.
     for (side, name) in [("before", "quiet"), ("after", "list-storm")] {
         let usage = plimsoll(&["etcd", "usage", &sample(name), "-o", "json"]).json(0);
         let whole = |metric: &str| {
-            rows(&report, |row| row["metric"] == metric && row["resource"] == "" && row["name"] == "").next().unwrap()[side].clone()
+            rows(&report, |row| row["metric"] == metric && row["resource"] == "" && row["name"] == "").next().unwrap()
+                [side]
+                .clone()
         };
         for metric in ["keys", "live_bytes", "history_bytes"] {
             let sum: f64 = usage["rows"].as_array().unwrap().iter().map(|row| row[metric].as_f64().unwrap()).sum();
@@ -317,7 +367,8 @@ fn what_a_newcomer_stumbled_over() {
     let objects: Vec<&Value> = rows(&report, |row| row["area"] == "objects" && is_change(row)).collect();
     assert!(objects.iter().all(|row| row["before"].as_f64() > Some(0.0)), "{objects:?}");
     // One page knows a rate, but not how it wanders.
-    let pages = ["1795166276.txt.zst", "1795166576.txt.zst"].map(|name| sample(&format!("list-storm/metrics/apiserver-0/{name}")));
+    let pages = ["1795166276.txt.zst", "1795166576.txt.zst"]
+        .map(|name| sample(&format!("list-storm/metrics/apiserver-0/{name}")));
     let report = compare(&[&pages[0], &pages[1]]);
     let rps = rows(&report, |row| row["area"] == "total" && row["metric"] == "rps").next().unwrap();
     assert!(rps["verdict"] == "few" && rps["after"].as_f64() > Some(1.0), "{rps}");

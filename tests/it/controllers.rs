@@ -48,12 +48,23 @@ fn queues_attempts_and_calls_are_those_that_python_counts() {
     let bundle = sample("controllers");
     let report = controllers(&[&bundle]);
     let theirs = oracle(&["metrics", &format!("{bundle}/metrics")]);
-    for (table, key, member) in [("queues", "queue", "queues"), ("attempts", "result", "attempts"), ("stages", "stage", "stages")] {
-        let all: usize = theirs.as_object().unwrap().values().filter_map(|process| Some(process.get(member)?.as_object()?.len())).sum();
+    for (table, key, member) in
+        [("queues", "queue", "queues"), ("attempts", "result", "attempts"), ("stages", "stage", "stages")]
+    {
+        let all: usize = theirs
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(|process| Some(process.get(member)?.as_object()?.len()))
+            .sum();
         assert_eq!(rows(&report, table).len(), all, "{table}");
         for row in rows(&report, table) {
             let process = row["instance"].as_str().unwrap();
-            equal(row, &theirs[process][member][row[key].as_str().unwrap()], &format!("{process} {} {}", table, row[key]));
+            equal(
+                row,
+                &theirs[process][member][row[key].as_str().unwrap()],
+                &format!("{process} {} {}", table, row[key]),
+            );
         }
     }
     for row in rows(&report, "calls") {
@@ -65,7 +76,9 @@ fn queues_attempts_and_calls_are_those_that_python_counts() {
     let leads = if number(&a["last"]) > number(&b["last"]) { a } else { b };
     for row in rows(&report, "pending") {
         let queue = row["pod_queue"].as_str().unwrap();
-        let levels = |process: &Value| -> Vec<f64> { process["pending"][queue].as_array().unwrap().iter().map(number).collect() };
+        let levels = |process: &Value| -> Vec<f64> {
+            process["pending"][queue].as_array().unwrap().iter().map(number).collect()
+        };
         assert_eq!(row["pods"].as_f64(), levels(leads).last().copied(), "{queue}");
         assert_eq!(row["pods_peak"].as_f64(), levels(a).into_iter().chain(levels(b)).reduce(f64::max), "{queue}");
         // What came in counts where whoever saw it led.
@@ -75,15 +88,24 @@ fn queues_attempts_and_calls_are_those_that_python_counts() {
         assert_eq!(row["pods_course"].as_array().unwrap().len(), levels(a).len() + levels(b).len());
     }
     assert_eq!(rows(&report, "pending").len(), 4);
-    let (sum, count) =
-        [a, b].iter().fold((0.0, 0.0), |(sum, count), own| (sum + number(&own["algorithm"][0]), count + number(&own["algorithm"][1])));
+    let (sum, count) = [a, b].iter().fold((0.0, 0.0), |(sum, count), own| {
+        (sum + number(&own["algorithm"][0]), count + number(&own["algorithm"][1]))
+    });
     assert!((number(&report["scheduler"]["algorithm_mean_ms"]) - sum / count * 1e3).abs() < 1e-5);
     let p99 = number(&theirs["all"]["sli_p99_ms"]);
-    assert!((number(&report["scheduler"]["pod_scheduling_p99_ms"]) - p99).abs() < 1e-5, "{} {p99}", report["scheduler"]);
-    assert!((number(&report["scheduler"]["pod_scheduling_mean_ms"]) - number(&theirs["all"]["sli_mean_ms"])).abs() < 1e-5);
+    assert!(
+        (number(&report["scheduler"]["pod_scheduling_p99_ms"]) - p99).abs() < 1e-5,
+        "{} {p99}",
+        report["scheduler"]
+    );
+    assert!(
+        (number(&report["scheduler"]["pod_scheduling_mean_ms"]) - number(&theirs["all"]["sli_mean_ms"])).abs() < 1e-5
+    );
     // What the capture's script did: a controller manager that may send 20 requests a second got 120 deployments at once.
-    let held: Vec<&str> =
-        findings(&report, "client-side-throttling").iter().map(|one| one["subject"]["instance"].as_str().unwrap()).collect();
+    let held: Vec<&str> = findings(&report, "client-side-throttling")
+        .iter()
+        .map(|one| one["subject"]["instance"].as_str().unwrap())
+        .collect();
     assert_eq!(held, ["kube-controller-manager-a", "kube-controller-manager-b"]);
     let behind = findings(&report, "queue-behind");
     assert_eq!(behind[0]["subject"]["queue"], "deployment");
@@ -98,14 +120,18 @@ fn pods_without_a_node_are_as_many_kinds_as_python_finds() {
     let report = controllers(&[&bundle]);
     let file = std::fs::read_dir(sample("controllers/objects")).unwrap().next().unwrap().unwrap().path();
     let theirs = oracle(&["kinds", &file.display().to_string()]);
-    for name in ["pods", "pods_waiting", "pods_gated", "pods_apart", "kinds", "decisions_distinct", "decisions_in_order"] {
+    for name in
+        ["pods", "pods_waiting", "pods_gated", "pods_apart", "kinds", "decisions_distinct", "decisions_in_order"]
+    {
         assert_eq!(report["totals"][name], theirs[name], "{name}");
     }
     let mut sizes: Vec<Value> = rows(&report, "kinds").iter().map(|row| json!([row["pods"], row["gated"]])).collect();
     sizes.sort_by_key(|size| (size[0].as_u64(), size[1].as_u64()));
     assert_eq!(json!(sizes), theirs["sizes"]);
     // By capture.py: 40 pods that want a disk no node has, 12 gated, 8 of a scheduler that is not there, 10 of 50 that must be apart on 40 nodes.
-    let of = |pods: u64| rows(&report, "kinds").iter().find(|row| row["pods"] == pods).unwrap_or_else(|| panic!("no kind of {pods}"));
+    let of = |pods: u64| {
+        rows(&report, "kinds").iter().find(|row| row["pods"] == pods).unwrap_or_else(|| panic!("no kind of {pods}"))
+    };
     assert_eq!((&of(12)["gated"], &of(12)["reason"]), (&json!(12), &json!("SchedulingGated")));
     assert_eq!((&of(8)["scheduler"], &of(8)["reason"]), (&json!("batch-scheduler"), &json!("")));
     assert_eq!((&of(10)["decided_apart"], &of(40)["asks"]), (&json!("pod-affinity"), &json!("cpu 100m, memory 64Mi")));
@@ -142,7 +168,11 @@ fn leases_change_hands_when_the_log_says_so() {
     // The same as one EventList a line, as two logs of two apiservers, and read by one thread.
     let lists: String = text
         .lines()
-        .map(|line| format!("{{\"kind\":\"EventList\",\"apiVersion\":\"audit.k8s.io/v1\",\"metadata\":{{}},\"items\":[{line}]}}\n"))
+        .map(|line| {
+            format!(
+                "{{\"kind\":\"EventList\",\"apiVersion\":\"audit.k8s.io/v1\",\"metadata\":{{}},\"items\":[{line}]}}\n"
+            )
+        })
         .collect();
     let (odd, even): (Vec<_>, Vec<_>) = text.lines().enumerate().partition(|(number, _)| number % 2 == 1);
     let join = |lines: &[(usize, &str)]| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>();
@@ -161,7 +191,10 @@ fn leases_change_hands_when_the_log_says_so() {
         let mine = rows(&report, "handovers");
         assert_eq!(mine.len(), expected.len(), "{way:?}");
         for (mine, theirs) in mine.iter().zip(expected) {
-            assert_eq!((&mine["lease"], &mine["from_holder"], &mine["to_holder"]), (&theirs["lease"], &theirs["from"], &theirs["to"]));
+            assert_eq!(
+                (&mine["lease"], &mine["from_holder"], &mine["to_holder"]),
+                (&theirs["lease"], &theirs["from"], &theirs["to"])
+            );
             assert!((number(&mine["gap_s"]) - number(&theirs["gap_s"])).abs() < 2e-6, "{mine} {theirs}");
             assert_eq!(mine["released"], if theirs["released"] == true { "given up" } else { "ran out" });
         }
@@ -178,7 +211,9 @@ fn leases_change_hands_when_the_log_says_so() {
             members.insert("level".to_owned(), json!("Metadata"));
             // From the first lease's end on another address writes, to tell by.
             let at = members["requestReceivedTimestamp"].as_str().unwrap().to_owned();
-            if at.as_str() >= "2026-11-22T20:12:30" && members.get("objectRef").is_some_and(|of| of["name"] == "kube-controller-manager") {
+            if at.as_str() >= "2026-11-22T20:12:30"
+                && members.get("objectRef").is_some_and(|of| of["name"] == "kube-controller-manager")
+            {
                 members.insert("sourceIPs".to_owned(), json!(["10.0.0.7"]));
             }
             format!("{event}\n")
@@ -227,15 +262,24 @@ fn a_queue_that_grows_is_critical_and_one_at_rest_is_nothing() {
     // One that nobody works off has no wait that could be known: items wait, and nothing is done.
     let left = folder();
     for n in 0..6_u64 {
-        write(left.path(), &format!("{}.txt", 1_795_000_000 + 10 * n), page(1_000_000_000, 5_000 + n, 100 + n, (0.0, 0), ""));
+        write(
+            left.path(),
+            &format!("{}.txt", 1_795_000_000 + 10 * n),
+            page(1_000_000_000, 5_000 + n, 100 + n, (0.0, 0), ""),
+        );
     }
     let report = controllers(&[&left.path().display().to_string()]);
     let [stuck] = findings(&report, "queue-stalled")[..] else { panic!("{}", report["findings"]) };
     assert_eq!((&stuck["severity"], &stuck["evidence"]["depth"]), (&json!("critical"), &json!(5005.0)));
     let still = folder();
     for n in 0..12_u64 {
-        let text =
-            page(1_000_000_000, 0, 100 * n, (0.001 * n as f64, 100 * n), "workqueue_longest_running_processor_seconds{name=\"thing\"} 0\n");
+        let text = page(
+            1_000_000_000,
+            0,
+            100 * n,
+            (0.001 * n as f64, 100 * n),
+            "workqueue_longest_running_processor_seconds{name=\"thing\"} 0\n",
+        );
         write(still.path(), &format!("{}.txt", 1_795_000_000 + 10 * n), text);
     }
     let report = controllers(&[&still.path().display().to_string()]);
@@ -273,7 +317,8 @@ fn nobody_who_leads_is_told_and_two_pages_of_old_leaders_are_not_two_leaders() {
     write(both.path(), "scheduler-1795000000.txt", lead(1));
     write(both.path(), "manager-1795000001.txt", other);
     let report = controllers(&[&both.path().display().to_string()]);
-    let leads: Vec<(&Value, bool)> = rows(&report, "leaders").iter().map(|row| (&row["lease"], row["holder"].is_string())).collect();
+    let leads: Vec<(&Value, bool)> =
+        rows(&report, "leaders").iter().map(|row| (&row["lease"], row["holder"].is_string())).collect();
     assert_eq!(leads, [(&json!("kube-controller-manager"), true), (&json!("kube-scheduler"), true)]);
 }
 
@@ -336,6 +381,14 @@ fn what_is_not_there_is_said() {
     plimsoll(&["controllers", &sample("controllers"), "--sort-by", "depth"]).exits(2);
     // An apiserver has work queues too, and a quiet one has nothing wrong with them.
     let report = controllers(&[&sample("quiet")]);
-    assert_eq!(report["findings"].as_array().unwrap().iter().filter(|one| one["id"].as_str().unwrap().starts_with("queue-")).count(), 0);
+    assert_eq!(
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["id"].as_str().unwrap().starts_with("queue-"))
+            .count(),
+        0
+    );
     assert!(!rows(&report, "queues").is_empty());
 }

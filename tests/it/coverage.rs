@@ -48,8 +48,10 @@ json.dump({"seconds": max(seconds), "audit": audit, "metrics": metrics, "share":
 
 /// What the comparison of these logs with these pages should say.
 fn truth(pairs: &[(&str, &str, Vec<String>)]) -> Value {
-    let pairs: Vec<Value> =
-        pairs.iter().map(|(metrics, instance, logs)| json!({"metrics": metrics, "instance": instance, "logs": logs})).collect();
+    let pairs: Vec<Value> = pairs
+        .iter()
+        .map(|(metrics, instance, logs)| json!({"metrics": metrics, "instance": instance, "logs": logs}))
+        .collect();
     let mut command = Command::new(python());
     command.args(["-c", TRUTH]).env("PYTHONPATH", root().join("tests/oracle")).env("PYTHONDONTWRITEBYTECODE", "1");
     let ran = feed(command, json!(pairs).to_string().as_bytes());
@@ -114,11 +116,14 @@ fn logs(name: &str, instance: &str) -> Vec<String> {
 #[test]
 fn the_samples_logs_show_what_their_metrics_count() {
     let mut faults = Vec::new();
-    for (name, instances) in
-        [("list-storm", &["apiserver-0", "apiserver-1"][..]), ("overload-restart", &["apiserver-0"]), ("quiet", &["apiserver-0"])]
-    {
+    for (name, instances) in [
+        ("list-storm", &["apiserver-0", "apiserver-1"][..]),
+        ("overload-restart", &["apiserver-0"]),
+        ("quiet", &["apiserver-0"]),
+    ] {
         let metrics = sample(&format!("{name}/metrics"));
-        let pairs: Vec<_> = instances.iter().map(|instance| (metrics.as_str(), *instance, logs(name, instance))).collect();
+        let pairs: Vec<_> =
+            instances.iter().map(|instance| (metrics.as_str(), *instance, logs(name, instance))).collect();
         let (mine, theirs) = (compared(&sample(name)), truth(&pairs));
         faults.extend(differences(name, &mine, &theirs));
         // samples/NOTES.md: they agree within 3 %.
@@ -127,7 +132,9 @@ fn the_samples_logs_show_what_their_metrics_count() {
         assert!(mine["missing"] == json!([]) && count(&mine, "audit") > 1000, "{name}: {mine}");
         let table = table(&sample(name));
         assert!(
-            table.contains("The log shows") && table.contains("requests that the apiservers' metrics count") && !table.contains("hides"),
+            table.contains("The log shows")
+                && table.contains("requests that the apiservers' metrics count")
+                && !table.contains("hides"),
             "{table}"
         );
     }
@@ -189,10 +196,15 @@ fn what_a_policy_leaves_out_is_named() {
     }
     assert!(names.iter().all(|name| name.ends_with(" leases") || name.ends_with(" nodes")), "{names:?}");
     assert!(
-        missing.iter().all(|kind| count(kind, "audit") == 0 && number(kind, "metrics") >= 20.0 && number(kind, "share") == 0.0),
+        missing
+            .iter()
+            .all(|kind| count(kind, "audit") == 0 && number(kind, "metrics") >= 20.0 && number(kind, "share") == 0.0),
         "{missing:?}"
     );
-    assert!(missing.iter().map(|kind| -number(kind, "metrics")).is_sorted_by(|a, b| a <= b), "the most first: {missing:?}");
+    assert!(
+        missing.iter().map(|kind| -number(kind, "metrics")).is_sorted_by(|a, b| a <= b),
+        "the most first: {missing:?}"
+    );
     assert!(number(&mine, "share") < 0.95, "{mine}");
     let table = table(bundle.source());
     let updates = &missing[names.iter().position(|name| name == "update leases").unwrap()];
@@ -265,7 +277,8 @@ fn where_there_is_nothing_to_compare_nothing_is_said() {
     let not_compared = |source: &str| {
         let ran = report(source);
         assert!(
-            ran["coverage"].as_object().unwrap().contains_key("audit_vs_metrics") && ran["coverage"]["audit_vs_metrics"].is_null(),
+            ran["coverage"].as_object().unwrap().contains_key("audit_vs_metrics")
+                && ran["coverage"]["audit_vs_metrics"].is_null(),
             "{source}"
         );
         assert_eq!(ran["coverage"]["source"], "audit");
@@ -282,7 +295,11 @@ fn where_there_is_nothing_to_compare_nothing_is_said() {
     // One page only: nothing was counted between pages.
     let only = folder();
     write(only.path(), "audit/apiserver-0/audit.log", sample_bytes("quiet/audit/apiserver-0/audit.log.zst"));
-    write(only.path(), "metrics/apiserver-0/1795167967.txt", sample_bytes("quiet/metrics/apiserver-0/1795167967.txt.zst"));
+    write(
+        only.path(),
+        "metrics/apiserver-0/1795167967.txt",
+        sample_bytes("quiet/metrics/apiserver-0/1795167967.txt.zst"),
+    );
     not_compared(only.path().to_str().unwrap());
 }
 
@@ -292,7 +309,11 @@ fn metrics_of_another_cluster_are_not_compared() {
         let folder = folder();
         write(folder.path(), "bundle.yaml", format!("cluster: {cluster}\n"));
         match what {
-            "audit" => drop(write(folder.path(), "audit/apiserver-0/audit.log", sample_bytes("quiet/audit/apiserver-0/audit.log.zst"))),
+            "audit" => drop(write(
+                folder.path(),
+                "audit/apiserver-0/audit.log",
+                sample_bytes("quiet/audit/apiserver-0/audit.log.zst"),
+            )),
             _ => {
                 for time in [1_795_167_727, 1_795_167_967] {
                     let page = sample_bytes(&format!("quiet/metrics/apiserver-0/{time}.txt.zst"));
@@ -317,7 +338,8 @@ fn shift(folder: &Path, seconds: i64) {
         let page = page.unwrap();
         let name = page.file_name().into_string().unwrap();
         let (time, rest) = name.split_once('.').unwrap();
-        std::fs::rename(page.path(), folder.join(format!("{}.{rest}", time.parse::<i64>().unwrap() + seconds))).unwrap();
+        std::fs::rename(page.path(), folder.join(format!("{}.{rest}", time.parse::<i64>().unwrap() + seconds)))
+            .unwrap();
     }
 }
 
@@ -330,7 +352,8 @@ fn pages_of_another_time_accuse_no_policy() {
         shift(&bundle.path("metrics/apiserver-0"), seconds);
         let (mine, table) = (compared(bundle.source()), table(bundle.source()));
         if mine["missing"].as_array().is_some_and(|missing| !missing.is_empty()) {
-            faults.push(format!("pages {what}: {} kinds are called missing", mine["missing"].as_array().unwrap().len()));
+            faults
+                .push(format!("pages {what}: {} kinds are called missing", mine["missing"].as_array().unwrap().len()));
         }
         if table.contains("hides") {
             faults.push(format!("pages {what}: {}", table.lines().find(|line| line.contains("hides")).unwrap()));
@@ -342,7 +365,8 @@ fn pages_of_another_time_accuse_no_policy() {
         let bundle = Bundle::new("quiet", "apiserver-0", |event| wanted(event["stageTimestamp"].as_str().unwrap()));
         let mine = compared(bundle.source());
         faults.extend(differences(what, &mine, &bundle.truth("apiserver-0")));
-        let names: Vec<String> = mine["missing"].as_array().map(|missing| missing.iter().map(named).collect()).unwrap_or_default();
+        let names: Vec<String> =
+            mine["missing"].as_array().map(|missing| missing.iter().map(named).collect()).unwrap_or_default();
         if !names.is_empty() {
             faults.push(format!("a log that {what}: {names:?} are called missing; {mine}"));
         }
@@ -361,7 +385,10 @@ fn from_metrics_reads_the_metrics_of_a_bundle() {
     let table = plimsoll(&["traffic", &sample("quiet"), "--from", "metrics"]);
     assert!(!table.exits(0).stdout.contains("No audit log was found"), "there is one: {}", table.stdout);
     let ran = plimsoll(&["traffic", &sample("quiet"), "--from", "audit", "-o", "json"]).json(0);
-    assert!(ran["coverage"]["audit_vs_metrics"].is_null() && ran["coverage"]["source"] == "audit", "--from audit reads no metrics");
+    assert!(
+        ran["coverage"]["audit_vs_metrics"].is_null() && ran["coverage"]["source"] == "audit",
+        "--from audit reads no metrics"
+    );
 }
 
 #[test]
@@ -373,7 +400,11 @@ fn a_folder_without_either_or_with_metrics_only() {
     for more in [&[][..], &["--from", "metrics"], &["--from", "audit"]] {
         let ran = plimsoll(&[&["traffic", neither.to_str().unwrap()], more].concat());
         assert!(ran.exits(3).stdout.is_empty(), "{}", ran.stdout);
-        assert!(ran.stderr.contains("neither: ") && ran.stderr.contains(" audit") | ran.stderr.contains("metrics"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("neither: ") && ran.stderr.contains(" audit") | ran.stderr.contains("metrics"),
+            "{}",
+            ran.stderr
+        );
     }
     for more in [&[][..], &["--from", "metrics"]] {
         let ran = plimsoll(&[&["traffic", &sample("quiet/metrics")], more].concat());

@@ -19,7 +19,8 @@ const DAMAGED: [(&str, u64, u64, i32, &[&str]); 9] = [
 ];
 
 fn report(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.did_not_panic().stdout).unwrap_or_else(|bad| panic!("{bad}: {} {}", ran.stdout, ran.stderr))
+    serde_json::from_str(&ran.did_not_panic().stdout)
+        .unwrap_or_else(|bad| panic!("{bad}: {} {}", ran.stdout, ran.stderr))
 }
 
 fn kept(report: &Value) -> u64 {
@@ -35,7 +36,11 @@ fn what_can_be_kept_is_kept_and_the_rest_is_counted() {
         let input = &report(&ran)["inputs"][0];
         let found = (count(input, "records"), count(input, "skipped"), ran.code);
         if found != (events, lost, Some(code)) {
-            faults.push(format!("{name}: kept, lost, exit code are {found:?}, not {:?}: {}", (events, lost, code), ran.stderr.trim()));
+            faults.push(format!(
+                "{name}: kept, lost, exit code are {found:?}, not {:?}: {}",
+                (events, lost, code),
+                ran.stderr.trim()
+            ));
         }
         if let Some(missing) = words.iter().find(|word| !ran.stderr.contains(**word)) {
             faults.push(format!("{name}: stderr does not say '{missing}': {}", ran.stderr.trim()));
@@ -55,7 +60,9 @@ fn every_damaged_sample_is_tested() {
     let mut names: Vec<String> = std::fs::read_dir(root().join("samples/damage"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !["README.md", "make.py", "not-audit.log"].contains(&name.as_str()) && !name.starts_with(['.', '_']))
+        .filter(|name| {
+            !["README.md", "make.py", "not-audit.log"].contains(&name.as_str()) && !name.starts_with(['.', '_'])
+        })
         .collect();
     let mut listed: Vec<&str> = DAMAGED.iter().map(|row| row.0).collect();
     names.sort();
@@ -114,14 +121,20 @@ fn a_line_of_a_hundred_megabytes_is_passed_over() {
     // Whole JSON, only long: the body of a write that the policy logs.
     let text = String::from_utf8(good[0].clone()).unwrap();
     let (head, tail) = text.split_once("\"responseStatus\"").unwrap();
-    let long = |length: usize| format!("{head}\"requestObject\":{{\"data\":\"{}\"}},\"responseStatus\"{tail}", "x".repeat(length));
+    let long = |length: usize| {
+        format!("{head}\"requestObject\":{{\"data\":\"{}\"}},\"responseStatus\"{tail}", "x".repeat(length))
+    };
     let log = [good[..3].concat(), long(100 << 20).into_bytes(), good[3..].concat()].concat();
     let path = write(folder.path(), "audit.log", &log);
     for ran in [plimsoll(&["traffic", &path, "-o", "json"]), run(&["traffic", "-", "-o", "json"], &[], &log)] {
         let report = ran.json(3);
         assert_eq!((kept(&report), count(&report["inputs"][0], "skipped")), (8, 1), "{}", ran.stderr);
         assert_eq!(count(&report["totals"], "requests"), 8);
-        assert!(ran.stderr.contains(":4: ") && ran.stderr.contains(&format!("byte {}", good[..3].concat().len())), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(":4: ") && ran.stderr.contains(&format!("byte {}", good[..3].concat().len())),
+            "{}",
+            ran.stderr
+        );
     }
     // Cut off within: the same. And one of a few megabytes is a line like any other.
     let cut = write(folder.path(), "cut.log", &log[..90 << 20]);
@@ -153,7 +166,11 @@ fn lines_behind_a_broken_one_are_named_by_their_number() {
     for threads in ["1", "4"] {
         let ran = plimsoll(&["traffic", &path, "-o", "json", "--threads", threads]);
         assert_eq!(kept(&ran.json(3)), 6000);
-        assert!(ran.stderr.contains(&format!("{path}:{}: ", line + 1)) && ran.stderr.contains(&format!("byte {place}")), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&format!("{path}:{}: ", line + 1)) && ran.stderr.contains(&format!("byte {place}")),
+            "{}",
+            ran.stderr
+        );
     }
     let ran = run(&["traffic", "-"], &[], &log);
     assert!(ran.exits(3).stderr.contains(&format!("-:{}: ", line + 1)), "{}", ran.stderr);
@@ -164,9 +181,11 @@ fn carriage_returns_and_blank_lines_are_no_events() {
     let folder = folder();
     let plain = rows(&traffic(&sample("forms/v1.log"), "verb,resource,user", &[]), "verb,resource,user");
     let text = String::from_utf8(sample_bytes("forms/v1.log")).unwrap();
-    for (name, log) in
-        [("crlf.log", text.replace('\n', "\r\n")), ("blank.log", text.replace('\n', "\n\n  \r\n")), ("bom.log", format!("\u{feff}{text}"))]
-    {
+    for (name, log) in [
+        ("crlf.log", text.replace('\n', "\r\n")),
+        ("blank.log", text.replace('\n', "\n\n  \r\n")),
+        ("bom.log", format!("\u{feff}{text}")),
+    ] {
         let path = write(folder.path(), name, log);
         assert_eq!(rows(&traffic(&path, "verb,resource,user", &[]), "verb,resource,user"), plain, "{name}");
     }
@@ -223,11 +242,17 @@ fn every_prefix_of_a_log() {
         // The newline itself may be missing: an event that is whole counts.
         let whole = ends.iter().filter(|end| **end <= cut).count() as u64;
         let path = write(folder.path(), "audit.log", &log[..cut]);
-        for ran in [plimsoll(&["traffic", &path, "-o", "json"]), run(&["traffic", "-", "-o", "json"], &[], &log[..cut])] {
+        for ran in [plimsoll(&["traffic", &path, "-o", "json"]), run(&["traffic", "-", "-o", "json"], &[], &log[..cut])]
+        {
             ran.did_not_panic();
             if whole > 0 || cut == 0 {
                 let report = ran.json(0);
-                assert_eq!((kept(&report), count(&report["inputs"][0], "skipped")), (whole, 0), "the first {cut} bytes: {}", ran.stderr);
+                assert_eq!(
+                    (kept(&report), count(&report["inputs"][0], "skipped")),
+                    (whole, 0),
+                    "the first {cut} bytes: {}",
+                    ran.stderr
+                );
             } else {
                 // Too little to tell what it is, or a log whose first line is still being written.
                 assert!(matches!(ran.code, Some(0 | 3)), "the first {cut} bytes: {:?} {}", ran.code, ran.stderr);

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 /// All objects of the kustomization, by file.
 fn objects() -> Vec<(String, Value)> {
     let folder = root().join("samples/deploy");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let kustomization: Value = serde_yaml_ng::from_str(&read("kustomization.yaml")).unwrap();
     let mut objects = Vec::new();
     for name in kustomization["resources"].as_array().unwrap() {
@@ -45,14 +46,28 @@ fn what_runs_is_what_the_program_takes() {
             commands += 1;
             assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{words:?}");
             // Each path of the command line lies on a volume.
-            let mounts: Vec<&str> =
-                container["volumeMounts"].as_array().unwrap().iter().map(|mount| mount["mountPath"].as_str().unwrap()).collect();
-            for path in words.iter().filter_map(|word| word.split_once('=')).map(|(_, path)| path).filter(|path| path.starts_with('/')) {
+            let mounts: Vec<&str> = container["volumeMounts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|mount| mount["mountPath"].as_str().unwrap())
+                .collect();
+            for path in words
+                .iter()
+                .filter_map(|word| word.split_once('='))
+                .map(|(_, path)| path)
+                .filter(|path| path.starts_with('/'))
+            {
                 assert!(mounts.iter().any(|mount| path.starts_with(mount)), "{path} is on no volume");
             }
         }
-        let volumes: BTreeSet<&str> = pod["volumes"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
-        let mounts = pod["containers"].as_array().unwrap().iter().flat_map(|container| container["volumeMounts"].as_array().unwrap());
+        let volumes: BTreeSet<&str> =
+            pod["volumes"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
+        let mounts = pod["containers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|container| container["volumeMounts"].as_array().unwrap());
         assert_eq!(mounts.map(|mount| mount["name"].as_str().unwrap()).collect::<BTreeSet<_>>(), volumes);
     }
     assert!(commands >= 1);
@@ -72,7 +87,11 @@ fn the_configuration_is_read() {
     assert_eq!(config.default.hours.unwrap().holidays.len(), 3);
     // The document's own example, as well.
     let document = std::fs::read_to_string(root().join("docs/alerts.md")).unwrap();
-    let example = document.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("docs/alerts.md has an example");
+    let example = document
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("docs/alerts.md has an example");
     write(folder.path(), "document.yaml", example);
     let config = alerts::read(&folder.path().join("document.yaml")).unwrap();
     assert!(config.channels.len() >= 5, "the example has every channel");
@@ -98,7 +117,10 @@ fn allowed(objects: &[(String, Value)], account: &str) -> (BTreeSet<(String, Str
         }
         let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
         let roles = of_kind(objects, binding["roleRef"]["kind"].as_str().unwrap());
-        let role = roles.iter().find(|role| role["metadata"]["name"] == binding["roleRef"]["name"]).expect("the role is there");
+        let role = roles
+            .iter()
+            .find(|role| role["metadata"]["name"] == binding["roleRef"]["name"])
+            .expect("the role is there");
         for rule in role["rules"].as_array().unwrap() {
             if rule["nonResourceURLs"].is_array() {
                 assert_eq!(texts(&rule["verbs"]), ["get"], "{role}");
@@ -107,7 +129,11 @@ fn allowed(objects: &[(String, Value)], account: &str) -> (BTreeSet<(String, Str
             }
             assert_eq!(texts(&rule["verbs"]), ["list"], "{role}");
             for group in texts(&rule["apiGroups"]) {
-                lists.extend(texts(&rule["resources"]).into_iter().map(|resource| (group.clone(), resource, namespace.to_owned())));
+                lists.extend(
+                    texts(&rule["resources"])
+                        .into_iter()
+                        .map(|resource| (group.clone(), resource, namespace.to_owned())),
+                );
             }
         }
     }
@@ -124,12 +150,18 @@ fn what_may_be_read_is_what_is_read() {
         let lab = Lab::start(&[&page, &page]);
         let kubeconfig = lab.kubeconfig();
         // The stand-in has no such objects: what counts is what it is asked.
-        plimsoll(&[args, &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]].concat()).did_not_panic();
-        let asked = lab.requests("/").iter().map(|request| request["path"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+        plimsoll(&[args, &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]].concat())
+            .did_not_panic();
+        let asked = lab
+            .requests("/")
+            .iter()
+            .map(|request| request["path"].as_str().unwrap().to_owned())
+            .collect::<BTreeSet<_>>();
         let is_of_api = |path: &&String| path.starts_with("/api/v1/") || path.starts_with("/apis/");
         let lists: BTreeSet<_> = asked.iter().filter(is_of_api).map(|path| resource(path)).collect();
         // Anybody may ask for the version.
-        let paths: BTreeSet<String> = asked.iter().filter(|path| !is_of_api(path) && *path != "/version").cloned().collect();
+        let paths: BTreeSet<String> =
+            asked.iter().filter(|path| !is_of_api(path) && *path != "/version").cloned().collect();
         assert_eq!((lists, paths), allowed(&objects(), account), "{account}");
     }
 }

@@ -24,7 +24,10 @@ fn differ(path: &str, own: &Value, theirs: &Value, faults: &mut Vec<String>) {
             }
         }
         (Value::Array(own), Value::Array(theirs)) if own.len() == theirs.len() => {
-            own.iter().zip(theirs).enumerate().for_each(|(at, (own, theirs))| differ(&format!("{path}[{at}]"), own, theirs, faults));
+            own.iter()
+                .zip(theirs)
+                .enumerate()
+                .for_each(|(at, (own, theirs))| differ(&format!("{path}[{at}]"), own, theirs, faults));
         }
         (Value::Number(own), Value::Number(theirs)) if own.as_i64().is_none() || theirs.as_i64().is_none() => {
             if own.as_f64() != theirs.as_f64() {
@@ -122,8 +125,10 @@ fn every_kind_is_decoded_as_kubernetes_does() {
         ("VolumeResourceRequirements", &[3]),
         ("WorkloadReference", &[1, 2, 3]),
     ];
-    let unexpected: Vec<_> =
-        missing.iter().filter(|one| !given_up.iter().any(|(name, numbers)| *name == one.0 && numbers.contains(&one.1))).collect();
+    let unexpected: Vec<_> = missing
+        .iter()
+        .filter(|one| !given_up.iter().any(|(name, numbers)| *name == one.0 && numbers.contains(&one.1)))
+        .collect();
     assert!(unexpected.is_empty(), "{} of {} fields were not met: {unexpected:?}", missing.len(), all.len());
 }
 
@@ -144,7 +149,11 @@ fn living(name: &str) -> BTreeMap<String, (u64, Vec<u8>)> {
     let bolt = Bolt::open(Data::Memory(sample_bytes(name))).unwrap();
     let (workers, walk) = Database::read(bolt).walk(1, false, Newest::default);
     assert_eq!(walk.damages.count(), 0);
-    workers.into_iter().flat_map(|worker| worker.0).filter_map(|(key, (at, value))| Some((key, (at.main, value?)))).collect()
+    workers
+        .into_iter()
+        .flat_map(|worker| worker.0)
+        .filter_map(|(key, (at, value))| Some((key, (at.main, value?))))
+        .collect()
 }
 
 const SNAPSHOTS: [&str; 6] = [
@@ -162,7 +171,8 @@ fn served(bundle: &str) -> BTreeMap<(String, String, u64), Value> {
     for moment in std::fs::read_dir(sample(&format!("{bundle}/objects"))).unwrap() {
         for file in std::fs::read_dir(moment.unwrap().path()).unwrap() {
             let list: Value =
-                serde_json::from_slice(&zstd::decode_all(std::fs::File::open(file.unwrap().path()).unwrap()).unwrap()).unwrap();
+                serde_json::from_slice(&zstd::decode_all(std::fs::File::open(file.unwrap().path()).unwrap()).unwrap())
+                    .unwrap();
             for item in list["items"].as_array().unwrap() {
                 let text = |value: &Value| value.as_str().unwrap().to_owned();
                 let revision = text(&item["metadata"]["resourceVersion"]).parse().unwrap();
@@ -202,7 +212,10 @@ fn samples_are_decoded_as_they_were_served() {
         }
     }
     none(&faults);
-    assert!(decoded > 1000 && compared.values().sum::<u64>() > 400 && compared.len() >= 6, "{decoded} decoded, compared {compared:?}");
+    assert!(
+        decoded > 1000 && compared.values().sum::<u64>() > 400 && compared.len() >= 6,
+        "{decoded} decoded, compared {compared:?}"
+    );
 }
 
 fn documents(ran: &Ran) -> Vec<Value> {
@@ -214,7 +227,12 @@ fn documents(ran: &Ran) -> Vec<Value> {
 
 fn name_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    format!("{} {}/{}", text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+    format!(
+        "{} {}/{}",
+        text(&object["kind"]),
+        text(&object["metadata"]["namespace"]),
+        text(&object["metadata"]["name"])
+    )
 }
 
 #[test]
@@ -227,23 +245,43 @@ fn what_was_deleted_is_extracted_in_order() {
     // NOTES.md: what people did in between.
     let names: Vec<String> = found.iter().map(name_of).collect();
     assert_eq!(names[..2], ["Namespace /legacy-team", "CustomResourceDefinition /jobsets.batch.example.com"]);
-    let count = |kind: &str, namespace: &str| names.iter().filter(|name| name.starts_with(&format!("{kind} {namespace}/"))).count();
+    let count = |kind: &str, namespace: &str| {
+        names.iter().filter(|name| name.starts_with(&format!("{kind} {namespace}/"))).count()
+    };
     assert_eq!(count("Pod", "legacy-team"), 30, "bare pods");
     // All of it, by a count of keys, less what is left out.
     let [before, after] = ["list-storm/etcd/before.db.zst", "list-storm/etcd/after.db.zst"].map(living);
     let gone: Vec<&String> = before.keys().filter(|key| !after.contains_key(*key)).collect();
-    let left_out: u64 = ran.stderr.lines().filter_map(|line| line.split("left out: ").nth(1)?.split(' ').next()?.parse::<u64>().ok()).sum();
+    let left_out: u64 = ran
+        .stderr
+        .lines()
+        .filter_map(|line| line.split("left out: ").nth(1)?.split(' ').next()?.parse::<u64>().ok())
+        .sum();
     assert_eq!(found.len() as u64 + left_out, gone.len() as u64, "{}", ran.stderr);
-    assert!(!names.iter().any(|name| name.starts_with("Lease ") || name.starts_with("Event ") || name.contains("kube-root-ca.crt")));
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.starts_with("Lease ") || name.starts_with("Event ") || name.contains("kube-root-ca.crt"))
+    );
     for object in &found {
         assert!(object.get("status").is_none(), "{}", name_of(object));
-        for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences", "deletionTimestamp"]
-        {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "ownerReferences",
+            "deletionTimestamp",
+        ] {
             assert!(object["metadata"].get(field).is_none(), "{} has {field}", name_of(object));
         }
     }
     // The definition as the apiserver served it.
-    let served = served("list-storm").into_values().find(|object| object["metadata"]["name"] == "jobsets.batch.example.com").unwrap();
+    let served = served("list-storm")
+        .into_values()
+        .find(|object| object["metadata"]["name"] == "jobsets.batch.example.com")
+        .unwrap();
     assert_eq!((&found[1]["apiVersion"], &found[1]["spec"]), (&served["apiVersion"], &served["spec"]));
     // JSON has the same objects, and --all also the rest.
     let list = plimsoll(&[&args[..], &["-o", "json"]].concat()).json(0);
@@ -259,7 +297,9 @@ fn secrets_are_named_and_never_shown_unless_asked_for() {
     let without = plimsoll(&args);
     without.exits(0);
     assert!(
-        without.stdout.is_empty() && without.stderr.contains("Secret helm/") && without.stderr.contains("--include-secrets"),
+        without.stdout.is_empty()
+            && without.stderr.contains("Secret helm/")
+            && without.stderr.contains("--include-secrets"),
         "{}",
         without.stderr
     );
@@ -267,7 +307,10 @@ fn secrets_are_named_and_never_shown_unless_asked_for() {
     let file = folder.path().join("secrets.yaml");
     plimsoll(&[&args[..], &["--include-secrets", "--output-file", file.to_str().unwrap()]].concat()).exits(0);
     #[cfg(unix)]
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions()) & 0o777, 0o600);
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions()) & 0o777,
+        0o600
+    );
     let written = Ran { stdout: std::fs::read_to_string(&file).unwrap(), stderr: String::new(), code: Some(0) };
     let secrets = documents(&written);
     assert!(!secrets.is_empty());
@@ -283,20 +326,32 @@ fn secrets_are_named_and_never_shown_unless_asked_for() {
 #[test]
 fn selectors_select_and_mistakes_are_said() {
     let path = sample("list-storm/etcd/before.db.zst");
-    let names = |more: &[&str]| documents(&plimsoll(&[&["etcd", "extract", &path], more].concat())).iter().map(name_of).collect::<Vec<_>>();
+    let names = |more: &[&str]| {
+        documents(&plimsoll(&[&["etcd", "extract", &path], more].concat())).iter().map(name_of).collect::<Vec<_>>()
+    };
     assert_eq!(names(&["--resource", "deployments.apps", "-n", "web", "--name", "app-0"]), ["Deployment web/app-0"]);
     assert_eq!(names(&["--key-prefix", "/registry/namespaces/web"]), ["Namespace /web"]);
     let in_web = names(&["-n", "web"]);
     assert_eq!(in_web[0], "Namespace /web");
     // Pods and ReplicaSets come from the Deployments.
-    assert!(in_web.contains(&"Deployment web/app-0".to_owned()) && !in_web.iter().any(|name| name.starts_with("ReplicaSet")));
+    assert!(
+        in_web.contains(&"Deployment web/app-0".to_owned())
+            && !in_web.iter().any(|name| name.starts_with("ReplicaSet"))
+    );
     let after = sample("list-storm/etcd/after.db.zst");
-    let pods: Vec<String> =
-        documents(&plimsoll(&["etcd", "extract", &after, "-n", "web", "--resource", "pods"])).iter().map(name_of).collect();
+    let pods: Vec<String> = documents(&plimsoll(&["etcd", "extract", &after, "-n", "web", "--resource", "pods"]))
+        .iter()
+        .map(name_of)
+        .collect();
     assert!(pods.len() == 3 && pods.iter().all(|name| name.starts_with("Pod web/")), "{pods:?}");
     assert!(plimsoll(&["etcd", "extract", &path]).exits(2).stderr.contains("--deleted-since"));
     assert!(plimsoll(&["etcd", "extract", &path, "-n", "web", "-o", "csv"]).exits(2).stderr.contains("-o yaml"));
-    assert!(plimsoll(&["etcd", "extract", &path, "--name", "none-such"]).exits(3).stderr.contains("no object that lives matches"));
+    assert!(
+        plimsoll(&["etcd", "extract", &path, "--name", "none-such"])
+            .exits(3)
+            .stderr
+            .contains("no object that lives matches")
+    );
 }
 
 #[test]
@@ -328,7 +383,10 @@ fn values_that_break_off_or_are_not_known_are_told_without_what_they_hold() {
     }
     let newer = value(b"v1", b"Secret", &[secret.as_slice(), &[15 << 3, 1]].concat());
     assert_eq!(decode::decode(&newer).unwrap().unknown.into_iter().collect::<Vec<_>>(), ["Secret field 15"]);
-    assert_eq!(decode::decode(&value(b"v9", b"Thing", b"")), Err(Undecodable::Kind("v9".to_owned(), "Thing".to_owned())));
+    assert_eq!(
+        decode::decode(&value(b"v9", b"Thing", b"")),
+        Err(Undecodable::Kind("v9".to_owned(), "Thing".to_owned()))
+    );
     assert_eq!(decode::decode(b"k8s:enc:aescbc:v1:key1:xxxx"), Err(Undecodable::Encrypted));
     assert_eq!(decode::decode(b"42"), Err(Undecodable::Other));
     let json = decode::decode(br#"{"kind":"Secret","data":{"a":"hunter2"#).unwrap_err().to_string();
@@ -381,7 +439,9 @@ fn damaged_values_are_objects_or_errors() {
 fn damage_is_told_and_the_rest_extracted() {
     let folder = folder();
     let mut bytes = sample_bytes("quiet/etcd/after.db.zst");
-    let whole = documents(&plimsoll(&["etcd", "extract", &sample("quiet/etcd/after.db.zst"), "--resource", "namespaces"])).len();
+    let whole =
+        documents(&plimsoll(&["etcd", "extract", &sample("quiet/etcd/after.db.zst"), "--resource", "namespaces"]))
+            .len();
     let page = (40..bytes.len() / 4096).find(|page| bytes[page * 4096 + 8] == 2).unwrap();
     bytes[page * 4096 + 10] ^= 0x41;
     let path = write(folder.path(), "damaged.db", &bytes);

@@ -8,7 +8,9 @@ const AFTER: &str = "list-storm/etcd/after.db.zst";
 /// Lines of folded text, and their weights.
 fn folded(path: &str, more: &[&str]) -> Vec<(String, u64)> {
     let text = plimsoll(&[&["etcd", "flame", path, "-o", "folded"], more].concat()).exits(0).stdout.clone();
-    text.lines().map(|line| line.rsplit_once(' ').map(|(stack, weight)| (stack.to_owned(), weight.parse().unwrap())).unwrap()).collect()
+    text.lines()
+        .map(|line| line.rsplit_once(' ').map(|(stack, weight)| (stack.to_owned(), weight.parse().unwrap())).unwrap())
+        .collect()
 }
 
 #[test]
@@ -27,7 +29,9 @@ fn each_weight_is_that_of_usage() {
         assert_eq!(sum, expected, "{weight}");
     }
     let lines = folded(&path, &[]);
-    for (stack, depth) in [("secrets;helm;sh.helm.release.v1.app0.*", 3), ("nodes;(cluster);hollow-*", 3), ("compact_rev_key", 1)] {
+    for (stack, depth) in
+        [("secrets;helm;sh.helm.release.v1.app0.*", 3), ("nodes;(cluster);hollow-*", 3), ("compact_rev_key", 1)]
+    {
         assert!(lines.iter().any(|(line, _)| line == stack && line.split(';').count() == depth), "{stack}");
     }
     let message = plimsoll(&["etcd", "flame", &path, "-o", "json"]).exits(2).stderr.clone();
@@ -43,7 +47,8 @@ fn a_difference_has_both_weights() {
         let numbers: Vec<u64> = line.rsplit(' ').take(2).map(|number| number.parse().unwrap()).collect();
         sums = [sums[0] + numbers[1], sums[1] + numbers[0]];
     }
-    let live = |path: &str| plimsoll(&["etcd", "usage", path, "-o", "json"]).json(0)["totals"]["live_bytes"].as_u64().unwrap();
+    let live =
+        |path: &str| plimsoll(&["etcd", "usage", path, "-o", "json"]).json(0)["totals"]["live_bytes"].as_u64().unwrap();
     assert_eq!(sums, [live(&before), live(&after)]);
 }
 
@@ -64,7 +69,10 @@ fn the_picture_can_be_zoomed_and_searched() {
             (&total.into(), &true.into(), &Value::Array(vec![])),
             "{seen}"
         );
-        assert!(seen["title"].as_str().unwrap().starts_with("etcd, live bytes: ") && seen["frames"].as_u64().unwrap() > 100, "{seen}");
+        assert!(
+            seen["title"].as_str().unwrap().starts_with("etcd, live bytes: ") && seen["frames"].as_u64().unwrap() > 100,
+            "{seen}"
+        );
         assert!((seen["matched_percent"].as_f64().unwrap() - percent).abs() < 0.2, "{seen}, {percent}");
     }
 }

@@ -39,7 +39,8 @@ fn compare(what: &str, report: &Value, truth: &Value) -> Vec<String> {
         faults.push(format!("{what}: {} rows, not {}", mine.len(), theirs.len()));
     }
     for (mine, theirs) in mine.iter().zip(theirs) {
-        let fields: BTreeSet<&String> = [mine, theirs].into_iter().flat_map(|row| row.as_object().unwrap().keys()).collect();
+        let fields: BTreeSet<&String> =
+            [mine, theirs].into_iter().flat_map(|row| row.as_object().unwrap().keys()).collect();
         for field in fields {
             let same = match (mine.get(field), theirs.get(field)) {
                 (Some(a), Some(b)) => match (a.as_f64(), b.as_f64()) {
@@ -49,7 +50,12 @@ fn compare(what: &str, report: &Value, truth: &Value) -> Vec<String> {
                 _ => false,
             };
             if !same {
-                faults.push(format!("{what}: {}: {field} is {:?}, not {:?}", theirs["instance"], mine.get(field), theirs.get(field)));
+                faults.push(format!(
+                    "{what}: {}: {field} is {:?}, not {:?}",
+                    theirs["instance"],
+                    mine.get(field),
+                    theirs.get(field)
+                ));
             }
         }
     }
@@ -129,8 +135,16 @@ fn a_real_etcd_and_its_restart() {
     for (source, status, restarts) in [(before.as_path(), &did["before"], 0), (whole, &did["after"], 1)] {
         let report = health(source.to_str().unwrap());
         let row = &report["rows"][0];
-        assert_eq!(report["rows"].as_array().unwrap().len(), 1, "one after the other, not beside one another: {}", report["rows"]);
-        assert_eq!((number(row, "db_bytes"), number(row, "in_use_bytes")), (number(status, "dbSize"), number(status, "dbSizeInUse")));
+        assert_eq!(
+            report["rows"].as_array().unwrap().len(),
+            1,
+            "one after the other, not beside one another: {}",
+            report["rows"]
+        );
+        assert_eq!(
+            (number(row, "db_bytes"), number(row, "in_use_bytes")),
+            (number(status, "dbSize"), number(status, "dbSizeInUse"))
+        );
         assert_eq!((&row["version"], number(row, "quota_bytes")), (&status["version"], 1_073_741_824.0));
         assert_eq!((row["has_leader"].as_str(), row["is_leader"].as_str()), (Some("yes"), Some("yes")));
         assert_eq!((number(row, "restarts"), number(row, "leader_changes")), (f64::from(restarts), 0.0));
@@ -142,7 +156,11 @@ fn a_real_etcd_and_its_restart() {
 fn a_real_etcd_fills_up() {
     let folder = folder();
     let did = python_says(&["quota", folder.path().to_str().unwrap()]);
-    assert!(did["answer"]["error"].as_str().is_some_and(|error| error.contains("database space exceeded")), "{}", did["answer"]);
+    assert!(
+        did["answer"]["error"].as_str().is_some_and(|error| error.contains("database space exceeded")),
+        "{}",
+        did["answer"]
+    );
     assert_eq!(did["alarms"]["alarms"][0]["alarm"], "NOSPACE", "{}", did["alarms"]);
     let mut severities = Vec::new();
     let steps = did["steps"].as_array().unwrap();
@@ -169,7 +187,9 @@ fn a_real_etcd_fills_up() {
     let report = health(last);
     let share = number(&report["rows"][0], "quota_share") * 100.0;
     let table = plimsoll(&["etcd", "health", last]).stdout;
-    let told = table.lines().find_map(|line| line.strip_prefix("share of quota")?.trim().strip_suffix('%')?.parse::<f64>().ok());
+    let told = table
+        .lines()
+        .find_map(|line| line.strip_prefix("share of quota")?.trim().strip_suffix('%')?.parse::<f64>().ok());
     assert!(told.is_some_and(|told| (told - share).abs() <= 0.51), "{share}: {table}");
 }
 
@@ -189,7 +209,10 @@ fn three_real_members_of_which_two_are_killed() {
     assert!(found(&report, "etcd-no-leader").is_none());
     let report = plimsoll(&["etcd", "health", ill, "-o", "json", "--fail-on", "critical"]).json(1);
     assert_eq!(found(&report, "etcd-no-leader").map(|finding| finding.0), Some("critical".to_owned()));
-    assert_eq!((&report["rows"][0]["instance"], &report["rows"][0]["has_leader"]), (&did["survivor"], &Value::from("no")));
+    assert_eq!(
+        (&report["rows"][0]["instance"], &report["rows"][0]["has_leader"]),
+        (&did["survivor"], &Value::from("no"))
+    );
 }
 
 // ---------------------------------------------------------------- findings
@@ -197,7 +220,8 @@ fn three_real_members_of_which_two_are_killed() {
 /// Severity and confidence of the finding with this id.
 #[track_caller]
 fn found(report: &Value, id: &str) -> Option<(String, f64)> {
-    let all: Vec<&Value> = report["findings"].as_array().unwrap().iter().filter(|finding| finding["id"] == id).collect();
+    let all: Vec<&Value> =
+        report["findings"].as_array().unwrap().iter().filter(|finding| finding["id"] == id).collect();
     assert!(all.len() <= 1, "{all:?}");
     all.first().map(|finding| (finding["severity"].as_str().unwrap().to_owned(), number(finding, "confidence")))
 }
@@ -219,9 +243,14 @@ fn page(edits: &[Edit]) -> String {
         };
         let of_it = |line: &str| {
             let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with([' ', '{']) || matches!(edit, Histogram(..)) && rest.starts_with(['_']))
+            rest.is_some_and(|rest| {
+                rest.starts_with([' ', '{']) || matches!(edit, Histogram(..)) && rest.starts_with(['_'])
+            })
         };
-        text = text.split_inclusive('\n').filter(|line| !of_it(line) && *line != format!("# TYPE {name} histogram\n")).collect();
+        text = text
+            .split_inclusive('\n')
+            .filter(|line| !of_it(line) && *line != format!("# TYPE {name} histogram\n"))
+            .collect();
         match edit {
             Set(name, value) => text += &format!("{name} {value}\n"),
             Histogram(name, buckets) => {
@@ -269,7 +298,10 @@ fn latencies_just_below_at_and_above_each_threshold() {
             let expected = severity.map(|severity| (severity.to_owned(), confidence));
             let shown = number(&report["rows"][0], field);
             if found(&report, id) != expected || (shown - p99).abs() > 1e-5 {
-                faults.push(format!("{id}, {what}: p99 is {shown}, not {p99}; found {:?}, not {expected:?}", found(&report, id)));
+                faults.push(format!(
+                    "{id}, {what}: p99 is {shown}, not {p99}; found {:?}, not {expected:?}",
+                    found(&report, id)
+                ));
             }
         };
         for (at, limit) in limits.into_iter().enumerate() {
@@ -344,7 +376,8 @@ fn counts_just_below_and_above_each_threshold() {
             faults.push(format!("case {at}: {id}: {:?}, not {expected:?}: {}", found(&report, id), report["rows"][0]));
         }
         // Nothing else is found by the way.
-        let others: Vec<&Value> = report["findings"].as_array().unwrap().iter().map(|f| &f["id"]).filter(|other| *other != id).collect();
+        let others: Vec<&Value> =
+            report["findings"].as_array().unwrap().iter().map(|f| &f["id"]).filter(|other| *other != id).collect();
         if !others.is_empty() {
             faults.push(format!("case {at}: {id}: also {others:?}"));
         }
@@ -446,7 +479,9 @@ fn findings_are_those_of_the_documentation() {
 #[test]
 fn a_finding_says_all_that_it_should() {
     let report = with(&everything_wrong());
-    let rank = |finding: &Value| ["critical", "warning", "info"].iter().position(|severity| finding["severity"] == *severity).unwrap();
+    let rank = |finding: &Value| {
+        ["critical", "warning", "info"].iter().position(|severity| finding["severity"] == *severity).unwrap()
+    };
     let findings = report["findings"].as_array().unwrap();
     assert!(findings.iter().map(rank).is_sorted(), "the gravest first");
     let mut prints = BTreeSet::new();
@@ -459,13 +494,17 @@ fn a_finding_says_all_that_it_should() {
         assert!(finding["first_seen"].as_str() <= finding["last_seen"].as_str(), "{finding}");
         assert!(!finding["evidence"].as_object().unwrap().is_empty(), "{finding}");
         assert!(
-            finding["summary"].as_str().unwrap().starts_with("etcd-0: ") && finding["remedy"].as_str().unwrap().len() > 20,
+            finding["summary"].as_str().unwrap().starts_with("etcd-0: ")
+                && finding["remedy"].as_str().unwrap().len() > 20,
             "{finding}"
         );
         assert!(prints.insert(finding["fingerprint"].as_str().unwrap()), "two findings have one fingerprint");
         for (name, value) in finding["evidence"].as_object().unwrap() {
             let value = value.as_f64().unwrap_or_default();
-            assert!((value * 1e6 - (value * 1e6).round()).abs() < 1e-3, "{id}: {name} is not rounded to six decimals: {value}");
+            assert!(
+                (value * 1e6 - (value * 1e6).round()).abs() < 1e-3,
+                "{id}: {name} is not rounded to six decimals: {value}"
+            );
         }
     }
 }
@@ -492,7 +531,12 @@ fn remedies_name_commands_that_exist() {
 
 fn prints(report: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    report["findings"].as_array().unwrap().iter().map(|finding| (text(&finding["id"]), text(&finding["fingerprint"]))).collect()
+    report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| (text(&finding["id"]), text(&finding["fingerprint"])))
+        .collect()
 }
 
 #[test]
@@ -523,7 +567,8 @@ fn fingerprints_tell_subjects_and_not_times() {
 #[test]
 fn exit_codes() {
     let folder = folder();
-    let source = |name: &str, edits: &[Edit]| write(folder.path(), &format!("{name}/etcd-0/1795166741.txt"), page(edits));
+    let source =
+        |name: &str, edits: &[Edit]| write(folder.path(), &format!("{name}/etcd-0/1795166741.txt"), page(edits));
     let nothing = source("nothing", &[]);
     let info = source("info", &[Set(CHANGES, 2.0)]);
     let warning = source("warning", &[Set("etcd_server_proposals_pending", 9.0)]);
@@ -549,10 +594,19 @@ fn exit_codes() {
     plimsoll(&["etcd", "health", &critical, "--fail-on", "sometimes"]).exits(2);
     plimsoll(&["etcd", "health"]).exits(2);
     // What is lost beats what is found.
-    write(folder.path(), "critical/etcd-0/1795166742.txt", page(&[Set("etcd_server_has_leader", 0.0)]) + "not a metric at all {\n");
+    write(
+        folder.path(),
+        "critical/etcd-0/1795166742.txt",
+        page(&[Set("etcd_server_has_leader", 0.0)]) + "not a metric at all {\n",
+    );
     let both = folder.path().join("critical");
     let ran = plimsoll(&["etcd", "health", both.to_str().unwrap(), "--fail-on", "critical"]);
-    assert!(ran.exits(3).stdout.contains("etcd-no-leader") && ran.stderr.contains("1795166742.txt"), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.exits(3).stdout.contains("etcd-no-leader") && ran.stderr.contains("1795166742.txt"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
     // Sources without pages of etcd or an apiserver.
     let other = write(folder.path(), "node/1795166741.txt", "node_load1 0.5\n");
     let ran = plimsoll(&["etcd", "health", &other]);
@@ -621,7 +675,9 @@ fn same(at: &str, a: &Value, b: &Value, faults: &mut Vec<String>) {
         (Value::Object(x), Value::Object(y)) if x.keys().eq(y.keys()) => {
             x.iter().for_each(|(key, value)| same(&format!("{at}.{key}"), value, &y[key], faults))
         }
-        (Value::Array(x), Value::Array(y)) if x.len() == y.len() => x.iter().zip(y).for_each(|(x, y)| same(at, x, y, faults)),
+        (Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
+            x.iter().zip(y).for_each(|(x, y)| same(at, x, y, faults))
+        }
         _ if a == b || a.as_f64().is_some_and(|number| b.as_f64() == Some(number)) => {}
         _ => faults.push(format!("{at}: {a} in JSON, {b} in YAML")),
     }
@@ -633,7 +689,8 @@ fn no_line_is_longer_than_the_terminal() {
     for count in [1, 2, 6, 7, 12] {
         for prefix in ["etcd-", "etcd-ip-10-0-113-24.eu-central-1.compute.internal-"] {
             let folder = folder();
-            let source = members(folder.path(), &(0..count).map(|number| format!("{prefix}{number}")).collect::<Vec<_>>());
+            let source =
+                members(folder.path(), &(0..count).map(|number| format!("{prefix}{number}")).collect::<Vec<_>>());
             for columns in [80, 160] {
                 let ran = run(&["etcd", "health", &source], &[("COLUMNS", &columns.to_string())], b"");
                 let long = ran.exits(0).stdout.lines().filter(|line| line.width() > columns).collect::<Vec<_>>();
@@ -675,8 +732,11 @@ fn hostile_names_do_nothing() {
         for form in FORMS {
             let Ran { stdout, stderr, .. } = plimsoll(&["etcd", "health", &source, "-o", form]);
             let what = format!("{name:?} as {form}");
-            let active: BTreeSet<char> =
-                stdout.chars().chain(stderr.chars()).filter(|c| *c != '\n' && plimsoll::views::text::is_active(*c)).collect();
+            let active: BTreeSet<char> = stdout
+                .chars()
+                .chain(stderr.chars())
+                .filter(|c| *c != '\n' && plimsoll::views::text::is_active(*c))
+                .collect();
             assert!(active.is_empty(), "{what}: {active:?}");
             let seen = stdout.matches("etcd-no-leader").count();
             assert!(form == "csv" || seen >= 1, "{what}: {stdout}");

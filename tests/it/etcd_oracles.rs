@@ -39,8 +39,10 @@ fn ours(args: &[&str]) -> Value {
 /// The rows by their labels; no two may have the same.
 fn by_label<'a>(rows: &'a Value, labels: &[&str], what: &str) -> BTreeMap<String, &'a Value> {
     let rows = rows.as_array().unwrap();
-    let found: BTreeMap<String, &Value> =
-        rows.iter().map(|row| (labels.iter().map(|label| row[*label].to_string()).collect::<Vec<_>>().join(" "), row)).collect();
+    let found: BTreeMap<String, &Value> = rows
+        .iter()
+        .map(|row| (labels.iter().map(|label| row[*label].to_string()).collect::<Vec<_>>().join(" "), row))
+        .collect();
     assert_eq!(found.len(), rows.len(), "{what}: rows with the same labels");
     found
 }
@@ -63,11 +65,18 @@ fn same_rows(what: &str, ours: &Value, theirs: &Value, labels: &[&str]) -> usize
     let (ours, theirs) = (by_label(ours, labels, what), by_label(theirs, labels, what));
     let missing: Vec<&String> = theirs.keys().filter(|label| !ours.contains_key(*label)).take(5).collect();
     let more: Vec<&String> = ours.keys().filter(|label| !theirs.contains_key(*label)).take(5).collect();
-    assert!(missing.is_empty() && more.is_empty(), "{what}: rows that only the oracle has: {missing:?}; that only plimsoll has: {more:?}");
+    assert!(
+        missing.is_empty() && more.is_empty(),
+        "{what}: rows that only the oracle has: {missing:?}; that only plimsoll has: {more:?}"
+    );
     let mut compared = 0;
     for (label, row) in &theirs {
         for (field, value) in row.as_object().unwrap() {
-            assert!(agree(&ours[label][field], value), "{what}: {label}: {field}: {} here, {value} there", ours[label][field]);
+            assert!(
+                agree(&ours[label][field], value),
+                "{what}: {label}: {field}: {} here, {value} there",
+                ours[label][field]
+            );
             compared += 1;
         }
     }
@@ -89,8 +98,16 @@ fn same_in_every_way(database: &str) {
         compared += same_rows(&format!("usage --by {by}"), &report["rows"], &theirs[by], labels);
         totals = report["totals"].clone();
     }
-    for field in ["keys", "revisions", "tombstones", "live_bytes", "history_bytes", "key_bytes", "managed_fields_bytes", "annotation_bytes"]
-    {
+    for field in [
+        "keys",
+        "revisions",
+        "tombstones",
+        "live_bytes",
+        "history_bytes",
+        "key_bytes",
+        "managed_fields_bytes",
+        "annotation_bytes",
+    ] {
         let sum: u64 = theirs["prefix"].as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum();
         assert_eq!(totals[field], json!(sum), "totals: {field}");
     }
@@ -106,7 +123,8 @@ fn same_in_every_way(database: &str) {
     if let Some(hours) = theirs["history"]["hours"].as_f64() {
         assert!(agree(&history["window"]["seconds"], &json!(hours * 3600.0)), "history: the window");
     }
-    compared += same_rows("split", &ours(&["split", database, "--top", "0"])["rows"], &theirs["split"], &["group", "resource"]);
+    compared +=
+        same_rows("split", &ours(&["split", database, "--top", "0"])["rows"], &theirs["split"], &["group", "resource"]);
     compared += same_pages_and_hashes(database, &theirs["check"]);
     assert!(compared > 1000, "only {compared} fields were compared");
 }
@@ -127,7 +145,11 @@ fn same_pages_and_hashes(database: &str, checked: &Value) -> usize {
     let (pages, check) = (ours(&["pages", database]), ours(&["check", database]));
     let compared = same_rows("pages", &pages["rows"], &bolt["pages"]["rows"], &["bucket"]);
     for (field, value) in bolt["pages"]["totals"].as_object().unwrap() {
-        assert!(agree(&pages["totals"][field], value), "pages: {field}: {} here, {value} there", pages["totals"][field]);
+        assert!(
+            agree(&pages["totals"][field], value),
+            "pages: {field}: {} here, {value} there",
+            pages["totals"][field]
+        );
     }
     let runs: Vec<Value> = bolt["pages"]["runs"].as_array().unwrap().iter().map(run_length).collect();
     same_rows("runs of free pages", &pages["tables"]["runs"], &json!(runs), &["run_length"]);
@@ -203,7 +225,8 @@ fn snapshot(member: &Member, folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     member.run(&["snapshot", "save", path.to_str().unwrap()]);
     let said: Value = serde_json::from_str(&member.run(&["endpoint", "hashkv", "-w", "json"])).unwrap();
-    let status: Value = serde_json::from_str(&etcdctl(&["snapshot", "status", path.to_str().unwrap(), "-w", "json"])).unwrap();
+    let status: Value =
+        serde_json::from_str(&etcdctl(&["snapshot", "status", path.to_str().unwrap(), "-w", "json"])).unwrap();
     let totals = &ours(&["check", path.to_str().unwrap()])["totals"];
     assert_eq!((&totals["kv_hash"], &totals["hash"]), (&said[0]["HashKV"]["hash"], &status["hash"]), "{name}");
     path.to_str().unwrap().to_owned()
@@ -212,7 +235,8 @@ fn snapshot(member: &Member, folder: &Path, name: &str) -> String {
 /// What lives, as etcd itself answers: the oracle counts its answer and the file the same, so the oracle's reader is right.
 fn oracle_is_right(member: &Member, folder: &Path, database: &str) {
     let all = write(folder, "all.json", member.run(&["get", "--prefix", "", "-w", "json"]));
-    let (answered, file) = (oracle("etcd_usage_by.py", &["--get", &all, "top"]), oracle("etcd_usage_by.py", &[database, "top"]));
+    let (answered, file) =
+        (oracle("etcd_usage_by.py", &["--get", &all, "top"]), oracle("etcd_usage_by.py", &[database, "top"]));
     let rows = |found: &Value| {
         let mut rows = found["top"].as_array().unwrap().clone();
         for row in &mut rows {
@@ -241,13 +265,17 @@ fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
 #[test]
 fn what_is_odd_is_the_same_in_etcd_3_5() {
     what_is_odd(Member::newer, |database| {
-        let said = Command::new(newer("etcdutl")).args(["snapshot", "status", "-w", "json", database]).output().unwrap();
+        let said =
+            Command::new(newer("etcdutl")).args(["snapshot", "status", "-w", "json", database]).output().unwrap();
         let said: Value = serde_json::from_slice(&said.stdout).unwrap();
         let report = ours(&["usage", database]);
         let totals = &report["totals"];
         // The term stands in files from 3.5 on.
         assert!(report["coverage"]["term"].as_u64().is_some_and(|term| term > 0), "{}", report["coverage"]);
-        assert_eq!((&said["hash"], &said["revision"], &said["totalSize"]), (&totals["hash"], &totals["revision"], &totals["db_bytes"]));
+        assert_eq!(
+            (&said["hash"], &said["revision"], &said["totalSize"]),
+            (&totals["hash"], &totals["revision"], &totals["db_bytes"])
+        );
     });
 }
 
@@ -316,7 +344,9 @@ fn other_page_sizes_and_stored_free_lists_are_the_same() {
     drop(member);
     let hash = ours(&["check", whole.to_str().unwrap()])["totals"]["hash"].clone();
     // The last one's free-list has more entries than its page's own count can hold.
-    for (size, free, list) in [("1024", "30", true), ("16384", "100", true), ("65536", "9", false), ("4096", "70000", true)] {
+    for (size, free, list) in
+        [("1024", "30", true), ("16384", "100", true), ("65536", "9", false), ("4096", "70000", true)]
+    {
         let path = folder.path().join(format!("{size}.db"));
         let script = root().join("tests/oracle/etcd_relay.py");
         let mut relay = Command::new(python());

@@ -24,7 +24,8 @@ fn pull(endpoints: &str, file: &Path, more: &[&str]) -> Ran {
 #[track_caller]
 fn checked(ran: &Ran, file: &Path) -> Value {
     let totals = ran.json(0)["totals"].clone();
-    let status: Value = serde_json::from_str(&etcdctl(&["snapshot", "status", file.to_str().unwrap(), "-w", "json"])).unwrap();
+    let status: Value =
+        serde_json::from_str(&etcdctl(&["snapshot", "status", file.to_str().unwrap(), "-w", "json"])).unwrap();
     assert_eq!((&totals["revision"], &totals["hash"]), (&status["revision"], &status["hash"]));
     assert_eq!(totals["bytes"], std::fs::metadata(file).unwrap().len());
     assert_eq!(totals["bytes"].as_u64().unwrap(), status["totalSize"].as_u64().unwrap() + 32, "and the SHA-256");
@@ -67,7 +68,9 @@ fn proxy(member: &Member, fault: Fault) -> String {
                         #[cfg(unix)]
                         Fault::Stall(bytes) if passed > bytes => continue,
                         Fault::Flip
-                            if !flipped && let Some(at) = part.windows(500).position(|some| some.iter().all(|byte| *byte == b'y')) =>
+                            if !flipped
+                                && let Some(at) =
+                                    part.windows(500).position(|some| some.iter().all(|byte| *byte == b'y')) =>
                         {
                             part[at + 250] ^= 1;
                             flipped = true;
@@ -98,9 +101,16 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     let ran = pull(&format!("{nobody},{}", member.url), &file, &["-o", "json"]);
     let totals = checked(&ran, &file);
     assert_eq!((&totals["endpoint"], totals["revision"].as_u64()), (&Value::from(member.url.as_str()), Some(21)));
-    assert!(ran.stderr.contains(&format!("{nobody}: ")) && ran.stderr.contains("nothing listens there"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains(&format!("{nobody}: ")) && ran.stderr.contains("nothing listens there"),
+        "{}",
+        ran.stderr
+    );
     #[cfg(unix)]
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions()) & 0o777, 0o600);
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions()) & 0o777,
+        0o600
+    );
     // For people: one sentence.
     let said = pull(&member.url, &file, &[]).exits(0).stdout.clone();
     assert!(said.contains("revision 21") && said.contains("SHA-256 right"), "{said}");
@@ -124,9 +134,12 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     {
         let bad = proxy(&member, Fault::Stall(500_000));
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        let mut child = command.args(["etcd", "pull", "--endpoints", &bad, "-f", file.to_str().unwrap(), "-q"]).spawn().unwrap();
+        let mut child =
+            command.args(["etcd", "pull", "--endpoints", &bad, "-f", file.to_str().unwrap(), "-q"]).spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(20);
-        let largest = || std::fs::read_dir(&out).unwrap().filter(|one| one.as_ref().unwrap().file_name() != "snapshot.db").count();
+        let largest = || {
+            std::fs::read_dir(&out).unwrap().filter(|one| one.as_ref().unwrap().file_name() != "snapshot.db").count()
+        };
         while largest() == 0 {
             assert!(Instant::now() < until, "nothing is written");
             std::thread::sleep(Duration::from_millis(20));
@@ -145,7 +158,11 @@ fn users_and_passwords() {
     let folder = folder();
     let file = folder.path().join("snapshot.db");
     let mut member = Member::plain(&folder.path().join("data"));
-    for args in [["user", "add", "root:hunter2"].as_slice(), &["user", "add", "guest:guest"], &["user", "grant-role", "root", "root"]] {
+    for args in [
+        ["user", "add", "root:hunter2"].as_slice(),
+        &["user", "add", "guest:guest"],
+        &["user", "grant-role", "root", "root"],
+    ] {
         member.run(args);
     }
     let off = run_as(&member, &file, "root", "hunter2");
@@ -176,12 +193,15 @@ fn run_as(member: &Member, file: &Path, user: &str, password: &str) -> Ran {
 /// An authority in `folder`, and certificates that it signs.
 fn authority(folder: &Path, name: &str, signs: &[(&str, &str)]) {
     let openssl = |args: &[&str]| {
-        let out = Command::new("openssl").args(args).current_dir(folder).output().expect("openssl is missing: run .ci/setup");
+        let out =
+            Command::new("openssl").args(args).current_dir(folder).output().expect("openssl is missing: run .ci/setup");
         assert!(out.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     };
     let (key, certificate, subject) = (format!("{name}.key"), format!("{name}.crt"), format!("/CN={name}"));
     let new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    openssl(&[&["req", "-x509", "-days", "2", "-subj", &subject, "-keyout", &key, "-out", &certificate], &new[..]].concat());
+    openssl(
+        &[&["req", "-x509", "-days", "2", "-subj", &subject, "-keyout", &key, "-out", &certificate], &new[..]].concat(),
+    );
     for (name, extension) in signs {
         std::fs::write(folder.join("extension"), format!("{extension}\n")).unwrap();
         let (own, request, signed) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.crt"));
@@ -214,11 +234,21 @@ fn certificates_of_both_sides() {
     authority(
         folder.path(),
         "ca",
-        &[("server", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth"), ("client", "extendedKeyUsage=clientAuth")],
+        &[
+            ("server", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth"),
+            ("client", "extendedKeyUsage=clientAuth"),
+        ],
     );
     authority(folder.path(), "other", &[("stranger", "extendedKeyUsage=clientAuth")]);
-    let flags =
-        ["--cert-file", &at("server.crt"), "--key-file", &at("server.key"), "--trusted-ca-file", &at("ca.crt"), "--client-cert-auth"];
+    let flags = [
+        "--cert-file",
+        &at("server.crt"),
+        "--key-file",
+        &at("server.key"),
+        "--trusted-ca-file",
+        &at("ca.crt"),
+        "--client-cert-auth",
+    ];
     let access = ["--cacert", &at("ca.crt"), "--cert", &at("client.crt"), "--key", &at("client.key")];
     let member = Member::start(&folder.path().join("data"), "https", &flags, &access);
     fill(&member);

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
 
-const SNAPSHOTS: [&str; 3] = ["list-storm/etcd/after.db.zst", "overload-restart/etcd/before.db.zst", "quiet/etcd/after.db.zst"];
+const SNAPSHOTS: [&str; 3] =
+    ["list-storm/etcd/after.db.zst", "overload-restart/etcd/before.db.zst", "quiet/etcd/after.db.zst"];
 
 fn usage(path: &str, more: &[&str]) -> Value {
     plimsoll(&[&["etcd", "usage", path, "-o", "json"], more].concat()).json(0)
@@ -22,7 +23,8 @@ fn same_as_etcd(member: &Member, report: &Value) {
     let mut ours = BTreeMap::new();
     for row in report["rows"].as_array().unwrap().iter().filter(|row| row["keys"] != 0) {
         let fields = ["keys", "live_bytes", "key_bytes", "max_object_bytes", "managed_fields_bytes"];
-        let fields: BTreeMap<String, u64> = fields.iter().map(|field| ((*field).to_owned(), row[*field].as_u64().unwrap())).collect();
+        let fields: BTreeMap<String, u64> =
+            fields.iter().map(|field| ((*field).to_owned(), row[*field].as_u64().unwrap())).collect();
         ours.insert(row["prefix"].as_str().unwrap().to_owned(), fields);
     }
     assert!(!theirs.is_empty());
@@ -40,8 +42,13 @@ fn samples_are_as_etcd_has_them() {
         for (own, theirs) in [("hash", "hash"), ("revision", "revision"), ("db_bytes", "totalSize")] {
             assert_eq!(totals[own], status[theirs], "{name}: {own}");
         }
-        let entries: u64 = report["coverage"]["entries"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
-        assert_eq!(json!(entries + totals["revisions"].as_u64().unwrap()), status["totalKey"], "{name}: entries of all buckets");
+        let entries: u64 =
+            report["coverage"]["entries"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(
+            json!(entries + totals["revisions"].as_u64().unwrap()),
+            status["totalKey"],
+            "{name}: entries of all buckets"
+        );
         // The plain file, and one thread, give the same.
         let plain = usage(&snapshot, &["--threads", "1"]);
         assert_eq!((&plain["rows"], &plain["totals"]), (&report["rows"], totals), "{name}");
@@ -65,17 +72,22 @@ fn history_tombstones_compaction_and_transactions_are_counted() {
     member.run(&["snapshot", "save", snapshot.to_str().unwrap()]);
     let report = usage(snapshot.to_str().unwrap(), &[]);
     let pods = report["rows"].as_array().unwrap().iter().find(|row| row["resource"] == "pods").unwrap();
-    let fields =
-        ["namespace", "keys", "revisions", "tombstones", "live_bytes", "key_bytes", "max_object_bytes"].map(|field| pods[field].clone());
+    let fields = ["namespace", "keys", "revisions", "tombstones", "live_bytes", "key_bytes", "max_object_bytes"]
+        .map(|field| pods[field].clone());
     assert_eq!(fields, [json!("web"), json!(1), json!(7), json!(1), json!(104), json!(20), json!(104)]);
     // A record is a revision of 17 bytes (a tombstone 18) and the message: 4 older values, the deleted one, and its tombstone.
-    let message = |value: usize, version: bool| 2 + 20 + 2 * 2 + if version { 2 } else { 0 } + if value > 0 { 2 + value } else { 0 };
+    let message = |value: usize, version: bool| {
+        2 + 20 + 2 * 2 + if version { 2 } else { 0 } + if value > 0 { 2 + value } else { 0 }
+    };
     let before: usize = (100..104).map(|value| 17 + message(value, true)).sum();
     let deleted = 17 + message(1, true) + 18 + 2 + 20;
     let history = pods["history_bytes"].as_u64().unwrap();
     assert!(history.abs_diff((before + deleted) as u64) <= 6, "{history} is not about {}", before + deleted);
     let widgets = report["rows"].as_array().unwrap().iter().find(|row| row["resource"] == "widgets").unwrap();
-    assert_eq!((&widgets["group"], &widgets["prefix"]), (&json!("apps.example.com"), &json!("/registry/apps.example.com/widgets/web/")));
+    assert_eq!(
+        (&widgets["group"], &widgets["prefix"]),
+        (&json!("apps.example.com"), &json!("/registry/apps.example.com/widgets/web/"))
+    );
     same_as_etcd(&member, &report);
 
     let revision = report["totals"]["revision"].to_string();
@@ -94,9 +106,17 @@ fn rows_by_resource_and_namespace_add_up() {
     let whole = usage(&path, &[]);
     for by in ["resource", "namespace"] {
         let report = usage(&path, &["--by", by]);
-        for field in ["keys", "revisions", "tombstones", "live_bytes", "history_bytes", "key_bytes", "managed_fields_bytes"] {
-            let sum = |report: &Value| report["rows"].as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum::<u64>();
-            assert_eq!((sum(&report), &report["totals"][field]), (sum(&whole), &whole["totals"][field]), "{by}, {field}");
+        for field in
+            ["keys", "revisions", "tombstones", "live_bytes", "history_bytes", "key_bytes", "managed_fields_bytes"]
+        {
+            let sum = |report: &Value| {
+                report["rows"].as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum::<u64>()
+            };
+            assert_eq!(
+                (sum(&report), &report["totals"][field]),
+                (sum(&whole), &whole["totals"][field]),
+                "{by}, {field}"
+            );
         }
     }
     assert!(usage(&path, &["--keys-only"])["totals"]["managed_fields_bytes"].is_null());
@@ -137,7 +157,12 @@ fn findings_come_at_their_thresholds() {
     let size = usage(&path, &[])["totals"]["db_bytes"].as_u64().unwrap();
     let found = |quota: u64| {
         let report = usage(&path, &["--quota-bytes", &quota.to_string()]);
-        report["findings"].as_array().unwrap().iter().find(|f| f["id"] == "etcd-near-quota").map(|f| f["severity"].clone())
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|f| f["id"] == "etcd-near-quota")
+            .map(|f| f["severity"].clone())
     };
     assert_eq!(found(size * 10 / 7), None);
     assert_eq!(found(size * 10 / 8), Some(json!("warning")));

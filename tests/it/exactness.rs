@@ -121,7 +121,8 @@ fn before_and_after_make_the_whole() {
             let counts = sum.entry(key).or_default();
             COUNTS.iter().zip(counts).for_each(|(field, all)| *all += count(&row, field));
         }
-        let whole: BTreeMap<_, _> = rows(&all, BY).into_iter().map(|(key, row)| (key, COUNTS.map(|field| count(&row, field)))).collect();
+        let whole: BTreeMap<_, _> =
+            rows(&all, BY).into_iter().map(|(key, row)| (key, COUNTS.map(|field| count(&row, field)))).collect();
         assert_eq!(sum, whole, "split at {at}");
         assert!(totals(&before)[0] > 100 && totals(&after)[0] > 100, "{at} splits nothing off");
         let split = at.parse::<jiff::Timestamp>().unwrap().as_microsecond();
@@ -169,7 +170,10 @@ fn intervals_sum_up_to_the_whole() {
         assert_eq!(totals(&series), totals(&whole));
         assert!(times.len() > 3, "{times:?}");
         let (from, to) = (micros(&whole["window"]["from"]), micros(&whole["window"]["to"]));
-        assert!(times.iter().all(|at| *at > from - seconds * 1_000_000 && *at <= to), "{name}: intervals outside the log");
+        assert!(
+            times.iter().all(|at| *at > from - seconds * 1_000_000 && *at <= to),
+            "{name}: intervals outside the log"
+        );
     }
     // Without a length one is chosen; people get the course of each row, and a line per interval.
     let chosen = traffic(&sample("quiet"), "verb", &["--series"]);
@@ -201,7 +205,8 @@ fn a_baseline_shows_what_came_and_went() {
     // Requests by agent, and the seconds of the log.
     let alone = |source: &str| {
         let report = traffic(source, "agent", &[]);
-        let requests: BTreeMap<_, _> = rows(&report, "agent").into_iter().map(|(key, row)| (key, count(&row, "requests"))).collect();
+        let requests: BTreeMap<_, _> =
+            rows(&report, "agent").into_iter().map(|(key, row)| (key, count(&row, "requests"))).collect();
         (requests, number(&report["window"], "seconds"))
     };
     let ((after, seconds), (before, base_seconds)) = (alone(&now), alone(&was));
@@ -229,8 +234,14 @@ fn threads_change_nothing() {
     for (from, to) in [
         ("list-storm/audit/apiserver-0/audit.log.zst", "apiserver-0/audit.log"),
         ("list-storm/audit/apiserver-1/audit.log.zst", "apiserver-1/audit.log"),
-        ("overload-restart/audit/apiserver-0/audit-2026-11-20T09-37-56.438.log.zst", "apiserver-2/audit-2026-11-20T09-37-56.438.log"),
-        ("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst", "apiserver-2/audit-2026-11-20T09-40-27.680.log"),
+        (
+            "overload-restart/audit/apiserver-0/audit-2026-11-20T09-37-56.438.log.zst",
+            "apiserver-2/audit-2026-11-20T09-37-56.438.log",
+        ),
+        (
+            "overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst",
+            "apiserver-2/audit-2026-11-20T09-40-27.680.log",
+        ),
         ("overload-restart/audit/apiserver-0/audit.log.zst", "apiserver-2/audit.log.zst"),
     ] {
         let content = if to.ends_with(".zst") { std::fs::read(sample(from)).unwrap() } else { sample_bytes(from) };

@@ -4,19 +4,31 @@ use crate::support::{agree, folder, oracle, plimsoll, root, rows, run, sample, t
 use serde_json::{Value, json};
 
 /// Sample, cluster, time of the last capture of its objects.
-pub(crate) const SAMPLES: [(&str, &str, &str); 3] =
-    [("list-storm", "lab-1", "1795166746"), ("overload-restart", "lab-2", "1795167481"), ("quiet", "lab-3", "1795167847")];
+pub(crate) const SAMPLES: [(&str, &str, &str); 3] = [
+    ("list-storm", "lab-1", "1795166746"),
+    ("overload-restart", "lab-2", "1795167481"),
+    ("quiet", "lab-3", "1795167847"),
+];
 
 /// Its logs as the oracle takes them.
 pub(crate) fn logs(name: &str, cluster: &str) -> Vec<String> {
     let pattern = root().join("samples").join(name).join("audit/*/*");
     let files = glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap);
-    files.map(|file| format!("{cluster}:{}={}", file.parent().unwrap().file_name().unwrap().to_str().unwrap(), file.display())).collect()
+    files
+        .map(|file| {
+            format!("{cluster}:{}={}", file.parent().unwrap().file_name().unwrap().to_str().unwrap(), file.display())
+        })
+        .collect()
 }
 
 #[test]
 fn every_request_of_the_samples_matches_what_it_matches_elsewhere() {
-    let bys = ["flow_schema,priority_level", "flow_schema,user,verb,resource", "priority_level,code", "flow_schema,namespace,scope"];
+    let bys = [
+        "flow_schema,priority_level",
+        "flow_schema,user,verb,resource",
+        "priority_level,code",
+        "flow_schema,namespace,scope",
+    ];
     for (name, cluster, at) in SAMPLES {
         let objects = |kind: &str| format!("--flow={}", sample(&format!("{name}/objects/{at}/{kind}.json.zst")));
         let flags = [objects("flowschemas"), objects("prioritylevelconfigurations")];
@@ -30,9 +42,16 @@ fn every_request_of_the_samples_matches_what_it_matches_elsewhere() {
             assert_eq!(alone["coverage"]["flow_schemas"]["source"], "built-in");
         }
         let coverage = &traffic(&sample(name), "flow_schema", &[])["coverage"]["flow_schemas"];
-        assert_eq!((&coverage["source"], &coverage["sets"][0]["flow_schemas"]), (&json!("objects"), &json!(11)), "{coverage}");
+        assert_eq!(
+            (&coverage["source"], &coverage["sets"][0]["flow_schemas"]),
+            (&json!("objects"), &json!(11)),
+            "{coverage}"
+        );
         let paths = coverage["sets"][0]["paths"].as_array().unwrap();
-        assert!(paths.len() == 2 && paths.iter().all(|path| path.as_str().unwrap().contains(at)), "not of the last capture: {coverage}");
+        assert!(
+            paths.len() == 2 && paths.iter().all(|path| path.as_str().unwrap().contains(at)),
+            "not of the last capture: {coverage}"
+        );
     }
 }
 
@@ -103,7 +122,14 @@ fn every_part_of_a_rule_counts() {
     let none = Value::Null;
     let cases = [
         (account("web"), "get", "/api/v1/namespaces/web/pods/a", pods("web", ""), none.clone(), "web-logs"),
-        (account("web"), "get", "/api/v1/namespaces/web/pods/a/status", pods("web", "status"), none.clone(), "web-logs"),
+        (
+            account("web"),
+            "get",
+            "/api/v1/namespaces/web/pods/a/status",
+            pods("web", "status"),
+            none.clone(),
+            "web-logs",
+        ),
         (account("web"), "update", "/api/v1/namespaces/web/pods/a", pods("web", ""), none.clone(), "service-accounts"),
         (account("web"), "list", "/api/v1/namespaces/db/pods", pods("db", ""), none.clone(), "web-logs"),
         (account("web"), "list", "/api/v1/namespaces/x/pods", pods("x", ""), none.clone(), "service-accounts"),
@@ -126,7 +152,14 @@ fn every_part_of_a_rule_counts() {
             json!({"impersonatedUser": {"username": "jane", "groups": ["system:authenticated"]}}),
             "jane",
         ),
-        (json!({}), "get", "/api/v1/pods", none.clone(), json!({"stage": "ResponseStarted", "responseStatus": {"code": 401}}), ""),
+        (
+            json!({}),
+            "get",
+            "/api/v1/pods",
+            none.clone(),
+            json!({"stage": "ResponseStarted", "responseStatus": {"code": 401}}),
+            "",
+        ),
         (json!({"username": "x", "groups": []}), "get", "/version", none.clone(), none, "catch-all"),
     ];
     let home = folder();
@@ -154,7 +187,8 @@ fn every_part_of_a_rule_counts() {
 #[test]
 fn files_that_hold_no_flow_schemas_are_an_error() {
     let home = folder();
-    let log = write(home.path(), "a.log", event(&json!({"username": "x"}), "get", "/version", &Value::Null, &Value::Null));
+    let log =
+        write(home.path(), "a.log", event(&json!({"username": "x"}), "get", "/version", &Value::Null, &Value::Null));
     for (name, content, said) in [
         ("empty.json", "{}", "no FlowSchema and no PriorityLevelConfiguration"),
         ("broken.yaml", "kind: [", "not YAML"),
@@ -167,7 +201,16 @@ fn files_that_hold_no_flow_schemas_are_an_error() {
     let ran = run(&["traffic", &log, "--by", "flow_schema", "--flow-schemas", "absent"], &[], b"");
     assert!(ran.exits(3).stderr.contains("absent"), "{}", ran.stderr);
     // One that lies in a bundle and is broken is told, and the rest is done.
-    write(home.path(), "objects/flowschemas.json", r#"{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{}}"#);
+    write(
+        home.path(),
+        "objects/flowschemas.json",
+        r#"{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{}}"#,
+    );
     let ran = plimsoll(&["traffic", home.path().to_str().unwrap(), "--by", "flow_schema"]);
-    assert!(ran.exits(3).stderr.contains("FlowSchema without a name") && ran.stdout.contains("catch-all"), "{} {}", ran.stdout, ran.stderr);
+    assert!(
+        ran.exits(3).stderr.contains("FlowSchema without a name") && ran.stdout.contains("catch-all"),
+        "{} {}",
+        ran.stdout,
+        ran.stderr
+    );
 }

@@ -67,7 +67,10 @@ fn manifests_are_what_the_api_takes() {
         let profiles = plimsoll(&["clients", &sample(name), "-o", "json"]).json(0);
         let found = profiles["findings"].as_array().unwrap().iter().filter(|finding| finding["severity"] != "info");
         for user in found.filter_map(|finding| finding["subject"]["user"].as_str()) {
-            assert!(yaml.contains(&format!("# {user}: client-")) || yaml.contains(&format!("# Not fenced: {user}")), "{user} is missing");
+            assert!(
+                yaml.contains(&format!("# {user}: client-")) || yaml.contains(&format!("# Not fenced: {user}")),
+                "{user} is missing"
+            );
         }
     }
 }
@@ -77,7 +80,10 @@ fn theirs(name: &str, cluster: &str, at: &str, seats: &str, fence: Option<&Value
     let home = folder();
     let mut command = Command::new(python());
     command.arg(root().join("tests/oracle/flow_replay.py")).args(["--seats", seats, "--objects"]);
-    command.args(["flowschemas", "prioritylevelconfigurations"].map(|kind| sample(&format!("{name}/objects/{at}/{kind}.json.zst"))));
+    command.args(
+        ["flowschemas", "prioritylevelconfigurations"]
+            .map(|kind| sample(&format!("{name}/objects/{at}/{kind}.json.zst"))),
+    );
     if let Some(fence) = fence {
         command.args(["--fence", &write(home.path(), "fence.json", fence.to_string())]);
     }
@@ -91,7 +97,8 @@ fn theirs(name: &str, cluster: &str, at: &str, seats: &str, fence: Option<&Value
 fn the_replay_is_that_of_an_independent_one() {
     // Few seats, so that there is something to queue and refuse. In overload-restart requests were refused, whose duration is a median:
     // exact there, and of a histogram's buckets here.
-    for (name, seats, within) in [("list-storm", "3", 0.0), ("list-storm", "10", 0.0), ("overload-restart", "6", 0.01)] {
+    for (name, seats, within) in [("list-storm", "3", 0.0), ("list-storm", "10", 0.0), ("overload-restart", "6", 0.01)]
+    {
         let (_, cluster, at) = SAMPLES.iter().find(|sample| sample.0 == name).unwrap();
         let ours = report(&[&sample(name), "--emit", "flowschema", "--server-seats", seats]);
         let rows = ours["rows"].as_array().unwrap();
@@ -126,7 +133,15 @@ fn neither_threads_nor_packing_change_anything() {
         write(home.path(), file, sample_bytes(&format!("overload-restart/audit/apiserver-0/{file}.zst")));
     }
     let objects = sample("overload-restart/objects");
-    let plain = report(&[home.path().to_str().unwrap(), "--emit", "flowschema", "--flow-schemas", &objects, "--server-seats", "6"]);
+    let plain = report(&[
+        home.path().to_str().unwrap(),
+        "--emit",
+        "flowschema",
+        "--flow-schemas",
+        &objects,
+        "--server-seats",
+        "6",
+    ]);
     assert_eq!(plain["rows"], one["rows"]);
 }
 
@@ -155,7 +170,10 @@ fn a_client_is_fenced_at_once_and_let_in_step_by_step() {
     // Whoever applies all of it gets the fence: the steps are commands.
     assert_eq!(kinds, ["PriorityLevelConfiguration", "FlowSchema"]);
     let limited = &objects[0]["spec"]["limited"];
-    assert_eq!((&limited["nominalConcurrencyShares"], &limited["limitResponse"]["type"]), (&0.into(), &"Reject".into()));
+    assert_eq!(
+        (&limited["nominalConcurrencyShares"], &limited["limitResponse"]["type"]),
+        (&0.into(), &"Reject".into())
+    );
     let delete = "kubectl delete flowschema plimsoll-fence-platform-legacy-sync-b97faeb0";
     assert!(yaml.matches(delete).count() == 2, "{yaml}");
     let json = report(&args);

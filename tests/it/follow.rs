@@ -81,7 +81,8 @@ impl Follow {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let (_, document) = self.documents.recv_timeout(left).unwrap_or_else(|_| panic!("{requests} requests were never counted"));
+            let (_, document) =
+                self.documents.recv_timeout(left).unwrap_or_else(|_| panic!("{requests} requests were never counted"));
             if counted(&document) == requests {
                 return;
             }
@@ -98,7 +99,8 @@ impl Follow {
     fn end(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         let errors = self.errors.join().unwrap();
-        let last = self.documents.iter().last().map(|(_, document)| document).unwrap_or_else(|| panic!("{status}: {errors}"));
+        let last =
+            self.documents.iter().last().map(|(_, document)| document).unwrap_or_else(|| panic!("{status}: {errors}"));
         Ended { status, last, errors }
     }
 }
@@ -117,8 +119,10 @@ impl Ended {
 
     fn has_exactly(&self, numbers: impl Iterator<Item = u64>) {
         let rows = self.last["rows"].as_array().unwrap();
-        let found: BTreeMap<u64, u64> =
-            rows.iter().map(|row| (row["name"].as_str().unwrap().parse().unwrap(), row["requests"].as_u64().unwrap())).collect();
+        let found: BTreeMap<u64, u64> = rows
+            .iter()
+            .map(|row| (row["name"].as_str().unwrap().parse().unwrap(), row["requests"].as_u64().unwrap()))
+            .collect();
         let expected: BTreeMap<u64, u64> = numbers.map(|number| (number, 1)).collect();
         let missing: Vec<&u64> = expected.keys().filter(|n| !found.contains_key(n)).collect();
         let doubled: Vec<_> = found.iter().filter(|(n, count)| **count != 1 || !expected.contains_key(n)).collect();
@@ -213,7 +217,8 @@ impl Writer {
     }
 
     fn write_late(&mut self, all: bool) {
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|(_, due, _)| all || *due <= Instant::now());
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|(_, due, _)| all || *due <= Instant::now());
         self.late = late;
         for (mut file, _, number) in due {
             file.write_all(line(number).as_bytes()).unwrap();
@@ -365,7 +370,8 @@ fn a_log_that_is_gone_is_waited_for_and_a_new_apiservers_log_is_found() {
     follow.wait_for(30);
     let ended = follow.stop();
     ended.has_each_once(30);
-    let instances: Vec<_> = ended.last["coverage"]["streams"].as_array().unwrap().iter().map(|s| s["instance"].as_str().unwrap()).collect();
+    let instances: Vec<_> =
+        ended.last["coverage"]["streams"].as_array().unwrap().iter().map(|s| s["instance"].as_str().unwrap()).collect();
     assert_eq!(instances, ["apiserver-a", "apiserver-b"]);
     assert!(ended.errors.contains("waiting"), "{}", ended.errors);
 }
@@ -397,8 +403,14 @@ fn it_ends_by_itself_after_the_time_given() {
 
 #[test]
 fn what_makes_no_sense_together_is_a_usage_error() {
-    for flags in [&["--follow", "--series"][..], &["--follow", "--baseline", "b"], &["--every", "1s"], &["--follow", "--for", "soon"]] {
-        let run = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["traffic", "audit.log"]).args(flags).output().unwrap();
+    for flags in [
+        &["--follow", "--series"][..],
+        &["--follow", "--baseline", "b"],
+        &["--every", "1s"],
+        &["--follow", "--for", "soon"],
+    ] {
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["traffic", "audit.log"]).args(flags).output().unwrap();
         assert_eq!(run.status.code(), Some(2), "{flags:?}");
     }
 }

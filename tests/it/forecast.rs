@@ -30,20 +30,29 @@ fn dates_are_those_that_the_sample_was_made_with() {
     let rows = rows(&report);
     // samples/growth/README.md: when, and how much more a week.
     let range = |name: &str| ["p10", "p50", "p90"].map(|quantile| days(rows[name], quantile).unwrap_or(f64::INFINITY));
-    for (name, truth) in
-        [("web/compute requests.cpu", 20.0..=24.0), ("ml/compute requests.cpu", 21.0..=21.0), ("cluster requests.cpu", 19.0..=22.0)]
-    {
+    for (name, truth) in [
+        ("web/compute requests.cpu", 20.0..=24.0),
+        ("ml/compute requests.cpu", 21.0..=21.0),
+        ("cluster requests.cpu", 19.0..=22.0),
+    ] {
         let [p10, _, p90] = range(name);
-        assert!(p10 <= *truth.end() && *truth.start() <= p90 && rows[name]["verdict"] == "reaches", "{name}: {p10} to {p90}");
+        assert!(
+            p10 <= *truth.end() && *truth.start() <= p90 && rows[name]["verdict"] == "reaches",
+            "{name}: {p10} to {p90}"
+        );
     }
     // Of the sum the trend since ml moved in is not sure enough for more than a range.
-    for (name, truth, growth) in [("web/compute requests.cpu", 20.0..=24.0, 1.5), ("ml/compute requests.cpu", 21.0..=21.0, 3.85)] {
+    for (name, truth, growth) in
+        [("web/compute requests.cpu", 20.0..=24.0, 1.5), ("ml/compute requests.cpu", 21.0..=21.0, 3.85)]
+    {
         let [_, p50, _] = range(name);
         assert!((truth.start() - 3.0..=truth.end() + 3.0).contains(&p50), "{name}: {p50}");
         let per_week = rows[name]["growth_per_week"].as_f64().unwrap();
         assert!((per_week / growth - 1.0).abs() < 0.15, "{name}: {per_week} a week");
     }
-    for name in ["batch/compute requests.cpu", "seats workload-low", "etcd db 10.0.0.11:2379", "memory /kubepods/apiserver"] {
+    for name in
+        ["batch/compute requests.cpu", "seats workload-low", "etcd db 10.0.0.11:2379", "memory /kubepods/apiserver"]
+    {
         assert_eq!((rows[name]["verdict"].as_str(), days(rows[name], "p50")), (Some("clear"), None), "{name}");
     }
     // ml moved in at the beginning of day 41, and everything before teaches nothing of its level.
@@ -61,7 +70,9 @@ fn dates_are_those_that_the_sample_was_made_with() {
     assert!((bytes / (260.0 * 60_000.0 * 7.0) - 1.0).abs() < 0.05, "{bytes}");
     // The same twice, on any number of threads.
     let of = |threads: &str| {
-        plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "-o", "json", "--points", "--threads", threads]).json(0)["rows"].clone()
+        plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "-o", "json", "--points", "--threads", threads])
+            .json(0)["rows"]
+            .clone()
     };
     assert_eq!(of("1"), of("2"));
 }
@@ -153,10 +164,12 @@ fn noise_alarms_nobody() {
     }
     let named: Vec<(&str, Vec<String>)> = series.iter().map(|(name, values)| (name.as_str(), values.clone())).collect();
     let (path, limits) = (csv(home.path(), &named), write(home.path(), "limits.csv", limits));
-    let report = plimsoll(&["forecast", &path, "--limits", &limits, "--horizon", "30d", "--step", "1h", "-o", "json"]).json(0);
+    let report =
+        plimsoll(&["forecast", &path, "--limits", &limits, "--horizon", "30d", "--step", "1h", "-o", "json"]).json(0);
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 200);
-    let alarms: Vec<&str> = rows.iter().filter(|row| !row["reached"]["p50"].is_null()).map(|row| row["name"].as_str().unwrap()).collect();
+    let alarms: Vec<&str> =
+        rows.iter().filter(|row| !row["reached"]["p50"].is_null()).map(|row| row["name"].as_str().unwrap()).collect();
     // Before futures were bounded by what was highest it was a third of them. Now and then a model sees a rise where there is none.
     assert!(alarms.len() <= 6, "{alarms:?}");
 }
@@ -181,7 +194,8 @@ fn odd_series_are_met_with_words_and_no_nonsense() {
         ("nan", all(|hour| if hour % 3 == 0 { "NaN" } else { "5" }.into())),
     ];
     let path = csv(home.path(), &series);
-    let ran = plimsoll(&["forecast", &path, "--ended", "--limit", ".=100", "--horizon", "90d", "--step", "1h", "-o", "json"]);
+    let ran =
+        plimsoll(&["forecast", &path, "--ended", "--limit", ".=100", "--horizon", "90d", "--step", "1h", "-o", "json"]);
     let report = ran.json(0);
     assert!(ran.stderr.contains("240 values left out: no finite numbers"), "{}", ran.stderr);
     let rows = rows(&report);
@@ -231,7 +245,8 @@ fn odd_series_are_met_with_words_and_no_nonsense() {
 
 #[test]
 fn what_if_is_told_with_what_is_assumed() {
-    let report = plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "--add", "web:+10 pods", "-o", "json"]).json(0);
+    let report =
+        plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "--add", "web:+10 pods", "-o", "json"]).json(0);
     let scenario = &report["scenario"];
     let row = |title: &str| {
         let rows = scenario["rows"].as_array().unwrap();
@@ -250,9 +265,11 @@ fn what_if_is_told_with_what_is_assumed() {
             .iter()
             .any(|one| one["name"] == "requests.cpu a pod of web" && one["sure"] == "measured")
     );
-    let table = plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "--add", "web:+10 pods", "--from", "2026-12-01"]);
+    let table =
+        plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "--add", "web:+10 pods", "--from", "2026-12-01"]);
     assert!(
-        table.stdout.contains("With web:+10 pods from 2026-12-01:") && table.stdout.contains("Assumed: requests.cpu a pod of web"),
+        table.stdout.contains("With web:+10 pods from 2026-12-01:")
+            && table.stdout.contains("Assumed: requests.cpu a pod of web"),
         "{}",
         table.stdout
     );
@@ -273,8 +290,19 @@ fn what_a_newcomer_stumbled_over() {
     let (growth, days) = (found["growth_per_week"].as_f64().unwrap(), found["days_left"].as_f64().unwrap());
     assert!((growth - 0.7).abs() < 0.1 && (days - 12.0).abs() <= 8.0, "{found}");
     // Steps shorter than the distance of points.
-    let found =
-        row(&plimsoll(&["forecast", &growth_file(), "--select", "cgroup", "--step", "15m", "--horizon", "10d", "-o", "json"]).json(0));
+    let found = row(&plimsoll(&[
+        "forecast",
+        &growth_file(),
+        "--select",
+        "cgroup",
+        "--step",
+        "15m",
+        "--horizon",
+        "10d",
+        "-o",
+        "json",
+    ])
+    .json(0));
     let per_week = found["growth_per_week"].as_f64().unwrap();
     assert!((per_week / (28.6e6 * 7.0) - 1.0).abs() < 0.1, "{found}");
     // No further than twice the history, and it is said.
@@ -283,7 +311,8 @@ fn what_a_newcomer_stumbled_over() {
     // A limit that limits nothing, a name of the table.
     let ran = plimsoll(&["forecast", &growth_file(), "--limit", "all objects=40k", "--limit", "nothing=1"]);
     assert!(
-        ran.stdout.contains("--limit nothing is the limit of no series") && !ran.stdout.contains("--limit all objects is"),
+        ran.stdout.contains("--limit nothing is the limit of no series")
+            && !ran.stdout.contains("--limit all objects is"),
         "{}",
         ran.stdout
     );
@@ -293,7 +322,8 @@ fn what_a_newcomer_stumbled_over() {
     assert_eq!(row(&ran.json(0))["history"]["values"], serde_json::json!([1.0, null, 3.0]));
     // Where everything is an exception nothing is known.
     let events = write(home.path(), "events.csv", "from,until,name\n2026-01-01,2027-01-01,all\n");
-    let found = row(&plimsoll(&["forecast", &growth_file(), "--select", "cgroup", "--events", &events, "-o", "json"]).json(0));
+    let found =
+        row(&plimsoll(&["forecast", &growth_file(), "--select", "cgroup", "--events", &events, "-o", "json"]).json(0));
     assert_eq!(found["verdict"], "too-short", "{found}");
     // Etcd's growth is that of its peaks: 15.6 MB a day.
     let found = row(&plimsoll(&["forecast", &growth_file(), "--select", "etcd", "-o", "json"]).json(0));
@@ -303,7 +333,9 @@ fn what_a_newcomer_stumbled_over() {
 
 #[test]
 fn nodes_are_known_by_what_they_can_hold() {
-    let scenario = |args: &[&str]| plimsoll(&[&["forecast", &growth_file(), "-o", "json"], args].concat()).json(0)["scenario"].clone();
+    let scenario = |args: &[&str]| {
+        plimsoll(&[&["forecast", &growth_file(), "-o", "json"], args].concat()).json(0)["scenario"].clone()
+    };
     let cpu = |scenario: &Value| {
         let rows = scenario["rows"].as_array().unwrap();
         rows.iter().find(|row| row["title"] == "cluster requests.cpu").unwrap_or_else(|| panic!("{rows:?}")).clone()
@@ -320,6 +352,11 @@ fn nodes_are_known_by_what_they_can_hold() {
     // What comes behind the horizon changes nothing before it.
     let found = scenario(&["--add", "web:+20 pods", "--from", "2028-01-01"]);
     let row = found["rows"].as_array().unwrap().iter().find(|row| row["title"] == "web/compute requests.cpu").unwrap();
-    assert_eq!((&row["after"]["probability"], &row["after"]["reached"]), (&row["before"]["probability"], &row["before"]["reached"]));
-    assert!(scenario(&["--add", "web:+3 count/foos.example.com"])["unknown"].to_string().contains("nothing is known of"));
+    assert_eq!(
+        (&row["after"]["probability"], &row["after"]["reached"]),
+        (&row["before"]["probability"], &row["before"]["reached"])
+    );
+    assert!(
+        scenario(&["--add", "web:+3 count/foos.example.com"])["unknown"].to_string().contains("nothing is known of")
+    );
 }

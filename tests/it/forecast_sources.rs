@@ -17,7 +17,8 @@ fn oracle(file: &str, step: i64) -> Grids {
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let found: BTreeMap<String, BTreeMap<String, f64>> = serde_json::from_str(&ran.stdout).unwrap();
-    let numbered = |grid: BTreeMap<String, f64>| grid.into_iter().map(|(at, value)| (at.parse().unwrap(), value)).collect();
+    let numbered =
+        |grid: BTreeMap<String, f64>| grid.into_iter().map(|(at, value)| (at.parse().unwrap(), value)).collect();
     found.into_iter().map(|(series, grid)| (series, numbered(grid))).collect()
 }
 
@@ -35,7 +36,11 @@ fn grids(report: &Value) -> (i64, Grids) {
     let mut found = Grids::new();
     for row in report["rows"].as_array().unwrap() {
         let mut key = row["name"].as_str().unwrap().to_owned();
-        row["labels"].as_object().unwrap().iter().for_each(|(name, value)| write!(key, "|{name}={}", value.as_str().unwrap()).unwrap());
+        row["labels"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .for_each(|(name, value)| write!(key, "|{name}={}", value.as_str().unwrap()).unwrap());
         let from = seconds(&row["history"]["from"]);
         assert_eq!(from % step, 0);
         let values = row["history"]["values"].as_array().unwrap().iter().enumerate();
@@ -120,7 +125,9 @@ fn equal(found: &Grids, expected: &Grids, what: &str) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
     for (series, grid) in expected {
         let found = &found[series];
-        let differs = grid.iter().find(|(at, value)| found.get(at).is_none_or(|other| (other - *value).abs() > 1e-9 * value.abs()));
+        let differs = grid
+            .iter()
+            .find(|(at, value)| found.get(at).is_none_or(|other| (other - *value).abs() > 1e-9 * value.abs()));
         assert!(differs.is_none(), "{what}: {series}: {differs:?} is {:?}", differs.and_then(|(at, _)| found.get(at)));
         let more = found.keys().find(|at| !grid.contains_key(at));
         assert!(more.is_none(), "{what}: {series}: {more:?} is too much");
@@ -131,7 +138,8 @@ fn equal(found: &Grids, expected: &Grids, what: &str) {
 fn hours_and_days_are_what_sql_says_from_every_source() {
     let home = folder();
     let csv = write(home.path(), "in.csv", data());
-    let packed = write(home.path(), "in.csv.zst", zstd::encode_all(std::fs::read(&csv).unwrap().as_slice(), 1).unwrap());
+    let packed =
+        write(home.path(), "in.csv.zst", zstd::encode_all(std::fs::read(&csv).unwrap().as_slice(), 1).unwrap());
     let (hours, days) = (oracle(&csv, 3_600), oracle(&csv, 86_400));
     assert_eq!(hours.len(), 24);
     let lengths = |grids: &Grids| grids.values().map(BTreeMap::len).sum::<usize>();
@@ -142,7 +150,9 @@ fn hours_and_days_are_what_sql_says_from_every_source() {
         store
     };
     let whole = store("whole", &["--keep-points", "3000d"]);
-    for source in [&csv, &packed, &parquet(home.path(), &csv, "time"), &parquet(home.path(), &csv, "name, a, b, time"), &whole] {
+    for source in
+        [&csv, &packed, &parquet(home.path(), &csv, "time"), &parquet(home.path(), &csv, "name, a, b, time"), &whole]
+    {
         let (step, found) = grids(&forecast(&[source]).json(0));
         assert_eq!(step, 3_600, "{source}");
         equal(&found, &hours, source);
@@ -166,7 +176,8 @@ fn hours_and_days_are_what_sql_says_from_every_source() {
     }
     equal(&found, &quarters, "two sources");
     let since = today() - 5 * 86_400;
-    let (_, found) = grids(&forecast(&[&csv, "--since", &jiff::Timestamp::from_second(since).unwrap().to_string()]).json(0));
+    let (_, found) =
+        grids(&forecast(&[&csv, "--since", &jiff::Timestamp::from_second(since).unwrap().to_string()]).json(0));
     let mut later = hours.clone();
     later.values_mut().for_each(|grid| grid.retain(|hour, _| *hour >= since / 3_600));
     equal(&found, &later, "--since");
@@ -199,9 +210,9 @@ fn one_value_a_day_makes_days_and_what_ended_is_left_out() {
 #[test]
 fn ranges_of_prometheus_in_files() {
     let home = folder();
-    let values: Vec<Value> = (0..48).map(|hour| json!([1_700_000_000 / 3_600 * 3_600 + hour * 3_600, hour.to_string()])).collect();
-    let answer =
-        |metric: Value| json!({"status": "success", "data": {"resultType": "matrix", "result": [{"metric": metric, "values": values}]}});
+    let values: Vec<Value> =
+        (0..48).map(|hour| json!([1_700_000_000 / 3_600 * 3_600 + hour * 3_600, hour.to_string()])).collect();
+    let answer = |metric: Value| json!({"status": "success", "data": {"resultType": "matrix", "result": [{"metric": metric, "values": values}]}});
     let file = write(home.path(), "a.json", answer(json!({"__name__": "etcd_db_bytes", "instance": "a"})).to_string());
     let report = forecast(&[&file, "--etcd-quota", "8Gi"]).json(0);
     let row = &report["rows"][0];
@@ -245,7 +256,12 @@ fn limits_and_picks_are_those_of_the_flags() {
     assert_eq!(ask(&["--limits", &limits]), [batch.clone(), web.clone(), row("queue", Some(2_000.0))]);
     assert_eq!(
         ask(&["--limits", &limits, "--limit", "^queue=1", "--limit", "queue|web=3Ki"]),
-        [batch, row("kube_resourcequota web", Some(3_072.0)), row("namespace_usage web", Some(3_072.0)), row("queue", Some(1.0))]
+        [
+            batch,
+            row("kube_resourcequota web", Some(3_072.0)),
+            row("namespace_usage web", Some(3_072.0)),
+            row("queue", Some(1.0))
+        ]
     );
     assert_eq!(ask(&["-n", "web"]), std::slice::from_ref(&web));
     assert_eq!(ask(&["--select", "namespace=\"web\""]), [web.clone(), row("namespace_usage web", None)]);
@@ -292,7 +308,12 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
     ];
     for (args, code, expected) in cases {
         let ran = plimsoll(&[&["forecast"], args].concat());
-        assert!(ran.exits(code).stderr.contains(expected) && ran.stdout.is_empty(), "{args:?}: {} {}", ran.stdout, ran.stderr);
+        assert!(
+            ran.exits(code).stderr.contains(expected) && ran.stdout.is_empty(),
+            "{args:?}: {} {}",
+            ran.stdout,
+            ran.stderr
+        );
     }
     plimsoll(&["forecast", good]).exits(0);
     // What stands before the damage is used.
@@ -308,7 +329,8 @@ fn the_exit_code_is_that_of_the_days_left() {
     // Ten more each day, and a little noise; at the end about 590.
     let mut chance = Chance(1);
     for hour in 0..60 * 24 {
-        writeln!(csv, "depth,{},{}", 1_700_000_400 + hour * 3_600, hour as f64 / 2.4 + chance.below(10) as f64 / 2.0).unwrap();
+        writeln!(csv, "depth,{},{}", 1_700_000_400 + hour * 3_600, hour as f64 / 2.4 + chance.below(10) as f64 / 2.0)
+            .unwrap();
     }
     let file = write(home.path(), "in.csv", csv);
     for (limit, fail_on, code) in [
@@ -319,7 +341,16 @@ fn the_exit_code_is_that_of_the_days_left() {
         ("740", "never", 0),
         ("5000", "warning", 0),
     ] {
-        let ran = plimsoll(&["forecast", &file, "--limit", &format!("depth={limit}"), "--fail-on", fail_on, "--horizon", "30d"]);
+        let ran = plimsoll(&[
+            "forecast",
+            &file,
+            "--limit",
+            &format!("depth={limit}"),
+            "--fail-on",
+            fail_on,
+            "--horizon",
+            "30d",
+        ]);
         assert_eq!(ran.code, Some(code), "{limit} {fail_on}: {} {}", ran.stdout, ran.stderr);
     }
     // Fifteen days: critical for those who say so.
@@ -335,13 +366,25 @@ fn hours_of_a_prometheus_are_what_went_in() {
     let truth = &history().1;
     let server = Server::plain(&[]);
     let at = |seconds| jiff::Timestamp::from_second(seconds).unwrap().to_string();
-    let report =
-        forecast(&["--prometheus", &server.url, "--since", &at(START), "--until", &at(END), "--query", "mine=count(up) or vector(7)"])
-            .json(0);
+    let report = forecast(&[
+        "--prometheus",
+        &server.url,
+        "--since",
+        &at(START),
+        "--until",
+        &at(END),
+        "--query",
+        "mine=count(up) or vector(7)",
+    ])
+    .json(0);
     let (step, found) = grids(&report);
     assert_eq!((step, report["inputs"][0]["kind"].as_str()), (3_600, Some("prometheus")));
-    let limits: BTreeMap<&str, Option<f64>> =
-        report["rows"].as_array().unwrap().iter().map(|row| (row["series"].as_str().unwrap(), row["limit"].as_f64())).collect();
+    let limits: BTreeMap<&str, Option<f64>> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["series"].as_str().unwrap(), row["limit"].as_f64()))
+        .collect();
     for number in 0..NAMESPACES {
         for resource in RESOURCES {
             let name = namespace(number);
@@ -352,7 +395,9 @@ fn hours_of_a_prometheus_are_what_went_in() {
             }
             let key = format!("kube_resourcequota|namespace={name}|resource={resource}|resourcequota=team|type=used");
             equal(&[(key.clone(), found[&key].clone())].into(), &[(key.clone(), hours)].into(), "hours");
-            let series = format!("kube_resourcequota{{namespace=\"{name}\",resource=\"{resource}\",resourcequota=\"team\",type=\"used\"}}");
+            let series = format!(
+                "kube_resourcequota{{namespace=\"{name}\",resource=\"{resource}\",resourcequota=\"team\",type=\"used\"}}"
+            );
             let hard = truth.quota("hard", &name, resource).last().unwrap().1;
             assert_eq!(limits[series.as_str()], Some(hard), "{series}");
         }
@@ -379,8 +424,19 @@ fn hours_of_a_prometheus_are_what_went_in() {
     assert!((3.0..3.3).contains(&total), "{total}");
     assert_eq!(found["apiserver_rps"].len(), 60 * 24);
     // Days are made of the same hours.
-    let report =
-        forecast(&["--prometheus", &server.url, "--since", &at(START), "--until", &at(END), "--step", "1d", "--select", "team-2"]).json(0);
+    let report = forecast(&[
+        "--prometheus",
+        &server.url,
+        "--since",
+        &at(START),
+        "--until",
+        &at(END),
+        "--step",
+        "1d",
+        "--select",
+        "team-2",
+    ])
+    .json(0);
     let (step, mut found) = grids(&report);
     assert_eq!((step, found.len()), (86_400, 2));
     let mut days: BTreeMap<i64, f64> = BTreeMap::new();

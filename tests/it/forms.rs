@@ -1,7 +1,9 @@
 //! Every form of `samples/forms` gives the rows of the plain log, whichever way it comes in: as a file, through stdin, in a
 //! folder, by a glob, from a URL.
 
-use crate::support::{COUNTS, agree, count, folder, none, oracle, plimsoll, root, rows, run, sample, sample_bytes, traffic, write};
+use crate::support::{
+    COUNTS, agree, count, folder, none, oracle, plimsoll, root, rows, run, sample, sample_bytes, traffic, write,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -39,7 +41,8 @@ fn form(name: &str) -> String {
 fn as_gke(rows: &BTreeMap<Vec<String>, Value>) -> BTreeMap<Vec<String>, [u64; 5]> {
     let mut merged = BTreeMap::<_, [u64; 5]>::new();
     for (key, row) in rows {
-        let key = key.iter().map(|text| if text == "201" { "200".to_owned() } else { text.clone() }).collect::<Vec<_>>();
+        let key =
+            key.iter().map(|text| if text == "201" { "200".to_owned() } else { text.clone() }).collect::<Vec<_>>();
         let counts = merged.entry(key).or_default();
         COUNTS.iter().zip(counts).for_each(|(field, sum)| *sum += count(row, field));
     }
@@ -52,7 +55,10 @@ fn same_rows(name: &str, report: &Value, plain: &BTreeMap<Vec<String>, Value>) {
     let found = rows(report, BY);
     if name.starts_with("gke") {
         assert_eq!(as_gke(&found), as_gke(plain), "{name}");
-        assert!(found.values().all(|row| row["p50_ms"].is_null() && row["max_ms"].is_null()), "{name} has no latency to show");
+        assert!(
+            found.values().all(|row| row["p50_ms"].is_null() && row["max_ms"].is_null()),
+            "{name} has no latency to show"
+        );
     } else {
         assert_eq!(&found, plain, "{name}");
     }
@@ -147,7 +153,8 @@ fn by_a_glob() {
     // Two halves under names that are no rotation of one another: two logs, told apart by their names.
     let log = sample_bytes("forms/v1.log");
     let half = log.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(41).unwrap().0 + 1;
-    let halves = [write(folder.path(), "b-first.log", &log[..half]), write(folder.path(), "a-second.log", &log[half..])];
+    let halves =
+        [write(folder.path(), "b-first.log", &log[..half]), write(folder.path(), "a-second.log", &log[half..])];
     write(folder.path(), "a.txt", "not matched");
     let pattern = |end: &str| format!("{}/{end}", folder.path().display());
     let by = "instance,verb,resource,user";
@@ -189,8 +196,10 @@ fn rotated_files_are_one_log() {
 
 #[test]
 fn wrappers_name_cluster_and_instance() {
-    const EKS: [&str; 2] =
-        ["kube-apiserver-audit-8206d24f9716927edf4f46c09a731cdb", "kube-apiserver-audit-c0a53602f8195c1627a6b1c1c405f533"];
+    const EKS: [&str; 2] = [
+        "kube-apiserver-audit-8206d24f9716927edf4f46c09a731cdb",
+        "kube-apiserver-audit-c0a53602f8195c1627a6b1c1c405f533",
+    ];
     const AKS: [&str; 2] = ["kube-apiserver-6b497d8d5f-kkg69", "kube-apiserver-6b497d8d5f-rb9qn"];
     for (name, cluster, instances) in [
         ("v1.log", "", &[("", 83)][..]),
@@ -209,8 +218,10 @@ fn wrappers_name_cluster_and_instance() {
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
         let found: Vec<(Vec<String>, u64)> =
             rows(&report, "cluster,instance").into_iter().map(|(key, row)| (key, count(&row, "requests"))).collect();
-        let expected: Vec<(Vec<String>, u64)> =
-            instances.iter().map(|(instance, requests)| (vec![cluster.to_owned(), (*instance).to_owned()], *requests)).collect();
+        let expected: Vec<(Vec<String>, u64)> = instances
+            .iter()
+            .map(|(instance, requests)| (vec![cluster.to_owned(), (*instance).to_owned()], *requests))
+            .collect();
         assert_eq!(found, expected, "{name}");
     }
 }
@@ -256,7 +267,11 @@ fn from_a_url() {
         same_rows(name, &traffic(&format!("{address}/{name}"), BY, &[]), &plain);
     }
     let missing = plimsoll(&["traffic", &format!("{address}/missing.log")]);
-    assert!(missing.exits(3).stderr.contains(&format!("{address}/missing.log")) && missing.stderr.contains("404"), "{}", missing.stderr);
+    assert!(
+        missing.exits(3).stderr.contains(&format!("{address}/missing.log")) && missing.stderr.contains("404"),
+        "{}",
+        missing.stderr
+    );
     let closed = plimsoll(&["traffic", "http://127.0.0.1:1/audit.log"]);
     assert!(closed.exits(3).stderr.contains("http://127.0.0.1:1/audit.log"), "{}", closed.stderr);
 }

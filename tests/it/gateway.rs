@@ -12,8 +12,15 @@ struct Log(Vec<(u64, String)>);
 
 impl Log {
     fn add(&mut self, user: &str, agent: &str, ms: u64) {
-        let time =
-            |ms: u64| format!("2026-11-20T{:02}:{:02}:{:02}.{:03}000Z", 9 + ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000);
+        let time = |ms: u64| {
+            format!(
+                "2026-11-20T{:02}:{:02}:{:02}.{:03}000Z",
+                9 + ms / 3_600_000,
+                ms / 60_000 % 60,
+                ms / 1000 % 60,
+                ms % 1000
+            )
+        };
         let event = json!({
             "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{}", self.0.len()),
             "stage": "ResponseComplete", "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user}, "sourceIPs": ["10.0.0.7"],
@@ -34,7 +41,10 @@ impl Log {
     fn limits(&self, args: &[&str]) -> BTreeMap<(String, String), Value> {
         let report = self.run(&[args, &["-o", "json"]].concat()).json(0);
         let rows = report["rows"].as_array().unwrap().iter();
-        rows.map(|row| ((row["gateway"].as_str().unwrap().to_owned(), row["match"].as_str().unwrap().to_owned()), row.clone())).collect()
+        rows.map(|row| {
+            ((row["gateway"].as_str().unwrap().to_owned(), row["match"].as_str().unwrap().to_owned()), row.clone())
+        })
+        .collect()
     }
 }
 
@@ -57,7 +67,10 @@ fn limits_are_what_is_needed_and_a_fifth() {
     assert_eq!(limits.len(), 2, "{:?}", limits.keys());
     // The median minute has 120 requests: 2/s; 2.4 is 3. The busiest ten seconds have twenty a second.
     let user = &limits[&("kubegateway".to_owned(), BAD.to_owned())];
-    assert_eq!((count(user, "qps"), count(user, "burst"), number(user, "median_rps"), number(user, "peak_rps")), (3, 6, 2.0, 20.0));
+    assert_eq!(
+        (count(user, "qps"), count(user, "burst"), number(user, "median_rps"), number(user, "peak_rps")),
+        (3, 6, 2.0, 20.0)
+    );
     // In the last minute 20 come each second, of which 3 pass, and once what the bucket held over.
     let over = count(user, "over_limit");
     assert!((60 * 17 - 6..=60 * 17).contains(&over), "{over}");
@@ -81,7 +94,8 @@ fn what_must_not_be_limited_is_not() {
     }
     let ran = log.run(&["-o", "json"]);
     let rows = ran.json(0);
-    let whom: Vec<String> = rows["rows"].as_array().unwrap().iter().map(|row| format!("{} {}", row["gateway"], row["match"])).collect();
+    let whom: Vec<String> =
+        rows["rows"].as_array().unwrap().iter().map(|row| format!("{} {}", row["gateway"], row["match"])).collect();
     assert_eq!(whom, ["\"kubegateway\" \"fine\"", "\"envoy\" \"a4\"", "\"envoy\" \"a6\""], "{}", ran.stderr);
     for said in ["system:kube-scheduler", "kube-system:dns", "team-*", "take its name for a pattern"] {
         assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
@@ -104,7 +118,11 @@ fn kubegateway(document: &Value) -> BTreeMap<String, u64> {
         (document["apiVersion"].as_str(), document["kind"].as_str()),
         (Some("proxy.kubegateway.io/v1alpha1"), Some("UpstreamCluster"))
     );
-    assert!(Regex::new("^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$").unwrap().is_match(document["metadata"]["name"].as_str().unwrap()));
+    assert!(
+        Regex::new("^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+            .unwrap()
+            .is_match(document["metadata"]["name"].as_str().unwrap())
+    );
     let mut schemas: BTreeMap<&str, u64> = BTreeMap::new();
     for schema in document["spec"]["flowControl"]["flowControlSchemas"].as_array().unwrap() {
         let (qps, burst) = (count(&schema["tokenBucket"], "qps"), count(&schema["tokenBucket"], "burst"));
@@ -125,7 +143,11 @@ fn kubegateway(document: &Value) -> BTreeMap<String, u64> {
             let account = &rule["serviceAccounts"][0];
             let user = match rule["users"][0].as_str() {
                 Some(user) => user.to_owned(),
-                None => format!("system:serviceaccount:{}:{}", account["namespace"].as_str().unwrap(), account["name"].as_str().unwrap()),
+                None => format!(
+                    "system:serviceaccount:{}:{}",
+                    account["namespace"].as_str().unwrap(),
+                    account["name"].as_str().unwrap()
+                ),
             };
             assert_eq!(rule["verbs"], json!(["*"]));
             users.insert(user, qps);
@@ -150,10 +172,9 @@ fn envoy(document: &Value, agent: &str) -> Option<u64> {
         // Envoy's regular expressions match the whole value.
         let regex = action["headers"][0]["string_match"]["safe_regex"]["regex"].as_str().unwrap();
         assert_eq!(action["headers"][0]["name"], "user-agent");
-        Regex::new(&format!("^(?:{regex})$"))
-            .unwrap()
-            .is_match(agent)
-            .then(|| buckets[&json!([{"key": action["descriptor_key"], "value": action["descriptor_value"]}]).to_string()])
+        Regex::new(&format!("^(?:{regex})$")).unwrap().is_match(agent).then(|| {
+            buckets[&json!([{"key": action["descriptor_key"], "value": action["descriptor_value"]}]).to_string()]
+        })
     });
     rates.max()
 }
@@ -182,7 +203,10 @@ fn documents_say_what_the_report_says() {
         }
     }
     assert!(compared.len() == users.len() && compared.len() >= 10 && agents >= 9, "{compared:?}");
-    assert_eq!(documents(&plimsoll(&["clients", &sample("list-storm"), "--emit", "gateway", "--gateway", "envoy"]).stdout), found[1..]);
+    assert_eq!(
+        documents(&plimsoll(&["clients", &sample("list-storm"), "--emit", "gateway", "--gateway", "envoy"]).stdout),
+        found[1..]
+    );
 }
 
 #[test]
@@ -195,7 +219,10 @@ fn hostile_names_stay_names() {
     let found = documents(&text);
     assert_eq!(kubegateway(&found[0]).keys().collect::<Vec<_>>(), [user]);
     let product = agent.split(' ').next().unwrap();
-    assert_eq!((envoy(&found[1], agent), envoy(&found[1], product), envoy(&found[1], "aXbc#:")), (Some(2), Some(2), None));
+    assert_eq!(
+        (envoy(&found[1], agent), envoy(&found[1], product), envoy(&found[1], "aXbc#:")),
+        (Some(2), Some(2), None)
+    );
 }
 
 #[test]
@@ -240,15 +267,29 @@ fn watch_caches_hold_what_an_independent_count_says() {
     for row in rows {
         let too_old: Vec<&str> = row["too_old"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         let is_configmaps = row["resource"] == "configmaps";
-        assert_eq!(too_old, if is_configmaps { vec!["stale-cache (system:serviceaccount:data:stale-cache)"] } else { vec![] }, "{row}");
-        assert_eq!(row["proposals"].as_array().unwrap().is_empty(), !is_configmaps && row["at_risk"].as_array().unwrap().is_empty());
+        assert_eq!(
+            too_old,
+            if is_configmaps { vec!["stale-cache (system:serviceaccount:data:stale-cache)"] } else { vec![] },
+            "{row}"
+        );
+        assert_eq!(
+            row["proposals"].as_array().unwrap().is_empty(),
+            !is_configmaps && row["at_risk"].as_array().unwrap().is_empty()
+        );
     }
     let people = plimsoll(&["clients", &sample("list-storm"), "--emit", "watch-cache"]).exits(0).stdout.clone();
-    assert!(people.contains("allowWatchBookmarks=true") && people.contains("--watch-cache-sizes is ignored"), "{people}");
+    assert!(
+        people.contains("allowWatchBookmarks=true") && people.contains("--watch-cache-sizes is ignored"),
+        "{people}"
+    );
     // After a restart caches begin empty, and hold no more than what came since; else 75 s at least.
-    let restarted = plimsoll(&["clients", &sample("overload-restart/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);
+    let restarted =
+        plimsoll(&["clients", &sample("overload-restart/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);
     let last = sample_bytes("overload-restart/metrics/apiserver-0/1795167586.txt.zst");
-    let came = std::str::from_utf8(&last).unwrap().lines().filter(|line| line.starts_with("apiserver_watch_cache_events_received_total{"));
+    let came = std::str::from_utf8(&last)
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("apiserver_watch_cache_events_received_total{"));
     let mut compared = 0;
     for line in came.filter(|line| !line.ends_with(" 0")) {
         let (labels, events) = line.rsplit_once(' ').unwrap();
@@ -260,7 +301,13 @@ fn watch_caches_hold_what_an_independent_count_says() {
         compared += 1;
     }
     assert_eq!(compared, 7);
-    assert!(restarted["rows"].as_array().unwrap().iter().all(|row| row["shortest_history_s"].as_f64().is_none_or(|least| least > 58.0)));
+    assert!(
+        restarted["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["shortest_history_s"].as_f64().is_none_or(|least| least > 58.0))
+    );
     // Metrics alone do, logs alone do not.
     let alone = plimsoll(&["clients", &sample("list-storm/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);
     assert_eq!(alone["rows"].as_array().unwrap().len(), rows.len());
@@ -284,7 +331,8 @@ fn watches_that_outlive_the_cache_are_at_risk() {
         let mut lines = Vec::new();
         for n in 0..times {
             for (stage, at) in [("ResponseStarted", n * 300), ("ResponseComplete", n * 300 + seconds)] {
-                let time = |at: u64| format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", 9 + at / 3600, at / 60 % 60, at % 60);
+                let time =
+                    |at: u64| format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", 9 + at / 3600, at / 60 % 60, at % 60);
                 let event = json!({
                     "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{n}"), "stage": stage,
                     "requestURI": format!("/api/v1/pods?watch=true&resourceVersion=7{query}"), "verb": "watch", "user": {"username": "u"},
@@ -295,8 +343,13 @@ fn watches_that_outlive_the_cache_are_at_risk() {
             }
         }
         lines.sort();
-        write(home.path(), "audit/apiserver-0/audit.log", lines.into_iter().map(|(_, line)| line + "\n").collect::<String>());
-        let report = plimsoll(&["clients", home.path().to_str().unwrap(), "--emit", "watch-cache", "-o", "json"]).json(0);
+        write(
+            home.path(),
+            "audit/apiserver-0/audit.log",
+            lines.into_iter().map(|(_, line)| line + "\n").collect::<String>(),
+        );
+        let report =
+            plimsoll(&["clients", home.path().to_str().unwrap(), "--emit", "watch-cache", "-o", "json"]).json(0);
         let rows = report["rows"].as_array().unwrap();
         assert!(rows.iter().filter(|row| row["resource"] != "pods").all(|row| row["at_risk"] == json!([])));
         let pods = rows.iter().find(|row| row["resource"] == "pods").unwrap();

@@ -81,7 +81,10 @@ fn each_operation_of_the_notes_and_no_other() {
         let report = events(&[&sample(name)]);
         assert_eq!(human(&report), expected(), "{name}");
         let rights = row(&report, "rbac-write");
-        assert_eq!((&rights["severity"], &rights["details"]), (&json!("critical"), &json!(["grants cluster-admin to lab:full"])));
+        assert_eq!(
+            (&rights["severity"], &rights["details"]),
+            (&json!("critical"), &json!(["grants cluster-admin to lab:full"]))
+        );
     }
     // The set-up of the notes, before t0.
     let quiet = told(&events(&[&sample("quiet")]));
@@ -121,7 +124,11 @@ fn python_counts_the_same() {
             }
         }
         for (kind, user, count) in few {
-            assert_eq!(theirs.remove(&(kind.to_owned(), user.to_owned())).map(|(count, _)| count), Some(count), "{name}: {kind} of {user}");
+            assert_eq!(
+                theirs.remove(&(kind.to_owned(), user.to_owned())).map(|(count, _)| count),
+                Some(count),
+                "{name}: {kind} of {user}"
+            );
         }
         let report = events(&[&sample(name)]);
         let mut ours: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
@@ -171,8 +178,14 @@ fn what_went_with_it_is_what_two_databases_say() {
     let named = events(&[&sample("list-storm/audit"), "--before", &before, "--after", &after]);
     for report in [&of_bundle, &named] {
         assert_eq!(row(report, "delete-namespace")["objects_by_resource"], truth["namespaces"]["legacy-team"]);
-        assert_eq!(row(report, "delete-collection")["objects_by_resource"]["configmaps"], truth["namespaces"]["sandbox"]["configmaps"]);
-        assert_eq!(row(report, "delete-crd")["objects"], truth["resources"].get("jobsets.batch.example.com").cloned().unwrap_or(json!(0)));
+        assert_eq!(
+            row(report, "delete-collection")["objects_by_resource"]["configmaps"],
+            truth["namespaces"]["sandbox"]["configmaps"]
+        );
+        assert_eq!(
+            row(report, "delete-crd")["objects"],
+            truth["resources"].get("jobsets.batch.example.com").cloned().unwrap_or(json!(0))
+        );
     }
     assert!(row(&of_bundle, "delete-namespace")["objects"].as_u64() > Some(100));
     // Labels of the bundle's objects name whom it hits.
@@ -210,7 +223,10 @@ fn dry_runs_and_hidden_bodies_are_said() {
     let log = write(home.path(), "audit.log", lines.concat());
     let report = events(&[&log]);
     assert_eq!(told(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "x".to_owned(), 1)]);
-    assert_eq!((&report["totals"]["dry_runs"], &report["coverage"]["hidden_writes"]), (&json!(1), &json!({"patch of nodes": 1})));
+    assert_eq!(
+        (&report["totals"]["dry_runs"], &report["coverage"]["hidden_writes"]),
+        (&json!(1), &json!({"patch of nodes": 1}))
+    );
     plimsoll(&["guard", "events", &log, "--kind", "nothing"]).exits(2);
     plimsoll(&["guard", "events", &log, "--sort-by", "count"]).exits(2);
     plimsoll(&["guard", "events", &log, "--kind", "delete-crd", "--fail-on", "critical"]).exits(0);
@@ -235,7 +251,9 @@ fn each_kind_is_found() {
         more["requestObject"] = body;
         more
     };
-    for resource in ["namespaces", "customresourcedefinitions", "nodes", "apiservices", "poddisruptionbudgets", "persistentvolumes"] {
+    for resource in
+        ["namespaces", "customresourcedefinitions", "nodes", "apiservices", "poddisruptionbudgets", "persistentvolumes"]
+    {
         add("delete", &format!("/{resource}/x"), resource, Value::Null);
         add("delete", &format!("/{resource}/x/status"), resource, of("", resource, "status", ""));
     }
@@ -264,7 +282,12 @@ fn each_kind_is_found() {
     add("update", "/n/finalize", "namespaces", of("", "namespaces", "finalize", ""));
     add("patch", "/n", "nodes", with(of("", "nodes", "", ""), json!({"spec": {"unschedulable": true}})));
     add("patch", "/n", "nodes", with(of("", "nodes", "", ""), json!({"spec": {"unschedulable": false}})));
-    add("update", "/w", "validatingwebhookconfigurations", of("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", ""));
+    add(
+        "update",
+        "/w",
+        "validatingwebhookconfigurations",
+        of("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", ""),
+    );
     add("update", "/a", "apiservices", of("apiregistration.k8s.io", "apiservices", "", ""));
     let role = with(
         of("rbac.authorization.k8s.io", "clusterroles", "", ""),
@@ -273,7 +296,12 @@ fn each_kind_is_found() {
     add("create", "/r", "clusterroles", role);
     add("patch", "/f", "flowschemas", of("flowcontrol.apiserver.k8s.io", "flowschemas", "", ""));
     add("patch", "/f", "flowschemas", of("flowcontrol.apiserver.k8s.io", "flowschemas", "status", ""));
-    add("update", "/c/approval", "certificatesigningrequests", of("certificates.k8s.io", "certificatesigningrequests", "approval", ""));
+    add(
+        "update",
+        "/c/approval",
+        "certificatesigningrequests",
+        of("certificates.k8s.io", "certificatesigningrequests", "approval", ""),
+    );
     add("create", "/exec", "pods", of("", "pods", "exec", "shop"));
     add("patch", "/e", "pods", of("", "pods", "ephemeralcontainers", "shop"));
     add("get", "/p", "nodes", of("", "nodes", "proxy", ""));
@@ -283,8 +311,10 @@ fn each_kind_is_found() {
     kinds.sort_unstable();
     // Each kind of the docs, once; a drain is made of others.
     let text = std::fs::read_to_string(root().join("docs/guard.md")).unwrap();
-    let mut documented: Vec<String> =
-        text.lines().filter_map(|line| Some(line.strip_prefix("| <a id=\"guard-")?.split_once('"')?.0.to_owned())).collect();
+    let mut documented: Vec<String> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| <a id=\"guard-")?.split_once('"')?.0.to_owned()))
+        .collect();
     documented.retain(|kind| kind != "drain");
     documented.sort_unstable();
     assert_eq!(kinds, documented);
@@ -331,11 +361,16 @@ fn rows_are_about_objects_that_were_touched() {
     assert_eq!(told(&found("own.log", lines(&own))), []);
     assert_eq!(told(&found("others.log", lines(&others))).len(), 1);
     // What was refused is not named beside what was done.
-    let report = found("mix.log", lines(&[("delete", "namespaces", "", "prod", 403), ("delete", "namespaces", "", "tmp", 200)]));
+    let report =
+        found("mix.log", lines(&[("delete", "namespaces", "", "prod", 403), ("delete", "namespaces", "", "tmp", 200)]));
     assert_eq!(told(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "tmp".to_owned(), 1)]);
     assert_eq!(row(&report, "delete-namespace")["refused"], json!(1));
     // One node three times is one; and a log that is given twice is one log.
-    let once = lines(&[("delete", "nodes", "", "n", 200), ("delete", "nodes", "", "n", 200), ("delete", "nodes", "", "n", 200)]);
+    let once = lines(&[
+        ("delete", "nodes", "", "n", 200),
+        ("delete", "nodes", "", "n", 200),
+        ("delete", "nodes", "", "n", 200),
+    ]);
     assert_eq!(row(&found("node.log", once.clone()), "delete-node")["severity"], "warning");
     let twice = found("twice.log", once.clone() + &once);
     assert_eq!(row(&twice, "delete-node")["count"], json!(3));
@@ -344,7 +379,8 @@ fn rows_are_about_objects_that_were_touched() {
     let gone = row(&report, "delete-namespace");
     assert_eq!((&gone["unsure"], &gone["severity"], &gone["objects"]), (&json!(1), &json!("critical"), &Value::Null));
     // Reads of secrets that are refused count, those of other things don't.
-    let reads: Vec<_> = (0..12).flat_map(|_| [("get", "secrets", "shop", "s", 403), ("get", "configmaps", "shop", "c", 403)]).collect();
+    let reads: Vec<_> =
+        (0..12).flat_map(|_| [("get", "secrets", "shop", "s", 403), ("get", "configmaps", "shop", "c", 403)]).collect();
     assert_eq!(told(&found("reads.log", lines(&reads))).len(), 1);
 }
 
@@ -354,9 +390,17 @@ struct Tripwire(Child);
 impl Tripwire {
     fn start(lab: &AlertLab, log: &Path, more: &[&str]) -> Self {
         let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), lab.path());
-        command.args(["guard", "events", log.to_str().unwrap(), "--follow", "--alerts"]).arg(lab.path().join("alerts.yaml"));
-        command.arg("--state").arg(lab.state()).args(["--give-up", "1s", "-o", "json"]).args(more).env("HOOK_PASSWORD", "sesame");
-        let tripwire = Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        command
+            .args(["guard", "events", log.to_str().unwrap(), "--follow", "--alerts"])
+            .arg(lab.path().join("alerts.yaml"));
+        command
+            .arg("--state")
+            .arg(lab.state())
+            .args(["--give-up", "1s", "-o", "json"])
+            .args(more)
+            .env("HOOK_PASSWORD", "sesame");
+        let tripwire =
+            Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         // It holds the lock when it is ready; what is logged from then on is told.
         let end = Instant::now() + Duration::from_secs(60);
         while !lab.state().join("sent.log").exists() {
@@ -397,13 +441,34 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     let mut lab = AlertLab::start();
     lab.config("default: { name: ops, channels: [mail, hook, chat, pages], to: [ops@example.org], hours: { zone: UTC, days: [Sun], from: \"00:00\", to: \"00:01\" } }\n");
     let log = lab.path().join("audit.log");
-    append(&log, &event(1, "delete", "/api/v1/namespaces/x", "namespaces", &json!({"stageTimestamp": "2026-01-01T00:00:00Z"})));
+    append(
+        &log,
+        &event(1, "delete", "/api/v1/namespaces/x", "namespaces", &json!({"stageTimestamp": "2026-01-01T00:00:00Z"})),
+    );
     let wire = Tripwire::start(&lab, &log, &[]);
     append(&log, &event(2, "list", "/api/v1/pods", "pods", &Value::Null));
     append(&log, &event(3, "delete", "/api/v1/namespaces/x", "namespaces", &Value::Null));
     let taken = wait_for(&lab, "accepted", 4);
-    append(&log, &event(4, "create", "/exec", "pods", &json!({"objectRef": {"resource": "pods", "subresource": "exec", "name": "x"}})));
-    append(&log, &event(5, "delete", "/api/v1/namespaces/y", "namespaces", &json!({"objectRef": {"resource": "namespaces", "name": "y"}})));
+    append(
+        &log,
+        &event(
+            4,
+            "create",
+            "/exec",
+            "pods",
+            &json!({"objectRef": {"resource": "pods", "subresource": "exec", "name": "x"}}),
+        ),
+    );
+    append(
+        &log,
+        &event(
+            5,
+            "delete",
+            "/api/v1/namespaces/y",
+            "namespaces",
+            &json!({"objectRef": {"resource": "namespaces", "name": "y"}}),
+        ),
+    );
     wait_for(&lab, "accepted", 8);
     let (reports, stderr, code) = wire.end();
     assert_eq!(code, Some(0), "{stderr}");
@@ -412,7 +477,9 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     assert_eq!(names, ["x", "y"], "{reports:?}");
     assert!(stderr.contains("4 requests looked at, 2 operations told"), "{stderr}");
     assert_eq!(taken.len(), 4, "{taken:?}");
-    let by = |channel: &str| taken.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"));
+    let by = |channel: &str| {
+        taken.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"))
+    };
     let (mail, hook, chat) = (by("mail"), by("hook"), by("chat"));
     assert_eq!(mail["subject"], "critical: eve deleted a namespace: x (lab)");
     assert_eq!(mail["to"], json!(["ops@example.org"]));
@@ -479,7 +546,10 @@ print(json.dumps([nodes, requests, len(done), failed]))
     let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["agent"] == "kubectl").collect();
     assert_eq!(rows.iter().map(|row| row["kind"].as_str().unwrap()).collect::<Vec<_>>(), ["drain", "cordon"]);
     assert_eq!(rows[0]["names"], serde_json::json!(["node-00", "node-01", "node-02"]));
-    assert_eq!((&rows[0]["evictions"], &rows[0]["evicted"], &rows[0]["evictions_failed"]), (&theirs[1], &theirs[2], &theirs[3]));
+    assert_eq!(
+        (&rows[0]["evictions"], &rows[0]["evicted"], &rows[0]["evictions_failed"]),
+        (&theirs[1], &theirs[2], &theirs[3])
+    );
     assert_eq!((&rows[0]["severity"], &rows[0]["done"]), (&"warning".into(), &3.into()));
     let only = plimsoll(&["guard", "events", &sample("drain"), "--kind", "drain", "-o", "json"]).json(0);
     assert_eq!(only["rows"].as_array().unwrap().len(), 1);

@@ -9,8 +9,16 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// With a change window there are all of them.
-const WINDOW: [&str; 8] =
-    ["--opens", "0 9 * * 1-5", "--closes", "0 16 * * 1-5", "--time-zone", "Europe/Berlin", "--image", "example.org/kubectl:1"];
+const WINDOW: [&str; 8] = [
+    "--opens",
+    "0 9 * * 1-5",
+    "--closes",
+    "0 16 * * 1-5",
+    "--time-zone",
+    "Europe/Berlin",
+    "--image",
+    "example.org/kubectl:1",
+];
 
 /// What a CEL library says to cases.
 fn by_cel(manifests: &Value, cases: &[Value]) -> Vec<String> {
@@ -25,7 +33,12 @@ fn by_cel(manifests: &Value, cases: &[Value]) -> Vec<String> {
 /// Objects with and without marks, confirmations, replicas, and an end in sight.
 fn objects(resource: &str) -> Vec<Value> {
     let mut all = Vec::new();
-    for labels in [json!(null), json!({"plimsoll.io/critical": "true"}), json!({"plimsoll.io/critical": "false"}), json!({"team": "web"})] {
+    for labels in [
+        json!(null),
+        json!({"plimsoll.io/critical": "true"}),
+        json!({"plimsoll.io/critical": "false"}),
+        json!({"team": "web"}),
+    ] {
         for annotations in [
             json!(null),
             json!({"plimsoll.io/critical": "true", "plimsoll.io/confirm-delete": "x"}),
@@ -42,7 +55,9 @@ fn objects(resource: &str) -> Vec<Value> {
                 }
                 match resource {
                     "pods" => object["status"] = json!({"phase": if number == 0 { "Running" } else { "Failed" }}),
-                    "deployments" => object["spec"] = json!({"replicas": number, "template": {"spec": {"priority": number}}}),
+                    "deployments" => {
+                        object["spec"] = json!({"replicas": number, "template": {"spec": {"priority": number}}})
+                    }
                     "scale" if number > 0 => object["spec"] = json!({"replicas": number}),
                     "scale" => object["spec"] = json!({}),
                     _ => {}
@@ -59,11 +74,15 @@ fn objects(resource: &str) -> Vec<Value> {
 
 #[test]
 fn cel_and_replay_decide_alike() {
-    let window = Window { opens: "0 9 * * 1-5".into(), closes: "0 16 * * 1-5".into(), zone: "UTC".into(), image: "x".into() };
+    let window =
+        Window { opens: "0 9 * * 1-5".into(), closes: "0 16 * * 1-5".into(), zone: "UTC".into(), image: "x".into() };
     let terms = Terms { window: Some(window), ..Terms::default() };
     let list = plimsoll(&[&["guard", "policies", "-o", "json"][..], &WINDOW].concat()).json(0);
-    let with_params = plimsoll(&[&["guard", "policies", "-o", "json", "--params", "ops/guard"][..], &WINDOW].concat()).json(0);
-    let data = with_params["items"].as_array().unwrap().iter().find(|item| item["kind"] == "ConfigMap").unwrap()["data"].clone();
+    let with_params =
+        plimsoll(&[&["guard", "policies", "-o", "json", "--params", "ops/guard"][..], &WINDOW].concat()).json(0);
+    let data =
+        with_params["items"].as_array().unwrap().iter().find(|item| item["kind"] == "ConfigMap").unwrap()["data"]
+            .clone();
     let callers = [
         ("eve", vec!["system:authenticated"]),
         ("system:node:n1", vec!["system:nodes"]),
@@ -83,7 +102,8 @@ fn cel_and_replay_decide_alike() {
             let all = objects(kind);
             for (at, old) in all.iter().enumerate() {
                 for operation in ["DELETE", "UPDATE"] {
-                    let object = if operation == "DELETE" { Value::Null } else { all[(at * 7 + 5) % all.len()].clone() };
+                    let object =
+                        if operation == "DELETE" { Value::Null } else { all[(at * 7 + 5) % all.len()].clone() };
                     let namespace = json!({"metadata": {"name": "shop", "labels": if at % 2 == 0 { json!({"plimsoll.io/critical": "true"}) } else { json!({}) }}});
                     let is_open = at % 3 == 0;
                     let mut new = New::of_update(&object, &terms);
@@ -103,7 +123,13 @@ fn cel_and_replay_decide_alike() {
                     };
                     for policy in &POLICIES {
                         let in_critical = is_marked(&namespace, &terms.critical, false);
-                        let decision = policy.decide(&terms, &asked, Some(&Old::of(old, &terms)), Some(in_critical), Some(is_open));
+                        let decision = policy.decide(
+                            &terms,
+                            &asked,
+                            Some(&Old::of(old, &terms)),
+                            Some(in_critical),
+                            Some(is_open),
+                        );
                         ours.push(match decision {
                             Decision::NotAsked => "not asked",
                             Decision::Allow => "allow",
@@ -131,7 +157,11 @@ fn cel_and_replay_decide_alike() {
     // Each policy denies and allows something here.
     for policy in &POLICIES {
         for what in ["deny", "allow"] {
-            assert!(seen.get(&(policy.name, what)).is_some_and(|count| *count >= 3), "{} {what}: {seen:?}", policy.name);
+            assert!(
+                seen.get(&(policy.name, what)).is_some_and(|count| *count >= 3),
+                "{} {what}: {seen:?}",
+                policy.name
+            );
         }
     }
     // The same where keys and names stand in a ConfigMap.
@@ -148,16 +178,32 @@ fn manifests_are_whole() {
     let list = plimsoll(&[&["guard", "policies", "-o", "json", "--audit-only"][..], &WINDOW].concat()).json(0);
     let items = list["items"].as_array().unwrap();
     let of = |kind: &str| items.iter().filter(|item| item["kind"] == kind).collect::<Vec<_>>();
-    assert_eq!((of("ValidatingAdmissionPolicy").len(), of("ValidatingAdmissionPolicyBinding").len(), of("CronJob").len()), (7, 7, 2));
-    assert!(of("ValidatingAdmissionPolicyBinding").iter().all(|one| one["spec"]["validationActions"] == json!(["Warn", "Audit"])));
+    assert_eq!(
+        (of("ValidatingAdmissionPolicy").len(), of("ValidatingAdmissionPolicyBinding").len(), of("CronJob").len()),
+        (7, 7, 2)
+    );
+    assert!(
+        of("ValidatingAdmissionPolicyBinding")
+            .iter()
+            .all(|one| one["spec"]["validationActions"] == json!(["Warn", "Audit"]))
+    );
     // Without a window there is no such policy, and it can't be asked for.
     let yaml = plimsoll(&["guard", "policies"]);
-    assert_eq!((yaml.code, yaml.stdout.matches("\nkind: ValidatingAdmissionPolicy\n").count()), (Some(0), 6), "{}", yaml.stdout);
+    assert_eq!(
+        (yaml.code, yaml.stdout.matches("\nkind: ValidatingAdmissionPolicy\n").count()),
+        (Some(0), 6),
+        "{}",
+        yaml.stdout
+    );
     assert!(yaml.stdout.contains("- Deny\n"));
     assert!(plimsoll(&["guard", "policies", "--only", "change-window"]).exits(2).stderr.contains("needs --opens"));
-    assert!(plimsoll(&["guard", "policies", "--only", "nothing"]).exits(2).stderr.contains("there are critical-objects"));
+    assert!(
+        plimsoll(&["guard", "policies", "--only", "nothing"]).exits(2).stderr.contains("there are critical-objects")
+    );
     // What is given becomes a value of CEL and YAML, never more.
-    let named = plimsoll(&["guard", "policies", "--exempt", "o'brien\\", "--critical", "example.org/vital", "-o", "json"]).json(0);
+    let named =
+        plimsoll(&["guard", "policies", "--exempt", "o'brien\\", "--critical", "example.org/vital", "-o", "json"])
+            .json(0);
     let text = named.to_string();
     assert!(text.contains("example.org/vital") && text.contains(r"'o\\'brien\\\\'"), "{text}");
     for bad in [

@@ -47,7 +47,12 @@ fn compare(report: &Value, theirs: &Value) {
             .as_array()
             .unwrap()
             .iter()
-            .map(|client| (format!("{}|{}", client["user"].as_str().unwrap(), client["agent"].as_str().unwrap()), &client["requests"]))
+            .map(|client| {
+                (
+                    format!("{}|{}", client["user"].as_str().unwrap(), client["agent"].as_str().unwrap()),
+                    &client["requests"],
+                )
+            })
             .collect();
         let all = theirs["clients"].as_object().unwrap();
         assert_eq!(told.len(), all.len().min(10), "{name}");
@@ -81,7 +86,9 @@ fn found(report: &Value) -> BTreeSet<(String, String)> {
 
 #[test]
 fn what_is_wrong_is_said_and_nothing_else() {
-    let own = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect::<BTreeSet<_>>();
+    let own = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect::<BTreeSet<_>>()
+    };
     let by_configuration = [
         ("inject", "webhook-blocks-itself"),
         ("validate", "webhook-blocks-control-plane"),
@@ -102,7 +109,13 @@ fn what_is_wrong_is_said_and_nothing_else() {
     // README.md: of 600 calls 590 within 2.5 s, all within 10 s. The 594th lies four tenths of the way.
     let validate = row(&report, "validate");
     assert_eq!(
-        [&validate["calls_per_s"], &validate["p99_ms"], &validate["refused"], &validate["failed"], &row(&report, "images")["failed_open"]],
+        [
+            &validate["calls_per_s"],
+            &validate["p99_ms"],
+            &validate["refused"],
+            &validate["failed"],
+            &row(&report, "images")["failed_open"]
+        ],
         [&json!(10.0), &json!(5500.0), &json!(7), &json!(3), &json!(4)]
     );
     plimsoll(&["guard", "webhooks", &sample("webhooks"), "--fail-on", "critical"]).exits(1);
@@ -126,8 +139,10 @@ fn calls_that_failed_are_counted_by_their_message() {
             "Internal error occurred: failed calling webhook \"{name}\": failed to call webhook: Post \"https://x\": context deadline exceeded"
         )
     };
-    let lines: Vec<String> =
-        (0..5).map(|n| event(n, &says("validate.policy-engine.example.com"))).chain([event(9, &says("other")), event(10, "no")]).collect();
+    let lines: Vec<String> = (0..5)
+        .map(|n| event(n, &says("validate.policy-engine.example.com")))
+        .chain([event(9, &says("other")), event(10, "no")])
+        .collect();
     let log = write(scratch.path(), "audit.log", lines.join("\n") + "\n");
     let report = webhooks(&[&sample("webhooks/hooks.yaml"), &log]);
     assert_eq!(row(&report, "validate")["failed"], 5);
@@ -160,13 +175,27 @@ fn a_database_holds_the_same_configurations() {
     let plain = webhooks(&[&sample("webhooks/hooks.yaml")]);
     assert_eq!(report["rows"].as_array().unwrap().len(), plain["rows"].as_array().unwrap().len());
     for name in ["validate", "images", "inject", "configmaps", "quotas", "nodes"] {
-        for field in ["configuration", "type", "failure_policy", "timeout_s", "backend", "rules", "namespaces", "objects", "conditions"] {
+        for field in [
+            "configuration",
+            "type",
+            "failure_policy",
+            "timeout_s",
+            "backend",
+            "rules",
+            "namespaces",
+            "objects",
+            "conditions",
+        ] {
             assert_eq!(row(&report, name)[field], row(&plain, name)[field], "{field} of {name}");
         }
     }
     // Now the namespace's labels are known; only the pods' own may still keep it out.
-    let inject =
-        report["findings"].as_array().unwrap().iter().find(|finding| finding["subject"]["webhook"] == "inject.mesh.example.com").unwrap();
+    let inject = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["subject"]["webhook"] == "inject.mesh.example.com")
+        .unwrap();
     assert_eq!(inject["id"], "webhook-blocks-itself");
 }
 

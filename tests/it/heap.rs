@@ -138,7 +138,9 @@ fn groups_and_packages_add_up() {
         for kind in ["inuse_space", "alloc_objects"] {
             let report = heap(&["top", path.to_str().unwrap(), "--by", "package", "--sample-type", kind]);
             let total = report["totals"]["total"].as_u64().unwrap();
-            let sum = |rows: &Value, field: &str| rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum::<u64>();
+            let sum = |rows: &Value, field: &str| {
+                rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum::<u64>()
+            };
             assert_eq!(sum(&report["tables"]["groups"], "held"), total);
             assert_eq!(sum(&report["rows"], "flat"), total);
         }
@@ -168,8 +170,12 @@ fn the_flame_is_the_same_heap() {
         assert_eq!(mine.values().sum::<u64>(), expected["total"].as_u64().unwrap());
         let plain = |stack: &str| stack.replace([';', ','], "|");
         let mine: BTreeMap<String, u64> = mine.into_iter().map(|(stack, weight)| (plain(&stack), weight)).collect();
-        let theirs: BTreeMap<String, u64> =
-            expected["stacks"].as_object().unwrap().iter().map(|(stack, weight)| (plain(stack), weight.as_u64().unwrap())).collect();
+        let theirs: BTreeMap<String, u64> = expected["stacks"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(stack, weight)| (plain(stack), weight.as_u64().unwrap()))
+            .collect();
         assert_eq!(mine, theirs, "{kind}");
         let svg = plimsoll(&["heap", "flame", path, "--sample-type", kind]).exits(0).stdout.clone();
         let total = svg.split_once("total_samples=\"").unwrap().1.split('"').next().unwrap();
@@ -199,15 +205,22 @@ fn the_picture_is_safe_and_the_same_each_time() {
     let svg = &ran.exits(0).stdout;
     assert_eq!(*svg, plimsoll(&["heap", "flame", &sample(STORM), "-o", "svg"]).stdout);
     let picture = parsed(svg);
-    assert_eq!(picture["acting"].to_string(), "[\"svg onload=init(evt)\"]", "nothing is loaded, and only the one script runs");
+    assert_eq!(
+        picture["acting"].to_string(),
+        "[\"svg onload=init(evt)\"]",
+        "nothing is loaded, and only the one script runs"
+    );
     assert_eq!(picture["scripts"], 1);
     let titles = picture["titles"].to_string();
     assert!(titles.contains("all (156,508,334 bytes, 100%)") && titles.contains("handlers.handleList ("), "{titles}");
     // Names that would like to be more than names.
     let mut bytes = unpacked(sample(STORM));
     let evil = br#"</text><script>alert(1)</script><a xlink:href="javascript:x" onload='y'>]]>"#;
-    let at =
-        memchr::memmem::find(&bytes, b"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters.(*deferredResponseWriter).Write").unwrap();
+    let at = memchr::memmem::find(
+        &bytes,
+        b"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters.(*deferredResponseWriter).Write",
+    )
+    .unwrap();
     bytes[at..at + evil.len()].copy_from_slice(evil);
     let home = folder();
     let picture = parsed(&plimsoll(&["heap", "flame", &write(home.path(), "evil.pb", &bytes)]).exits(0).stdout);
@@ -235,10 +248,14 @@ fn the_picture_can_be_zoomed_and_searched() {
             (&total.into(), &true.into(), &Value::Array(vec![])),
             "{seen}"
         );
-        assert!(seen["title"].as_str().unwrap().starts_with("inuse_space: ") && seen["frames"].as_u64().unwrap() > 100, "{seen}");
+        assert!(
+            seen["title"].as_str().unwrap().starts_with("inuse_space: ") && seen["frames"].as_u64().unwrap() > 100,
+            "{seen}"
+        );
         // Rounded to a tenth; what is too narrow to be drawn is its callers'.
         assert!(
-            seen["matched_frames"].as_u64().unwrap() > 0 && (seen["matched_percent"].as_f64().unwrap() - percent).abs() < 0.2,
+            seen["matched_frames"].as_u64().unwrap() > 0
+                && (seen["matched_percent"].as_f64().unwrap() - percent).abs() < 0.2,
             "{seen}"
         );
     }
@@ -246,13 +263,15 @@ fn the_picture_can_be_zoomed_and_searched() {
 
 #[test]
 fn two_profiles_are_compared() {
-    let (old, new) = (sample("list-storm/heap/heap-1795166306-base.pb.gz"), sample("list-storm/heap/heap-1795166726-after.pb.gz"));
+    let (old, new) =
+        (sample("list-storm/heap/heap-1795166306-base.pb.gz"), sample("list-storm/heap/heap-1795166726-after.pb.gz"));
     let report = heap(&["diff", &old, &new]);
     let (before, now) = (rows(&heap(&["top", &old]), "function"), rows(&heap(&["top", &new]), "function"));
     let none = [0, 0];
     let mut seen = 0;
     for row in report["rows"].as_array().unwrap() {
-        let (was, is) = (before.get(&name(row, "function")).unwrap_or(&none), now.get(&name(row, "function")).unwrap_or(&none));
+        let (was, is) =
+            (before.get(&name(row, "function")).unwrap_or(&none), now.get(&name(row, "function")).unwrap_or(&none));
         for (index, field) in ["flat", "cum"].iter().enumerate() {
             assert_eq!(row[field].as_u64().unwrap(), is[index], "{row}");
             assert_eq!(row[format!("base_{field}")].as_u64().unwrap(), was[index], "{row}");
@@ -279,7 +298,12 @@ fn two_profiles_are_compared() {
 #[test]
 fn lists_are_found_in_an_incident_and_only_there() {
     let ids = |report: Value| {
-        report["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|finding| finding["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     for path in profiles() {
         let path = path.to_str().unwrap();
@@ -345,7 +369,11 @@ fn a_folder_gives_its_latest_profile_and_several_are_added_up() {
 #[track_caller]
 fn refused(ran: &Ran, file: &str, expected: &str) {
     ran.exits(3);
-    assert!(ran.stderr.contains(file) && ran.stderr.contains(expected), "{}\nshould have {file} and: {expected}", ran.stderr);
+    assert!(
+        ran.stderr.contains(file) && ran.stderr.contains(expected),
+        "{}\nshould have {file} and: {expected}",
+        ran.stderr
+    );
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
 }
 
@@ -381,7 +409,11 @@ fn what_is_no_whole_profile_is_refused_with_its_place() {
     refused(&plimsoll(&["heap", "top", "/not/here"]), "/not/here", "check the path");
     let folder_without = folder();
     write(folder_without.path(), "x.txt", "text");
-    refused(&plimsoll(&["heap", "top", folder_without.path().to_str().unwrap()]), "", "no Go profile in this folder (looked at 1 files)");
+    refused(
+        &plimsoll(&["heap", "top", folder_without.path().to_str().unwrap()]),
+        "",
+        "no Go profile in this folder (looked at 1 files)",
+    );
     // One good profile is shown all the same.
     let broken = write(home.path(), "broken.pb.gz", &packed[..1000]);
     let ran = plimsoll(&["heap", "top", &sample(STORM), &broken, "-o", "json"]);
@@ -432,5 +464,9 @@ fn tables_fit_a_terminal() {
     let ran = plimsoll(&["heap", "top", &storm, "-o", "wide", "--top", "3"]);
     assert!(ran.stdout.contains("k8s.io/api/core/v1.(*Secret).Unmarshal"), "{}", ran.stdout);
     let csv = plimsoll(&["heap", "top", &storm, "-o", "csv", "--top", "1"]);
-    assert!(csv.stdout.starts_with("function,package,file,line,flat,cum,flat_share,cum_share\nbytes.Clone,,/"), "{}", csv.stdout);
+    assert!(
+        csv.stdout.starts_with("function,package,file,line,flat,cum,flat_share,cum_share\nbytes.Clone,,/"),
+        "{}",
+        csv.stdout
+    );
 }

@@ -62,23 +62,31 @@ pub(crate) const LAST: i64 = 7_200;
 fn last_hours() -> Vec<Fed> {
     let mut fed = Vec::new();
     let mut add = |name: &'static str, labels: &[(&'static str, &str)], value: f64| {
-        let labels = labels.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let labels = labels
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
         let points = (0..LAST / EVERY).map(|step| (END - LAST + step * EVERY, value)).collect();
         fed.push(Fed { name, labels, points });
     };
     let container = |instance, pod, name, resource| {
         [("instance", instance), ("namespace", "team-1"), ("pod", pod), ("container", name), ("resource", resource)]
     };
-    for (instance, pod, name, value) in
-        [("a", "runs", "main", 0.5), ("b", "runs", "main", 0.5), ("a", "done", "main", 4.0), ("a", "waits", "main", 1.0)]
-    {
+    for (instance, pod, name, value) in [
+        ("a", "runs", "main", 0.5),
+        ("b", "runs", "main", 0.5),
+        ("a", "done", "main", 4.0),
+        ("a", "waits", "main", 1.0),
+    ] {
         add("kube_pod_container_resource_requests", &container(instance, pod, name, "cpu"), value);
     }
     add("kube_pod_container_resource_limits", &container("a", "runs", "main", "cpu"), 2.0);
     for (name, value) in [("side", 0.25), ("setup", 8.0)] {
         add("kube_pod_init_container_resource_requests", &container("a", "waits", name, "cpu"), value);
     }
-    let info = |name, policy| [("namespace", "team-1"), ("pod", "waits"), ("container", name), ("restart_policy", policy)];
+    let info =
+        |name, policy| [("namespace", "team-1"), ("pod", "waits"), ("container", name), ("restart_policy", policy)];
     add("kube_pod_init_container_info", &info("side", "Always"), 1.0);
     add("kube_pod_init_container_info", &info("setup", ""), 1.0);
     for (pod, phase, value) in [
@@ -97,7 +105,11 @@ fn last_hours() -> Vec<Fed> {
         add("kube_node_spec_unschedulable", &[("node", node)], value);
     }
     for (name, value) in [("main", 100.0), ("side", 50.0), ("", 175.0)] {
-        add("container_memory_working_set_bytes", &[("namespace", "team-1"), ("container", name), ("pod", "runs")], value);
+        add(
+            "container_memory_working_set_bytes",
+            &[("namespace", "team-1"), ("container", name), ("pod", "runs")],
+            value,
+        );
     }
     add("apiserver_storage_objects", &[("instance", "a"), ("resource", "pods")], 10.0);
     add("apiserver_resource_size_estimate_bytes", &[("instance", "a"), ("group", ""), ("resource", "pods")], 5e6);
@@ -140,12 +152,15 @@ impl Truth {
                     let at = START + step * EVERY;
                     // The last namespace is new in the middle. Namespace 1 is not scraped for seven hours each tenth day.
                     let is_new = number == NAMESPACES - 1 && step < steps / 2;
-                    let is_gap = number == 1 && (at - START) / 86_400 % 10 == 4 && (36_000..61_200).contains(&((at - START) % 86_400));
+                    let is_gap = number == 1
+                        && (at - START) / 86_400 % 10 == 4
+                        && (36_000..61_200).contains(&((at - START) % 86_400));
                     if is_new || (is_gap && step != peak) {
                         continue;
                     }
                     let daily = 400 + ((at % 86_400) / EVERY * 2) % 288;
-                    let value = daily + (jumble((seed << 32) | step as u64) % 50) as i64 + if step == peak { 1_000 } else { 0 };
+                    let value =
+                        daily + (jumble((seed << 32) | step as u64) % 50) as i64 + if step == peak { 1_000 } else { 0 };
                     used.push((at, value as f64 * unit));
                     hard.push((at, if step < steps / 3 { 1_500.0 } else { 2_000.0 } * unit));
                 }
@@ -172,7 +187,11 @@ impl Truth {
                 count += 300 * (place as u64 + 1) + jumble(step as u64) % 30;
                 points.push((START + step * EVERY, count as f64));
             }
-            let labels = [("verb", (*verb).to_owned()), ("resource", "pods".to_owned()), ("instance", "10.0.0.2:6443".to_owned())];
+            let labels = [
+                ("verb", (*verb).to_owned()),
+                ("resource", "pods".to_owned()),
+                ("instance", "10.0.0.2:6443".to_owned()),
+            ];
             fed.push(Fed { name: "apiserver_request_total", labels: labels.into(), points });
         }
         fed.extend(last_hours());
@@ -181,7 +200,8 @@ impl Truth {
 
     /// The points of a quota's series: `used` or `hard`.
     pub(crate) fn quota(&self, kind: &str, namespace: &str, resource: &str) -> &[(i64, f64)] {
-        let is = |fed: &&Fed| fed.labels.get("type").is_some_and(|own| own == kind) && fed.labels["namespace"] == namespace;
+        let is =
+            |fed: &&Fed| fed.labels.get("type").is_some_and(|own| own == kind) && fed.labels["namespace"] == namespace;
         let found = self.fed.iter().filter(is).find(|fed| fed.labels["resource"] == resource);
         &found.unwrap_or_else(|| panic!("nothing went in of {kind} {namespace} {resource}")).points
     }
@@ -275,7 +295,9 @@ fn link(from: &Path, to: &Path) {
         match entry.file_type().unwrap().is_dir() {
             true => link(&entry.path(), &to),
             // Blocks never change: Prometheus only deletes them.
-            false => std::fs::hard_link(entry.path(), &to).or_else(|_| std::fs::copy(entry.path(), &to).map(drop)).unwrap(),
+            false => {
+                std::fs::hard_link(entry.path(), &to).or_else(|_| std::fs::copy(entry.path(), &to).map(drop)).unwrap()
+            }
         }
     }
 }
@@ -285,14 +307,19 @@ impl Server {
     pub(crate) fn start(scheme: &str, flags: &[String], ready: impl Fn(&str) -> bool) -> Self {
         let home = folder();
         link(&history().0, &home.path().join("data"));
-        std::fs::write(home.path().join("prometheus.yml"), format!("global: {{query_log_file: {}/queries}}\n", home.path().display()))
-            .unwrap();
+        std::fs::write(
+            home.path().join("prometheus.yml"),
+            format!("global: {{query_log_file: {}/queries}}\n", home.path().display()),
+        )
+        .unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log = std::fs::File::create(home.path().join("log")).unwrap();
         let mut command = Command::new("prometheus");
         command.arg(format!("--config.file={}/prometheus.yml", home.path().display()));
         command.arg(format!("--storage.tsdb.path={}/data", home.path().display()));
-        command.args(["--storage.tsdb.retention.time=100y", "--log.level=warn"]).arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        command
+            .args(["--storage.tsdb.retention.time=100y", "--log.level=warn"])
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
         // Blocks of two hours stay as they are: putting them together would be work for nothing.
         command.args(["--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h"]).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -321,7 +348,8 @@ impl Server {
         lines
             .filter(|line| line["error"].is_null())
             .map(|line| {
-                let peak = line["stats"]["samples"]["peakSamples"].as_u64().expect("statistics of samples in the query log");
+                let peak =
+                    line["stats"]["samples"]["peakSamples"].as_u64().expect("statistics of samples in the query log");
                 (line["params"]["query"].as_str().unwrap().to_owned(), peak)
             })
             .collect()

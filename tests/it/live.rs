@@ -95,9 +95,13 @@ fn what_is_not_packed_is_read_too() {
 
 #[test]
 fn credentials_come_in_every_form() {
-    for (context, who) in
-        [("full", "a token"), ("token-file", "a token"), ("jane", "jane"), ("plugin-token", "a token"), ("plugin-certificate", "jane")]
-    {
+    for (context, who) in [
+        ("full", "a token"),
+        ("token-file", "a token"),
+        ("jane", "jane"),
+        ("plugin-token", "a token"),
+        ("plugin-certificate", "jane"),
+    ] {
         let cluster = connect(context);
         assert_eq!(cluster.apiservers().len(), 2, "{context}");
         for server in 0..2 {
@@ -111,7 +115,10 @@ fn credentials_come_in_every_form() {
 #[test]
 fn credentials_that_fail_say_how() {
     let (error, said) = refusal("stranger");
-    assert!(matches!(error, LiveError::Unauthorized { .. }) && said.contains("401") && said.contains(&lab().name("front")), "{said}");
+    assert!(
+        matches!(error, LiveError::Unauthorized { .. }) && said.contains("401") && said.contains(&lab().name("front")),
+        "{said}"
+    );
     for (context, expected) in [
         ("plugin-fails", "plugin-fails' failed (exit status: 3): no session: ***"),
         ("plugin-garbage", "plugin-garbage' printed no ExecCredential that can be read"),
@@ -136,7 +143,10 @@ fn who_may_not_list_slices_is_read_by_endpoints() {
 #[test]
 fn what_cannot_be_read_directly_is_read_through_the_kubeconfigs_server() {
     for (context, note) in [
-        ("blind", "which apiservers there are can't be found out (EndpointSlices: endpointslices.discovery.k8s.io is forbidden"),
+        (
+            "blind",
+            "which apiservers there are can't be found out (EndpointSlices: endpointslices.discovery.k8s.io is forbidden",
+        ),
         ("all-down", "none can be read directly (127.0.0.1:"),
         ("front-only", "it does not accept the kubeconfig's credentials"),
         ("insecure", "its certificate is not checked"),
@@ -201,7 +211,10 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
     let read: Vec<_> = cluster.scrape().into_iter().filter_map(Result::ok).map(|page| page.instance).collect();
     assert_eq!(read, [lab().name("b")]);
     let (error, said) = refusal("no-such-context");
-    assert!(matches!(error, LiveError::UnknownContext { .. }) && said.contains("it has: lab, prefixed, other-ca"), "{said}");
+    assert!(
+        matches!(error, LiveError::UnknownContext { .. }) && said.contains("it has: lab, prefixed, other-ca"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -220,7 +233,10 @@ fn what_is_forbidden_is_said_with_the_rule_that_is_missing() {
         let said = error.to_string();
         assert!(matches!(error, LiveError::Forbidden { .. }), "{said}");
         assert!(said.contains("User \"jane\" cannot get path \"/metrics\""), "{said}");
-        assert!(said.contains("nonResourceURLs [/metrics], verbs [get]") && said.contains("kubectl create clusterrole"), "{said}");
+        assert!(
+            said.contains("nonResourceURLs [/metrics], verbs [get]") && said.contains("kubectl create clusterrole"),
+            "{said}"
+        );
     }
 }
 
@@ -273,7 +289,10 @@ fn an_overloaded_apiserver_is_left_alone_as_long_as_it_asks() {
     let path = format!("/fault/429?after=3600&key={}", key());
     let start = Instant::now();
     let error = cluster.get(0, &path).unwrap_err();
-    assert!(matches!(error, LiveError::Busy { tries: 1, .. }) && error.to_string().contains("left alone for 3600s"), "{error}");
+    assert!(
+        matches!(error, LiveError::Busy { tries: 1, .. }) && error.to_string().contains("left alone for 3600s"),
+        "{error}"
+    );
     assert!(start.elapsed() < Duration::from_secs(5) && lab.requests(&path).len() == 1);
 }
 
@@ -284,13 +303,19 @@ fn answers_that_break_off_are_errors() {
     let error = at("/fault/cut");
     assert!(matches!(error, LiveError::Cut { received: 1234, .. }), "{error:?}");
     let error = at("/fault/cut-gzip");
-    assert!(matches!(error, LiveError::Cut { received: 3000, .. }) && error.to_string().contains("gzip is damaged"), "{error:?}");
+    assert!(
+        matches!(error, LiveError::Cut { received: 3000, .. }) && error.to_string().contains("gzip is damaged"),
+        "{error:?}"
+    );
     let error = at("/fault/500");
     let said = error.to_string();
     discreet(&error);
     assert!(matches!(error, LiveError::Status { code: 500, .. }) && said.contains("sent Bearer ***"), "{said}");
     let error = at("/nothing-here");
-    assert!(matches!(error, LiveError::Status { code: 404, .. }) && error.to_string().contains("could not find"), "{error}");
+    assert!(
+        matches!(error, LiveError::Status { code: 404, .. }) && error.to_string().contains("could not find"),
+        "{error}"
+    );
     assert!(matches!(at("metrics"), LiveError::Path(_)));
     assert!(matches!(cluster.get(2, "/metrics").unwrap_err(), LiveError::NoServer(2)));
     // Nothing of that harms what is read next.
@@ -304,7 +329,10 @@ fn a_connection_that_ended_is_made_again_once() {
     assert_eq!(cluster.get(0, &path).unwrap().body, b"well again");
     let path = format!("/fault/hang-up?key={}", key());
     let error = cluster.get(0, &path).unwrap_err();
-    assert!(matches!(error, LiveError::Unreachable { .. }) && error.to_string().contains("ended without an answer"), "{error}");
+    assert!(
+        matches!(error, LiveError::Unreachable { .. }) && error.to_string().contains("ended without an answer"),
+        "{error}"
+    );
     assert_eq!(lab().requests(&path).len(), 2);
     // The stand-in closes idle connections after a second.
     std::thread::sleep(Duration::from_millis(1500));
@@ -317,7 +345,10 @@ fn no_request_takes_longer_than_the_timeout() {
     let hurried = |context| Target { timeout: Duration::from_millis(700), ..lab.target(context) };
     let start = Instant::now();
     let error = Cluster::connect(&hurried("silent")).unwrap_err();
-    assert!(matches!(error, LiveError::Timeout { received: 0, .. }) && error.to_string().contains("no answer within 700ms"), "{error}");
+    assert!(
+        matches!(error, LiveError::Timeout { received: 0, .. }) && error.to_string().contains("no answer within 700ms"),
+        "{error}"
+    );
     assert!(start.elapsed() < Duration::from_secs(5));
     let cluster = Cluster::connect(&hurried("full")).unwrap();
     let start = Instant::now();
@@ -346,8 +377,12 @@ fn an_apiserver_is_asked_one_thing_at_a_time() {
     assert!(took >= Duration::from_millis(900) && took < Duration::from_millis(1700), "{took:?}");
     // No two of them overlap at one apiserver.
     for server in ["a", "b"] {
-        let mut starts: Vec<f64> =
-            lab.requests(&path).iter().filter(|r| r["server"] == server).map(|r| r["start"].as_f64().unwrap()).collect();
+        let mut starts: Vec<f64> = lab
+            .requests(&path)
+            .iter()
+            .filter(|r| r["server"] == server)
+            .map(|r| r["start"].as_f64().unwrap())
+            .collect();
         starts.sort_by(f64::total_cmp);
         assert!(starts.len() == 3 && starts.windows(2).all(|pair| pair[1] - pair[0] >= 0.29), "{starts:?}");
     }
@@ -363,10 +398,14 @@ fn heaps_of_all_apiservers_are_read() {
     };
     let total = |report: &Value| report["totals"]["total"].as_u64().unwrap();
     let of_file = |name: &str| total(&plimsoll(&["heap", "top", &sample(name), "-o", "json"]).json(0));
-    let (first, last) = (of_file("quiet/heap/heap-1795167757-base.pb.gz"), of_file("quiet/heap/heap-1795167937-after.pb.gz"));
+    let (first, last) =
+        (of_file("quiet/heap/heap-1795167757-base.pb.gz"), of_file("quiet/heap/heap-1795167937-after.pb.gz"));
     let all = heap(&[]);
     assert_eq!((total(&all), all["inputs"].as_array().unwrap().len()), (first + last, 2));
     let one = heap(&["--instance", &lab.name("b")]);
-    assert_eq!((total(&one), one["coverage"]["profiles"][0]["instance"].as_str().unwrap()), (last, lab.name("b").as_str()));
+    assert_eq!(
+        (total(&one), one["coverage"]["profiles"][0]["instance"].as_str().unwrap()),
+        (last, lab.name("b").as_str())
+    );
     assert_eq!(lab.requests("/debug/pprof/heap").len(), 3);
 }

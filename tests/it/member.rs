@@ -13,7 +13,8 @@ pub(crate) fn etcdctl(args: &[&str]) -> String {
 }
 
 fn answer(args: &[&str]) -> Result<String, String> {
-    let done = Command::new("etcdctl").args(args).env("ETCDCTL_API", "3").output().expect("etcdctl is missing: run .ci/setup");
+    let done =
+        Command::new("etcdctl").args(args).env("ETCDCTL_API", "3").output().expect("etcdctl is missing: run .ci/setup");
     match done.status.success() {
         true => Ok(String::from_utf8(done.stdout).unwrap()),
         false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
@@ -65,8 +66,19 @@ impl Member {
     fn run_by(program: &Path, data: &Path, scheme: &str, flags: &[&str], access: &[&str]) -> Self {
         let (url, peer) = (format!("{scheme}://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port()));
         let mut command = Command::new(program);
-        command.args(["--data-dir", data.to_str().unwrap(), "--listen-client-urls", &url, "--advertise-client-urls", &url]);
-        command.args(["--listen-peer-urls", &peer, "--log-level", "error"]).args(flags).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args([
+            "--data-dir",
+            data.to_str().unwrap(),
+            "--listen-client-urls",
+            &url,
+            "--advertise-client-urls",
+            &url,
+        ]);
+        command
+            .args(["--listen-peer-urls", &peer, "--log-level", "error"])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let etcd = command.spawn().expect("etcd is missing: run .ci/setup");
         let member = Self { etcd, url, access: access.iter().map(|flag| (*flag).to_owned()).collect() };
         let until = Instant::now() + Duration::from_secs(30);

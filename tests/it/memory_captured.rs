@@ -67,10 +67,15 @@ fn what_is_absent_is_absent_and_what_is_unknown_is_shown() {
     let text = "== memory.stat\nanon 1048576\nfile 4194304\nshmem 0\nactive_file 2097152\ninactive_file 2097152\nfrobnicated 42\n== memory.current\n6291456\n== memory.max\n8388608\n";
     let report = run(&["memory", "show", "-", "-o", "json"], &[], text.as_bytes()).json(0);
     let row = &report["rows"][0];
-    for absent in ["sock", "slab_reclaimable", "kernel_stack", "kernel", "swap", "peak", "psi_some", "file_dirty", "oom_kills"] {
+    for absent in
+        ["sock", "slab_reclaimable", "kernel_stack", "kernel", "swap", "peak", "psi_some", "file_dirty", "oom_kills"]
+    {
         assert!(row[absent].is_null(), "{absent}: {row}");
     }
-    assert_eq!((&row["unknown"]["frobnicated"], &row["unexplained"], &row["shmem"]), (&42.into(), &1048576.into(), &0.into()));
+    assert_eq!(
+        (&row["unknown"]["frobnicated"], &row["unexplained"], &row["shmem"]),
+        (&42.into(), &1048576.into(), &0.into())
+    );
     let text = run(&["memory", "show", "-"], &[], text.as_bytes());
     assert!(text.stdout.contains("frobnicated 42"), "{}", text.stdout);
 }
@@ -80,7 +85,11 @@ fn damaged_copies_are_told_with_their_place() {
     let place = folder();
     let path = write(place.path(), "bad.txt", "== memory.stat\nanon 1048576\nfile -3\n== memory.current\nmuch\n");
     let ran = plimsoll(&["memory", "show", &path]);
-    assert!(ran.exits(3).stderr.contains("memory.stat:2: 'file -3'") && ran.stderr.contains("memory.current:1: 'much'"), "{}", ran.stderr);
+    assert!(
+        ran.exits(3).stderr.contains("memory.stat:2: 'file -3'") && ran.stderr.contains("memory.current:1: 'much'"),
+        "{}",
+        ran.stderr
+    );
     let path = write(place.path(), "other.txt", "hello\n");
     assert!(plimsoll(&["memory", "show", &path]).exits(3).stderr.contains("no cgroup memory files"));
     assert!(plimsoll(&["memory", "show", &sample("quiet/etcd")]).exits(3).stderr.contains("no cgroup memory files"));
@@ -96,17 +105,25 @@ fn a_machine_below_a_root_is_read_like_this_one() {
     let pod = "sys/fs/cgroup/kubepods.slice/kubepods-burstable-pod0a1b2c3d_1111_2222_3333_444455556666.slice";
     let container = format!("{pod}/cri-containerd-feedc0ffee1234567890.scope");
     for (folder, limit) in [("sys/fs/cgroup/kubepods.slice", "max"), (pod, "104857600"), (&container, "max")] {
-        at(&format!("{folder}/memory.stat"), "anon 10485760\nfile 20971520\nshmem 0\ninactive_file 10485760\nactive_file 10485760\n");
+        at(
+            &format!("{folder}/memory.stat"),
+            "anon 10485760\nfile 20971520\nshmem 0\ninactive_file 10485760\nactive_file 10485760\n",
+        );
         at(&format!("{folder}/memory.current"), "31457280\n");
         at(&format!("{folder}/memory.max"), &format!("{limit}\n"));
     }
     at("proc/77/cmdline", "/usr/local/bin/kube-apiserver\0--v=2\0");
     at("proc/77/cgroup", &format!("0::/{}\n", container.trim_start_matches("sys/fs/cgroup/")));
     let root = place.path().to_str().unwrap();
-    let show = |more: &[&str]| plimsoll(&[&["memory", "show", "--root", root, "--over", "0s", "-o", "json"], more].concat()).json(0);
-    for by in
-        [&["--component", "kube-apiserver"][..], &["--pid", "77"], &["feedc0ffee12"], &["--unit", "cri-containerd-feedc0ffee1234567890"]]
-    {
+    let show = |more: &[&str]| {
+        plimsoll(&[&["memory", "show", "--root", root, "--over", "0s", "-o", "json"], more].concat()).json(0)
+    };
+    for by in [
+        &["--component", "kube-apiserver"][..],
+        &["--pid", "77"],
+        &["feedc0ffee12"],
+        &["--unit", "cri-containerd-feedc0ffee1234567890"],
+    ] {
         let report = show(by);
         let row = &report["rows"][0];
         assert!(row["path"].as_str().unwrap().ends_with("feedc0ffee1234567890.scope"), "{by:?}: {row}");
@@ -136,7 +153,10 @@ fn a_hybrid_machine_has_its_memory_in_v1_and_its_pressure_in_v2() {
         "some avg10=0.00 avg60=12.50 avg300=0.00 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
     );
     for folder in ["", "system.slice/", "system.slice/etcd.service/"] {
-        at(&format!("sys/fs/cgroup/memory/{folder}memory.stat"), "cache 20480\nrss 40960\ntotal_cache 20480\ntotal_rss 40960\n");
+        at(
+            &format!("sys/fs/cgroup/memory/{folder}memory.stat"),
+            "cache 20480\nrss 40960\ntotal_cache 20480\ntotal_rss 40960\n",
+        );
         at(&format!("sys/fs/cgroup/memory/{folder}memory.usage_in_bytes"), "65536\n");
         at(&format!("sys/fs/cgroup/memory/{folder}memory.limit_in_bytes"), "9223372036854771712\n");
         at(&format!("sys/fs/cgroup/memory/{folder}memory.numa_stat"), "total=15 N0=10 N1=5\n");

@@ -40,16 +40,30 @@ fn a_bundles_profile_stands_beside_anonymous_memory() {
     // Beside a copy alone, with what it can't tell and how far away it is.
     let ran = plimsoll(&["memory", "show", &sample("quiet/cgroup"), "--heap", &sample("list-storm/heap")]);
     let text = &ran.exits(0).stdout;
-    assert!(text.contains("was taken 21m before the sample of kube-apiserver-0") && text.contains("?debug=1"), "{text}");
+    assert!(
+        text.contains("was taken 21m before the sample of kube-apiserver-0") && text.contains("?debug=1"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_is_no_profile_is_told_and_the_cgroup_shown_all_the_same() {
     let home = folder();
-    let cut = write(home.path(), "heap.txt", "heap profile: 1: 2 [3: 4] @ heap/2\n\n# runtime.MemStats\n# HeapInuse = many\n");
-    for (path, expected) in [(cut.as_str(), "heap.txt: line 4 has no amount of bytes"), (&sample("quiet/audit"), "no Go profile")] {
+    let cut = write(
+        home.path(),
+        "heap.txt",
+        "heap profile: 1: 2 [3: 4] @ heap/2\n\n# runtime.MemStats\n# HeapInuse = many\n",
+    );
+    for (path, expected) in
+        [(cut.as_str(), "heap.txt: line 4 has no amount of bytes"), (&sample("quiet/audit"), "no Go profile")]
+    {
         let ran = plimsoll(&["memory", "show", &sample("quiet/cgroup"), "--heap", path]);
-        assert!(ran.exits(3).stderr.contains(expected) && ran.stdout.contains("anonymous"), "{}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.exits(3).stderr.contains(expected) && ran.stdout.contains("anonymous"),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
     }
 }
 
@@ -70,7 +84,14 @@ fn etcd(group: &Group, data: &std::path::Path) -> Etcd {
     let child = Command::new("sh")
         .args(["-c", &enter, "sh", "etcd", "--enable-pprof", "--data-dir", data.to_str().unwrap()])
         .args(["--listen-client-urls", &url, "--advertise-client-urls", &url, "--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
+        .args([
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &format!("default={peer}"),
+            "--log-level",
+            "error",
+        ])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -113,7 +134,10 @@ fn a_real_programs_text_profile_tells_idle_and_released_memory() {
     .json(0);
     // The same numbers, taken out of the text by another way.
     let told = |name: &str| -> f64 {
-        let line = text.lines().find(|line| line.starts_with(&format!("# {name} = "))).unwrap_or_else(|| panic!("{name}: {text}"));
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("# {name} = ")))
+            .unwrap_or_else(|| panic!("{name}: {text}"));
         line.split_whitespace().nth(3).unwrap().parse().unwrap()
     };
     let (profile, metrics) = (row(&report, "profile"), row(&report, "metrics"));
@@ -135,13 +159,22 @@ fn a_real_programs_text_profile_tells_idle_and_released_memory() {
     }
     // And the kernel of the process: all of the group's anonymous memory is its.
     let status = std::fs::read_to_string(format!("/proc/{}/status", etcd.0.id())).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap().trim().trim_end_matches(" kB");
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap().trim().trim_end_matches(" kB");
     let resident = resident.parse::<f64>().unwrap() * 1024.0;
     assert!((number(profile, "anon") / resident - 1.0).abs() < 0.2, "{profile}: {resident}");
     // What Go holds and has touched is most of that.
-    assert!(number(profile, "heap_in_use") < number(profile, "anon") * 1.5 && number(profile, "go_held") < 4.0 * resident, "{profile}");
+    assert!(
+        number(profile, "heap_in_use") < number(profile, "anon") * 1.5 && number(profile, "go_held") < 4.0 * resident,
+        "{profile}"
+    );
     // From its URL, in words.
     let url = format!("{}/debug/pprof/heap?debug=1", etcd.1);
     let ran = run(&["memory", "show", &group.path, "--over", "0s", "--heap", &url], &[], b"");
-    assert!(ran.exits(0).stdout.contains("heap idle, not released") && !ran.stdout.contains("protobuf"), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.exits(0).stdout.contains("heap idle, not released") && !ran.stdout.contains("protobuf"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
 }

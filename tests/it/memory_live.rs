@@ -60,7 +60,16 @@ fn a_file_larger_than_the_limit_read_in_a_loop_is_thrashing() {
     assert_eq!(row["verdict"], "cache-thrashing", "{row}");
     assert!(number(&row, "refault_share_per_min") >= 0.1 && count(&row, "limit_hits") > 0, "{row}");
     // And it is not taken from.
-    let ran = plimsoll(&["memory", "reclaim", &group.path, "--yes", "--pause", "2s", "--state", place.path().to_str().unwrap()]);
+    let ran = plimsoll(&[
+        "memory",
+        "reclaim",
+        &group.path,
+        "--yes",
+        "--pause",
+        "2s",
+        "--state",
+        place.path().to_str().unwrap(),
+    ]);
     ran.exits(3);
     assert!(ran.stdout.contains("the cache is in use"), "{}{}", ran.stdout, ran.stderr);
 }
@@ -74,7 +83,10 @@ fn a_group_is_found_by_process_and_shown_with_those_below() {
     let report = plimsoll(&["memory", "show", "--pid", &pid, "--recursive", "--over", "0s", "-o", "json"]).json(0);
     let paths: Vec<&str> = report["rows"].as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap()).collect();
     assert_eq!(paths, [group.path.clone(), format!("{}/below", group.path)]);
-    assert_eq!((&report["rows"][0]["verdict"], &report["rows"][1]["depth"]), (&Value::from("healthy"), &Value::from(1)));
+    assert_eq!(
+        (&report["rows"][0]["verdict"], &report["rows"][1]["depth"]),
+        (&Value::from("healthy"), &Value::from(1))
+    );
     // The one below has no limit of its own: the one above counts.
     assert_eq!(report["rows"][1]["limit"], Value::from(256 * MIB));
     let _ = fs::remove_dir(group.folder.join("below"));
@@ -85,10 +97,27 @@ fn reclaim_says_first_and_then_frees_the_cache() {
     let (mut group, _place) = full_of_cache();
     let state = folder();
     let state = state.path().to_str().unwrap();
-    let args = ["memory", "reclaim", &group.path, "--state", state, "--step", "4MiB", "--pause", "100ms", "--most", "90%", "-o", "json"];
+    let args = [
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        state,
+        "--step",
+        "4MiB",
+        "--pause",
+        "100ms",
+        "--most",
+        "90%",
+        "-o",
+        "json",
+    ];
     let before = group.number("memory.usage_in_bytes");
     let dry = plimsoll(&args).json(0);
-    assert_eq!((&dry["rows"][0]["dry_run"], &dry["rows"][0]["method"]), (&"yes".into(), &"memory.limit_in_bytes".into()));
+    assert_eq!(
+        (&dry["rows"][0]["dry_run"], &dry["rows"][0]["method"]),
+        (&"yes".into(), &"memory.limit_in_bytes".into())
+    );
     assert_eq!(dry["rows"][0]["freed"], 0);
     assert!(group.number("memory.usage_in_bytes") + MIB > before);
     let done = plimsoll(&[&args[..], &["--yes"]].concat()).json(0);
@@ -99,7 +128,19 @@ fn reclaim_says_first_and_then_frees_the_cache() {
     assert_eq!(group.limit(), 96 * MIB);
     assert!(group.lives());
     // Another goal: there is nothing left to do.
-    let again = plimsoll(&["memory", "reclaim", &group.path, "--state", state, "--until", "headroom=5%", "--yes", "-o", "json"]).json(0);
+    let again = plimsoll(&[
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        state,
+        "--until",
+        "headroom=5%",
+        "--yes",
+        "-o",
+        "json",
+    ])
+    .json(0);
     assert!(again["rows"][0]["ended"].as_str().unwrap().contains("nothing to do"), "{again}");
     assert!(leftovers(Path::new(state)).is_empty());
 }
@@ -112,7 +153,19 @@ fn reclaim_stops_when_what_it_took_is_read_again() {
     let mut group = Group::new(96 * MIB);
     group.run(&reads_again_and_again(&file));
     let state = place.path().to_str().unwrap();
-    let args = ["memory", "reclaim", &group.path, "--state", state, "--until", "cache<1MiB", "--step", "16MiB", "--most", "100%"];
+    let args = [
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        state,
+        "--until",
+        "cache<1MiB",
+        "--step",
+        "16MiB",
+        "--most",
+        "100%",
+    ];
     // Between steps there is time to read it again, on a busy machine too.
     let report = plimsoll(&[&args[..], &["--pause", "2s", "--yes", "-o", "json"]].concat()).json(0);
     let row = &report["rows"][0];
@@ -133,15 +186,28 @@ fn leftovers(state: &Path) -> Vec<String> {
 fn traced(group: &Group, state: &Path, inject: &str) -> Command {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", state.join("trace.lock").to_str().unwrap(), "-e", "trace=write"]);
-    command.args(["-P", group.folder.join("memory.limit_in_bytes").to_str().unwrap(), "-e", &format!("inject=write:{inject}")]);
-    command.args([env!("CARGO_BIN_EXE_plimsoll"), "memory", "reclaim", &group.path, "--state", state.to_str().unwrap()]);
+    command.args([
+        "-P",
+        group.folder.join("memory.limit_in_bytes").to_str().unwrap(),
+        "-e",
+        &format!("inject=write:{inject}"),
+    ]);
+    command.args([
+        env!("CARGO_BIN_EXE_plimsoll"),
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        state.to_str().unwrap(),
+    ]);
     command.args(["--step", "4MiB", "--pause", "100ms", "--most", "90%", "--yes", "-q"]).stdout(Stdio::null());
     command
 }
 
 /// What reclaim wrote to the limit, by strace's account.
 fn trace(state: &Path) -> String {
-    fs::read_to_string(state.join("trace.lock")).unwrap_or_else(|error| panic!("strace wrote nothing ({error}); run .ci/setup first"))
+    fs::read_to_string(state.join("trace.lock"))
+        .unwrap_or_else(|error| panic!("strace wrote nothing ({error}); run .ci/setup first"))
 }
 
 #[test]
@@ -165,7 +231,9 @@ fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
     let state = folder();
     let shown = state.path().to_str().unwrap();
     // It is held when it is about to restore.
-    let mut tracer = traced(&group, state.path(), "delay_enter=60s:when=3").spawn().unwrap_or_else(|error| panic!("strace: {error}"));
+    let mut tracer = traced(&group, state.path(), "delay_enter=60s:when=3")
+        .spawn()
+        .unwrap_or_else(|error| panic!("strace: {error}"));
     let end = std::time::Instant::now() + Duration::from_secs(20);
     while group.limit() == 96 * MIB {
         assert!(std::time::Instant::now() < end, "the limit was never lowered");
@@ -181,7 +249,9 @@ fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
     // The tracer would hold the dead until the end of the delay.
     tracer.kill().unwrap();
     tracer.wait().unwrap();
-    let dead = || fs::read_to_string(format!("/proc/{}/status", held.trim())).map_or(true, |status| status.contains("State:\tZ"));
+    let dead = || {
+        fs::read_to_string(format!("/proc/{}/status", held.trim())).map_or(true, |status| status.contains("State:\tZ"))
+    };
     while !dead() {
         assert!(std::time::Instant::now() < end, "SIGKILL did not end it");
         std::thread::sleep(Duration::from_millis(5));
@@ -199,7 +269,8 @@ fn a_limit_left_low_by_a_killed_run_is_restored_by_the_next() {
 fn a_limit_that_somebody_else_has_set_since_is_left_alone() {
     let group = Group::new(96 * MIB);
     let state = folder();
-    let note = serde_json::json!({"folder": group.folder, "file": "memory.limit_in_bytes", "was": 200 * MIB, "set": 50 * MIB});
+    let note =
+        serde_json::json!({"folder": group.folder, "file": "memory.limit_in_bytes", "was": 200 * MIB, "set": 50 * MIB});
     fs::write(state.path().join("memory-0000000000000001.json"), note.to_string()).unwrap();
     let ran = plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--yes"]);
     assert!(ran.exits(0).stderr.contains("left alone"), "{}", ran.stderr);
@@ -223,7 +294,17 @@ fn etcd_is_refused_unless_told_twice() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let args = ["memory", "reclaim", &group.path, "--state", place.path().to_str().unwrap(), "--pause", "100ms", "--step", "8MiB"];
+    let args = [
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        place.path().to_str().unwrap(),
+        "--pause",
+        "100ms",
+        "--step",
+        "8MiB",
+    ];
     let refused = plimsoll(&[&args[..], &["--yes"]].concat());
     assert!(refused.exits(3).stdout.contains("etcd runs here"), "{}", refused.stdout);
     let done = plimsoll(&[&args[..], &["--yes", "--even-etcd"]].concat());
@@ -244,9 +325,19 @@ fn an_empty_group_is_emptied_at_once() {
         (group, place)
     };
     let state = folder();
-    let report =
-        plimsoll(&["memory", "reclaim", &group.path, "--state", state.path().to_str().unwrap(), "--pause", "100ms", "--yes", "-o", "json"])
-            .json(0);
+    let report = plimsoll(&[
+        "memory",
+        "reclaim",
+        &group.path,
+        "--state",
+        state.path().to_str().unwrap(),
+        "--pause",
+        "100ms",
+        "--yes",
+        "-o",
+        "json",
+    ])
+    .json(0);
     assert_eq!(report["rows"][0]["method"], "memory.force_empty");
     assert!(count(&report["rows"][0], "freed") > 60 * MIB, "{report}");
 }
@@ -297,7 +388,13 @@ fn watch_gives_lines_findings_and_a_textfile() {
     assert!(last["findings"][0]["first_seen"].as_str() < last["findings"][0]["last_seen"].as_str());
     assert!(number(&last["rows"][0], "refaults_per_s") < 100.0);
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains(&format!("plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"cache-full-reclaimable\"}} 1", group.path)), "{text}");
+    assert!(
+        text.contains(&format!(
+            "plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"cache-full-reclaimable\"}} 1",
+            group.path
+        )),
+        "{text}"
+    );
     assert!(text.contains("plimsoll_memory_finding{"), "{text}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "no temporary file is left");
 }
@@ -311,7 +408,18 @@ fn the_daemon_reclaims_when_cache_passes_its_high_mark() {
     let state = folder();
     let args = ["--every", "200ms", "--pause", "100ms", "--step", "4MiB", "--most", "100%", "--yes", "-o", "json"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["memory", "reclaim", &group.path, "--daemon", "--high", "85%", "--low", "60%", "--state", state.path().to_str().unwrap()])
+        .args([
+            "memory",
+            "reclaim",
+            &group.path,
+            "--daemon",
+            "--high",
+            "85%",
+            "--low",
+            "60%",
+            "--state",
+            state.path().to_str().unwrap(),
+        ])
         .args(args)
         .stdout(Stdio::piped())
         .spawn()

@@ -25,7 +25,9 @@ fn kernel(machine: Machine) -> (PathBuf, PathBuf) {
         Machine::Whole => "target/cloud-kernel",
         Machine::Newer => "target/cloud-kernel-backports",
     };
-    let found = |pattern: &str| glob::glob(root().join(folder).join(pattern).to_str().unwrap()).unwrap().next().and_then(Result::ok);
+    let found = |pattern: &str| {
+        glob::glob(root().join(folder).join(pattern).to_str().unwrap()).unwrap().next().and_then(Result::ok)
+    };
     match (found("boot/vmlinuz-*"), found("lib/modules/*/kernel/drivers/block/brd.ko")) {
         (Some(kernel), Some(brd)) => (kernel, brd),
         _ => panic!("no kernel in {folder}: run .ci/setup first"),
@@ -63,7 +65,9 @@ fn samples() -> (Vec<String>, Vec<String>) {
     let manifest = fs::read_to_string(sample("reclaim/daemonset.yaml")).unwrap();
     let manifest: Value = serde_yaml_ng::from_str(&manifest).unwrap();
     let container = &manifest["spec"]["template"]["spec"]["containers"][0];
-    let words = |list: &Value| list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let words = |list: &Value| {
+        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     // What the container sees below /host is the machine's root: the script does the same.
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/host");
     assert_eq!(manifest["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"], "/");
@@ -82,7 +86,8 @@ fn boot(machine: Machine) -> BTreeMap<String, String> {
     // A process that is called so, and does nothing.
     install(&program("sleep"), &tree);
     fs::rename(tree.join("bin/sleep"), tree.join("bin/kube-apiserver")).unwrap();
-    fs::copy("/bin/busybox", tree.join("bin/busybox")).unwrap_or_else(|error| panic!("busybox: {error}; run .ci/setup first"));
+    fs::copy("/bin/busybox", tree.join("bin/busybox"))
+        .unwrap_or_else(|error| panic!("busybox: {error}; run .ci/setup first"));
     fs::copy(brd, tree.join("brd.ko")).unwrap();
     fs::copy(root().join("tests/it/memory_v2.sh"), tree.join("init")).unwrap();
     for name in ["dev", "proc", "sys", "tmp", "run", "usr/local/bin"] {
@@ -125,9 +130,16 @@ fn emulated(kernel: &Path, packed: &Path, only: &str) -> String {
         "-no-reboot",
         "-nodefaults",
     ]);
-    command.args(["-serial", "stdio", "-append", &format!("console=ttyS0 quiet panic=-1 rdinit=/init{only}"), "-kernel"]);
+    command.args([
+        "-serial",
+        "stdio",
+        "-append",
+        &format!("console=ttyS0 quiet panic=-1 rdinit=/init{only}"),
+        "-kernel",
+    ]);
     command.arg(kernel).arg("-initrd").arg(packed);
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("qemu: {error}; run .ci/setup first"));
+    let output =
+        command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("qemu: {error}; run .ci/setup first"));
     String::from_utf8_lossy(&output.stdout).replace('\r', "") + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -172,7 +184,9 @@ fn written(trace: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn verdicts_are_right_on_v2() {
-    for (name, verdict) in [("cache", "cache-full-reclaimable"), ("anon", "anon-pressure"), ("thrash", "cache-thrashing")] {
+    for (name, verdict) in
+        [("cache", "cache-full-reclaimable"), ("anon", "anon-pressure"), ("thrash", "cache-thrashing")]
+    {
         let row = &report(name)["rows"][0];
         assert_eq!((&row["verdict"], &row["version"]), (&verdict.into(), &"v2".into()), "{name}: {row}");
         assert_eq!(number(row, "limit"), 64.0 * MIB, "{name}");
@@ -208,7 +222,10 @@ fn a_signal_in_mid_step_leaves_the_limit_as_it_was_on_v2() {
         assert_eq!(interrupted.lines().next(), Some("max 67108864 alive, code 0, 0 notes"), "{interrupted}");
         assert!(interrupted.contains("--- SIGINT"), "{interrupted}");
         let killed = section(&format!("sigkill at {write}"));
-        assert!(killed.contains("+++ killed by SIGKILL +++") && killed.contains("alive, code 137, 1 notes"), "{killed}");
+        assert!(
+            killed.contains("+++ killed by SIGKILL +++") && killed.contains("alive, code 137, 1 notes"),
+            "{killed}"
+        );
         let next = section(&format!("next run after sigkill at {write}"));
         if write == 3 {
             // Killed while the limit was low, which it then was.
@@ -229,7 +246,9 @@ fn the_daemon_reclaims_when_cache_passes_its_high_mark_on_v2() {
         let usage: f64 = sizes.next().unwrap().parse().unwrap();
         assert!(usage <= 0.83 * 64.0 * MIB, "{}", section("daemon"));
     }
-    let lines = sizes.next().and_then(|line| line.strip_prefix("code 0, max 67108864 alive, ")?.strip_suffix(" lines")?.parse().ok());
+    let lines = sizes
+        .next()
+        .and_then(|line| line.strip_prefix("code 0, max 67108864 alive, ")?.strip_suffix(" lines")?.parse().ok());
     assert!(lines.is_some_and(|lines: u32| lines >= 2), "{}", section("daemon"));
 }
 
@@ -255,9 +274,14 @@ fn the_unit_is_one_that_systemd_takes() {
     let verified = |name: &str, text: &str| {
         let path = place.path().join(name);
         fs::write(&path, text).unwrap();
-        let output = Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path).output();
+        let output =
+            Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path).output();
         let output = output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; run .ci/setup first"));
-        String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(name)).map(str::to_owned).collect::<Vec<_>>()
+        String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .filter(|line| line.contains(name))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert_eq!(verified("plimsoll-reclaim.service", &unit), Vec::<String>::new());
     assert!(!verified("wrong.service", &unit.replace("ProtectSystem=strict", "ProtectSystem=perhaps")).is_empty());
@@ -270,7 +294,8 @@ fn swappiness_spares_anonymous_memory_where_the_kernel_takes_it() {
     assert!(number(&row, "freed") > 16.0 * MIB && number(&row, "anon_before") > 24.0 * MIB, "{row}");
     let writes = written(text("mixed writes"));
     assert!(
-        writes.len() > 2 && writes.iter().all(|(text, result)| text.ends_with(" swappiness=0") && !result.starts_with('-')),
+        writes.len() > 2
+            && writes.iter().all(|(text, result)| text.ends_with(" swappiness=0") && !result.starts_with('-')),
         "{writes:?}"
     );
     // Nothing was swapped, though there was something to swap: the kernel did so when asked without.

@@ -17,7 +17,8 @@ pub(crate) fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Vec<String> + Sync
         found
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from)).map(|_| scope.spawn(one)).collect();
+        let threads: Vec<_> =
+            (0..std::thread::available_parallelism().map_or(2, usize::from)).map(|_| scope.spawn(one)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -129,7 +130,8 @@ pub(crate) fn differences(report: &Value, truth: &Value, by: &str) -> Vec<String
     }
     for (at, expected) in [("from", "from"), ("to", "to")] {
         if micros(&report["window"][at]) != micros(&truth["window"][expected]) {
-            faults.push(format!("window.{at} is {}, the oracle has {}", report["window"][at], truth["window"][expected]));
+            faults
+                .push(format!("window.{at} is {}, the oracle has {}", report["window"][at], truth["window"][expected]));
         }
     }
     compare(&report["window"]["seconds"], &truth["window"]["seconds"], "window.seconds", &mut faults);
@@ -140,7 +142,13 @@ pub(crate) fn differences(report: &Value, truth: &Value, by: &str) -> Vec<String
             .iter()
             .map(|i| {
                 let text = |field: &str| i[field].as_str().unwrap().to_owned();
-                (text("cluster"), text("instance"), i["pages"].as_u64().unwrap(), restarts(i), (number(i, "seconds") * 1e6).round() as i64)
+                (
+                    text("cluster"),
+                    text("instance"),
+                    i["pages"].as_u64().unwrap(),
+                    restarts(i),
+                    (number(i, "seconds") * 1e6).round() as i64,
+                )
             })
             .collect();
         seen.sort();
@@ -204,7 +212,10 @@ fn check_sample(name: &str) {
     for (asked, truth) in &truth {
         let (by, more) = flags(asked);
         let report = metrics(&source, by, &more);
-        assert!(!report["rows"].as_array().unwrap().is_empty() || asked == "instance where code=429", "{asked}: {report}");
+        assert!(
+            !report["rows"].as_array().unwrap().is_empty() || asked == "instance where code=429",
+            "{asked}: {report}"
+        );
         faults.extend(differences(&report, truth, by).into_iter().map(|fault| format!("{name}, {asked}: {fault}")));
     }
     none(&faults);
@@ -239,7 +250,9 @@ fn the_comparison_finds_a_wrong_number() {
         match value {
             Value::Number(_) => places.push(place),
             Value::Object(map) => map.iter().for_each(|(key, value)| numbers(value, format!("{place}/{key}"), places)),
-            Value::Array(list) => list.iter().take(2).enumerate().for_each(|(at, value)| numbers(value, format!("{place}/{at}"), places)),
+            Value::Array(list) => {
+                list.iter().take(2).enumerate().for_each(|(at, value)| numbers(value, format!("{place}/{at}"), places))
+            }
             _ => {}
         }
     }

@@ -59,7 +59,8 @@ fn every_damaged_page() {
     let mut faults = Vec::new();
     for (name, truth) in expected() {
         let path = sample(&format!("metrics-damage/{name}"));
-        let (kept, lost, damage) = (truth["kept"].as_u64().unwrap(), truth["lost"].as_u64().unwrap(), truth["damage"].as_str().unwrap());
+        let (kept, lost, damage) =
+            (truth["kept"].as_u64().unwrap(), truth["lost"].as_u64().unwrap(), truth["damage"].as_str().unwrap());
         let ran = plimsoll(&["traffic", &path, "--from", "metrics", "-o", "json"]);
         ran.did_not_panic();
         if ran.code != Some(3) {
@@ -68,7 +69,8 @@ fn every_damaged_page() {
         match serde_json::from_str::<Value>(&ran.stdout) {
             Ok(report) => {
                 let input = &report["inputs"][0];
-                let sum: u64 = report["coverage"]["lost"].as_array().unwrap().iter().map(|lost| count(lost, "count")).sum();
+                let sum: u64 =
+                    report["coverage"]["lost"].as_array().unwrap().iter().map(|lost| count(lost, "count")).sum();
                 let found = (count(input, "records"), count(input, "skipped"), sum);
                 if found != (kept, lost, lost) {
                     faults.push(format!(
@@ -131,12 +133,28 @@ fn a_damaged_page_among_others() {
         for (time, page) in &pages {
             write(folder.path(), &format!("metrics/{time}.txt.zst"), packed(page));
         }
-        let (stem, ending) =
-            name.rsplit_once('/').map_or(name.as_str(), |(folder, _)| folder).split_once("-17").unwrap_or((&name, "95167907.txt"));
+        let (stem, ending) = name
+            .rsplit_once('/')
+            .map_or(name.as_str(), |(folder, _)| folder)
+            .split_once("-17")
+            .unwrap_or((&name, "95167907.txt"));
         let stem = stem.replace('/', "-");
         let bad = format!("{stem}-17{}", ending.replacen("95167907", "95167850", 1));
-        let bad = write(folder.path(), &format!("metrics/{bad}"), std::fs::read(sample(&format!("metrics-damage/{name}"))).unwrap());
-        let ran = plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "-o", "json", "--by", "verb,resource"]);
+        let bad = write(
+            folder.path(),
+            &format!("metrics/{bad}"),
+            std::fs::read(sample(&format!("metrics-damage/{name}"))).unwrap(),
+        );
+        let ran = plimsoll(&[
+            "traffic",
+            folder.path().to_str().unwrap(),
+            "--from",
+            "metrics",
+            "-o",
+            "json",
+            "--by",
+            "verb,resource",
+        ]);
         ran.did_not_panic();
         if ran.code != Some(3) || !ran.stderr.contains(&bad) {
             faults.push(format!("{name}: exit code {:?}: {}", ran.code, ran.stderr.trim()));
@@ -146,9 +164,13 @@ fn a_damaged_page_among_others() {
             continue;
         };
         // Its pages are of the same server, and between two others: what it lacks, the next page makes up for.
-        let times_two = ["duplicate-samples", "type-after-samples", "two-type-lines"].iter().any(|odd| name.starts_with(odd));
+        let times_two =
+            ["duplicate-samples", "type-after-samples", "two-type-lines"].iter().any(|odd| name.starts_with(odd));
         if truth["kept"] == 0 && report["totals"]["requests"] != whole["totals"]["requests"] && !times_two {
-            faults.push(format!("{name}: {} requests, not {}", report["totals"]["requests"], whole["totals"]["requests"]));
+            faults.push(format!(
+                "{name}: {} requests, not {}",
+                report["totals"]["requests"], whole["totals"]["requests"]
+            ));
         }
         let inputs = report["inputs"].as_array().unwrap().len();
         if inputs < pages.len() {
@@ -166,7 +188,8 @@ fn html_in_place_of_a_page() {
     }
     let clean = metrics(folder.path().to_str().unwrap(), "verb", &[]);
     let html = write(folder.path(), "metrics/1795167742.txt", "<!DOCTYPE html>\n<html><body>Log in</body></html>\n");
-    let ran = plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "--by", "verb", "-o", "json"]);
+    let ran =
+        plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "--by", "verb", "-o", "json"]);
     let report = ran.json(3);
     assert!(ran.stderr.contains(&html) && ran.stderr.contains("HTML"), "{}", ran.stderr);
     assert_eq!((&report["rows"], &report["totals"]), (&clean["rows"], &clean["totals"]));
@@ -201,7 +224,8 @@ fn large(path: &std::path::Path, head: &str, step: usize, line: impl Fn(usize) -
 
 /// Reads a page of 200 MB in which no series is like another: the report, and the peak RSS in MB.
 fn read_large(path: &std::path::Path) -> (Value, u64) {
-    let (ran, megabytes) = measured(&["traffic", path.to_str().unwrap(), "--from", "metrics", "--by", "verb,resource", "-o", "json"]);
+    let (ran, megabytes) =
+        measured(&["traffic", path.to_str().unwrap(), "--from", "metrics", "--by", "verb,resource", "-o", "json"]);
     (ran.json(0), megabytes)
 }
 
@@ -211,7 +235,8 @@ fn a_page_of_two_hundred_megabytes() {
     let path = folder.path().join("1795167907.txt");
     // As an apiserver's page is made up, over and over with one label more.
     let (_, page) = pages_of("quiet/metrics/apiserver-0").pop().unwrap();
-    let (lines, comments): (Vec<&str>, Vec<&str>) = page.lines().partition(|line| line.contains('{') && !line.starts_with('#'));
+    let (lines, comments): (Vec<&str>, Vec<&str>) =
+        page.lines().partition(|line| line.contains('{') && !line.starts_with('#'));
     let head: String = comments
         .iter()
         .filter(|line| line.starts_with("# TYPE") || line.starts_with("process_start"))
@@ -219,7 +244,13 @@ fn a_page_of_two_hundred_megabytes() {
         .collect();
     let requests: Vec<u64> = lines
         .iter()
-        .map(|line| if line.starts_with("apiserver_request_total{") { line.rsplit(' ').next().unwrap().parse().unwrap() } else { 0 })
+        .map(|line| {
+            if line.starts_with("apiserver_request_total{") {
+                line.rsplit(' ').next().unwrap().parse().unwrap()
+            } else {
+                0
+            }
+        })
         .collect();
     let copies = |n: usize| lines[n % lines.len()].replacen('{', &format!("{{copy=\"{}\",", n / lines.len()), 1) + "\n";
     let count_of = large(&path, &head, lines.len(), copies);
@@ -228,8 +259,7 @@ fn a_page_of_two_hundred_megabytes() {
     assert_eq!(count(&report["totals"], "requests"), expected);
     assert!(count_of > 800_000 && megabytes < 450, "{count_of} lines, {megabytes} MB");
     // The worst: each line is one of a client's making, and of a metric that is kept.
-    let head =
-        "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.79516770105e+09\n# TYPE apiserver_request_total counter\n";
+    let head = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.79516770105e+09\n# TYPE apiserver_request_total counter\n";
     let line = |n: usize| {
         format!(
             "apiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"path-{n}\",verb=\"GET\",version=\"v1\"}} 2\n"
@@ -246,18 +276,27 @@ fn a_page_of_two_hundred_megabytes() {
 fn a_line_of_more_than_a_mebibyte() {
     let folder = folder();
     let series = |path: &str| {
-        format!("apiserver_request_total{{code=\"200\",resource=\"pods\",scope=\"resource\",subresource=\"{path}\",verb=\"GET\"}} 5\n")
+        format!(
+            "apiserver_request_total{{code=\"200\",resource=\"pods\",scope=\"resource\",subresource=\"{path}\",verb=\"GET\"}} 5\n"
+        )
     };
-    let page = format!("# TYPE apiserver_request_total counter\n{}{}{}", series("a"), series(&"x".repeat(1 << 20)), series("b"));
+    let page = format!(
+        "# TYPE apiserver_request_total counter\n{}{}{}",
+        series("a"),
+        series(&"x".repeat(1 << 20)),
+        series("b")
+    );
     let path = write(folder.path(), "1795167907.txt", &page);
-    for ran in [plimsoll(&["traffic", &path, "-o", "json"]), run(&["traffic", "-", "-o", "json"], &[], page.as_bytes())] {
+    for ran in [plimsoll(&["traffic", &path, "-o", "json"]), run(&["traffic", "-", "-o", "json"], &[], page.as_bytes())]
+    {
         let report = ran.json(3);
         assert_eq!(count(&report["totals"], "requests"), 10);
         assert_eq!((count(&report["inputs"][0], "records"), count(&report["inputs"][0], "skipped")), (2, 1));
         assert!(ran.stderr.contains(":3: ") && ran.stderr.contains("longer than 1 MiB"), "{}", ran.stderr);
     }
     // A long one that is not too long.
-    let page = format!("# TYPE apiserver_request_total counter\n{}{}", series("a"), series(&"x".repeat((1 << 20) - 200)));
+    let page =
+        format!("# TYPE apiserver_request_total counter\n{}{}", series("a"), series(&"x".repeat((1 << 20) - 200)));
     let path = write(folder.path(), "1795167908.txt", page);
     assert_eq!(count(&metrics(&path, "verb", &[])["totals"], "requests"), 10);
 }
@@ -267,8 +306,13 @@ fn a_page_cut_anywhere() {
     // Every prefix of a small page: a report or a message, and what is before the cut is counted.
     let folder = folder();
     let page: String = (0..6)
-        .map(|n| format!("apiserver_request_total{{code=\"200\",resource=\"r{n}\",scope=\"resource\",verb=\"GET\"}} 1{n}\n"))
-        .fold("# HELP apiserver_request_total Requests.\n# TYPE apiserver_request_total counter\n".to_owned(), |page, line| page + &line);
+        .map(|n| {
+            format!("apiserver_request_total{{code=\"200\",resource=\"r{n}\",scope=\"resource\",verb=\"GET\"}} 1{n}\n")
+        })
+        .fold(
+            "# HELP apiserver_request_total Requests.\n# TYPE apiserver_request_total counter\n".to_owned(),
+            |page, line| page + &line,
+        );
     for cut in (0..=page.len()).step_by(7).chain([page.len() - 1, page.len()]) {
         let path = write(folder.path(), "1795167907.txt", &page[..cut]);
         let ran = plimsoll(&["traffic", &path, "--from", "metrics", "--by", "resource", "-o", "json"]);

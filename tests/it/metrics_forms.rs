@@ -69,7 +69,11 @@ fn what_each_form_comes_to() {
             .filter(|(key, row)| !key[0].is_empty() && row["requests"] != 0)
             .map(|(key, row)| (key.join(" "), row["requests"].clone()))
             .collect();
-        check("resource_requests", &json!(pairs.values().map(|v| v.as_u64().unwrap()).sum::<u64>()), &truth["resource_requests"]);
+        check(
+            "resource_requests",
+            &json!(pairs.values().map(|v| v.as_u64().unwrap()).sum::<u64>()),
+            &truth["resource_requests"],
+        );
         check(
             "requests_by_resource_and_code",
             &Value::Object(sorted(pairs)),
@@ -87,7 +91,8 @@ fn what_each_form_comes_to() {
         check("objects", &glance["objects"], &truth["objects"]);
         check("storage", &glance["storage"]["bytes"], &truth["storage_bytes"]);
         check("watch_cache.capacity", &glance["watch_cache"]["capacity"], &truth["watch_cache_capacity"]);
-        let times = |rate: &Value| rate.as_f64().map_or(Value::Null, |rate| json!((rate * seconds * 100.0).round() / 100.0));
+        let times =
+            |rate: &Value| rate.as_f64().map_or(Value::Null, |rate| json!((rate * seconds * 100.0).round() / 100.0));
         check("watch events", &times(&glance["watch_events_per_s"]), &truth["watch_events"]);
         check("list bytes", &json!(times(&glance["list_bytes_per_s"]).as_f64().unwrap().round()), &truth["list_bytes"]);
         let flows = form(&name, "flow_schema", &[]);
@@ -95,7 +100,11 @@ fn what_each_form_comes_to() {
         check("dispatched", &dispatched, &truth["flow_dispatched"]);
         let slo = report["tables"]["slo"].as_array().map_or(&[][..], Vec::as_slice);
         check("slo is there", &json!(!slo.is_empty()), &json!(!truth["slo_requests"].is_null()));
-        check("quantiles are there", &json!(!open["totals"]["p50_ms"].is_null()), &json!(!truth["timed_resource_requests"].is_null()));
+        check(
+            "quantiles are there",
+            &json!(!open["totals"]["p50_ms"].is_null()),
+            &json!(!truth["timed_resource_requests"].is_null()),
+        );
     }
     none(&faults);
 }
@@ -122,11 +131,17 @@ fn every_form_as_the_oracle_has_it() {
 #[test]
 fn hostile_labels_are_whole_and_harmless() {
     let truth = &expected()["hostile-labels"];
-    let paths: BTreeMap<String, u64> =
-        truth["requests_by_path"].as_object().unwrap().iter().map(|(path, n)| (path.clone(), n.as_u64().unwrap())).collect();
+    let paths: BTreeMap<String, u64> = truth["requests_by_path"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(path, n)| (path.clone(), n.as_u64().unwrap()))
+        .collect();
     let report = form("hostile-labels", "subresource,code", &["--where", "code=404", "--where", "resource="]);
-    let found: BTreeMap<String, u64> =
-        rows(&report, "subresource,code").into_iter().map(|(key, row)| (key[0].clone(), count(&row, "requests"))).collect();
+    let found: BTreeMap<String, u64> = rows(&report, "subresource,code")
+        .into_iter()
+        .map(|(key, row)| (key[0].clone(), count(&row, "requests")))
+        .collect();
     for (path, requests) in &paths {
         assert_eq!(found.get(path), Some(requests), "{path:?} among {found:?}");
     }
@@ -137,7 +152,11 @@ fn hostile_labels_are_whole_and_harmless() {
         let path = sample("metrics-forms/hostile-labels");
         let ran = plimsoll(&["traffic", &path, "--from", "metrics", "--by", "subresource", "--top", "0", "-o", output]);
         let control = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
-        assert!(!ran.exits(0).stdout.contains(control), "{output}: {:?}", ran.stdout.split('\n').find(|line| line.contains(control)));
+        assert!(
+            !ran.exits(0).stdout.contains(control),
+            "{output}: {:?}",
+            ran.stdout.split('\n').find(|line| line.contains(control))
+        );
     }
 }
 
@@ -184,14 +203,24 @@ fn names_of_resources_are_those_of_today() {
             .map(|row| (row["resource"].as_str().unwrap().to_owned(), number(row, field)))
             .collect()
     };
-    for (table, field, from) in
-        [("objects", "objects", 13), ("watches", "events_out_per_s", 16), ("lists", "cache_per_s", 25), ("watches", "events_in_per_s", 27)]
-    {
+    for (table, field, from) in [
+        ("objects", "objects", 13),
+        ("watches", "events_out_per_s", 16),
+        ("lists", "cache_per_s", 25),
+        ("watches", "events_in_per_s", 27),
+    ] {
         let today = sums("v1.36", table, field);
         assert!(!today.is_empty(), "{table}.{field}");
-        for (minor, name) in
-            [(13, "v1.13-names"), (16, "v1.16"), (20, "v1.20"), (22, "v1.22"), (25, "v1.25"), (27, "v1.27"), (30, "v1.30"), (33, "v1.33")]
-        {
+        for (minor, name) in [
+            (13, "v1.13-names"),
+            (16, "v1.16"),
+            (20, "v1.20"),
+            (22, "v1.22"),
+            (25, "v1.25"),
+            (27, "v1.27"),
+            (30, "v1.30"),
+            (33, "v1.33"),
+        ] {
             if minor >= from {
                 assert_eq!(sums(name, table, field), today, "{table}.{field} of {name}");
             }

@@ -20,7 +20,11 @@ fn put(folder: &Path, name: &str, pages: &[(f64, &str)]) {
 /// Every fourth page of both apiservers of list-storm; those of the second are half a second later.
 fn two() -> [Vec<(f64, String)>; 2] {
     let some = |instance: &str, late: f64| {
-        pages_of(&format!("list-storm/metrics/{instance}")).into_iter().step_by(4).map(|(t, page)| (t as f64 + late, page)).collect()
+        pages_of(&format!("list-storm/metrics/{instance}"))
+            .into_iter()
+            .step_by(4)
+            .map(|(t, page)| (t as f64 + late, page))
+            .collect()
     };
     [some("apiserver-0", 0.0), some("apiserver-1", 0.5)]
 }
@@ -66,7 +70,10 @@ fn same_report(ours: &Value, theirs: &Value, by: &str) -> Vec<String> {
 /// Instances: name, pages, restarts.
 fn instances(report: &Value) -> Vec<(String, u64, u64)> {
     let list = report["coverage"]["instances"].as_array().unwrap().iter();
-    list.map(|i| (i["instance"].as_str().unwrap().to_owned(), i["pages"].as_u64().unwrap(), i["restarts"].as_u64().unwrap())).collect()
+    list.map(|i| {
+        (i["instance"].as_str().unwrap().to_owned(), i["pages"].as_u64().unwrap(), i["restarts"].as_u64().unwrap())
+    })
+    .collect()
 }
 
 const BY: &str = "verb,resource,code";
@@ -129,7 +136,11 @@ fn a_restart_is_one_instance() {
     none(&same_report(&found, &truth, BY));
     // As the oracle has it; a restart without a start time begins with the page before, for peaks.
     for by in [BY, "instance"] {
-        none(&differences(&metrics(blind.path().to_str().unwrap(), by, &[]), &oracle(blind.path().to_str().unwrap(), &[by])[by], by));
+        none(&differences(
+            &metrics(blind.path().to_str().unwrap(), by, &[]),
+            &oracle(blind.path().to_str().unwrap(), &[by])[by],
+            by,
+        ));
     }
 }
 
@@ -173,7 +184,8 @@ fn a_page_that_was_cut_changes_no_total() {
                 let page = if number == cut { &page[..page.len() / share] } else { page };
                 write(folder.path(), &format!("apiserver-0/{time}.txt"), page);
             }
-            let ran = plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "--by", BY, "-o", "json"]);
+            let ran =
+                plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "--by", BY, "-o", "json"]);
             let found = ran.json(3);
             assert!(ran.stderr.contains(&format!("{}.txt:", pages[cut].0)), "{}", ran.stderr);
             assert_eq!(instances(&found), instances(&truth), "{name}, 1/{share} of page {cut}");
@@ -197,12 +209,17 @@ fn a_cut_page_behind_a_load_balancer() {
             write(truth.path(), &format!("lb/{time:.3}.txt.zst"), packed(page));
             // What is left tells whose page it is: counters of the process, and some of its requests.
             let cut = page.find("apiserver_watch_events_total{").unwrap();
-            let page = if which == 1 && number == 4 { format!("{}{}", process(page), &page[..cut + 30]) } else { page.clone() };
+            let page = if which == 1 && number == 4 {
+                format!("{}{}", process(page), &page[..cut + 30])
+            } else {
+                page.clone()
+            };
             write(merged.path(), &format!("lb/{time:.3}.txt.zst"), packed(&page));
         }
     }
     let truth = metrics(truth.path().to_str().unwrap(), BY, &[]);
-    let found = plimsoll(&["traffic", merged.path().to_str().unwrap(), "--from", "metrics", "--by", BY, "-o", "json"]).json(3);
+    let found =
+        plimsoll(&["traffic", merged.path().to_str().unwrap(), "--from", "metrics", "--by", BY, "-o", "json"]).json(3);
     assert_eq!(instances(&found), instances(&truth));
     none(&same_report(&found, &truth, BY));
 }

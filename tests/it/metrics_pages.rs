@@ -17,7 +17,9 @@ fn pages() -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => walk(&path, found),
-                false if matches!(path.extension().and_then(|e| e.to_str()), Some("txt" | "zst" | "gz")) => found.push(path),
+                false if matches!(path.extension().and_then(|e| e.to_str()), Some("txt" | "zst" | "gz")) => {
+                    found.push(path)
+                }
                 false => {}
             }
         }
@@ -43,7 +45,8 @@ fn whole(page: &[u8]) -> (Vec<Read>, Vec<Problem>, Dialect) {
     let summary = read(
         page,
         |s| {
-            let mut labels: Vec<_> = s.labels.iter().map(|l| (l.name.decode().into_owned(), l.value.decode().into_owned())).collect();
+            let mut labels: Vec<_> =
+                s.labels.iter().map(|l| (l.name.decode().into_owned(), l.value.decode().into_owned())).collect();
             labels.sort();
             samples.push(((s.name.decode().into_owned(), labels), s.value, s.timestamp));
         },
@@ -103,7 +106,13 @@ fn a_changed_value_or_label_changes_the_checksum() {
     let sum = |page: &str| checksum(&whole(page.as_bytes()).0).1;
     let plain = sum("a{b=\"c\"} 1\nd 2\n");
     assert_eq!(plain, sum("d 2\na{b=\"c\"} 1\n"));
-    for other in ["a{b=\"c\"} 1\nd 2.0000000000000004\n", "a{b=\"d\"} 1\nd 2\n", "a{e=\"c\"} 1\nd 2\n", "a{b=\"c\"} 1\n", "a 1\nd 2\n"] {
+    for other in [
+        "a{b=\"c\"} 1\nd 2.0000000000000004\n",
+        "a{b=\"d\"} 1\nd 2\n",
+        "a{e=\"c\"} 1\nd 2\n",
+        "a{b=\"c\"} 1\n",
+        "a 1\nd 2\n",
+    ] {
         assert_ne!(plain, sum(other), "{other}");
     }
 }
@@ -129,7 +138,8 @@ fn promtool_takes_every_page() {
 }
 
 fn promtool() -> Command {
-    let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("promtool").exists()));
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("promtool").exists()));
     assert!(found, "there is no promtool on PATH; run .ci/setup (Debian: apt-get install prometheus)");
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]);
@@ -146,15 +156,20 @@ fn of_prometheus_parse(page: &str) -> Vec<(Key, f64, Option<i64>)> {
         // Buckets and quantiles have but the time of the first of them.
         let at = matches!(sample.value, Kind::Counter(_) | Kind::Gauge(_) | Kind::Untyped(_)).then_some(at);
         let mut add = |suffix: &str, more: Option<(&str, f64)>, value: f64| {
-            let mut labels: Vec<(String, String)> = sample.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            let mut labels: Vec<(String, String)> =
+                sample.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             labels.extend(more.map(|(name, bound)| (name.to_owned(), format!("{bound:?}"))));
             labels.sort();
             found.push(((format!("{}{suffix}", sample.metric), labels), value, at));
         };
         match &sample.value {
             Kind::Counter(value) | Kind::Gauge(value) | Kind::Untyped(value) => add("", None, *value),
-            Kind::Histogram(buckets) => buckets.iter().for_each(|bucket| add("_bucket", Some(("le", bucket.less_than)), bucket.count)),
-            Kind::Summary(parts) => parts.iter().for_each(|part| add("", Some(("quantile", part.quantile)), part.count)),
+            Kind::Histogram(buckets) => {
+                buckets.iter().for_each(|bucket| add("_bucket", Some(("le", bucket.less_than)), bucket.count))
+            }
+            Kind::Summary(parts) => {
+                parts.iter().for_each(|part| add("", Some(("quantile", part.quantile)), part.count))
+            }
         }
     }
     found
@@ -179,12 +194,17 @@ fn is_plain(line: &str) -> bool {
 
 #[test]
 fn what_prometheus_parse_reads_is_read_the_same() {
-    let pages: Vec<PathBuf> = pages().into_iter().filter(|page| !page.to_str().unwrap().contains("/no-final-newline/")).collect();
+    let pages: Vec<PathBuf> =
+        pages().into_iter().filter(|page| !page.to_str().unwrap().contains("/no-final-newline/")).collect();
     let faults = each(&pages, |path| {
         let page = String::from_utf8(unpacked(path)).unwrap();
         // One line of many may be beyond it; those are left out on its side only.
         let is_sample = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-        let plain: String = page.lines().filter(|line| !is_sample(line) || is_plain(line.trim())).map(|line| format!("{line}\n")).collect();
+        let plain: String = page
+            .lines()
+            .filter(|line| !is_sample(line) || is_plain(line.trim()))
+            .map(|line| format!("{line}\n"))
+            .collect();
         let lines = plain.lines().filter(|line| is_sample(line)).count();
         let mut ours = BTreeMap::new();
         for ((name, mut labels), value, at) in whole(page.as_bytes()).0 {
@@ -243,7 +263,10 @@ fn beyond_prometheus_parse(line: &str, name: &str, labels: &[(&str, &str)], valu
     let key = (name.to_owned(), labels);
     assert_eq!(samples, [(key.clone(), value, None)], "{line}");
     let theirs = of_prometheus_parse(line);
-    assert!(!theirs.iter().any(|(other, number, _)| *other == key && *number == value), "prometheus-parse reads {line} by now");
+    assert!(
+        !theirs.iter().any(|(other, number, _)| *other == key && *number == value),
+        "prometheus-parse reads {line} by now"
+    );
 }
 
 #[test]
@@ -275,7 +298,12 @@ fn a_colon_in_a_name() {
 
 #[test]
 fn escapes() {
-    beyond_prometheus_parse(r#"a{b="say \"x\"",c="C:\\dir",d="1\n2"} 5"#, "a", &[("b", "say \"x\""), ("c", "C:\\dir"), ("d", "1\n2")], 5.0);
+    beyond_prometheus_parse(
+        r#"a{b="say \"x\"",c="C:\\dir",d="1\n2"} 5"#,
+        "a",
+        &[("b", "say \"x\""), ("c", "C:\\dir"), ("d", "1\n2")],
+        5.0,
+    );
 }
 
 #[test]
@@ -296,7 +324,12 @@ fn braces_with_nothing_in_them() {
 
 #[test]
 fn names_in_quotes() {
-    beyond_prometheus_parse(r#"{"http.requests","status code"="200"} 5"#, "http.requests", &[("status code", "200")], 5.0);
+    beyond_prometheus_parse(
+        r#"{"http.requests","status code"="200"} 5"#,
+        "http.requests",
+        &[("status code", "200")],
+        5.0,
+    );
 }
 
 #[test]
@@ -336,7 +369,8 @@ fn disagreements(cases: &[(Vec<u8>, bool, String)], openmetrics: bool) -> Vec<St
     for (page, bad, name) in cases {
         let (_, problems, dialect) = whole(page);
         // A page without samples is allowed there. Here it is named, for it is of no use.
-        let refused = problems.iter().any(|problem| problem.kind != ProblemKind::Empty) || openmetrics && dialect != Dialect::OpenMetrics;
+        let refused = problems.iter().any(|problem| problem.kind != ProblemKind::Empty)
+            || openmetrics && dialect != Dialect::OpenMetrics;
         if refused != *bad {
             let expected = if *bad { "bad" } else { "ok" };
             faults.push(format!("{name}: expected {expected}; {problems:?}:\n{}", String::from_utf8_lossy(page)));
@@ -348,7 +382,11 @@ fn disagreements(cases: &[(Vec<u8>, bool, String)], openmetrics: bool) -> Vec<St
 #[test]
 fn openmetrics_is_taken_and_refused_as_its_tests_say() {
     let cases = cases(&[]);
-    assert!(cases.iter().filter(|case| case.1).count() > 150 && cases.iter().filter(|case| !case.1).count() > 40, "{}", cases.len());
+    assert!(
+        cases.iter().filter(|case| case.1).count() > 150 && cases.iter().filter(|case| !case.1).count() > 40,
+        "{}",
+        cases.len()
+    );
     none(&disagreements(&cases, true));
 }
 

@@ -115,7 +115,9 @@ fn compare(source: &str, all: Value, calm: bool) -> Beside {
     let totals = &report["totals"];
     let glance = &totals["glance"];
     let mut series = BTreeMap::<Vec<String>, f64>::new();
-    for (key, value) in answers(&beside.all, "requests_by_series", &[&SERIES.split(',').collect::<Vec<_>>()[..], &["scope"]].concat()) {
+    for (key, value) in
+        answers(&beside.all, "requests_by_series", &[&SERIES.split(',').collect::<Vec<_>>()[..], &["scope"]].concat())
+    {
         let mut key = key;
         let scope = key.pop().unwrap();
         key[0] = verb(&key[0], &scope, &key[1]);
@@ -187,13 +189,19 @@ fn compare(source: &str, all: Value, calm: bool) -> Beside {
         beside.one(query, ours);
     }
     let inflight = [("readOnly", "read_only"), ("mutating", "mutating")];
-    let inflight = inflight.iter().map(|(label, name)| (vec![(*label).to_owned()], glance["inflight"][*name].clone())).collect();
+    let inflight =
+        inflight.iter().map(|(label, name)| (vec![(*label).to_owned()], glance["inflight"][*name].clone())).collect();
     beside.by("inflight", &["request_kind"], inflight, true);
 
     let kind = "group,resource";
     let labels = ["group", "resource"];
     beside.by("watch_events_per_s_by_resource", &labels, of_table(&report, "watches", kind, "events_out_per_s"), true);
-    beside.by("watch_events_in_per_s_by_resource", &labels, of_table(&report, "watches", kind, "events_in_per_s"), true);
+    beside.by(
+        "watch_events_in_per_s_by_resource",
+        &labels,
+        of_table(&report, "watches", kind, "events_in_per_s"),
+        true,
+    );
     beside.by("cache_lists_per_s_by_resource", &labels, of_table(&report, "lists", kind, "cache_per_s"), false);
     let level = ["priority_level"];
     for (query, name) in [
@@ -207,7 +215,12 @@ fn compare(source: &str, all: Value, calm: bool) -> Beside {
     let by_level = metrics(source, "priority_level", &[]);
     beside.by("execution_p99_ms_by_level", &level, field(&by_level, "priority_level", "p99_ms"), false);
     let hook = "name,type,operation";
-    beside.by("webhook_calls_per_s", &hook.split(',').collect::<Vec<_>>(), of_table(&report, "webhooks", hook, "calls_per_s"), true);
+    beside.by(
+        "webhook_calls_per_s",
+        &hook.split(',').collect::<Vec<_>>(),
+        of_table(&report, "webhooks", hook, "calls_per_s"),
+        true,
+    );
     for (class, row) in rows(&json!({ "rows": report["tables"]["slo"] }), "class") {
         for name in ["requests", "slow", "errors"] {
             beside.one(&format!("slo_{name}_{}", class[0]), &row[name]);
@@ -220,10 +233,19 @@ fn compare(source: &str, all: Value, calm: bool) -> Beside {
         for name in ["p50_ms", "p90_ms", "p99_ms"] {
             beside.one(&format!("plain_{name}"), &by_verb["totals"][name]);
         }
-        beside.by("plain_wait_p99_ms_by_level", &level, of_table(&report, "priority_levels", "priority_level", "wait_p99_ms"), true);
+        beside.by(
+            "plain_wait_p99_ms_by_level",
+            &level,
+            of_table(&report, "priority_levels", "priority_level", "wait_p99_ms"),
+            true,
+        );
     } else {
         let plain = answers(&beside.all, "plain_requests", &[])[&vec![]].unwrap();
-        assert!(number(totals, "requests") > plain + 0.5, "new series count in full here: {} and {plain}", totals["requests"]);
+        assert!(
+            number(totals, "requests") > plain + 0.5,
+            "new series count in full here: {} and {plain}",
+            totals["requests"]
+        );
     }
     beside
 }
@@ -240,10 +262,15 @@ fn made(into: &Path, flags: &[&str]) -> std::path::PathBuf {
 fn of_sample(into: &Path, name: &str, instances: &[&str], step: usize) -> std::path::PathBuf {
     let mut plan = serde_json::Map::new();
     for instance in instances {
-        let mut pages: Vec<_> =
-            std::fs::read_dir(sample(&format!("{name}/metrics/{instance}"))).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut pages: Vec<_> = std::fs::read_dir(sample(&format!("{name}/metrics/{instance}")))
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
         pages.sort();
-        plan.insert((*instance).to_owned(), pages.iter().step_by(step).collect::<Vec<_>>().iter().map(|path| json!(path)).collect());
+        plan.insert(
+            (*instance).to_owned(),
+            pages.iter().step_by(step).collect::<Vec<_>>().iter().map(|path| json!(path)).collect(),
+        );
     }
     let path = into.join("pages.json");
     std::fs::write(&path, Value::Object(plan).to_string()).unwrap();
@@ -274,11 +301,18 @@ fn what_prometheus_answers_is_what_is_shown() {
                     if calm {
                         // The comparison finds wrong numbers.
                         let mut wrong = all.clone();
-                        for value in wrong.as_object_mut().unwrap().values_mut().flat_map(|rows| rows.as_array_mut().unwrap()) {
+                        for value in
+                            wrong.as_object_mut().unwrap().values_mut().flat_map(|rows| rows.as_array_mut().unwrap())
+                        {
                             value["value"] = value["value"].as_f64().map(|value| value * 1.001).into();
                         }
                         let wrong = compare(out.to_str().unwrap(), wrong, true);
-                        assert!(wrong.faults.len() > wrong.compared / 2, "{} of {}", wrong.faults.len(), wrong.compared);
+                        assert!(
+                            wrong.faults.len() > wrong.compared / 2,
+                            "{} of {}",
+                            wrong.faults.len(),
+                            wrong.compared
+                        );
                     }
                     let beside = compare(out.to_str().unwrap(), all, calm);
                     assert!(beside.compared > 150, "{name}: {} numbers", beside.compared);
@@ -296,7 +330,9 @@ fn a_series_that_begins_later() {
     // `docs/metrics.md`, section 2: it counts in full, for Kubernetes makes series on first use. `increase` leaves its first value out.
     let page = |start: u64, old: u64, new: Option<u64>| {
         let series = |code: &str, value| {
-            format!("apiserver_request_total{{code=\"{code}\",resource=\"pods\",scope=\"resource\",verb=\"GET\"}} {value}\n")
+            format!(
+                "apiserver_request_total{{code=\"{code}\",resource=\"pods\",scope=\"resource\",verb=\"GET\"}} {value}\n"
+            )
         };
         let mut page = format!(
             "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {start}\n# TYPE apiserver_request_total counter\n"
@@ -321,7 +357,9 @@ fn a_series_that_begins_later() {
     let code = |code: &str| vec![code.to_owned()];
     let report = metrics(out.to_str().unwrap(), "code", &[]);
     assert_eq!(field(&report, "code", "requests"), BTreeMap::from([(code("200"), json!(40)), (code("404"), json!(9))]));
-    let round = |query: &str| -> Vec<i64> { answers(&all, query, &["code"]).values().map(|value| value.unwrap().round() as i64).collect() };
+    let round = |query: &str| -> Vec<i64> {
+        answers(&all, query, &["code"]).values().map(|value| value.unwrap().round() as i64).collect()
+    };
     assert_eq!(round("ours"), [40, 9]);
     // It extrapolates to the ends of the range, too: never to the 9.
     let plain = round("plain");

@@ -62,7 +62,8 @@ fn watches_fan_out_and_the_cache_holds_some_history() {
 #[test]
 fn objectives_burn_their_budget() {
     let page = |in_time: u32, all: u32, failed: u32| {
-        let labels = r#"verb="LIST",group="",resource="pods",scope="cluster",subresource="",version="v1",component="apiserver""#;
+        let labels =
+            r#"verb="LIST",group="",resource="pods",scope="cluster",subresource="",version="v1",component="apiserver""#;
         let metric = "apiserver_request_sli_duration_seconds";
         format!(
             "{metric}_bucket{{{labels},le=\"1\"}} 0\n{metric}_bucket{{{labels},le=\"30\"}} {in_time}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
@@ -94,7 +95,7 @@ fn a_list_says_what_was_read_to_answer_it() {
     let tables = tables(&page(10, 1000, 5, 100, 900), &page(60, 51_000, 45, 4100, 1900));
     // Each instance: 50 lists, 40 from the cache with 4,000 objects, the others with 1,000 from etcd.
     let row = tables["lists"][0].clone();
-    let shown =
-        ["resource", "lists_per_s", "bytes_per_s", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"].map(|field| row[field].clone());
+    let shown = ["resource", "lists_per_s", "bytes_per_s", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"]
+        .map(|field| row[field].clone());
     assert_eq!(shown, [json!("deployments"), json!(1.0), json!(1000.0), json!(0.8), json!(20.0), json!(100.0)]);
 }

@@ -35,7 +35,10 @@ fn one_page_is_what_there_was_since_the_start() {
         .sum();
     assert_eq!(count(&report["totals"], "requests") as f64, sum);
     let instance = &report["coverage"]["instances"][0];
-    assert!(instance["since_start"] == true && near(number(instance, "seconds"), time as f64 - 1_795_167_701.05), "{instance}");
+    assert!(
+        instance["since_start"] == true && near(number(instance, "seconds"), time as f64 - 1_795_167_701.05),
+        "{instance}"
+    );
     assert!(report["totals"]["peak_rps"].is_null());
     let ran = plimsoll(&["traffic", &path]);
     assert!(ran.exits(0).stdout.contains("totals since start"), "{}", ran.stdout);
@@ -59,7 +62,9 @@ fn one_page_in_every_packing_and_through_stdin() {
             let ran = run(&[&["traffic", "-", "--by", BY, "-o", "json"], more].concat(), &[], &data);
             let report = ran.json(0);
             // Taken now: rates are others, counts are not.
-            let counts = |report: &Value| rows(report, BY).into_iter().map(|(key, row)| (key, row["requests"].clone())).collect::<Vec<_>>();
+            let counts = |report: &Value| {
+                rows(report, BY).into_iter().map(|(key, row)| (key, row["requests"].clone())).collect::<Vec<_>>()
+            };
             assert_eq!(counts(&report), counts(&plain));
             assert!((micros(&report["window"]["to"]) / 1_000_000).abs_diff(now()) < 60, "{}", report["window"]);
         }
@@ -83,7 +88,10 @@ fn two_pages_and_many() {
                 1 => (format!("page-{time}000.prom.gz"), gzip(page)),
                 2 => (format!("{}.txt.zst", jiff::Timestamp::from_second(*time as i64).unwrap()), packed(page)),
                 _ => (
-                    format!("node_{}.metrics", jiff::Timestamp::from_second(*time as i64).unwrap().to_string().replace(':', "-")),
+                    format!(
+                        "node_{}.metrics",
+                        jiff::Timestamp::from_second(*time as i64).unwrap().to_string().replace(':', "-")
+                    ),
                     page.clone().into_bytes(),
                 ),
             };
@@ -174,8 +182,13 @@ fn from_a_url() {
     let (time, page) = quiet().remove(0);
     let folder = folder();
     let plain = metrics(&write(folder.path(), &format!("{time}.txt"), &page), BY, &[]);
-    let counts = |report: &Value| rows(report, BY).into_iter().map(|(key, row)| (key, row["requests"].clone())).collect::<Vec<_>>();
-    let address = serve(vec![("metrics", page.clone().into_bytes()), ("page.gz", gzip(&page)), ("page.zst", packed(&page))], false);
+    let counts = |report: &Value| {
+        rows(report, BY).into_iter().map(|(key, row)| (key, row["requests"].clone())).collect::<Vec<_>>()
+    };
+    let address = serve(
+        vec![("metrics", page.clone().into_bytes()), ("page.gz", gzip(&page)), ("page.zst", packed(&page))],
+        false,
+    );
     for name in ["metrics", "page.gz", "page.zst"] {
         let url = format!("{address}/{name}");
         for more in [&[][..], &["--from", "metrics"]] {
@@ -187,7 +200,11 @@ fn from_a_url() {
     let report = traffic(&format!("{encoded}/metrics"), BY, &[]);
     assert_eq!(counts(&report), counts(&plain));
     let missing = plimsoll(&["traffic", &format!("{address}/missing"), "--from", "metrics"]);
-    assert!(missing.exits(3).stderr.contains("404") && missing.stderr.contains(&format!("{address}/missing")), "{}", missing.stderr);
+    assert!(
+        missing.exits(3).stderr.contains("404") && missing.stderr.contains(&format!("{address}/missing")),
+        "{}",
+        missing.stderr
+    );
 }
 
 #[test]
@@ -247,7 +264,10 @@ fn parts_of_a_series_are_the_whole() {
         let list = parts["rows"].as_array().unwrap();
         let times: BTreeSet<i64> = list.iter().map(|row| micros(&row["time"])).collect();
         let length = times.iter().zip(times.iter().skip(1)).map(|(a, b)| b - a).min().unwrap();
-        assert!(times.iter().all(|time| time % length == 0) && times.len() > 3, "{name}: aligned to {length}: {times:?}");
+        assert!(
+            times.iter().all(|time| time % length == 0) && times.len() > 3,
+            "{name}: aligned to {length}: {times:?}"
+        );
         for row in list {
             let sum = sums.entry(row["verb"].as_str().unwrap().to_owned()).or_default();
             for (sum, value) in sum.iter_mut().zip([number(row, "requests"), number(row, "throttled"), 1.0]) {

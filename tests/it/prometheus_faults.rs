@@ -75,7 +75,13 @@ fn ask(endpoint: &Endpoint, promql: &str) -> (Result<Points, PromError>, Told) {
 }
 
 fn endpoint(url: &str) -> Endpoint {
-    Endpoint { url: url.to_owned(), tries: 3, pause: Duration::from_millis(10), timeout: Duration::from_secs(5), ..Endpoint::default() }
+    Endpoint {
+        url: url.to_owned(),
+        tries: 3,
+        pause: Duration::from_millis(10),
+        timeout: Duration::from_secs(5),
+        ..Endpoint::default()
+    }
 }
 
 #[test]
@@ -114,16 +120,24 @@ fn who_asks_and_where() {
     ] {
         let server = Fake::new(vec![good(none); 3]);
         let headers = vec![("X-Scope-OrgID".to_owned(), "team-a".to_owned())];
-        let (result, _) = ask(&Endpoint { auth, headers, ..endpoint(&format!("{}/prometheus/", server.url)) }, "max_over_time(x[$step])");
+        let (result, _) = ask(
+            &Endpoint { auth, headers, ..endpoint(&format!("{}/prometheus/", server.url)) },
+            "max_over_time(x[$step])",
+        );
         assert!(result.unwrap().is_empty());
         let asked = server.asked();
         assert_eq!(asked.len(), 3, "two looks and one chunk");
         for head in &asked {
             assert!(head.starts_with("GET /prometheus/api/v1/query_range?query="), "{head}");
             let lower = head.to_lowercase();
-            assert!(lower.contains("\r\nx-scope-orgid: team-a\r\n") && lower.contains("user-agent: plimsoll/"), "{head}");
+            assert!(
+                lower.contains("\r\nx-scope-orgid: team-a\r\n") && lower.contains("user-agent: plimsoll/"),
+                "{head}"
+            );
             match expected {
-                Some(expected) => assert!(lower.contains(&expected.to_lowercase()) && head.contains(&expected[15..]), "{head}"),
+                Some(expected) => {
+                    assert!(lower.contains(&expected.to_lowercase()) && head.contains(&expected[15..]), "{head}")
+                }
                 None => assert!(!lower.contains("authorization"), "{head}"),
             }
         }
@@ -144,7 +158,11 @@ fn what_can_not_be_helped_is_said() {
         (vec![answer("404 Not Found", "", "404 page not found")], "the URL before /api/v1"),
         (vec![cut(&matrix("{}", r#"[0,"1"]"#)); 3], "the answer broke off"),
         (
-            vec![answer("400 Bad Request", "", r#"{"status":"error","errorType":"bad_data","error":"parse error: x"}"#)],
+            vec![answer(
+                "400 Bad Request",
+                "",
+                r#"{"status":"error","errorType":"bad_data","error":"parse error: x"}"#,
+            )],
             "query mine: parse error: x",
         ),
         // More points than can have been asked for: one instant of a series has one.

@@ -1,6 +1,8 @@
 //! Sixty days in a real Prometheus come out as they went in, and no query loads more than the limit.
 
-use crate::history_data::{DAYS, END, EVERY, LAST, NAMESPACES, RESOURCES, START, Server, Truth, get, history, namespace};
+use crate::history_data::{
+    DAYS, END, EVERY, LAST, NAMESPACES, RESOURCES, START, Server, Truth, get, history, namespace,
+};
 use crate::support::write;
 use plimsoll::model::series::{DAY, Day, Series};
 use plimsoll::model::time::SECOND;
@@ -40,7 +42,9 @@ fn compare(truth: &Truth, kind: &str, found: &Days, from: i64, until: i64, step:
         for resource in RESOURCES {
             // The largest (used) or last (hard) of each step, by its beginning.
             let mut steps = BTreeMap::new();
-            for (at, value) in truth.quota(kind, &namespace(number), resource).iter().filter(|(at, _)| (from..until).contains(at)) {
+            for (at, value) in
+                truth.quota(kind, &namespace(number), resource).iter().filter(|(at, _)| (from..until).contains(at))
+            {
                 let best: &mut f64 = steps.entry(at / step * step).or_insert(*value);
                 *best = if kind == "used" { best.max(*value) } else { *value };
             }
@@ -81,8 +85,9 @@ fn sixty_days_come_out_as_they_went_in() {
     // The limit is kept, as Prometheus itself has measured it for each query; and use is made of it.
     assert!(told.is_measured && told.heaviest <= LIMIT && told.heaviest > LIMIT / 4, "{told:?}");
     assert_eq!((told.too_heavy, told.again, told.left_out, told.warnings.len()), (0, 0, 0, 0), "{told:?}");
-    let points: usize =
-        (0..NAMESPACES).flat_map(|number| RESOURCES.map(|resource| truth.quota("used", &namespace(number), resource).len())).sum();
+    let points: usize = (0..NAMESPACES)
+        .flat_map(|number| RESOURCES.map(|resource| truth.quota("used", &namespace(number), resource).len()))
+        .sum();
     assert_eq!(told.points, points as u64);
     let logged = server.queries();
     assert_eq!(logged.len() as u64, told.queries);
@@ -101,10 +106,13 @@ fn sixty_days_come_out_as_they_went_in() {
     // A few days as Prometheus says them when asked for no more than that.
     for (key, day) in [("team-1", 4), ("team-5", 44), ("team-2", 59)] {
         let end = START + (day + 1) * 86_400 - 1;
-        let query = format!("max_over_time(kube_resourcequota{{namespace=\"{key}\",resource=\"requests.cpu\",type=\"used\"}}[86399s])");
+        let query = format!(
+            "max_over_time(kube_resourcequota{{namespace=\"{key}\",resource=\"requests.cpu\",type=\"used\"}}[86399s])"
+        );
         let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let answer: serde_json::Value =
-            serde_json::from_str(&get(&server.url, &format!("/api/v1/query?time={end}&query={query}")).unwrap()).unwrap();
+            serde_json::from_str(&get(&server.url, &format!("/api/v1/query?time={end}&query={query}")).unwrap())
+                .unwrap();
         let peak: f64 = answer["data"]["result"][0]["value"][1].as_str().unwrap().parse().unwrap();
         let days = &used[&(key.to_owned(), "requests.cpu".to_owned())];
         let number = ((START + day * 86_400) / 86_400) as i32;
@@ -160,7 +168,8 @@ fn what_is_too_heavy_is_asked_in_parts() {
     let above: Vec<_> = server.queries().into_iter().filter(|(_, peak)| *peak > 12).collect();
     assert!(above.len() == 1 && above[0].0.starts_with("count(") && !above[0].0.contains("namespace=~"), "{above:?}");
     // Matchers of one's own go into the expression.
-    let one = Endpoint { matchers: r#"namespace="team-3",resource=~".*cpu""#.to_owned(), ..endpoint(&server.url, 1_000_000) };
+    let one =
+        Endpoint { matchers: r#"namespace="team-3",resource=~".*cpu""#.to_owned(), ..endpoint(&server.url, 1_000_000) };
     let (used, _) = days(&one, "quota-used", &window(from, END, EVERY));
     assert_eq!(used.keys().collect::<Vec<_>>(), [&("team-3".to_owned(), "requests.cpu".to_owned())]);
     let error = prometheus_error(&server, "sum(");
@@ -173,7 +182,9 @@ fn the_standard_queries_count_what_quotas_count() {
     let from = END - LAST;
     for query in Queries::standard().iter() {
         let mut prometheus = Prometheus::new(&endpoint(&server.url, 1_000_000)).unwrap();
-        let found = prometheus.days(query, &window(from, END, EVERY), &()).unwrap_or_else(|error| panic!("{}: {error}", query.name));
+        let found = prometheus
+            .days(query, &window(from, END, EVERY), &())
+            .unwrap_or_else(|error| panic!("{}: {error}", query.name));
         let found: Vec<(String, f64, u64)> = found
             .iter()
             .map(|(series, days)| {
@@ -196,12 +207,15 @@ fn the_standard_queries_count_what_quotas_count() {
             "etcd-db" => &[(r#"etcd-db{instance="e"}"#, 1e9)],
             "etcd-quota" => &[(r#"etcd-quota{instance="e"}"#, 8e9)],
             "seats-executing" => &[(r#"seats-executing{priority_level="low"}"#, 3.0 + 2.0 + 4.0)],
-            "seats-limit" => &[(r#"seats-limit{priority_level="low"}"#, 220.0), (r#"seats-limit{priority_level="old"}"#, 30.0)],
+            "seats-limit" => {
+                &[(r#"seats-limit{priority_level="low"}"#, 220.0), (r#"seats-limit{priority_level="old"}"#, 30.0)]
+            }
             // Samples every five minutes are too few for rates over five minutes; hours of them are looked at above.
             "usage-cpu" | "api-rps" | "flow-rps" => &[],
             other => panic!("what should {other} be?"),
         };
-        let expected: Vec<_> = expected.iter().map(|(series, max)| ((*series).to_owned(), *max, (LAST / EVERY) as u64)).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(series, max)| ((*series).to_owned(), *max, (LAST / EVERY) as u64)).collect();
         assert_eq!(found, expected, "{}", query.name);
     }
 }
@@ -217,7 +231,11 @@ const BCRYPT: &str = "$2b$04$7MrhLLyYyyy8MOyoboN07OaBlU43oQ/zyTyOIRtDdsi9DMzNoqR
 
 /// Runs openssl in a folder.
 fn openssl(folder: &std::path::Path, line: &str) {
-    let done = Command::new("openssl").args(line.split(' ')).current_dir(folder).output().expect("openssl is missing: run .ci/setup");
+    let done = Command::new("openssl")
+        .args(line.split(' '))
+        .current_dir(folder)
+        .output()
+        .expect("openssl is missing: run .ci/setup");
     assert!(done.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
@@ -230,7 +248,10 @@ fn tls_and_passwords() {
         path,
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
     );
-    openssl(path, "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout own.key -out own.csr -subj /CN=prometheus");
+    openssl(
+        path,
+        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout own.key -out own.csr -subj /CN=prometheus",
+    );
     write(path, "names", "subjectAltName=IP:127.0.0.1\n");
     openssl(path, "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out own.pem -days 2 -extfile names");
     let config = "tls_server_config: {cert_file: own.pem, key_file: own.key}\nbasic_auth_users: {jane: HASH}\n";
@@ -250,7 +271,8 @@ fn tls_and_passwords() {
     compare(truth, "used", &used, from, END, EVERY);
     let fails = |endpoint: &Endpoint| {
         let queries = Queries::standard();
-        let failed = Prometheus::new(endpoint).and_then(|mut one| one.days(queries.get("quota-used").unwrap(), &day, &()));
+        let failed =
+            Prometheus::new(endpoint).and_then(|mut one| one.days(queries.get("quota-used").unwrap(), &day, &()));
         failed.unwrap_err().to_string()
     };
     let error = fails(&Endpoint { ca_file: None, ..good.clone() });

@@ -20,9 +20,11 @@ fn pods_use_what_kubernetes_says() {
         let mut objects = Objects::default();
         read::objects(row["pod"].to_string().as_bytes(), &mut objects).unwrap();
         let used = of_pod(&objects.pods[0], 1_795_166_676_000_000);
-        let used: BTreeMap<&str, String> = used.iter().map(|(name, amount)| (name.as_str(), amount.to_string())).collect();
+        let used: BTreeMap<&str, String> =
+            used.iter().map(|(name, amount)| (name.as_str(), amount.to_string())).collect();
         let truth = row["used"].as_object().unwrap().iter();
-        let truth: BTreeMap<&str, String> = truth.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap().to_owned())).collect();
+        let truth: BTreeMap<&str, String> =
+            truth.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap().to_owned())).collect();
         assert_eq!(used, truth, "{}", row["pod"]);
         seen += 1;
     }
@@ -49,14 +51,18 @@ fn agrees(name: &str, headroom: &str, flag: &str) -> usize {
         let text = |field: &str| row[field].as_str().unwrap();
         let key = format!("{}|{}|{}", text("namespace"), text("quota"), text("resource"));
         let expected = &truth_rows[&key];
-        for (field, truth) in [("peak_value", "peak"), ("used_value", "used"), ("proposed_value", "proposed"), ("refused", "refused")] {
+        for (field, truth) in
+            [("peak_value", "peak"), ("used_value", "used"), ("proposed_value", "proposed"), ("refused", "refused")]
+        {
             assert_eq!(number(row, field), number(expected, truth), "{field} of {key}: {row}\n{expected}");
         }
         assert_eq!(row["hard_value"], expected["hard"], "{key}: {row}");
         assert!(number(row, "proposed_value") >= number(row, "used_value"), "{row}");
     }
-    let ours: Vec<String> =
-        rows.iter().map(|row| format!("{}|{}|{}", row["namespace"], row["quota"], row["resource"]).replace('"', "")).collect();
+    let ours: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{}|{}|{}", row["namespace"], row["quota"], row["resource"]).replace('"', ""))
+        .collect();
     assert_eq!(ours.len(), truth_rows.len(), "{ours:?}\n{:?}", truth_rows.keys().collect::<Vec<_>>());
     for row in report["tables"]["cluster"].as_array().unwrap() {
         let of = row["resource"].as_str().unwrap();
@@ -105,20 +111,27 @@ fn manifests_hold_what_is_proposed() {
     let mut hard = 0;
     for manifest in &manifests {
         assert_eq!((&manifest["apiVersion"], &manifest["kind"]), (&"v1".into(), &"ResourceQuota".into()));
-        let peaks: Value = serde_json::from_str(manifest["metadata"]["annotations"]["plimsoll.io/peaks"].as_str().unwrap()).unwrap();
+        let peaks: Value =
+            serde_json::from_str(manifest["metadata"]["annotations"]["plimsoll.io/peaks"].as_str().unwrap()).unwrap();
         assert_eq!(manifest["metadata"]["annotations"]["plimsoll.io/headroom"], "20%");
         for (resource, amount) in manifest["spec"]["hard"].as_object().unwrap() {
             let quota = manifest["metadata"]["name"].as_str().unwrap().replace("plimsoll", "");
             let is_row = |row: &&Value| {
-                row["namespace"] == manifest["metadata"]["namespace"] && row["quota"] == quota && row["resource"] == *resource
+                row["namespace"] == manifest["metadata"]["namespace"]
+                    && row["quota"] == quota
+                    && row["resource"] == *resource
             };
-            let row = rows["rows"].as_array().unwrap().iter().find(is_row).unwrap_or_else(|| panic!("{manifest} {resource}"));
+            let row =
+                rows["rows"].as_array().unwrap().iter().find(is_row).unwrap_or_else(|| panic!("{manifest} {resource}"));
             assert_eq!(*amount, row["proposed"]);
             assert_eq!((&peaks[resource]["peak"], &peaks[resource]["at"]), (&row["peak"], &row["peak_at"]));
             hard += 1;
         }
         // Nothing that the cluster sets.
-        assert_eq!(manifest.as_object().unwrap().keys().collect::<Vec<_>>(), ["apiVersion", "kind", "metadata", "spec"]);
+        assert_eq!(
+            manifest.as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["apiVersion", "kind", "metadata", "spec"]
+        );
     }
     assert_eq!(hard, rows["rows"].as_array().unwrap().len());
     // The same in files.
@@ -126,8 +139,10 @@ fn manifests_hold_what_is_proposed() {
     let into = place.path().join("quotas");
     plimsoll(&["quota", "propose", &source, "--kustomize", into.to_str().unwrap(), "-o", "yaml"]).exits(0);
     let kustomization = documents(&std::fs::read_to_string(into.join("kustomization.yaml")).unwrap()).remove(0);
-    let files: Vec<&str> = kustomization["resources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-    let written: Vec<Value> = files.iter().flat_map(|name| documents(&std::fs::read_to_string(into.join(name)).unwrap())).collect();
+    let files: Vec<&str> =
+        kustomization["resources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let written: Vec<Value> =
+        files.iter().flat_map(|name| documents(&std::fs::read_to_string(into.join(name)).unwrap())).collect();
     assert_eq!(written, manifests);
 }
 
@@ -136,9 +151,14 @@ fn limit_ranges_speak_for_silent_containers() {
     let source = sample("list-storm");
     let ran = plimsoll(&["quota", "propose", &source, "--limit-range", "-o", "yaml"]);
     ran.exits(0);
-    let ranges: Vec<Value> = documents(&ran.stdout).into_iter().filter(|manifest| manifest["kind"] == "LimitRange").collect();
-    let silent: std::collections::BTreeSet<String> =
-        oracle(&source, "1/5")["silent"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap().to_owned()).collect();
+    let ranges: Vec<Value> =
+        documents(&ran.stdout).into_iter().filter(|manifest| manifest["kind"] == "LimitRange").collect();
+    let silent: std::collections::BTreeSet<String> = oracle(&source, "1/5")["silent"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[0].as_str().unwrap().to_owned())
+        .collect();
     let given: std::collections::BTreeSet<String> =
         ranges.iter().map(|range| range["metadata"]["namespace"].as_str().unwrap().to_owned()).collect();
     assert_eq!(given, silent);
@@ -173,8 +193,18 @@ fn lint(items: Vec<Value>, more: &[&str]) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter();
     findings
         .map(|finding| {
-            let subject = finding["subject"].as_object().unwrap().values().map(|value| value.as_str().unwrap()).collect::<Vec<_>>();
-            format!("{} {}: {}", finding["severity"].as_str().unwrap(), finding["id"].as_str().unwrap(), subject.join(" "))
+            let subject = finding["subject"]
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|value| value.as_str().unwrap())
+                .collect::<Vec<_>>();
+            format!(
+                "{} {}: {}",
+                finding["severity"].as_str().unwrap(),
+                finding["id"].as_str().unwrap(),
+                subject.join(" ")
+            )
         })
         .collect()
 }
@@ -190,8 +220,14 @@ fn a_rollout_that_finds_no_room_is_found_beforehand() {
     };
     // 25% of 8 are 2 more pods.
     assert_eq!(lint(web("8", 8, json!("25%")), &[]), Vec::<String>::new());
-    assert_eq!(lint(web("8001m", 8, json!("25%")), &[]), ["warning quota-blocks-rollout: Deployment app web q requests.cpu"]);
-    assert_eq!(lint(web("9500m", 8, json!("25%")), &[]), ["critical quota-blocks-rollout: Deployment app web q requests.cpu"]);
+    assert_eq!(
+        lint(web("8001m", 8, json!("25%")), &[]),
+        ["warning quota-blocks-rollout: Deployment app web q requests.cpu"]
+    );
+    assert_eq!(
+        lint(web("9500m", 8, json!("25%")), &[]),
+        ["critical quota-blocks-rollout: Deployment app web q requests.cpu"]
+    );
     // An old pod goes first.
     assert_eq!(lint(web("10", 8, json!(0)), &[]), Vec::<String>::new());
     // Scaled to nothing.
@@ -203,7 +239,10 @@ fn silent_containers_are_found_unless_someone_speaks_for_them() {
     let silent = || deployment("web", "app", 1, json!(0), json!({"requests": {"cpu": "1"}}));
     let granted = || quota("web", json!({"memory": "10Gi"}), json!({"memory": "0"}));
     let found = lint(vec![granted(), silent()], &[]);
-    assert_eq!(found, ["critical quota-refuses-silent-pods: Deployment app web q", "warning quota-no-requests: Deployment app web"]);
+    assert_eq!(
+        found,
+        ["critical quota-refuses-silent-pods: Deployment app web q", "warning quota-no-requests: Deployment app web"]
+    );
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "web"}, "spec": {"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]}});
     assert_eq!(lint(vec![granted(), silent(), range], &[]), Vec::<String>::new());
     // A limit says what is asked for, too.
@@ -223,7 +262,9 @@ fn lint_of_the_sample() {
     let silent = |requests: bool| -> std::collections::BTreeSet<String> {
         let rows = truth["silent"].as_array().unwrap().iter();
         let rows = rows.filter(|row| row[1].as_str().unwrap().starts_with("requests.") == requests);
-        rows.map(|row| row[0].as_str().unwrap().to_owned()).filter(|namespace| !namespace.starts_with("kube-")).collect()
+        rows.map(|row| row[0].as_str().unwrap().to_owned())
+            .filter(|namespace| !namespace.starts_with("kube-"))
+            .collect()
     };
     assert_eq!(of("quota-no-requests"), silent(true));
     assert!(!silent(true).is_empty());
@@ -233,10 +274,16 @@ fn lint_of_the_sample() {
         serde_json::from_slice(&crate::support::sample_bytes(&path)).unwrap()
     };
     let namespaces = |list: &Value| -> std::collections::BTreeSet<String> {
-        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["namespace"].as_str().unwrap().to_owned()).collect()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["metadata"]["namespace"].as_str().unwrap().to_owned())
+            .collect()
     };
     let (pods, quotas) = (namespaces(&read("pods")), namespaces(&read("resourcequotas")));
-    let without: std::collections::BTreeSet<String> = pods.difference(&quotas).filter(|name| !name.starts_with("kube-")).cloned().collect();
+    let without: std::collections::BTreeSet<String> =
+        pods.difference(&quotas).filter(|name| !name.starts_with("kube-")).cloned().collect();
     assert_eq!(of("quota-none"), without);
     let unowned: std::collections::BTreeSet<String> = read("namespaces")["items"]
         .as_array()
@@ -272,7 +319,13 @@ fn projects_are_the_sum_of_their_namespaces() {
         assert!(summed["rows"][0]["project"].is_string());
     }
     let shop = plimsoll(&["quota", "propose", &source, "--projects", &file, "-o", "json"]).json(0);
-    let row = shop["rows"].as_array().unwrap().iter().find(|row| row["project"] == "shop" && row["resource"] == "pods").unwrap().clone();
+    let row = shop["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["project"] == "shop" && row["resource"] == "pods")
+        .unwrap()
+        .clone();
     let parts: f64 = alone["rows"]
         .as_array()
         .unwrap()
@@ -294,14 +347,21 @@ fn scopes_stay_and_damage_is_told() {
     let path = write(place.path(), "objects.json", list(vec![scoped.clone()]));
     let ran = plimsoll(&["quota", "propose", &path, "-o", "yaml"]);
     ran.exits(0);
-    assert_eq!(documents(&ran.stdout)[0]["spec"], json!({"hard": {"pods": "5"}, "scopeSelector": scoped["spec"]["scopeSelector"]}));
+    assert_eq!(
+        documents(&ran.stdout)[0]["spec"],
+        json!({"hard": {"pods": "5"}, "scopeSelector": scoped["spec"]["scopeSelector"]})
+    );
     let bad = write(
         place.path(),
         "bad.json",
         r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"web"},"spec":{"hard":{"pods":"ten"}}}"#,
     );
     let ran = plimsoll(&["quota", "propose", &bad]);
-    assert!(ran.exits(3).stderr.contains("bad.json: document 1: ResourceQuota web/q: pods: 'ten' is not a quantity"), "{}", ran.stderr);
+    assert!(
+        ran.exits(3).stderr.contains("bad.json: document 1: ResourceQuota web/q: pods: 'ten' is not a quantity"),
+        "{}",
+        ran.stderr
+    );
     let ran = plimsoll(&["quota", "propose", &sample("damage/not-audit.log")]);
     assert!(ran.exits(3).stderr.contains("no Kubernetes objects"), "{}", ran.stderr);
 }
@@ -309,14 +369,18 @@ fn scopes_stay_and_damage_is_told() {
 #[test]
 fn api_quotas_are_what_an_independent_count_says() {
     let source = sample("list-storm");
-    let logs: Vec<String> =
-        glob::glob(&format!("{source}/audit/*/*")).unwrap().map(|path| path.unwrap().to_str().unwrap().to_owned()).collect();
+    let logs: Vec<String> = glob::glob(&format!("{source}/audit/*/*"))
+        .unwrap()
+        .map(|path| path.unwrap().to_str().unwrap().to_owned())
+        .collect();
     let mut command = Command::new(python());
     command.arg(root().join("tests/oracle/quota_api.py")).args(&logs);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let truth: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let report = plimsoll(&["quota", "propose", &source, "--api", "--clients", "100", "--server-seats", "2000", "-o", "json"]).json(0);
+    let report =
+        plimsoll(&["quota", "propose", &source, "--api", "--clients", "100", "--server-seats", "2000", "-o", "json"])
+            .json(0);
     let rows = report["rows"].as_array().unwrap();
     assert!(rows.len() > 10, "{rows:?}");
     for row in rows {
@@ -326,7 +390,10 @@ fn api_quotas_are_what_an_independent_count_says() {
             assert!((number(row, field) - number(expected, field)).abs() < 1e-5, "{field}: {row} {expected}");
         }
         let seats = number(row, "peak_seats") * 1.2;
-        assert!(number(row, "proposed_seats") >= seats && number(row, "proposed_seats") < seats.max(1.0) + 1.0, "{row}");
+        assert!(
+            number(row, "proposed_seats") >= seats && number(row, "proposed_seats") < seats.max(1.0) + 1.0,
+            "{row}"
+        );
     }
     // No user of the log that may be limited is missing.
     let limited = |user: &&String| {
@@ -351,10 +418,14 @@ fn api_quotas_are_levels_with_as_many_seats() {
     // The built-in levels have 245 shares; the shares of all tell how many seats each has of 600.
     let shares = |manifest: &Value| manifest["spec"]["limited"]["nominalConcurrencyShares"].as_u64().unwrap();
     let built_in: u64 = 245;
-    let all: u64 = built_in + manifests.iter().filter(|manifest| manifest["kind"] == "PriorityLevelConfiguration").map(shares).sum::<u64>();
+    let all: u64 = built_in
+        + manifests.iter().filter(|manifest| manifest["kind"] == "PriorityLevelConfiguration").map(shares).sum::<u64>();
     for (row, pair) in rows.iter().zip(manifests.chunks(2)) {
         let [level, schema] = pair else { unreachable!() };
-        assert_eq!((&level["metadata"]["name"], &schema["spec"]["priorityLevelConfiguration"]["name"]), (&row["level"], &row["level"]));
+        assert_eq!(
+            (&level["metadata"]["name"], &schema["spec"]["priorityLevelConfiguration"]["name"]),
+            (&row["level"], &row["level"])
+        );
         assert_eq!(row["shares"].as_u64(), Some(shares(level)));
         let seats = (600 * shares(level)).div_ceil(all);
         assert!(seats >= row["proposed_seats"].as_u64().unwrap(), "{row} has {seats} seats");
@@ -379,7 +450,9 @@ fn every_finding_of_quotas_is_in_the_docs() {
     let mut ids = std::collections::BTreeSet::new();
     for file in ["lint.rs", "report.rs"] {
         let text = std::fs::read_to_string(root().join("src/analysis/quota").join(file)).unwrap();
-        ids.extend(text.split('"').filter(|part| part.starts_with("quota-") && !part.contains([' ', '/'])).map(str::to_owned));
+        ids.extend(
+            text.split('"').filter(|part| part.starts_with("quota-") && !part.contains([' ', '/'])).map(str::to_owned),
+        );
     }
     ids.remove("quota-propose");
     assert!(ids.len() >= 8, "{ids:?}");

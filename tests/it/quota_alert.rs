@@ -51,15 +51,20 @@ fn owners(lab: &AlertLab, scenario: &Value) -> String {
             None => "always".to_owned(),
             Some(zone) => {
                 let all = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-                let days: Vec<&str> = owner["days"].as_array().unwrap().iter().map(|day| all[day.as_u64().unwrap() as usize]).collect();
+                let days: Vec<&str> =
+                    owner["days"].as_array().unwrap().iter().map(|day| all[day.as_u64().unwrap() as usize]).collect();
                 let file = format!("holidays-{name}.txt");
                 std::fs::write(lab.path().join(&file), names(&owner["holidays"]).join("  # a holiday\n")).unwrap();
                 let (from, to) = (clock(&owner["from"]), clock(&owner["to"]));
-                format!("{{ zone: {zone}, days: [{}], from: \"{from}\", to: \"{to}\", holidays: [{file}] }}", days.join(", "))
+                format!(
+                    "{{ zone: {zone}, days: [{}], from: \"{from}\", to: \"{to}\", holidays: [{file}] }}",
+                    days.join(", ")
+                )
             }
         };
         let (namespaces, channels) = (names(&owner["namespaces"]).join(", "), names(&owner["channels"]).join(", "));
-        let common = format!("channels: [{channels}], critical-any-time: {}, hours: {hours}", owner["critical_any_time"]);
+        let common =
+            format!("channels: [{channels}], critical-any-time: {}, hours: {hours}", owner["critical_any_time"]);
         if name == "rest" {
             rest = format!("default: {{ name: rest, {common} }}\n");
         } else {
@@ -211,8 +216,13 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     }
     // By channel and owner, in order: what was told is what the model says.
     for (name, owner) in scenario["owners"].as_object().unwrap() {
-        let wanted: Vec<String> =
-            truth["messages"].as_array().unwrap().iter().filter(|message| message["owner"] == *name).map(expected).collect();
+        let wanted: Vec<String> = truth["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|message| message["owner"] == *name)
+            .map(expected)
+            .collect();
         for channel in names(&owner["channels"]) {
             let is_theirs = |one: &&Value| match channel.as_str() {
                 "mail" => one["to"][0] == format!("{name}@example.org"),
@@ -234,7 +244,11 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
             }
         }
     }
-    let chats = accepted.iter().filter(|one| one["channel"] == "chat").map(|one| one["body"]["text"].to_string()).collect::<Vec<_>>();
+    let chats = accepted
+        .iter()
+        .filter(|one| one["channel"] == "chat")
+        .map(|one| one["body"]["text"].to_string())
+        .collect::<Vec<_>>();
     let wanted = truth["messages"].as_array().unwrap().iter().filter(|message| message["owner"] == "ops").count();
     if chats.iter().collect::<BTreeSet<_>>().len() > wanted || chats.len() < wanted {
         faults.push(format!("{} messages to chat, the model has {wanted}", chats.len()));
@@ -242,7 +256,8 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     // What Alertmanager was told last of each alert: what stands and was told stands there, the rest has ended.
     let end: jiff::Timestamp = runs.last().unwrap()["now"].as_str().unwrap().parse().unwrap();
     let mut last: BTreeMap<String, bool> = BTreeMap::new();
-    for alert in accepted.iter().filter(|one| one["channel"] == "pages").flat_map(|one| one["body"].as_array().unwrap()) {
+    for alert in accepted.iter().filter(|one| one["channel"] == "pages").flat_map(|one| one["body"].as_array().unwrap())
+    {
         let stands = alert["endsAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap() > end;
         last.insert(shown(alert), stands);
     }
@@ -251,7 +266,9 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
         .iter()
         .flat_map(|owner| {
             let theirs = truth["standing"][owner].as_object().unwrap();
-            theirs.iter().map(move |(name, level)| format!("{owner} {name} {}", if level == 2 { "critical" } else { "warning" }))
+            theirs
+                .iter()
+                .map(move |(name, level)| format!("{owner} {name} {}", if level == 2 { "critical" } else { "warning" }))
         })
         .collect();
     if standing != wanted {
@@ -275,7 +292,10 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
 /// An alert of Alertmanager: owner, namespace, severity.
 fn shown(alert: &Value) -> String {
     let label = |name: &str| alert["labels"][name].as_str().unwrap().to_owned();
-    assert_eq!((label("alertname"), label("site"), label("cluster")), ("PlimsollQuota".into(), "lab".into(), "lab".into()));
+    assert_eq!(
+        (label("alertname"), label("site"), label("cluster")),
+        ("PlimsollQuota".into(), "lab".into(), "lab".into())
+    );
     assert_eq!(alert["generatorURL"], format!("https://dash.example.org/{}", label("namespace")));
     format!("{} {} {}", label("owner"), label("namespace"), label("severity"))
 }
@@ -299,21 +319,34 @@ fn each_channel_gets_its_form() {
     all_channels(&lab);
     // Of today: Alertmanager believes in no end that lies ahead.
     let hour = jiff::Timestamp::now().as_second() / 3_600 - 4;
-    let at = |later: i64| jiff::Timestamp::from_second((hour + later) * 3_600).unwrap().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let at = |later: i64| {
+        jiff::Timestamp::from_second((hour + later) * 3_600).unwrap().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    };
     let report = lab.run(&lab.arguments(&at(0), &full()), &[]).json(0);
     assert_eq!(report["totals"]["sent"], 5, "{report}");
     let accepted = lab.noted("accepted");
-    let of = |channel: &str| accepted.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"));
+    let of = |channel: &str| {
+        accepted.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"))
+    };
     let id = report["rows"][0]["message_id"].as_str().unwrap();
     let mail = of("mail");
     assert_eq!((&mail["to"], &mail["sender"]), (&json!(["ops@example.org"]), &json!("plimsoll@example.org")));
     assert_eq!(mail["subject"], "critical: 1 quota of ops near its limit (lab)");
     assert_eq!(mail["message_id"], format!("<{id}@plimsoll>"));
     assert!(
-        mail["text"].as_str().unwrap().contains(&format!("full       97 of 100, 97.0%, since {}", at(0)[..16].replace('T', " "))),
+        mail["text"]
+            .as_str()
+            .unwrap()
+            .contains(&format!("full       97 of 100, 97.0%, since {}", at(0)[..16].replace('T', " "))),
         "{mail}"
     );
-    assert!(mail["text"].as_str().unwrap().contains("plimsoll quota propose -n shop -o yaml | kubectl apply --server-side -f -"), "{mail}");
+    assert!(
+        mail["text"]
+            .as_str()
+            .unwrap()
+            .contains("plimsoll quota propose -n shop -o yaml | kubectl apply --server-side -f -"),
+        "{mail}"
+    );
     assert_eq!((&of("mails")["tls"], &mail["tls"]), (&json!(true), &json!(false)), "STARTTLS");
     let hook = of("hook");
     assert_eq!((&hook["signed"], &hook["id"]), (&json!(true), &json!(id)));
@@ -323,7 +356,11 @@ fn each_channel_gets_its_form() {
         (&body["schema"], &body["level"], &body["alerts"][0]["share"]),
         (&json!("plimsoll.quota-alert.message/v1"), &json!("critical"), &json!(0.97))
     );
-    assert!(of("chat")["body"]["text"].as_str().unwrap().contains("• CRITICAL `shop` pods: 97 of 100 (97.0%)"), "{}", of("chat"));
+    assert!(
+        of("chat")["body"]["text"].as_str().unwrap().contains("• CRITICAL `shop` pods: 97 of 100 (97.0%)"),
+        "{}",
+        of("chat")
+    );
     let alerts = lab.alerts();
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     let millis = |later: i64| json!(at(later).replace('Z', ".000Z"));
@@ -361,18 +398,24 @@ fn a_channel_that_fails_holds_up_no_other_and_loses_nothing() {
     };
     assert_eq!(by("sent"), ["chat".to_owned()].into());
     assert_eq!(by("failed").len(), 4);
-    for (channel, what) in [("mail", "channel mail:"), ("hook", "channel hook: HTTP 503: down"), ("mails", "550"), ("pages", "HTTP 502")] {
+    for (channel, what) in
+        [("mail", "channel mail:"), ("hook", "channel hook: HTTP 503: down"), ("mails", "550"), ("pages", "HTTP 502")]
+    {
         assert!(ran.stderr.contains(what), "{channel}: {}", ran.stderr);
     }
     assert_eq!(ran.stderr.matches("1 message in the outbox").count(), 4, "{}", ran.stderr);
     let tried = lab.noted("tried");
-    let tries =
-        |channel: &str| tried.iter().filter(|one| one["channel"] == channel).map(|one| one["at"].as_f64().unwrap()).collect::<Vec<_>>();
+    let tries = |channel: &str| {
+        tried.iter().filter(|one| one["channel"] == channel).map(|one| one["at"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
     // Retry-After: 2 seconds; without it half a second, one, two.
     let chat = tries("chat");
     assert!(chat.len() == 2 && chat[1] - chat[0] >= 2.0, "{chat:?}");
     let hook = tries("hook");
-    assert!(hook.len() == 4 && hook[1] - hook[0] >= 0.5 && hook[2] - hook[1] >= 1.0 && hook[3] - hook[2] >= 2.0, "{hook:?}");
+    assert!(
+        hook.len() == 4 && hook[1] - hook[0] >= 0.5 && hook[2] - hook[1] >= 1.0 && hook[3] - hook[2] >= 2.0,
+        "{hook:?}"
+    );
     assert_eq!(tries("mails").len(), 1, "what is refused is not tried again at once");
     let other = |kind: &str| lab.noted("accepted").iter().filter(|one| one["channel"] != kind).count();
     assert_eq!(other("chat"), 0);
@@ -386,13 +429,18 @@ fn a_channel_that_fails_holds_up_no_other_and_loses_nothing() {
     assert_eq!(lab.alerts().len(), 1);
     // Where the objects can't be read, what is due is sent all the same.
     lab.faults(&json!({"mail": "500"}));
-    lab.run(&lab.arguments("2037-05-04T12:00:00Z", &[("shop".to_owned(), 97), ("new".to_owned(), 99)]), &["--give-up", "1s"]).exits(3);
+    lab.run(
+        &lab.arguments("2037-05-04T12:00:00Z", &[("shop".to_owned(), 97), ("new".to_owned(), 99)]),
+        &["--give-up", "1s"],
+    )
+    .exits(3);
     lab.faults(&json!({}));
     let mut arguments = lab.arguments("2037-05-04T13:00:00Z", &full());
     std::fs::write(&arguments[2], "{").unwrap();
     let before = lab.noted("accepted").len();
     lab.run(&arguments, &[]).exits(3);
-    let after: Vec<Value> = lab.noted("accepted").into_iter().skip(before).filter(|one| one["channel"] == "mail").collect();
+    let after: Vec<Value> =
+        lab.noted("accepted").into_iter().skip(before).filter(|one| one["channel"] == "mail").collect();
     assert_eq!(after.len(), 1);
     assert!(after[0]["text"].as_str().unwrap().contains("CRITICAL (new)  new: pods"), "{after:?}");
     // And nothing is taken for over.
@@ -443,7 +491,11 @@ fn a_dry_run_shows_who_would_be_told_when_and_changes_nothing() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|row| ["owner", "channel", "status", "when", "local", "level"].map(|name| row[name].as_str().unwrap_or("-")).join(" "))
+        .map(|row| {
+            ["owner", "channel", "status", "when", "local", "level"]
+                .map(|name| row[name].as_str().unwrap_or("-"))
+                .join(" ")
+        })
         .collect();
     let wanted = [
         "ops chat now 2037-03-28T12:00:00Z - warning",
@@ -453,7 +505,11 @@ fn a_dry_run_shows_who_would_be_told_when_and_changes_nothing() {
     assert_eq!(rows, wanted.map(str::to_owned).into());
     assert!(!lab.state().exists() && lab.noted("tried").is_empty());
     let table = lab.run(&arguments[..arguments.len() - 2], &["--dry-run"]);
-    assert!(table.exits(0).stdout.contains("2 messages would be sent, 1 waiting for working hours"), "{}", table.stdout);
+    assert!(
+        table.exits(0).stdout.contains("2 messages would be sent, 1 waiting for working hours"),
+        "{}",
+        table.stdout
+    );
 }
 
 #[test]
@@ -484,7 +540,13 @@ fn working_hours_are_those_of_zoneinfo() {
             continue;
         }
         // A third near the changes of clocks of 2026.
-        let near = ["2026-03-08T07:00:00Z", "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z"];
+        let near = [
+            "2026-03-08T07:00:00Z",
+            "2026-03-29T01:00:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-11-01T06:00:00Z",
+            "2026-04-04T15:00:00Z",
+        ];
         let at = if number % 3 == 0 {
             let near = near[dice.below(5) as usize].parse::<jiff::Timestamp>().unwrap().as_second();
             near - 86_400 + dice.below(2 * 86_400) as i64
@@ -496,12 +558,15 @@ fn working_hours_are_those_of_zoneinfo() {
             days.push(dice.below(7) as usize);
         }
         let today = jiff::Timestamp::from_second(at).unwrap().to_zoned(jiff::tz::TimeZone::UTC).date();
-        let holidays: BTreeSet<jiff::civil::Date> =
-            (0..5).filter(|_| dice.below(3) == 0).map(|ahead| today.checked_add(jiff::Span::new().days(ahead)).unwrap()).collect();
+        let holidays: BTreeSet<jiff::civil::Date> = (0..5)
+            .filter(|_| dice.below(3) == 0)
+            .map(|ahead| today.checked_add(jiff::Span::new().days(ahead)).unwrap())
+            .collect();
         let mut working = [false; 7];
         days.iter().for_each(|day| working[*day] = true);
         let zoned = jiff::tz::TimeZone::get(zone).unwrap();
-        let calendar = Calendar { zone: zoned, days: working, from: from as u16, to: to as u16, holidays: holidays.clone() };
+        let calendar =
+            Calendar { zone: zoned, days: working, from: from as u16, to: to as u16, holidays: holidays.clone() };
         let next = calendar::next_open(&calendar, at * SECOND).map(|next| next / SECOND);
         let holidays: Vec<String> = holidays.iter().map(ToString::to_string).collect();
         cases.push(json!({"zone": zone, "days": days, "from": from, "to": to, "holidays": holidays, "at": at,

@@ -78,8 +78,20 @@ fn proposals_from_prometheus_are_the_known_peaks_and_a_fifth() {
     let server = Server::plain(&["--query.max-samples=20000".to_owned()]);
     let (from, until) = (format(START * SECOND), format(END * SECOND));
     let ask = |more: &[&str]| {
-        let base =
-            ["quota", "propose", "--prometheus", &server.url, "--max-samples", "20000", "--since", &from, "--until", &until, "-o", "json"];
+        let base = [
+            "quota",
+            "propose",
+            "--prometheus",
+            &server.url,
+            "--max-samples",
+            "20000",
+            "--since",
+            &from,
+            "--until",
+            &until,
+            "-o",
+            "json",
+        ];
         plimsoll(&[&base[..], more].concat()).json(0)
     };
     assert!(compare(&ask(&[]), &history().1, false) > 8);
@@ -101,7 +113,11 @@ fn proposals_from_a_store_are_the_same() {
             for resource in RESOURCES {
                 let name = namespace(place);
                 for (at, value) in truth.quota(kind, &name, resource) {
-                    let _ = writeln!(csv, "kube_resourcequota,{name},team,{resource},{kind},{},{value}", format(at * SECOND));
+                    let _ = writeln!(
+                        csv,
+                        "kube_resourcequota,{name},team,{resource},{kind},{},{value}",
+                        format(at * SECOND)
+                    );
                 }
             }
         }

@@ -29,7 +29,9 @@ fn oracle(bundle: &str) -> Points {
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let told: BTreeMap<String, Vec<(i64, f64)>> = serde_json::from_str(&ran.stdout).unwrap();
-    told.into_iter().map(|(key, points)| (key, points.into_iter().map(|(at, value)| (at * 1_000_000, value)).collect())).collect()
+    told.into_iter()
+        .map(|(key, points)| (key, points.into_iter().map(|(at, value)| (at * 1_000_000, value)).collect()))
+        .collect()
 }
 
 /// Of another's count only part: what objects come to beside the quotas' own status is compared where quotas are.
@@ -60,7 +62,14 @@ fn a_bundle_is_recorded_as_another_reads_it() {
     plimsoll(&["record", &bundle, "--store", &store, "--keep-points", "3000d"]).exits(0);
     let found = points(&store);
     agree(&found, &oracle(&bundle));
-    for name in ["apiserver_objects", "apiserver_rps", "apiserver_seats", "etcd_quota_bytes", "cgroup_memory_bytes", "kube_resourcequota"] {
+    for name in [
+        "apiserver_objects",
+        "apiserver_rps",
+        "apiserver_seats",
+        "etcd_quota_bytes",
+        "cgroup_memory_bytes",
+        "kube_resourcequota",
+    ] {
         assert!(found.keys().any(|key| key.starts_with(name)), "{name} is missing");
     }
     for name in ["namespace_requests", "namespace_limits", "namespace_objects", "kube_node_status_allocatable"] {
@@ -78,7 +87,8 @@ fn runs_of_cron_remember_the_counters_of_the_run_before() {
     let (bundle, store) = (sample("list-storm"), home.path().join("s").to_str().unwrap().to_owned());
     let copy = home.path().join("bundle");
     let metrics = Path::new(&bundle).join("metrics");
-    let mut times: Vec<_> = std::fs::read_dir(metrics.join("etcd-0")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut times: Vec<_> =
+        std::fs::read_dir(metrics.join("etcd-0")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     times.sort();
     for (n, time) in times.iter().take(6).enumerate() {
         for instance in ["apiserver-0", "apiserver-1", "etcd-0"] {
@@ -107,13 +117,18 @@ fn what_is_not_recorded_is_refused_and_a_source_that_fails_is_tried_again() {
     plimsoll(&["record", &letter, "--store", &store, "--once", "--every", "1s"]).exits(2);
     plimsoll(&["record", &letter, "--store", &store, "--max-size", "1kB"]).exits(2);
     let other = write(home.path(), "full/a.txt", "x");
-    let ran = plimsoll(&["record", &letter, "--store", Path::new(&other).parent().unwrap().to_str().unwrap(), "--once"]);
+    let ran =
+        plimsoll(&["record", &letter, "--store", Path::new(&other).parent().unwrap().to_str().unwrap(), "--once"]);
     assert!(ran.exits(3).stderr.contains("is no store"), "{}", ran.stderr);
     // A page that is there only later.
     let late = home.path().join("late.prom");
     let mut child = recorder(home.path(), &[late.to_str().unwrap(), "--store", &store, "--every", "100ms"]);
     std::thread::sleep(Duration::from_millis(400));
-    write(home.path(), "late.prom", "# TYPE etcd_server_quota_backend_bytes gauge\netcd_server_quota_backend_bytes 8\n");
+    write(
+        home.path(),
+        "late.prom",
+        "# TYPE etcd_server_quota_backend_bytes gauge\netcd_server_quota_backend_bytes 8\n",
+    );
     let began = Instant::now();
     while !points(&store).keys().any(|key| key.starts_with("etcd_quota_bytes")) {
         assert!(began.elapsed() < Duration::from_secs(20), "the page was never taken");
@@ -124,7 +139,14 @@ fn what_is_not_recorded_is_refused_and_a_source_that_fails_is_tried_again() {
 
 fn recorder(home: &Path, arguments: &[&str]) -> std::process::Child {
     let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home);
-    command.arg("record").args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    command
+        .arg("record")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 #[track_caller]
@@ -137,7 +159,8 @@ fn stop(child: &mut std::process::Child, signal: &str) {
 fn two_recorders_write_to_one_store_and_end_well() {
     let home = folder();
     let store = home.path().join("s").to_str().unwrap().to_owned();
-    let page = |n: u64| format!("# TYPE etcd_mvcc_db_total_size_in_bytes gauge\netcd_mvcc_db_total_size_in_bytes {n}\n");
+    let page =
+        |n: u64| format!("# TYPE etcd_mvcc_db_total_size_in_bytes gauge\netcd_mvcc_db_total_size_in_bytes {n}\n");
     let mut children: Vec<_> = ["a", "b"]
         .iter()
         .map(|name| {
@@ -173,10 +196,12 @@ fn the_help_and_the_documents_name_what_is_recorded() {
     let home = folder();
     let store = home.path().join("s").to_str().unwrap().to_owned();
     plimsoll(&["record", &sample("list-storm"), "--store", &store, "--keep-points", "3000d"]).exits(0);
-    let names: std::collections::BTreeSet<String> = points(&store).keys().map(|key| key.split('{').next().unwrap().to_owned()).collect();
+    let names: std::collections::BTreeSet<String> =
+        points(&store).keys().map(|key| key.split('{').next().unwrap().to_owned()).collect();
     for name in names {
         assert!(text.contains(&format!("`{name}")), "docs/history.md does not tell of {name}");
     }
-    let marker: Value = serde_json::from_str(&std::fs::read_to_string(Path::new(&store).join("plimsoll-store.json")).unwrap()).unwrap();
+    let marker: Value =
+        serde_json::from_str(&std::fs::read_to_string(Path::new(&store).join("plimsoll-store.json")).unwrap()).unwrap();
     assert_eq!(marker["plimsoll_store"], 1);
 }

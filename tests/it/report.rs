@@ -1,7 +1,9 @@
 //! What `plimsoll report` says, against `tests/oracle/report.py` (the audit log counted again), against the commands that own each number, and in
 //! headless Chromium (`tests/oracle/page.py`); and what is true of the samples (`samples/NOTES.md`, `truth` in their `bundle.yaml`).
 
-use crate::support::{count, feed, folder, micros, number, picture_of, plimsoll, python, root, sample, sample_bytes, write};
+use crate::support::{
+    count, feed, folder, micros, number, picture_of, plimsoll, python, root, sample, sample_bytes, write,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -73,17 +75,26 @@ fn the_storm_is_explained() {
     is_within_15_s_of_the_truth(&report, "list-storm");
     // The culprit, what speaks for it, and what to do.
     let first = &report["rows"][0];
-    assert_eq!((first["cause"].as_str(), first["likely"].as_str()), (Some("client-surge"), Some("very likely")), "{first}");
+    assert_eq!(
+        (first["cause"].as_str(), first["likely"].as_str()),
+        (Some("client-surge"), Some("very likely")),
+        "{first}"
+    );
     assert_eq!(first["subject"], json!({"user": "system:serviceaccount:monitoring:node-agent", "agent": "node-agent"}));
     let evidence = &report["evidence"][0];
     assert!(evidence["missing"].as_array().unwrap().is_empty());
     let now = evidence["now"].to_string();
     assert!(
-        now.contains("--emit fence --client system:serviceaccount:monitoring:node-agent") && now.contains("kubectl get pods -n monitoring"),
+        now.contains("--emit fence --client system:serviceaccount:monitoring:node-agent")
+            && now.contains("kubectl get pods -n monitoring"),
         "{now}"
     );
     assert!(evidence["later"].to_string().contains("informer"), "{evidence}");
-    assert!(report["summary"][0].as_str().unwrap().contains("node-agent (monitoring:node-agent) sent"), "{}", report["summary"]);
+    assert!(
+        report["summary"][0].as_str().unwrap().contains("node-agent (monitoring:node-agent) sent"),
+        "{}",
+        report["summary"]
+    );
     // What people did, each at its time.
     let timeline = report["tables"]["timeline"].as_array().unwrap();
     for (who, what, at) in [
@@ -94,12 +105,20 @@ fn the_storm_is_explained() {
         ("bob@example.com", "12 × deleted a pod: none-0, none-1, … none-11 in data", "2026-11-20T09:23:14"),
         ("bob@example.com", "deleted a node: hollow-002", "2026-11-20T09:23:14"),
     ] {
-        let found = timeline.iter().find(|entry| entry["what"].as_str().unwrap().starts_with(what)).unwrap_or_else(|| panic!("{what}"));
+        let found = timeline
+            .iter()
+            .find(|entry| entry["what"].as_str().unwrap().starts_with(what))
+            .unwrap_or_else(|| panic!("{what}"));
         assert_eq!((found["who"].as_str().unwrap(), &found["at"].as_str().unwrap()[..19]), (who, at), "{found}");
     }
-    let compactions = timeline.iter().filter(|entry| entry["kind"] == "compaction").map(|entry| entry["at"].as_str().unwrap());
+    let compactions =
+        timeline.iter().filter(|entry| entry["kind"] == "compaction").map(|entry| entry["at"].as_str().unwrap());
     let compactions: Vec<&str> = compactions.collect();
-    assert_eq!(compactions, ["2026-11-20T09:21:28Z", "2026-11-20T09:23:28Z", "2026-11-20T09:25:28Z"], "etcd's own times");
+    assert_eq!(
+        compactions,
+        ["2026-11-20T09:21:28Z", "2026-11-20T09:23:28Z", "2026-11-20T09:25:28Z"],
+        "etcd's own times"
+    );
     let relist = timeline.iter().find(|entry| entry["kind"] == "relist").unwrap();
     assert!(relist["what"].as_str().unwrap().starts_with("stale-cache"), "{relist}");
     let times: Vec<i64> = timeline.iter().map(|entry| micros(&entry["at"])).collect();
@@ -112,7 +131,8 @@ fn work_that_came_on_top_is_what_python_counts() {
         let bundle = sample(name);
         let report = report(&bundle, &[]);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let [calm, from, to] = [&report["incident"]["calm_from"], &report["incident"]["from"], &report["incident"]["to"]].map(text);
+        let [calm, from, to] =
+            [&report["incident"]["calm_from"], &report["incident"]["from"], &report["incident"]["to"]].map(text);
         let theirs = oracle(&["load", &bundle, &calm, &from, &to]);
         let clients = report["clients"].as_array().unwrap();
         assert!(clients.len() >= 8, "{}", clients.len());
@@ -145,13 +165,17 @@ fn work_that_came_on_top_is_what_python_counts() {
 fn a_restart_within_an_overload_is_told_and_not_blamed() {
     let report = report(&sample("overload-restart"), &[]);
     is_within_15_s_of_the_truth(&report, "overload-restart");
-    let restart = report["tables"]["timeline"].as_array().unwrap().iter().find(|entry| entry["kind"] == "restart").unwrap();
+    let restart =
+        report["tables"]["timeline"].as_array().unwrap().iter().find(|entry| entry["kind"] == "restart").unwrap();
     assert!(restart["at"].as_str().unwrap().starts_with("2026-11-20T09:38:47"), "{restart}");
     let causes = report["rows"].as_array().unwrap();
     let place = |kind: &str| causes.iter().position(|cause| cause["cause"] == kind).unwrap();
     assert!(place("client-surge") < place("relist-storm"), "{causes:?}");
     let user = causes[place("client-surge")]["subject"]["user"].as_str().unwrap();
-    assert!(["system:serviceaccount:platform:legacy-sync", "system:serviceaccount:monitoring:node-agent"].contains(&user), "{user}");
+    assert!(
+        ["system:serviceaccount:platform:legacy-sync", "system:serviceaccount:monitoring:node-agent"].contains(&user),
+        "{user}"
+    );
     let evidence = &report["evidence"][place("relist-storm")];
     assert!(evidence["contradicts"].to_string().contains("did not begin them"), "{evidence}");
     assert!(report["summary"].to_string().contains("429"), "{}", report["summary"]);
@@ -161,7 +185,12 @@ fn a_restart_within_an_overload_is_told_and_not_blamed() {
 fn where_nothing_happened_no_incident_is_found() {
     let quiet = report(&sample("quiet"), &[]);
     assert_eq!(quiet["incident"]["verdict"], "none", "{}", quiet["incident"]);
-    assert_eq!((count(&quiet["totals"], "warning"), count(&quiet["totals"], "critical")), (0, 0), "{}", quiet["findings"]);
+    assert_eq!(
+        (count(&quiet["totals"], "warning"), count(&quiet["totals"], "critical")),
+        (0, 0),
+        "{}",
+        quiet["findings"]
+    );
     // The baseline of the storm, cut out of log and pages: chronic findings, no incident.
     let home = folder();
     let bundle = copied("list-storm", home.path(), &["audit", "metrics", "cgroup", "heap"]);
@@ -183,9 +212,14 @@ fn where_nothing_happened_no_incident_is_found() {
 #[test]
 fn without_any_one_source_it_works_and_is_less_sure() {
     let whole = number(&report(&sample("list-storm"), &[])["rows"][0], "confidence");
-    for (source, folders) in
-        [("audit", "audit"), ("metrics", "metrics"), ("etcd", "etcd"), ("cgroup", "cgroup"), ("heap", "heap"), ("objects", "objects")]
-    {
+    for (source, folders) in [
+        ("audit", "audit"),
+        ("metrics", "metrics"),
+        ("etcd", "etcd"),
+        ("cgroup", "cgroup"),
+        ("heap", "heap"),
+        ("objects", "objects"),
+    ] {
         let home = folder();
         let bundle = copied("list-storm", home.path(), &[folders]);
         let report = report(&bundle, &[]);
@@ -197,10 +231,16 @@ fn without_any_one_source_it_works_and_is_less_sure() {
         assert!(report["summary"].to_string().contains("Not at hand"), "{}", report["summary"]);
         if source == "audit" {
             // Nobody can be named, but what was asked for can.
-            let kinds: Vec<&str> = report["rows"].as_array().unwrap().iter().map(|row| row["cause"].as_str().unwrap()).collect();
+            let kinds: Vec<&str> =
+                report["rows"].as_array().unwrap().iter().map(|row| row["cause"].as_str().unwrap()).collect();
             let found: BTreeSet<&str> = kinds[..3].iter().copied().collect();
-            assert_eq!(found, BTreeSet::from(["expensive-lists", "request-surge", "write-burst"]), "what node-agent and event-spammer did");
-            let lists = report["rows"].as_array().unwrap().iter().find(|row| row["cause"] == "expensive-lists").unwrap();
+            assert_eq!(
+                found,
+                BTreeSet::from(["expensive-lists", "request-surge", "write-burst"]),
+                "what node-agent and event-spammer did"
+            );
+            let lists =
+                report["rows"].as_array().unwrap().iter().find(|row| row["cause"] == "expensive-lists").unwrap();
             assert_eq!(lists["subject"]["resource"], "pods");
         } else {
             assert_eq!(first["subject"]["agent"], "node-agent", "without {source}");
@@ -222,9 +262,11 @@ fn every_number_is_that_of_the_command_that_owns_it() {
         let least = if name == "list-storm" { 17 } else { 3 };
         assert!(sections.len() >= least, "{name}: {:?}", sections.keys());
         for (section, told) in sections {
-            let command: Vec<&str> = told["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+            let command: Vec<&str> =
+                told["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
             let alone = plimsoll(&[command.as_slice(), &["-o", "json"]].concat());
-            let alone: Value = serde_json::from_str(&alone.stdout).unwrap_or_else(|bad| panic!("{command:?}: {bad} {}", alone.stderr));
+            let alone: Value =
+                serde_json::from_str(&alone.stdout).unwrap_or_else(|bad| panic!("{command:?}: {bad} {}", alone.stderr));
             for (member, value) in alone.as_object().unwrap() {
                 assert_eq!(&told[member], value, "{name} {section}: {member} of {command:?}");
             }
@@ -235,18 +277,33 @@ fn every_number_is_that_of_the_command_that_owns_it() {
 #[test]
 fn a_person_uses_the_page() {
     let home = folder();
-    let ran = plimsoll(&["report", &sample("list-storm"), "-o", "html", "--title", "Outage & <b>aftermath</b>", "--owner", "platform"]);
+    let ran = plimsoll(&[
+        "report",
+        &sample("list-storm"),
+        "-o",
+        "html",
+        "--title",
+        "Outage & <b>aftermath</b>",
+        "--owner",
+        "platform",
+    ]);
     ran.exits(0);
     assert!(ran.stdout.len() < 3_000_000, "{} bytes", ran.stdout.len());
     let page = picture_of(home.path(), &ran.stdout);
     for nothing in ["complaints", "thrown", "console", "requests", "nameless"] {
         assert_eq!(page[nothing], json!([]), "{nothing}");
     }
-    assert_eq!((page["dialogs"].as_u64(), page["handlers"].as_u64(), page["headless_tables"].as_u64()), (Some(0), Some(0), Some(0)));
+    assert_eq!(
+        (page["dialogs"].as_u64(), page["handlers"].as_u64(), page["headless_tables"].as_u64()),
+        (Some(0), Some(0), Some(0))
+    );
     let csp = page["csp"].as_str().unwrap();
     assert!(csp.starts_with("default-src 'none'; style-src 'sha256-") && !csp.contains("unsafe"), "{csp}");
     assert_eq!(page["blocked"], json!(["blocked", "blocked", "blocked"]));
-    assert_eq!(page["elements"], json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1}));
+    assert_eq!(
+        page["elements"],
+        json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1})
+    );
     assert_eq!(page["title"], "Outage & <b>aftermath</b>");
     assert!(page["first_sentence"].as_str().unwrap().contains("node-agent"), "{}", page["first_sentence"]);
     assert!(number(&page, "first_screen") < 720.0, "the summary is on the first screen: {}", page["first_screen"]);
@@ -293,7 +350,10 @@ fn hostile_storm(home: &Path) -> String {
         let log = String::from_utf8(sample_bytes(&format!("list-storm/audit/{instance}/audit.log.zst"))).unwrap();
         let log = log
             .replace("\"userAgent\":\"node-agent/", &format!("\"userAgent\":\"{}/", quoted(HOSTILE[3])))
-            .replace("system:serviceaccount:monitoring:node-agent", &format!("system:serviceaccount:monitoring:{}", quoted(HOSTILE[0])))
+            .replace(
+                "system:serviceaccount:monitoring:node-agent",
+                &format!("system:serviceaccount:monitoring:{}", quoted(HOSTILE[0])),
+            )
             .replace("bob@example.com", &quoted(HOSTILE[1]))
             .replace("legacy-team", &quoted(HOSTILE[2]))
             .replace("\"userAgent\":\"curl/", &format!("\"userAgent\":\"{}/", "A".repeat(1 << 20)));
@@ -309,15 +369,20 @@ fn hostile_names_stay_text() {
     let html = plimsoll(&["report", &bundle, "-o", "html"]);
     html.exits(0);
     assert!(html.stdout.len() < 3_000_000, "{} bytes", html.stdout.len());
-    let active =
-        |text: &str| text.chars().find(|c| c.is_control() && *c != '\n' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let active = |text: &str| {
+        text.chars()
+            .find(|c| c.is_control() && *c != '\n' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
     assert_eq!(active(&html.stdout), None);
     let page = picture_of(home.path(), &html.stdout);
     for nothing in ["complaints", "thrown", "console", "requests"] {
         assert_eq!(page[nothing], json!([]), "{nothing}");
     }
     assert_eq!((page["dialogs"].as_u64(), page["handlers"].as_u64()), (Some(0), Some(0)));
-    assert_eq!(page["elements"], json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1}));
+    assert_eq!(
+        page["elements"],
+        json!({"script": 2, "img": 0, "iframe": 0, "object": 0, "embed": 0, "link": 0, "form": 0, "style": 1})
+    );
     // And they are there to be read.
     assert!(page["first_sentence"].as_str().unwrap().contains(HOSTILE[0]), "{}", page["first_sentence"]);
     assert!(page["timeline"].to_string().contains("onerror=alert(2)"), "{}", page["timeline"]);
@@ -343,12 +408,20 @@ fn hostile_names_stay_text() {
 fn pseudonyms_hide_every_name() {
     let bundle = sample("list-storm");
     let names = oracle(&["names", &bundle]);
-    let of =
-        |kind: &str| names[kind].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect::<BTreeSet<String>>();
+    let of = |kind: &str| {
+        names[kind]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect::<BTreeSet<String>>()
+    };
     let mut secret: BTreeSet<String> = BTreeSet::new();
     for user in of("users") {
         match (user.strip_prefix("system:serviceaccount:"), user.strip_prefix("system:node:")) {
-            (Some(account), _) => drop(account.split_once(':').map(|(a, b)| secret.extend([a.to_owned(), b.to_owned()]))),
+            (Some(account), _) => {
+                drop(account.split_once(':').map(|(a, b)| secret.extend([a.to_owned(), b.to_owned()])))
+            }
             (_, Some(node)) => drop(secret.insert(node.to_owned())),
             _ if user.starts_with("system:") => {}
             _ => drop(secret.insert(user)),
@@ -366,7 +439,8 @@ fn pseudonyms_hide_every_name() {
         "kube-controller-manager",
         "system",
     ];
-    secret.retain(|name| name.len() > 1 && !common.contains(&name.as_str()) && !name.bytes().all(|b| b.is_ascii_digit()));
+    secret
+        .retain(|name| name.len() > 1 && !common.contains(&name.as_str()) && !name.bytes().all(|b| b.is_ascii_digit()));
     assert!(secret.len() > 300, "{}", secret.len());
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     for form in ["json", "markdown", "html"] {
@@ -378,14 +452,15 @@ fn pseudonyms_hide_every_name() {
             let is_plain = name.bytes().all(|b| b.is_ascii_lowercase());
             for (at, _) in plain.match_indices(name.as_str()) {
                 let (before, after) = (&plain[..at], &plain[at + name.len()..]);
-                let alone = !before.chars().next_back().is_some_and(is_word) && !after.chars().next().is_some_and(is_word);
+                let alone =
+                    !before.chars().next_back().is_some_and(is_word) && !after.chars().next().is_some_and(is_word);
                 let as_name = !is_plain
                     || before.ends_with("serviceaccount:")
                     || before.ends_with(" -n ")
                     || after.starts_with(":") && before.ends_with('(');
                 // Roles, flow schemas and resources that every cluster has may be called like an object.
-                let context = &plain
-                    [plain.floor_char_boundary(at.saturating_sub(60))..plain.ceil_char_boundary((at + name.len() + 30).min(plain.len()))];
+                let context = &plain[plain.floor_char_boundary(at.saturating_sub(60))
+                    ..plain.ceil_char_boundary((at + name.len() + 30).min(plain.len()))];
                 let is_standard = name.contains("controller")
                     || name.starts_with("system:")
                     || name.ends_with(".io")
@@ -407,8 +482,17 @@ fn pseudonyms_hide_every_name() {
 
 #[test]
 fn a_quiet_window_that_is_named_has_no_culprit() {
-    let told =
-        plimsoll(&["report", &sample("quiet"), "--from", "2026-11-20T09:44:00Z", "--to", "2026-11-20T09:45:00Z", "-o", "json"]).json(0);
+    let told = plimsoll(&[
+        "report",
+        &sample("quiet"),
+        "--from",
+        "2026-11-20T09:44:00Z",
+        "--to",
+        "2026-11-20T09:45:00Z",
+        "-o",
+        "json",
+    ])
+    .json(0);
     for row in told["rows"].as_array().unwrap() {
         assert!(number(row, "confidence") < 0.25, "{row}");
     }
@@ -431,15 +515,20 @@ fn sections_of_ones_own() {
         "impact.md.j2",
         "## Impact\n\nFrom {{ incident.from }}: {{ rows[0].subject.user }}; {{ totals.events }} events\n",
     );
-    let html = write(home.path(), "note.html", "<p class=\"mine\">{{ rows[0].subject.user }} in {{ clusters[0] }}</p>\n");
+    let html =
+        write(home.path(), "note.html", "<p class=\"mine\">{{ rows[0].subject.user }} in {{ clusters[0] }}</p>\n");
     let ran = plimsoll(&["report", &bundle, "-o", "markdown", "--template", &markdown]);
     ran.exits(0);
-    assert!(ran.stdout.contains("## Impact") && ran.stdout.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("## Impact") && ran.stdout.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+        "{}",
+        ran.stdout
+    );
     let ran = plimsoll(&["report", &bundle, "-o", "html", "--template", &html, "--template", &markdown]);
     ran.exits(0);
-    assert!(
-        ran.stdout.contains("<p class=\"mine\">system:serviceaccount:monitoring:&lt;script&gt;alert(1)&lt;&#x2f;script&gt; in lab-1</p>")
-    );
+    assert!(ran.stdout.contains(
+        "<p class=\"mine\">system:serviceaccount:monitoring:&lt;script&gt;alert(1)&lt;&#x2f;script&gt; in lab-1</p>"
+    ));
     let page = picture_of(home.path(), &ran.stdout);
     assert_eq!((page["elements"]["script"].as_u64(), page["complaints"].as_array().map(Vec::len)), (Some(2), Some(0)));
     let wrong = write(home.path(), "wrong.md", "one\n{{ nothing.here }}\n");
@@ -467,7 +556,10 @@ fn loose_files_and_windows_that_are_named() {
     let history = sample("growth/history.csv.zst");
     let told = plimsoll(&["report", &pages, "--history", &history, "-o", "json"]).json(0);
     let alone = plimsoll(&["forecast", &history, "-o", "json"]).json(0);
-    assert_eq!((&told["sections"]["forecast"]["rows"], alone["rows"].as_array().map(Vec::len)), (&alone["rows"], Some(15)));
+    assert_eq!(
+        (&told["sections"]["forecast"]["rows"], alone["rows"].as_array().map(Vec::len)),
+        (&alone["rows"], Some(15))
+    );
     for (args, code, says) in [
         (&["report", "-"][..], 2, "write it to a file"),
         (&["report", &audit, "--from", from], 2, "go together"),
@@ -475,7 +567,11 @@ fn loose_files_and_windows_that_are_named() {
         (&["report", &audit, "-o", "csv"], 2, "-o json"),
         (&["report", &audit, "-o", "svg"], 2, "-o svg is for"),
         (&["traffic", &audit, "-o", "html"], 2, "plimsoll report"),
-        (&["report", &audit, "--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T12:05:00Z"], 2, "the sources cover 2026-11-20T09:17"),
+        (
+            &["report", &audit, "--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T12:05:00Z"],
+            2,
+            "the sources cover 2026-11-20T09:17",
+        ),
         (&["report", "docs"], 3, "heap profiles, objects"),
         (&["report", "no/such/bundle"], 3, "no/such/bundle"),
         (&["report", &audit, "--template", "no/such/file"], 2, "no/such/file"),

@@ -29,7 +29,14 @@ fn same(a: &Tables, b: &Tables, what: &str) {
     for table in TABLES {
         let (a, b) = (&a[table.name], &b[table.name]);
         if let Some(at) = (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i)) {
-            panic!("{what}: {} differs at row {at} of {} and {}:\n{:?}\n{:?}", table.name, a.len(), b.len(), a.get(at), b.get(at));
+            panic!(
+                "{what}: {} differs at row {at} of {} and {}:\n{:?}\n{:?}",
+                table.name,
+                a.len(),
+                b.len(),
+                a.get(at),
+                b.get(at)
+            );
         }
     }
 }
@@ -55,7 +62,10 @@ fn every_table_is_what_the_sql_says() {
         (
             "overload-restart",
             vec![
-                format!("lab-2:apiserver-0:a={}", log("overload-restart/audit/apiserver-0/audit-2026-11-20T09-37-56.438.log.zst")),
+                format!(
+                    "lab-2:apiserver-0:a={}",
+                    log("overload-restart/audit/apiserver-0/audit-2026-11-20T09-37-56.438.log.zst")
+                ),
                 log("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst"),
                 log("overload-restart/audit/apiserver-0/audit.log.zst"),
             ],
@@ -76,7 +86,8 @@ fn every_table_is_what_the_sql_says() {
         for table in TABLES {
             let mut reader = csv::Reader::from_path(target.join(format!("{}.csv", table.name))).unwrap();
             assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), table.columns, "{}", table.name);
-            let mut sql: Vec<Vec<String>> = reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+            let mut sql: Vec<Vec<String>> =
+                reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
             let mut rows = native[table.name].clone();
             assert!(!rows.is_empty() || (name, table.name) == ("levels", "notable"), "{name}: {}", table.name);
             sql.sort();
@@ -109,7 +120,10 @@ fn what_only_bodies_messages_and_annotations_tell() {
     assert_eq!(sum("traffic", "body_items", &|row| row[5] == "list" && row[12] == "rv=unset,sel=node"), 90);
     let class = |name: &str| sum("traffic", "requests", &|row| row[12] == format!("path={name}"));
     // The apiserver took //api//v1 and /api/v1/nonsense for resources.
-    assert_eq!((class("discovery"), class("openapi"), class("health"), class("metrics"), class("version")), (6, 4, 3, 1, 1));
+    assert_eq!(
+        (class("discovery"), class("openapi"), class("health"), class("metrics"), class("version")),
+        (6, 4, 3, 1, 1)
+    );
 }
 
 #[test]
@@ -193,7 +207,9 @@ fn sample_lines(text: &str) -> Vec<&str> {
 
 #[test]
 fn any_split_and_any_order_of_merging_give_the_same_bytes() {
-    let log = String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst")).unwrap();
+    let log =
+        String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst"))
+            .unwrap();
     let lines = sample_lines(&log);
     let expected = text(&whole(std::slice::from_ref(&lines), 700, Whole::First).finish());
     let mut runner = TestRunner::new(Config { cases: 12, ..Config::default() });
@@ -279,8 +295,10 @@ fn a_shift_in_time_and_other_names_change_nothing_else() {
     let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
     let lines = sample_lines(&log);
     let shift = 86_400 * SECOND;
-    let moved: Vec<String> =
-        lines.iter().map(|line| line.replace("2026-11-20T", "2026-11-21T").replace("alice@example.com", "carol@example.com")).collect();
+    let moved: Vec<String> = lines
+        .iter()
+        .map(|line| line.replace("2026-11-20T", "2026-11-21T").replace("alice@example.com", "carol@example.com"))
+        .collect();
     let a = text(&whole(&[lines], 700, Whole::First).finish());
     let b = text(&whole(&[moved.iter().map(String::as_str).collect()], 700, Whole::First).finish());
     for (name, rows) in &a {

@@ -24,8 +24,10 @@ fn oracle(page: &str) -> Value {
 pub(crate) fn rows(report: &Value) -> BTreeMap<String, &Value> {
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
     let all = report["rows"].as_array().unwrap();
-    let found: BTreeMap<_, _> =
-        all.iter().map(|row| (["priority_level", "flow_schema", "user"].map(|field| text(row, field)).join("|"), row)).collect();
+    let found: BTreeMap<_, _> = all
+        .iter()
+        .map(|row| (["priority_level", "flow_schema", "user"].map(|field| text(row, field)).join("|"), row))
+        .collect();
     assert_eq!(found.len(), all.len(), "two rows of one holder");
     found
 }
@@ -84,7 +86,8 @@ fn rows_are_those_of_an_independent_reader() {
     // Names that hold commas, double blanks and letters of two bytes; and a path that holds commas.
     let rows = rows(&report);
     assert!(
-        rows.contains_key("global-default|global-default|smith, jane") && rows.contains_key("global-default|global-default|Zoë  Müller")
+        rows.contains_key("global-default|global-default|smith, jane")
+            && rows.contains_key("global-default|global-default|Zoë  Müller")
     );
     let agent = rows["workload-low|agents|node-agent"];
     assert_eq!((count(&agent["verbs"], "get"), count(&agent["resources"], "/odd path/with, comma")), (5, 1), "{agent}");
@@ -134,14 +137,24 @@ fn a_bundle_gives_limits_refusals_and_profiles() {
     let rows = rows(&report);
     let mut joined = 0;
     for row in rows.values() {
-        let same: Vec<&Value> =
-            profiles["rows"].as_array().unwrap().iter().filter(|profile| profile["client"]["user"] == row["user"]).collect();
-        assert_eq!(same.iter().map(|profile| count(profile, "requests")).sum::<u64>(), row["requests"].as_u64().unwrap_or_default());
+        let same: Vec<&Value> = profiles["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|profile| profile["client"]["user"] == row["user"])
+            .collect();
+        assert_eq!(
+            same.iter().map(|profile| count(profile, "requests")).sum::<u64>(),
+            row["requests"].as_u64().unwrap_or_default()
+        );
         let ids = same.iter().flat_map(|profile| profile["findings"].as_array().unwrap()).map(|f| &f["id"]);
         let mut ids: Vec<&Value> = ids.collect();
         ids.sort_by_key(|id| id.as_str());
         ids.dedup();
-        assert_eq!(row["client_findings"].as_array().map(|ids| ids.iter().collect::<Vec<_>>()).unwrap_or_default(), ids);
+        assert_eq!(
+            row["client_findings"].as_array().map(|ids| ids.iter().collect::<Vec<_>>()).unwrap_or_default(),
+            ids
+        );
         joined += ids.len();
     }
     assert!(joined > 0 && rows["tenants|tenants|tenant-sync"]["agents"][0] == "tenant-sync");
@@ -154,7 +167,10 @@ fn a_bundle_gives_limits_refusals_and_profiles() {
     ];
     assert_eq!(found(&report), wanted.map(|texts| texts.map(str::to_owned)));
     let people = plimsoll(&["clients", "--seats", &bundle]).exits(0).stdout.clone();
-    assert!(people.contains("no-backoff") && people.contains("Priority levels") && people.contains("smith, jane"), "{people}");
+    assert!(
+        people.contains("no-backoff") && people.contains("Priority levels") && people.contains("smith, jane"),
+        "{people}"
+    );
 }
 
 /// A page of requests: level, user, seats, ms since it arrived, and whether it executes. The last request is that for the page.
@@ -184,19 +200,35 @@ fn thresholds_of_findings() {
     check("no-queue", &[("low", "a", 9, 5000, true), ("low", "b", 1, 5000, true)], &[]);
     check("short", &[("low", "a", 9, 5000, true), ("low", "b", 1, 999, false)], &[]);
     check("long", &[("low", "a", 9, 5000, true), ("low", "b", 1, 1000, false)], &[waits("warning"), one("warning")]);
-    check("half-time", &[("low", "a", 9, 5000, true), ("low", "b", 1, 7500, false)], &[waits("critical"), one("critical")]);
-    check("below-half", &[("low", "a", 9, 100, true), ("low", "b", 1, 7499, false)], &[waits("warning"), one("warning")]);
+    check(
+        "half-time",
+        &[("low", "a", 9, 5000, true), ("low", "b", 1, 7500, false)],
+        &[waits("critical"), one("critical")],
+    );
+    check(
+        "below-half",
+        &[("low", "a", 9, 100, true), ("low", "b", 1, 7499, false)],
+        &[waits("warning"), one("warning")],
+    );
     // Just half of the demand, just below, and a user who has the level alone or whom fair queuing keeps apart.
     check(
         "half",
         &[("low", "a", 5, 100, true), ("low", "b", 2, 2000, false), ("low", "c", 3, 50, true)],
         &[waits("warning"), one("warning")],
     );
-    check("less", &[("low", "a", 5, 100, true), ("low", "b", 3, 2000, false), ("low", "c", 3, 50, true)], &[waits("warning")]);
+    check(
+        "less",
+        &[("low", "a", 5, 100, true), ("low", "b", 3, 2000, false), ("low", "c", 3, 50, true)],
+        &[waits("warning")],
+    );
     check("alone", &[("low", "a", 5, 100, true), ("low", "a", 3, 2000, false)], &[waits("warning")]);
     check("apart", &[("low", "a", 5, 2000, false), ("low", "b", 3, 20, false)], &[waits("warning"), one("info")]);
     // Levels are judged one by one.
-    check("levels", &[("high", "a", 9, 5000, true), ("low", "a", 1, 5000, true), ("low", "b", 2, 3000, false)], &[waits("warning")]);
+    check(
+        "levels",
+        &[("high", "a", 9, 5000, true), ("low", "a", 1, 5000, true), ("low", "b", 2, 3000, false)],
+        &[waits("warning")],
+    );
 }
 
 #[test]

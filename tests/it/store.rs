@@ -82,7 +82,8 @@ fn what_was_acknowledged_is_there_once_wherever_the_writer_is_killed() {
             let mut text = String::new();
             for line in errors.lines().map_while(Result::ok) {
                 // `plimsoll: batch 3: 60 samples stored`
-                let count = line.split_once("batch ").and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(" sample"));
+                let count =
+                    line.split_once("batch ").and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(" sample"));
                 told = count.map_or(told, |(count, _)| count.replace(',', "").parse().unwrap());
                 text.push_str(&line);
             }
@@ -132,7 +133,8 @@ fn check_killed(store: &str, acknowledged: &BTreeMap<u64, usize>) {
     // And the days agree with the points.
     for (series, days) in days(store) {
         let mut fold = DayFold::default();
-        let mut expected: Vec<Day> = found[&series].iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
+        let mut expected: Vec<Day> =
+            found[&series].iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
         expected.extend(fold.finish());
         assert_eq!(days, expected, "{series}");
     }
@@ -143,8 +145,13 @@ fn many_lines(series: u64, count: i64) -> String {
     let mut csv = "name,who,time,value\n".to_owned();
     for line in 0..count {
         for who in 0..series {
-            writeln!(csv, "size,w{who},{},{}", START + line * 300 + chance.below(200) as i64, chance.below(1_000_000) as f64 / 8.0)
-                .unwrap();
+            writeln!(
+                csv,
+                "size,w{who},{},{}",
+                START + line * 300 + chance.below(200) as i64,
+                chance.below(1_000_000) as f64 / 8.0
+            )
+            .unwrap();
         }
     }
     csv
@@ -177,7 +184,11 @@ fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
         let ran = feed(command, b"");
         ran.did_not_panic();
         assert!(ran.stdout.contains("code 3"), "{}{}", ran.stdout, ran.stderr);
-        assert!(ran.stderr.contains(says) && ran.stderr.contains("--max-size") && ran.stderr.contains("log"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(says) && ran.stderr.contains("--max-size") && ran.stderr.contains("log"),
+            "{}",
+            ran.stderr
+        );
         let batches = ran.stderr.lines().filter(|line| line.contains("batch ")).count();
         assert!(batches > 5 && batches < 100, "{batches} batches were acknowledged");
         let store = store.to_str().unwrap();
@@ -232,7 +243,8 @@ fn duckdb_reads_the_same_from_the_sealed_files() {
     assert!(told["days"].as_u64().unwrap() >= 200 && told["points"].as_u64().unwrap() > 50_000, "{told}");
     // Once more the same, as Parquet of the store itself: nothing new.
     let before = points(&store);
-    let mut sealed: Vec<_> = std::fs::read_dir(Path::new(&store).join("points")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut sealed: Vec<_> =
+        std::fs::read_dir(Path::new(&store).join("points")).unwrap().map(|entry| entry.unwrap().path()).collect();
     sealed.retain(|path| path.extension().is_some_and(|end| end == "parquet"));
     let copy = home.path().join("copy").to_str().unwrap().to_owned();
     let files: Vec<&str> = sealed.iter().map(|path| path.to_str().unwrap()).collect();
@@ -249,14 +261,22 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
         let file = write(home.path(), name, text);
         (file.clone(), import(&file, &store, more))
     };
-    let (_, ran) = import("a.csv", "time,value,name,pod\n2026-09-01T00:00:05Z,1.5,up,a\n1788220810.25,2,up,\n1788220811,NaN,up,\n", &[]);
+    let (_, ran) = import(
+        "a.csv",
+        "time,value,name,pod\n2026-09-01T00:00:05Z,1.5,up,a\n1788220810.25,2,up,\n1788220811,NaN,up,\n",
+        &[],
+    );
     assert!(ran.exits(0).stderr.contains("2 samples stored; 1 value"), "{}", ran.stderr);
     let answer = r#"{"status":"success","data":{"resultType":"matrix","result":[
         {"metric":{"__name__":"up","pod":"b"},"values":[[1788220800,"7"],[1788220815.5,"+Inf"],[1788220830,"8e3"]]}]}}"#;
     import("b.json", answer, &[]).1.exits(0);
     let unnamed = answer.replace("\"__name__\":\"up\",", "");
     let (file, ran) = import("c.json", &unnamed, &[]);
-    assert!(ran.exits(3).stderr.contains(&format!("{file}: result 1")) && ran.stderr.contains("--name"), "{}", ran.stderr);
+    assert!(
+        ran.exits(3).stderr.contains(&format!("{file}: result 1")) && ran.stderr.contains("--name"),
+        "{}",
+        ran.stderr
+    );
     import("c.json", &unnamed, &["--name", "expression"]).1.exits(0);
     let (found, _) = points(&store);
     let second = 1_000_000;
@@ -284,7 +304,15 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
         assert!(ran.exits(3).stderr.contains(&file) && ran.stderr.contains(says), "{name}: {}", ran.stderr);
     }
     // Standard input; and what is before a bad line is kept.
-    let ran = run(&[&["record", "import", "-", "--store", &store], &KEEP[..]].concat(), &[], b"name,time,value\nin,1788220800,5\nin,x,6\n");
-    assert!(ran.exits(3).stderr.contains("-:3: ") && ran.stderr.contains("1 sample before it stored"), "{}", ran.stderr);
+    let ran = run(
+        &[&["record", "import", "-", "--store", &store], &KEEP[..]].concat(),
+        &[],
+        b"name,time,value\nin,1788220800,5\nin,x,6\n",
+    );
+    assert!(
+        ran.exits(3).stderr.contains("-:3: ") && ran.stderr.contains("1 sample before it stored"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(points(&store).0[&Series::new("in", &[])], [(START * second, 5.0)]);
 }

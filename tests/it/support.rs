@@ -20,7 +20,8 @@ impl Ran {
     #[track_caller]
     pub(crate) fn json(&self, code: i32) -> Value {
         self.exits(code);
-        serde_json::from_str(&self.stdout).unwrap_or_else(|bad| panic!("stdout is not JSON ({bad}): {}\n{}", self.stdout, self.stderr))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|bad| panic!("stdout is not JSON ({bad}): {}\n{}", self.stdout, self.stderr))
     }
 
     /// Checks the exit code, and that nothing panicked.
@@ -143,7 +144,8 @@ pub(crate) fn picture_of(home: &std::path::Path, html: &str) -> Value {
 pub(crate) fn rows(report: &Value, by: &str) -> BTreeMap<Vec<String>, Value> {
     let mut found = BTreeMap::new();
     for row in report["rows"].as_array().expect("rows") {
-        let key: Vec<String> = by.split(',').map(|dim| row[dim].as_str().unwrap_or_else(|| panic!("{dim} in {row}")).to_owned()).collect();
+        let key: Vec<String> =
+            by.split(',').map(|dim| row[dim].as_str().unwrap_or_else(|| panic!("{dim} in {row}")).to_owned()).collect();
         assert!(found.insert(key, row.clone()).is_none(), "two rows are the same: {row}");
     }
     found
@@ -172,11 +174,17 @@ pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let own = root().join("target/venv/bin/python");
-        let python = if own.exists() { own } else { std::env::var_os("PLIMSOLL_PYTHON").unwrap_or_else(|| "python3".into()).into() };
+        let python = if own.exists() {
+            own
+        } else {
+            std::env::var_os("PLIMSOLL_PYTHON").unwrap_or_else(|| "python3".into()).into()
+        };
         let check = Command::new(&python).args(["-c", "import duckdb, numpy, zstandard"]).output();
         match check {
             Ok(output) if output.status.success() => python,
-            Ok(output) => panic!("run .ci/setup first: {}: {}", python.display(), String::from_utf8_lossy(&output.stderr)),
+            Ok(output) => {
+                panic!("run .ci/setup first: {}: {}", python.display(), String::from_utf8_lossy(&output.stderr))
+            }
             Err(error) => panic!("run .ci/setup first: {}: {error}", python.display()),
         }
     })

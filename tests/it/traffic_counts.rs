@@ -2,7 +2,8 @@
 //! `tests/oracle/traffic.py`, numpy's quantiles, and jq.
 
 use crate::support::{
-    COUNTS, count, differences, feed, folder, micros, none, number, oracle, plimsoll, rows, sample, sample_bytes, traffic, write,
+    COUNTS, count, differences, feed, folder, micros, none, number, oracle, plimsoll, rows, sample, sample_bytes,
+    traffic, write,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -123,7 +124,9 @@ fn the_comparison_finds_a_wrong_number() {
     let report = traffic(&sample("quiet"), by, &[]);
     let differs = |report: &Value| !differences(report, &truth["breakdowns"][by], by).is_empty();
     assert!(!differs(&report));
-    for (field, change) in [("requests", 1.0), ("errors", 1.0), ("peak_rps", 0.1), ("p99_ms", 20.0), ("p50_ms", 1.0), ("max_ms", 0.001)] {
+    for (field, change) in
+        [("requests", 1.0), ("errors", 1.0), ("peak_rps", 0.1), ("p99_ms", 20.0), ("p50_ms", 1.0), ("max_ms", 0.001)]
+    {
         let mut wrong = report.clone();
         let value = &mut wrong["rows"][0][field];
         *value = match value.as_u64() {
@@ -153,7 +156,8 @@ fn quiet_by_verb_as_jq_counts() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let truth: Value = serde_json::from_str(&ran.stdout).unwrap();
     let report = traffic(&sample("quiet"), "verb", &[]);
-    let found: BTreeMap<String, u64> = rows(&report, "verb").iter().map(|(key, row)| (key[0].clone(), count(row, "requests"))).collect();
+    let found: BTreeMap<String, u64> =
+        rows(&report, "verb").iter().map(|(key, row)| (key[0].clone(), count(row, "requests"))).collect();
     let expected: BTreeMap<String, u64> = serde_json::from_value(truth["verbs"].clone()).unwrap();
     assert_eq!(found, expected);
     assert!(expected.len() > 5, "{expected:?}");
@@ -198,7 +202,9 @@ fn list_kind_follows_the_version() {
 #[test]
 fn list_kind_of_a_sample() {
     let mut paged = BTreeMap::<bool, u64>::new();
-    for line in sample_bytes("quiet/audit/apiserver-0/audit.log.zst").split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+    for line in
+        sample_bytes("quiet/audit/apiserver-0/audit.log.zst").split(|&b| b == b'\n').filter(|line| !line.is_empty())
+    {
         let event: Value = serde_json::from_slice(line).unwrap();
         if event["verb"] == "list" && event["objectRef"]["resource"].is_string() {
             let uri = event["requestURI"].as_str().unwrap();
@@ -221,7 +227,9 @@ fn list_kind_of_a_sample() {
 fn order_repetition_and_spelling_change_nothing() {
     const BY: &str = "verb,user,code";
     let text = String::from_utf8(sample_bytes("forms/v1.log")).unwrap();
-    let large = String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst")).unwrap();
+    let large =
+        String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst"))
+            .unwrap();
     let reversed = |text: &str| text.lines().rev().flat_map(|line| [line, "\n"]).collect::<String>();
     let folder = folder();
     let mut faults = Vec::new();
@@ -237,7 +245,9 @@ fn order_repetition_and_spelling_change_nothing() {
         let truth = oracle(&[BY], std::slice::from_ref(&path), &[]);
         let ran = plimsoll(&["traffic", &path, "--by", BY, "-o", "json"]);
         let report = serde_json::from_str(&ran.stdout).unwrap();
-        faults.extend(differences(&report, &truth["breakdowns"][BY], BY).into_iter().map(|fault| format!("{name}: {fault}")));
+        faults.extend(
+            differences(&report, &truth["breakdowns"][BY], BY).into_iter().map(|fault| format!("{name}: {fault}")),
+        );
         if ran.code != Some(0) {
             faults.push(format!("{name}: exit code {:?}: {}", ran.code, ran.stderr.trim()));
         }

@@ -42,7 +42,8 @@ fn added(instances: &[&str], from: usize, to: usize) -> BTreeMap<String, u64> {
         let at = |at: usize| requests(&sample_bytes(&format!("list-storm/metrics/{instance}/{}.txt.zst", TIMES[at])));
         let before = at(from);
         for (resource, value) in at(to) {
-            *found.entry(resource.clone()).or_default() += (value - before.get(&resource).copied().unwrap_or_default()) as u64;
+            *found.entry(resource.clone()).or_default() +=
+                (value - before.get(&resource).copied().unwrap_or_default()) as u64;
         }
     }
     found.retain(|_, count| *count > 0);
@@ -54,13 +55,25 @@ const BOTH: [&str; 2] = ["apiserver-0", "apiserver-1"];
 /// The rows' requests by resource.
 fn by_resource(report: &Value) -> BTreeMap<String, u64> {
     let rows = report["rows"].as_array().unwrap().iter();
-    rows.map(|row| (row["resource"].as_str().unwrap().to_owned(), count(row, "requests"))).filter(|(_, count)| *count > 0).collect()
+    rows.map(|row| (row["resource"].as_str().unwrap().to_owned(), count(row, "requests")))
+        .filter(|(_, count)| *count > 0)
+        .collect()
 }
 
 /// Arguments for a context of the stand-ins.
 fn asking(lab: &Lab, context: &str, more: &[&str]) -> Vec<String> {
     let kubeconfig = lab.kubeconfig();
-    let first = ["traffic", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", context, "--by", "resource", "-o", "json"];
+    let first = [
+        "traffic",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--context",
+        context,
+        "--by",
+        "resource",
+        "-o",
+        "json",
+    ];
     first.iter().chain(more).map(|text| (*text).to_owned()).collect()
 }
 
@@ -79,7 +92,8 @@ fn instances(report: &Value) -> Vec<(String, u64)> {
 fn check_rates(report: &Value, seconds: f64) {
     let took = number(&report["window"], "seconds");
     assert!(took >= seconds - 0.1 && took < seconds + 5.0, "{}", report["window"]);
-    let all: f64 = report["coverage"]["instances"].as_array().unwrap().iter().map(|instance| number(instance, "seconds")).sum();
+    let all: f64 =
+        report["coverage"]["instances"].as_array().unwrap().iter().map(|instance| number(instance, "seconds")).sum();
     let of_one = all / instances(report).len() as f64;
     let rps = number(&report["totals"], "rps");
     let expected = number(&report["totals"], "requests") / of_one;
@@ -176,10 +190,13 @@ impl Running {
     fn start(arguments: &[String]) -> Self {
         let home = folder();
         let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
-        let mut child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let (send, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).for_each(|line| drop(send.send(line)))
+        });
         let errors = std::thread::spawn(move || {
             let mut text = String::new();
             err.read_to_string(&mut text).unwrap();
@@ -212,13 +229,16 @@ fn following_prints_all_that_was_counted_again_and_again() {
     let lab = cluster();
     let ran = ask(&lab, "full", &["--follow", "--every", "1s", "--for", "3s"]);
     ran.exits(0);
-    let documents: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).expect("one document to a line")).collect();
+    let documents: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).expect("one document to a line")).collect();
     assert_eq!(documents.len(), 4, "{}", ran.stdout);
     // One page tells totals since the start.
     let instances = documents[0]["coverage"]["instances"].as_array().unwrap();
     assert!(instances.iter().all(|instance| instance["since_start"] == true), "{instances:?}");
-    let all: f64 =
-        BOTH.iter().flat_map(|i| requests(&sample_bytes(&format!("list-storm/metrics/{i}/{}.txt.zst", TIMES[0]))).into_values()).sum();
+    let all: f64 = BOTH
+        .iter()
+        .flat_map(|i| requests(&sample_bytes(&format!("list-storm/metrics/{i}/{}.txt.zst", TIMES[0]))).into_values())
+        .sum();
     assert_eq!(number(&documents[0]["totals"], "requests"), all);
     for (at, document) in documents.iter().enumerate().skip(1) {
         assert_eq!(by_resource(document), added(&BOTH, 0, at), "document {at}");
@@ -230,8 +250,16 @@ fn following_prints_all_that_was_counted_again_and_again() {
         arguments.iter_mut().filter(|argument| *argument == "json").for_each(|argument| form.clone_into(argument));
         let ran = plimsoll(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let text = &ran.exits(0).stdout;
-        assert_eq!(text.lines().filter(|line| Some(*line) == between).count(), if between.is_some() { 2 } else { 0 }, "{form}");
-        assert_eq!(text.lines().filter(|line| line.starts_with("resource,")).count(), usize::from(form == "csv"), "{form}");
+        assert_eq!(
+            text.lines().filter(|line| Some(*line) == between).count(),
+            if between.is_some() { 2 } else { 0 },
+            "{form}"
+        );
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with("resource,")).count(),
+            usize::from(form == "csv"),
+            "{form}"
+        );
     }
 }
 
@@ -258,7 +286,11 @@ fn a_signal_ends_it_with_a_last_report() {
     std::thread::sleep(Duration::from_millis(300));
     let (rest, code, errors, took) = running.end("INT");
     assert_eq!((rest.len(), code, errors.as_str()), (1, Some(0), ""));
-    assert!(instances(&rest[0]).iter().all(|(_, pages)| *pages == 1) && took < Duration::from_secs(3), "{took:?} {}", rest[0]["coverage"]);
+    assert!(
+        instances(&rest[0]).iter().all(|(_, pages)| *pages == 1) && took < Duration::from_secs(3),
+        "{took:?} {}",
+        rest[0]["coverage"]
+    );
 }
 
 // ---------------------------------------------------------------- what goes wrong
@@ -295,7 +327,8 @@ fn an_apiserver_that_fails_now_and_then() {
 #[test]
 fn an_apiserver_that_starts_anew() {
     let folder = folder();
-    let text = |time: u64| String::from_utf8(sample_bytes(&format!("list-storm/metrics/apiserver-0/{time}.txt.zst"))).unwrap();
+    let text =
+        |time: u64| String::from_utf8(sample_bytes(&format!("list-storm/metrics/apiserver-0/{time}.txt.zst"))).unwrap();
     // A process that started just before its page, and has counted a few requests.
     let mut anew = String::new();
     for line in text(TIMES[0]).lines() {
@@ -311,7 +344,8 @@ fn an_apiserver_that_starts_anew() {
     let series = anew.lines().filter(|line| line.starts_with("apiserver_request_total{")).count() as u64;
     let anew = write(folder.path(), "anew.txt", anew);
     let of = paths("apiserver-0");
-    let lab = Lab::start(&[&[of[0].as_str(), &of[1], &anew].join(","), &of[0], &[of[0].as_str(), &of[1], &anew].join(",")]);
+    let lab =
+        Lab::start(&[&[of[0].as_str(), &of[1], &anew].join(","), &of[0], &[of[0].as_str(), &of[1], &anew].join(",")]);
     let expected = added(&["apiserver-0"], 0, 1).values().sum::<u64>() + 2 * series;
     let url = format!("http://{}/metrics", lab.name("plain"));
     for ran in [
@@ -321,7 +355,11 @@ fn an_apiserver_that_starts_anew() {
         ran.did_not_panic();
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
         let instances = report["coverage"]["instances"].as_array().unwrap();
-        assert_eq!((instances.len(), count(&instances[0], "restarts"), count(&instances[0], "pages")), (1, 1, 3), "{instances:?}");
+        assert_eq!(
+            (instances.len(), count(&instances[0], "restarts"), count(&instances[0], "pages")),
+            (1, 1, 3),
+            "{instances:?}"
+        );
         assert_eq!(count(&report["totals"], "requests"), expected);
     }
 }
@@ -331,7 +369,9 @@ fn without_a_kubeconfig_or_the_right_to_read() {
     let ran = plimsoll(&["traffic"]);
     assert!(ran.exits(3).stdout.is_empty(), "{}", ran.stdout);
     assert!(
-        ran.stderr.contains("no kubeconfig") && ran.stderr.contains("--kubeconfig FILE") && ran.stderr.contains("KUBECONFIG"),
+        ran.stderr.contains("no kubeconfig")
+            && ran.stderr.contains("--kubeconfig FILE")
+            && ran.stderr.contains("KUBECONFIG"),
         "{}",
         ran.stderr
     );
@@ -339,10 +379,12 @@ fn without_a_kubeconfig_or_the_right_to_read() {
     let ran = ask(&lab, "no-metrics", &["--every", "300ms", "--for", "1s"]);
     assert!(ran.exits(3).stdout.is_empty(), "{}", ran.stdout);
     for server in ["a", "b"] {
-        let told: Vec<&str> = ran.stderr.lines().filter(|line| line.contains(&format!("{}/metrics: 403", lab.name(server)))).collect();
+        let told: Vec<&str> =
+            ran.stderr.lines().filter(|line| line.contains(&format!("{}/metrics: 403", lab.name(server)))).collect();
         assert_eq!(told.len(), 1, "told once: {}", ran.stderr);
         assert!(
-            told[0].contains("nonResourceURLs [/metrics], verbs [get]") && told[0].contains("kubectl create clusterrole"),
+            told[0].contains("nonResourceURLs [/metrics], verbs [get]")
+                && told[0].contains("kubectl create clusterrole"),
             "{}",
             told[0]
         );
@@ -368,7 +410,9 @@ fn a_load_balancer_is_no_restart() {
         assert!(name.ends_with(&format!("#{}", number + 1)) && name.contains(&address), "{name}");
         assert_eq!(*pages, 4, "{all:?}");
     }
-    assert!(report["coverage"]["instances"].as_array().unwrap().iter().all(|instance| count(instance, "restarts") == 0));
+    assert!(
+        report["coverage"]["instances"].as_array().unwrap().iter().all(|instance| count(instance, "restarts") == 0)
+    );
     for request in lab.requests("/metrics") {
         assert_eq!(request["agent"], concat!("plimsoll/", env!("CARGO_PKG_VERSION")), "{request}");
     }
@@ -398,7 +442,12 @@ fn a_url_that_gives_no_metrics() {
     for url in [&silent, &closed] {
         let ran = plimsoll(&["traffic", url, "--every", "300ms", "--for", "700ms"]);
         assert!(ran.exits(3).stdout.is_empty() && ran.stderr.contains(url.as_str()), "{}", ran.stderr);
-        assert_eq!(ran.stderr.lines().filter(|line| line.contains(url.as_str())).count(), 1, "told once: {}", ran.stderr);
+        assert_eq!(
+            ran.stderr.lines().filter(|line| line.contains(url.as_str())).count(),
+            1,
+            "told once: {}",
+            ran.stderr
+        );
     }
     // One of two that is down.
     let good = format!("http://{}/metrics", lab.name("plain"));
@@ -469,7 +518,10 @@ fn on_a_terminal_it_redraws_and_leaves_it_usable() {
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll")).to_str().unwrap();
     terminal.keys(&format!("cd {}; stty -a > before", terminal.folder.path().display()));
     let kubeconfig = lab.kubeconfig();
-    let command = format!("{program} traffic --kubeconfig {} --context full --follow --every 400ms --top 5", kubeconfig.display());
+    let command = format!(
+        "{program} traffic --kubeconfig {} --context full --follow --every 400ms --top 5",
+        kubeconfig.display()
+    );
     terminal.keys(&format!("clear; {command}"));
     let asked = || lab.requests("/metrics").len();
     let heads = |screen: &str| screen.lines().filter(|line| line.starts_with("VERB ")).count();
@@ -501,7 +553,11 @@ fn on_a_terminal_it_redraws_and_leaves_it_usable() {
     if !screen.lines().any(|line| line == "exit code 0") {
         faults.push(format!("it did not end well:\n{screen}"));
     }
-    let state = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on} #{mouse_any_flag} #{insert_flag} #{wrap_flag}"]);
+    let state = terminal.tmux(&[
+        "display-message",
+        "-p",
+        "#{cursor_flag} #{alternate_on} #{mouse_any_flag} #{insert_flag} #{wrap_flag}",
+    ]);
     if state.trim() != "1 0 0 0 1" {
         faults.push(format!("cursor, alternate screen, mouse, insert, wrap: {state}"));
     }

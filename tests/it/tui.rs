@@ -35,8 +35,16 @@ impl Screen {
     }
 
     fn tmux(&self, words: &[&str]) -> (bool, String) {
-        let out = Command::new("tmux").args(["-L", &self.socket, "-f", "/dev/null"]).args(words).current_dir(root()).output().unwrap();
-        (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+        let out = Command::new("tmux")
+            .args(["-L", &self.socket, "-f", "/dev/null"])
+            .args(words)
+            .current_dir(root())
+            .output()
+            .unwrap();
+        (
+            out.status.success(),
+            String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr),
+        )
     }
 
     fn keys(&self, keys: &[&str]) {
@@ -103,7 +111,10 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     let screen = Screen::start("replay", (120, 40), &[&storm], home.path());
     let text = screen.shows("6 critical");
     let words: Vec<&str> = text.split_whitespace().collect();
-    assert!(words.join(" ").contains("node-agent (monitoring:node-agent) sent 10.9 times as many requests as before"), "{text}");
+    assert!(
+        words.join(" ").contains("node-agent (monitoring:node-agent) sent 10.9 times as many requests as before"),
+        "{text}"
+    );
     screen.keys(&["2"]);
     let text = screen.shows("traffic (");
     let told = plimsoll(&[
@@ -140,7 +151,10 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
     for line in written.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
-        let own = rows.iter().find(|row| row["verb"] == cells[at("verb")] && row["resource"] == cells[at("resource")]).unwrap();
+        let own = rows
+            .iter()
+            .find(|row| row["verb"] == cells[at("verb")] && row["resource"] == cells[at("resource")])
+            .unwrap();
         assert_eq!(own["requests"].to_string(), cells[at("requests")], "{line}");
     }
     // A moment: the minute before 09:24:00. Keys that are typed faster than they are read are all meant.
@@ -149,7 +163,9 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     screen.keys(&[":"]);
     screen.line("window 1m");
     screen.shows("09:23:00 to 09:24:00 UTC (1m)");
-    let title = |text: &str| text.split_once("traffic (").and_then(|(_, rest)| rest.split_once(')')).map(|(title, _)| title.to_owned());
+    let title = |text: &str| {
+        text.split_once("traffic (").and_then(|(_, rest)| rest.split_once(')')).map(|(title, _)| title.to_owned())
+    };
     screen.until("all rows again", |text| title(text).is_some_and(|title| !title.contains(" of ")));
     let requests = counted(&storm, 60, "2026-11-20T09:23:00Z");
     // Those whose end is not in the window are counted too, and told.
@@ -187,7 +203,10 @@ for path in glob.glob(folder + "/audit/*/*"):
 print(n)
 "#;
     let out = Command::new(python()).args(["-c", script, bundle, &seconds.to_string(), from]).output().unwrap();
-    String::from_utf8_lossy(&out.stdout).trim().parse().unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)))
+    String::from_utf8_lossy(&out.stdout)
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)))
 }
 
 #[test]
@@ -240,12 +259,14 @@ fn live_apiservers_that_fail_and_come_back() {
 
 fn it_fails_and_comes_back(fault: &str, words: &str) {
     let home = folder();
-    let pages: Vec<String> = (0..3u64).map(|n| write(home.path(), &format!("page-{n}.txt"), page(1_000 + 100 * n))).collect();
+    let pages: Vec<String> =
+        (0..3u64).map(|n| write(home.path(), &format!("page-{n}.txt"), page(1_000 + 100 * n))).collect();
     // Answers of 429 and 503 are tried again at once, four times at most.
     let sequence = [&pages[..2], &vec![fault.to_owned(); 4], &pages[2..]].concat().join(",");
     let lab = Lab::start(&[&sequence, &pages[0]]);
     let kubeconfig = lab.kubeconfig();
-    let words_of = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab", "--every", "1s", "--request-timeout", "3s"];
+    let words_of =
+        ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab", "--every", "1s", "--request-timeout", "3s"];
     let screen = Screen::start(&format!("live-{}", fault.trim_matches('@')), (160, 24), &words_of, home.path());
     let text = screen.until("it fails", |text| text.contains("fails since"));
     assert!(text.contains(&lab.name("a")) && text.contains("1 of 2 sources fail"), "{fault}: {text}");
@@ -265,7 +286,8 @@ fn it_fails_and_comes_back(fault: &str, words: &str) {
 #[test]
 fn live_with_each_form_of_credentials() {
     let home = folder();
-    let lab = Lab::start(&[&write(home.path(), "page-a.txt", page(1_000)), &write(home.path(), "page-b.txt", page(2_000))]);
+    let lab =
+        Lab::start(&[&write(home.path(), "page-a.txt", page(1_000)), &write(home.path(), "page-b.txt", page(2_000))]);
     let kubeconfig = lab.kubeconfig();
     // A token, a client certificate, a plugin that gives a token.
     for context in ["lab", "jane", "plugin-token"] {
@@ -288,10 +310,12 @@ fn a_log_that_is_written_is_followed_and_saved() {
     let home = folder();
     let path = home.path().join("audit.log");
     let events = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
-    let lines: Vec<Value> = events.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let lines: Vec<Value> =
+        events.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let done: Vec<&Value> = lines.iter().filter(|event| event["stage"] == "ResponseComplete").take(3_000).collect();
     std::fs::write(&path, b"").unwrap();
-    let screen = Screen::start("follow", (120, 30), &["--follow", path.to_str().unwrap(), "--every", "1s"], home.path());
+    let screen =
+        Screen::start("follow", (120, 30), &["--follow", path.to_str().unwrap(), "--every", "1s"], home.path());
     screen.shows("live");
     // As it would be written now, and rotated in the middle.
     let mut count = 0;
@@ -335,7 +359,8 @@ fn it_is_there_at_once_and_quiet_when_nothing_happens() {
         .args([env!("CARGO_BIN_EXE_plimsoll"), "tui", &sample("list-storm")])
         .output()
         .unwrap();
-    let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)));
+    let told: Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)));
     // The fastest of five: other tests run beside this one.
     assert!(told["first_frame_ms"].as_f64().unwrap() <= 150.0, "{told}");
     assert!(told["idle_bytes_per_s"].as_f64().unwrap() <= 20_000.0, "{told}");
@@ -348,12 +373,21 @@ fn live_and_idle_it_takes_less_than_a_fiftieth_of_a_core() {
     let pages: Vec<String> = (0..2)
         .map(|number| {
             let name = ["apiserver-0", "apiserver-1"][number];
-            write(home.path(), &format!("{name}.txt"), sample_bytes(&format!("list-storm/metrics/{name}/1795166306.txt.zst")))
+            write(
+                home.path(),
+                &format!("{name}.txt"),
+                sample_bytes(&format!("list-storm/metrics/{name}/1795166306.txt.zst")),
+            )
         })
         .collect();
     let lab = Lab::start(&[&pages[0], &pages[1]]);
     let kubeconfig = lab.kubeconfig();
-    let screen = Screen::start("idle", (200, 50), &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab"], home.path());
+    let screen = Screen::start(
+        "idle",
+        (200, 50),
+        &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab"],
+        home.path(),
+    );
     screen.shows("2 sources answer");
     let ticks = || -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", screen.process())).unwrap();

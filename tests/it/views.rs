@@ -1,7 +1,9 @@
 //! The forms of the output, with values that whoever calls the apiserver wrote to do harm; and what scripts rely on: exit codes,
 //! closed pipes, colour.
 
-use crate::support::{agree, count, feed, folder, hermetic, oracle, plimsoll, python, rows, run, sample, traffic, write};
+use crate::support::{
+    agree, count, feed, folder, hermetic, oracle, plimsoll, python, rows, run, sample, traffic, write,
+};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -85,7 +87,8 @@ fn nothing_acts_on_a_terminal_in_any_form() {
         for form in FORMS {
             let text = show(source, form);
             assert!(text.len() > 1000, "{form} of {source}: {text}");
-            let bad: Vec<String> = text.lines().filter(|line| line.contains(acts)).map(|line| format!("{line:?}")).collect();
+            let bad: Vec<String> =
+                text.lines().filter(|line| line.contains(acts)).map(|line| format!("{line:?}")).collect();
             assert!(bad.is_empty(), "{form} of {source}:\n{}", bad.join("\n"));
         }
     });
@@ -102,7 +105,10 @@ fn values_are_what_the_log_says() {
     // Python reads the JSON as serde does.
     let json = show(&path, "json");
     let mut check = Command::new(python());
-    check.args(["-c", "import json,sys; sys.stdout.write(json.dumps([r['user'] for r in json.load(sys.stdin)['rows']]))"]);
+    check.args([
+        "-c",
+        "import json,sys; sys.stdout.write(json.dumps([r['user'] for r in json.load(sys.stdin)['rows']]))",
+    ]);
     let mut users: Vec<String> = serde_json::from_str(&feed(check, json.as_bytes()).stdout).unwrap();
     users.sort();
     assert_eq!(users, expected.concat());
@@ -123,7 +129,8 @@ fn yaml_is_the_json() {
     with_hostile_logs(|source| {
         let json: Value = serde_json::from_str(&show(source, "json")).unwrap();
         let text = show(source, "yaml");
-        let yaml: Value = serde_yaml_ng::from_str(&text).unwrap_or_else(|bad| panic!("{source}: the YAML can't be read: {bad}"));
+        let yaml: Value =
+            serde_yaml_ng::from_str(&text).unwrap_or_else(|bad| panic!("{source}: the YAML can't be read: {bad}"));
         assert_eq!(yaml, json, "{source}");
         assert_eq!(yaml["rows"].as_array().unwrap().len() as u64, count(&json["totals"], "rows"));
     });
@@ -184,13 +191,20 @@ fn markdown_stays_a_table() {
 
 /// The lines of the table: from its heading to the next blank line.
 fn grid(text: &str) -> Vec<&str> {
-    text.lines().skip_while(|line| !line.starts_with("VERB") && !line.starts_with("AGENT")).take_while(|line| !line.is_empty()).collect()
+    text.lines()
+        .skip_while(|line| !line.starts_with("VERB") && !line.starts_with("AGENT"))
+        .take_while(|line| !line.is_empty())
+        .collect()
 }
 
 #[test]
 fn a_table_fits_the_terminal() {
-    for (columns, by) in [("80", "verb,resource,user"), ("100", "verb,resource,user"), ("120", "verb,resource,user,agent"), ("80", "agent")]
-    {
+    for (columns, by) in [
+        ("80", "verb,resource,user"),
+        ("100", "verb,resource,user"),
+        ("120", "verb,resource,user,agent"),
+        ("80", "agent"),
+    ] {
         for source in [sample("list-storm"), sample("damage/hostile.log")] {
             let ran = run(&["traffic", &source, "--by", by], &[("COLUMNS", columns)], b"");
             let lines = grid(&ran.stdout);
@@ -213,8 +227,9 @@ fn people_are_shown_25_rows_and_machines_all() {
     let source = sample("quiet");
     let all = count(&traffic(&source, "name", &[])["totals"], "rows");
     assert!(all > 100);
-    let lines =
-        |more: &[&str]| plimsoll(&[&["traffic", &source, "--by", "name", "--no-headers"], more].concat()).stdout.lines().count() as u64;
+    let lines = |more: &[&str]| {
+        plimsoll(&[&["traffic", &source, "--by", "name", "--no-headers"], more].concat()).stdout.lines().count() as u64
+    };
     assert_eq!(lines(&[]), 25);
     assert_eq!(lines(&["--top", "3"]), 3);
     assert_eq!(lines(&["--top", "0"]), all);
@@ -278,7 +293,11 @@ fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
     const SCRIPT: &str = "import os,pty,sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let home = folder();
     let mut command = hermetic(Command::new(python()), home.path());
-    command.args(["-c", SCRIPT, env!("CARGO_BIN_EXE_plimsoll")]).args(args).envs(environment.iter().copied()).env("TERM", "xterm-256color");
+    command
+        .args(["-c", SCRIPT, env!("CARGO_BIN_EXE_plimsoll")])
+        .args(args)
+        .envs(environment.iter().copied())
+        .env("TERM", "xterm-256color");
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     assert!(ran.stdout.contains("REQUESTS"), "{}", ran.stdout);
@@ -298,7 +317,10 @@ fn colour_only_where_it_is_wanted() {
 #[test]
 fn colour_always_is_colour() {
     let log = sample("forms/v1.log");
-    assert!(plimsoll(&["traffic", &log, "--color", "always"]).exits(0).stdout.contains('\u{1b}'), "--color always changes nothing");
+    assert!(
+        plimsoll(&["traffic", &log, "--color", "always"]).exits(0).stdout.contains('\u{1b}'),
+        "--color always changes nothing"
+    );
     let json = plimsoll(&["traffic", &log, "--color", "always", "-o", "json"]);
     assert!(!json.stdout.contains('\u{1b}'), "what machines read has no colour");
 }

@@ -63,7 +63,9 @@ impl Alertmanager {
 
     fn post(&self, alerts: &[Value], within: Duration) -> Result<(), Fault> {
         // A batch that is sent twice, as the one behind it failed, changes nothing.
-        alerts.chunks(BATCH).try_for_each(|batch| self.target.post(Value::from(batch).to_string().as_bytes(), &[], within))
+        alerts
+            .chunks(BATCH)
+            .try_for_each(|batch| self.target.post(Value::from(batch).to_string().as_bytes(), &[], within))
     }
 
     /// An alert, and the one of another level that it takes the place of: the level is one of the labels.
@@ -81,7 +83,8 @@ impl Alertmanager {
 
     /// The configured labels, and these, as far as they say something.
     fn labels(&self, own: &[(&str, &str)]) -> Map<String, Value> {
-        let mut labels: Map<String, Value> = self.labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        let mut labels: Map<String, Value> =
+            self.labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
         let said = own.iter().filter(|(_, value)| !value.is_empty());
         said.for_each(|(name, value)| drop(labels.insert((*name).to_owned(), (*value).into())));
         labels
@@ -125,7 +128,10 @@ impl Alertmanager {
         ]);
         let share = gauge.share.map(|share| format!(" ({:.0}%)", share * 100.0)).unwrap_or_default();
         let mut annotations = Map::new();
-        let summary = format!("{} of namespace {}: {} of {}{share}", gauge.key.resource, gauge.key.namespace, gauge.used, gauge.hard);
+        let summary = format!(
+            "{} of namespace {}: {} of {}{share}",
+            gauge.key.resource, gauge.key.namespace, gauge.used, gauge.hard
+        );
         annotations.insert("summary".into(), summary.into());
         if let Some(full) = gauge.full_at {
             annotations.insert("full_at".into(), time::format(full).into());
@@ -134,9 +140,9 @@ impl Alertmanager {
             annotations.insert("proposed".into(), proposed.clone().into());
         }
         let since = alert.since.min(until);
-        let mut json =
-            json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(since), "endsAt": time::format(until) });
-        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+        let mut json = json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(since), "endsAt": time::format(until) });
+        let is_plain =
+            |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
         if let Some(link) = self.link.as_ref().filter(|_| is_plain(&gauge.key.namespace)) {
             json["generatorURL"] = link.replace("{namespace}", &gauge.key.namespace).into();
         }

@@ -64,7 +64,9 @@ pub fn deliver(
     out: &mut dyn Write,
 ) -> Vec<Outcome> {
     let end = Instant::now() + patience;
-    let of = |name: &str| parcels.iter().filter(|parcel| parcel.channels.iter().any(|channel| channel == name)).collect::<Vec<_>>();
+    let of = |name: &str| {
+        parcels.iter().filter(|parcel| parcel.channels.iter().any(|channel| channel == name)).collect::<Vec<_>>()
+    };
     let mut outcomes = Vec::new();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -78,7 +80,8 @@ pub fn deliver(
         }
         for (channel, thread) in running {
             outcomes.extend(thread.join().unwrap_or_else(|_| {
-                let (id, channel, result) = (String::new(), channel.name.clone(), Err("it ended unexpectedly".to_owned()));
+                let (id, channel, result) =
+                    (String::new(), channel.name.clone(), Err("it ended unexpectedly".to_owned()));
                 vec![Outcome { id, channel, result, tries: 0 }]
             }));
         }
@@ -111,7 +114,12 @@ impl Worker<'_> {
         let mut sender = match open(self.channel) {
             Ok(sender) => sender,
             Err(error) => {
-                let outcome = |id: &str| Outcome { id: id.to_owned(), channel: name.clone(), result: Err(error.clone()), tries: 0 };
+                let outcome = |id: &str| Outcome {
+                    id: id.to_owned(),
+                    channel: name.clone(),
+                    result: Err(error.clone()),
+                    tries: 0,
+                };
                 let ids = parcels.iter().map(|parcel| parcel.message.id.as_str());
                 return ids.chain((reminds && parcels.is_empty()).then_some("")).map(outcome).collect();
             }
@@ -188,7 +196,10 @@ struct Printer<'o>(&'o mut dyn Write);
 impl Sender for Printer<'_> {
     fn send(&mut self, parcel: &Parcel, _: Duration) -> Result<(), Fault> {
         let text = format!("Subject: {}\n\n{}\n", parcel.subject, parcel.text);
-        self.0.write_all(text.as_bytes()).and_then(|()| self.0.flush()).map_err(|error| Fault::Refused(error.to_string()))
+        self.0
+            .write_all(text.as_bytes())
+            .and_then(|()| self.0.flush())
+            .map_err(|error| Fault::Refused(error.to_string()))
     }
 }
 
@@ -199,7 +210,9 @@ fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
         Way::Alertmanager { url, login, hold, labels, link } => {
             Box::new(super::alertmanager::Alertmanager::new(url, login.as_ref(), *hold, labels, link.as_deref(), ca)?)
         }
-        Way::Webhook { url, login, key } => Box::new(super::webhook::Webhook::new(url, login.as_ref(), key.as_ref(), ca)?),
+        Way::Webhook { url, login, key } => {
+            Box::new(super::webhook::Webhook::new(url, login.as_ref(), key.as_ref(), ca)?)
+        }
         Way::Slack { url } => Box::new(super::slack::Slack::new(url, ca)?),
         Way::Smtp { server, port, tls, login, from, .. } => {
             Box::new(super::smtp::Mailer::new(&channel.name, server, *port, *tls, login.as_ref(), from, ca)?)

@@ -30,7 +30,9 @@ impl Target {
         let authorization = match login {
             None => None,
             Some(Login::Bearer(token)) => Some(format!("Bearer {}", reveal(token)?)),
-            Some(Login::Basic(user, password)) => Some(format!("Basic {}", base64(format!("{user}:{}", reveal(password)?).as_bytes()))),
+            Some(Login::Basic(user, password)) => {
+                Some(format!("Basic {}", base64(format!("{user}:{}", reveal(password)?).as_bytes())))
+            }
         };
         let mut config = ureq::Agent::config_builder()
             .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
@@ -41,7 +43,11 @@ impl Target {
         if let Some(path) = ca {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(path)?).build());
         }
-        Ok(Self { agent: config.build().new_agent(), url: format!("{}{path}", url.trim_end_matches('/')), authorization })
+        Ok(Self {
+            agent: config.build().new_agent(),
+            url: format!("{}{path}", url.trim_end_matches('/')),
+            authorization,
+        })
     }
 
     /// Posts JSON with these headers.
@@ -63,7 +69,11 @@ impl Target {
         if (200..300).contains(&status) {
             return Ok(());
         }
-        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(|text| retry_after(text, now()));
+        let asked = response
+            .headers()
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok())
+            .and_then(|text| retry_after(text, now()));
         let body = response.body_mut().with_config().limit(64 << 10).read_to_string().unwrap_or_default();
         let body: String = body.trim().chars().take(SHOWN).collect();
         let error = format!("HTTP {status}{}{body}", if body.is_empty() { "" } else { ": " });
@@ -83,7 +93,9 @@ fn now() -> i64 {
 fn retry_after(text: &str, now: i64) -> Option<Duration> {
     let seconds = match text.trim().parse::<u64>() {
         Ok(seconds) => seconds,
-        Err(_) => u64::try_from(jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp().as_second() - now).unwrap_or(0),
+        Err(_) => {
+            u64::try_from(jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp().as_second() - now).unwrap_or(0)
+        }
     };
     // What asks for more than a day is asked again at the next run anyway.
     Some(Duration::from_secs(seconds.min(86_400)))
@@ -123,7 +135,9 @@ mod tests {
 
     #[test]
     fn base64_as_in_the_rfc() {
-        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")] {
+        for (text, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
+        {
             assert_eq!(base64(text.as_bytes()), expected);
         }
         assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");

@@ -49,7 +49,9 @@ pub(crate) fn reveal(secret: &Secret) -> Result<String, String> {
             read.map_err(|error| format!("{}: {error}; a secret should be there", path.display()))?;
             text.trim().to_owned()
         }
-        Secret::Env(name) => std::env::var(name).map_err(|_| format!("the environment has no {name}; a secret should be there"))?,
+        Secret::Env(name) => {
+            std::env::var(name).map_err(|_| format!("the environment has no {name}; a secret should be there"))?
+        }
     };
     if text.is_empty() {
         let place = match secret {

@@ -36,14 +36,19 @@ impl Mailer {
             Tls::Starttls => Security::Required(parameters(server, ca)?),
             Tls::Implicit => Security::Wrapper(parameters(server, ca)?),
         };
-        let login = login.map(|(user, password)| Ok::<_, String>(Credentials::new(user.clone(), reveal(password)?))).transpose()?;
+        let login = login
+            .map(|(user, password)| Ok::<_, String>(Credentials::new(user.clone(), reveal(password)?)))
+            .transpose()?;
         let from = from.parse().map_err(|error| format!("from: '{from}' is no address: {error}"))?;
         Ok(Self { channel: channel.to_owned(), server: server.to_owned(), port, security, login, from })
     }
 
     pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
         let mail = self.mail(parcel).map_err(Fault::Refused)?;
-        let mut transport = SmtpTransport::builder_dangerous(&self.server).port(self.port).tls(self.security.clone()).timeout(Some(within));
+        let mut transport = SmtpTransport::builder_dangerous(&self.server)
+            .port(self.port)
+            .tls(self.security.clone())
+            .timeout(Some(within));
         if let Some(login) = &self.login {
             transport = transport.credentials(login.clone());
         }
@@ -92,7 +97,8 @@ fn parameters(server: &str, ca: Option<&Path>) -> Result<TlsParameters, String> 
     let mut parameters = TlsParameters::builder(server.to_owned());
     if let Some(path) = ca {
         let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let certificate = Certificate::from_pem(&pem).map_err(|error| format!("{}: {}", path.display(), told(&error)))?;
+        let certificate =
+            Certificate::from_pem(&pem).map_err(|error| format!("{}: {}", path.display(), told(&error)))?;
         parameters = parameters.certificate_store(CertificateStore::None).add_root_certificate(certificate);
     }
     parameters.build().map_err(|error| told(&error))
@@ -105,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_header_stays_one_header() {
-        let mailer = Mailer::new("mail", "localhost", 25, Tls::None, None, "plimsoll <plimsoll@example.org>", None).unwrap();
+        let mailer =
+            Mailer::new("mail", "localhost", 25, Tls::None, None, "plimsoll <plimsoll@example.org>", None).unwrap();
         let message = Told {
             id: "0123".into(),
             cluster: String::new(),
@@ -118,12 +125,16 @@ mod tests {
             deeds: vec![],
         };
         let subject = "a\r\nBcc: evil@example.org\r\n\r\nbody größe".to_owned();
-        let (to, text, slack) = ([("mail".to_owned(), vec!["a@example.org".to_owned()])].into(), "text\n.\n".to_owned(), String::new());
+        let (to, text, slack) =
+            ([("mail".to_owned(), vec!["a@example.org".to_owned()])].into(), "text\n.\n".to_owned(), String::new());
         let mut parcel = Parcel { message, to, subject, text, slack, channels: vec![] };
         let mail = String::from_utf8(mailer.mail(&parcel).unwrap().formatted()).unwrap();
         let (head, _) = mail.split_once("\r\n\r\n").unwrap();
         assert!(!head.lines().any(|line| line.to_lowercase().starts_with("bcc")), "{head}");
-        assert!(head.contains("Message-ID: <0123@plimsoll>\r\n") && head.contains("Auto-Submitted: auto-generated"), "{head}");
+        assert!(
+            head.contains("Message-ID: <0123@plimsoll>\r\n") && head.contains("Auto-Submitted: auto-generated"),
+            "{head}"
+        );
         for bad in ["a@example.org\r\nBcc: b@example.org", "a@example.org, b@example.org", "", "a"] {
             parcel.to = [("mail".to_owned(), vec![bad.to_owned()])].into();
             assert!(mailer.mail(&parcel).is_err(), "{bad:?}");

@@ -35,7 +35,14 @@ pub struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { version: VERSION, at: 0, cluster: String::new(), watches: BTreeMap::new(), outbox: Vec::new(), told: BTreeMap::new() }
+        Self {
+            version: VERSION,
+            at: 0,
+            cluster: String::new(),
+            watches: BTreeMap::new(),
+            outbox: Vec::new(),
+            told: BTreeMap::new(),
+        }
     }
 }
 
@@ -51,7 +58,9 @@ pub struct Store {
 pub fn default_folder(name: &str) -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    folder.map(|folder| folder.join("plimsoll").join(name)).ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
+    folder
+        .map(|folder| folder.join("plimsoll").join(name))
+        .ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
 }
 
 fn fail(path: &Path) -> impl Fn(io::Error) -> String + '_ {
@@ -94,7 +103,11 @@ pub fn peek(folder: &Path) -> Result<State, String> {
         Err(error) => return Err(fail(&path)(error)),
     };
     if state.version != VERSION {
-        return Err(format!("{}: of version {}, this plimsoll knows {VERSION}; use a newer one", path.display(), state.version));
+        return Err(format!(
+            "{}: of version {}, this plimsoll knows {VERSION}; use a newer one",
+            path.display(),
+            state.version
+        ));
     }
     let path = folder.join("sent.log");
     let log = match fs::read(&path) {
@@ -135,7 +148,8 @@ impl Store {
         let state = peek(folder)?;
         sweep(folder);
         let path = folder.join("sent.log");
-        let log = File::options().create(true).truncate(false).read(true).append(true).open(&path).map_err(fail(&path))?;
+        let log =
+            File::options().create(true).truncate(false).read(true).append(true).open(&path).map_err(fail(&path))?;
         // What follows a broken line would not be read.
         let text = String::from_utf8_lossy(&fs::read(&path).map_err(fail(&path))?).into_owned();
         let (_, whole) = recorded(&text);
@@ -202,7 +216,14 @@ mod tests {
             deeds: vec![],
         };
         let channels = channels.iter().map(|channel| (*channel).to_owned()).collect();
-        Parcel { message, to: BTreeMap::new(), subject: String::new(), text: String::new(), slack: String::new(), channels }
+        Parcel {
+            message,
+            to: BTreeMap::new(),
+            subject: String::new(),
+            text: String::new(),
+            slack: String::new(),
+            channels,
+        }
     }
 
     fn left(state: &State) -> Vec<String> {
@@ -277,7 +298,10 @@ mod tests {
         for bad in ["", "{", "{\"version\":2,\"at\":0,\"cluster\":\"\",\"watches\":{},\"outbox\":[]}", "[]"] {
             fs::write(folder.path().join("state.json"), bad).unwrap();
             let error = Store::open(folder.path(), NOW).unwrap_err();
-            assert!(error.contains("state.json") && (error.contains("move it away") || error.contains("newer")), "{error}");
+            assert!(
+                error.contains("state.json") && (error.contains("move it away") || error.contains("newer")),
+                "{error}"
+            );
         }
     }
 }

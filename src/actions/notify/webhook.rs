@@ -24,7 +24,12 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    pub(super) fn new(url: &Url, login: Option<&Login>, key: Option<&Secret>, ca: Option<&Path>) -> Result<Self, String> {
+    pub(super) fn new(
+        url: &Url,
+        login: Option<&Login>,
+        key: Option<&Secret>,
+        ca: Option<&Path>,
+    ) -> Result<Self, String> {
         Ok(Self { target: Target::new(url, "", login, ca)?, key: key.map(reveal).transpose()? })
     }
 
@@ -53,7 +58,10 @@ impl Webhook {
         if let Some(key) = &self.key {
             let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
             headers.push(("X-Plimsoll-Timestamp", seconds.to_string()));
-            headers.push(("X-Plimsoll-Signature", format!("v1={}", signature(key, &seconds.to_string(), &body).map_err(Fault::Refused)?)));
+            headers.push((
+                "X-Plimsoll-Signature",
+                format!("v1={}", signature(key, &seconds.to_string(), &body).map_err(Fault::Refused)?),
+            ));
         }
         self.target.post(body.as_bytes(), &headers, within)
     }
@@ -78,7 +86,8 @@ fn deed(deed: &crate::model::alert::Deed) -> serde_json::Value {
 }
 
 fn signature(key: &str, timestamp: &str, body: &str) -> Result<String, String> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(|_| "the key of the signature is no key".to_owned())?;
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(|_| "the key of the signature is no key".to_owned())?;
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body.as_bytes());

@@ -43,10 +43,13 @@ fn set(folder: &Path, method: Method, was: Amount) -> io::Result<()> {
     let number = was.number().and_then(|number| i64::try_from(number).ok());
     let controller = MemController::new(folder.to_owned(), method == Method::High);
     let done = match method {
-        Method::High => controller.set_mem(SetMemory { high: Some(number.map_or(MaxValue::Max, MaxValue::Value)), ..SetMemory::default() }),
+        Method::High => controller
+            .set_mem(SetMemory { high: Some(number.map_or(MaxValue::Max, MaxValue::Value)), ..SetMemory::default() }),
         _ => controller.set_limit(number.unwrap_or(-1)),
     };
-    done.map_err(|error| io::Error::other(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)))
+    done.map_err(|error| {
+        io::Error::other(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -63,7 +66,12 @@ impl<'l> Lowered<'l> {
 
     /// Notes the limit, then lowers it; the kernel reclaims before this returns.
     pub fn lower(&mut self, target: u64) -> io::Result<()> {
-        let note = Note { folder: self.folder.clone(), file: self.method.file().to_owned(), was: self.was.number(), set: target };
+        let note = Note {
+            folder: self.folder.clone(),
+            file: self.method.file().to_owned(),
+            was: self.was.number(),
+            set: target,
+        };
         self.lock.note(&note)?;
         self.is_low = true;
         write(&self.folder.join(self.method.file()), &target.to_string())

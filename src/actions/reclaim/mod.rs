@@ -56,13 +56,16 @@ impl Method {
         if has("memory.limit_in_bytes") && group.path != "/" {
             return Ok(Self::Limit);
         }
-        Err("the kernel offers no way to reclaim from this cgroup: it is the top of its hierarchy, or too old".to_owned())
+        Err("the kernel offers no way to reclaim from this cgroup: it is the top of its hierarchy, or too old"
+            .to_owned())
     }
 }
 
 /// Whether nothing runs in the group or below it.
 fn is_without_processes(group: &Group) -> bool {
-    group.tree().iter().all(|group| std::fs::read_to_string(group.folder.join("cgroup.procs")).is_ok_and(|text| text.trim().is_empty()))
+    group.tree().iter().all(|group| {
+        std::fs::read_to_string(group.folder.join("cgroup.procs")).is_ok_and(|text| text.trim().is_empty())
+    })
 }
 
 /// How a step ended.
@@ -93,7 +96,9 @@ impl Reclaimer {
             Some(Method::ForceEmpty) if !is_without_processes(group) => {
                 return Err("memory.force_empty is for a cgroup without processes, and there are some".to_owned());
             }
-            Some(method) if !group.folder.join(method.file()).exists() => return Err(format!("this cgroup has no {}", method.file())),
+            Some(method) if !group.folder.join(method.file()).exists() => {
+                return Err(format!("this cgroup has no {}", method.file()));
+            }
             Some(method) => method,
             None => Method::choose(group)?,
         };
@@ -155,7 +160,9 @@ fn ended(result: io::Result<()>, file: &Path) -> Result<Stepped, String> {
     match result {
         Ok(()) => Ok(Stepped::Whole),
         // EAGAIN of memory.reclaim, EBUSY of a limit.
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy) => Ok(Stepped::Partly),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy) => {
+            Ok(Stepped::Partly)
+        }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Stepped::Interrupted),
         Err(error) => Err(told(file, &error)),
     }

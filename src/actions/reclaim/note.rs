@@ -34,7 +34,8 @@ impl Lock {
     /// Takes a group's lock, and repairs what an earlier holder left.
     pub fn take(state: &Path, folder: &Path) -> Result<Self, String> {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        fs::create_dir_all(state).map_err(|error| format!("{}: {error}; choose another folder with --state", state.display()))?;
+        fs::create_dir_all(state)
+            .map_err(|error| format!("{}: {error}; choose another folder with --state", state.display()))?;
         let name = format!("memory-{:016x}", xxhash_rust::xxh3::xxh3_64(folder.as_os_str().as_encoded_bytes()));
         let lock = Self::open(&state.join(format!("{name}.json")))?;
         lock.ok_or_else(|| "another plimsoll is reclaiming from this cgroup".to_owned())
@@ -56,7 +57,9 @@ impl Lock {
     pub(super) fn can_note(&self) -> Result<(), String> {
         let probe = self.note.with_extension("probe");
         let done = replace(&probe, b"").and_then(|()| fs::remove_file(&probe));
-        done.map_err(|error| format!("refused, because no note of the limit could be kept: {}: {error}", probe.display()))
+        done.map_err(|error| {
+            format!("refused, because no note of the limit could be kept: {}: {error}", probe.display())
+        })
     }
 
     /// Writes a note to the disk.
@@ -91,14 +94,18 @@ pub fn repair(state: &Path, only_look: bool) -> Vec<Repaired> {
         path.extension().is_some_and(|kind| kind == "json")
             && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("memory-"))
     };
-    notes.filter(ours).filter_map(|path| repair_one(&path, only_look).unwrap_or_else(|error| Some(Repaired::Failed(error)))).collect()
+    notes
+        .filter(ours)
+        .filter_map(|path| repair_one(&path, only_look).unwrap_or_else(|error| Some(Repaired::Failed(error))))
+        .collect()
 }
 
 /// `None` if somebody holds it.
 fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> {
     let Some(lock) = Lock::open(path)? else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let note: Note = serde_json::from_str(&text).map_err(|error| format!("{}: not a note of plimsoll: {error}", path.display()))?;
+    let note: Note =
+        serde_json::from_str(&text).map_err(|error| format!("{}: not a note of plimsoll: {error}", path.display()))?;
     let file = note.folder.join(&note.file);
     let method = match note.file.as_str() {
         "memory.limit_in_bytes" => Method::Limit,
@@ -129,7 +136,12 @@ fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> 
         if !only_look {
             put_back(&note.folder, method, was)?;
         }
-        Repaired::Restored(format!("{} is {}, left low by a run that was killed; it was {}", file.display(), shown(is), shown(was)))
+        Repaired::Restored(format!(
+            "{} is {}, left low by a run that was killed; it was {}",
+            file.display(),
+            shown(is),
+            shown(was)
+        ))
     };
     if !only_look {
         let _ = lock.forget();

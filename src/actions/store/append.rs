@@ -73,7 +73,14 @@ const NONE: u32 = u32::MAX;
 impl Writer {
     /// A writer to a store.
     pub fn new(store: &Store) -> Self {
-        Self { store: store.clone(), ids: HashMap::new(), keys: Vec::new(), open: BTreeMap::new(), turn: 0, largest: LARGEST }
+        Self {
+            store: store.clone(),
+            ids: HashMap::new(),
+            keys: Vec::new(),
+            open: BTreeMap::new(),
+            turn: 0,
+            largest: LARGEST,
+        }
     }
 
     /// Closes log files earlier, so that they can be dropped one by one where room is scarce.
@@ -208,7 +215,8 @@ impl Writer {
     /// Takes over a log that its writer has left; `None` if somebody writes to it, or it is better left alone.
     fn reopen(&self, path: &Path) -> Result<Option<Open>, StoreError> {
         let Ok(mut file) = OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };
-        if file.metadata().is_ok_and(|meta| meta.len() >= self.largest) || !lock(&file, path)? || !is_there(&file, path) {
+        if file.metadata().is_ok_and(|meta| meta.len() >= self.largest) || !lock(&file, path)? || !is_there(&file, path)
+        {
             return Ok(None);
         }
         let mut names: HashMap<String, u32> = HashMap::new();

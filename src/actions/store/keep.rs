@@ -5,7 +5,9 @@ use super::seal::remove;
 use super::table::{DaysWriter, Table};
 use crate::model::series::{Day, Selector};
 use crate::model::time::Micros;
-use crate::sources::store::{DaysFile, DaysPlace, Listing, Rows, Store, StoreError, StoreLoss, by_series, date, index_path};
+use crate::sources::store::{
+    DaysFile, DaysPlace, Listing, Rows, Store, StoreError, StoreLoss, by_series, date, index_path,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +60,8 @@ pub fn put_together(store: &Store, now: Micros) -> Result<Vec<StoreLoss>, StoreE
         let version = places.iter().find(|place| place.is_month()).map_or(0, |place| place.version + 1);
         let mut table = DaysWriter::new(Table::create(&store.days_folder(), &month, version)?);
         // The newest first: of rows that say as much it is theirs that stays.
-        let files = places.iter().rev().map(|place| DaysFile::open(&place.path, &Selector::default(), true, &mut losses));
+        let files =
+            places.iter().rev().map(|place| DaysFile::open(&place.path, &Selector::default(), true, &mut losses));
         let files = files.map(|file| Rows::File(Box::new(file))).collect();
         by_series(files, &mut losses, |key, days| days.into_values().try_for_each(|row| table.add(key, row)))?;
         if losses.len() > before {

@@ -29,7 +29,9 @@ pub fn open_or_make(folder: &Path) -> Result<Store, StoreError> {
             if entries.filter_map(Result::ok).any(|entry| is_foreign(&entry.file_name().to_string_lossy())) {
                 return Err(StoreError::Io {
                     path: name,
-                    error: std::io::Error::other("the folder holds other files and is no store; give a folder that is empty or absent"),
+                    error: std::io::Error::other(
+                        "the folder holds other files and is no store; give a folder that is empty or absent",
+                    ),
                 });
             }
             for name in ["log", "points", "days"] {

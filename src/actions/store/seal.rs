@@ -40,10 +40,12 @@ pub fn seal(store: &Store, now: Micros, writer: Option<&mut Writer>) -> Result<S
         let listing = store.list()?;
         let after = sealed.days.last().copied().unwrap_or(i32::MIN);
         let mut held: Vec<(PathBuf, File)> = Vec::new();
-        let Some(day) = listing.logs.iter().filter(|(day, _)| **day > after && **day < until).find_map(|(day, logs)| {
-            held = logs.iter().filter_map(|path| hold(path)).collect();
-            (!held.is_empty()).then_some(*day)
-        }) else {
+        let Some(day) =
+            listing.logs.iter().filter(|(day, _)| **day > after && **day < until).find_map(|(day, logs)| {
+                held = logs.iter().filter_map(|path| hold(path)).collect();
+                (!held.is_empty()).then_some(*day)
+            })
+        else {
             return Ok(sealed);
         };
         let logs: Vec<PathBuf> = held.iter().map(|(path, _)| path.clone()).collect();
@@ -89,7 +91,13 @@ pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Seals a day; how many samples it has, or nothing if it had better stay as it is.
-fn seal_day(store: &Store, listing: &Listing, day: i32, logs: &[PathBuf], sealed: &mut Sealed) -> Result<Option<u64>, StoreError> {
+fn seal_day(
+    store: &Store,
+    listing: &Listing,
+    day: i32,
+    logs: &[PathBuf],
+    sealed: &mut Sealed,
+) -> Result<Option<u64>, StoreError> {
     let mut losses = Vec::new();
     let old = listing.points.get(&day);
     let mut points = PointsWriter::new(table(&store.points_folder(), &date(day), old.map(|(_, version)| *version))?);
@@ -152,7 +160,12 @@ fn rewrite_day(
 
 /// Folds the days beside a day that was sealed once more, where they were sealed before and depend on it: the one after, since its sustained
 /// levels may have begun before midnight, and the one before, if its last values stood for another time than was known.
-fn neighbours(store: &Store, day: i32, firsts: &BTreeMap<String, Micros>, losses: &mut Vec<StoreLoss>) -> Result<(), StoreError> {
+fn neighbours(
+    store: &Store,
+    day: i32,
+    firsts: &BTreeMap<String, Micros>,
+    losses: &mut Vec<StoreLoss>,
+) -> Result<(), StoreError> {
     let listing = store.list()?;
     let is_sealed = |day: i32| listing.points.contains_key(&day) && !listing.logs.contains_key(&day);
     for other in [day - 1, day + 1] {

@@ -77,8 +77,13 @@ impl Table {
     pub(super) fn create(folder: &Path, stem: &str, version: u64) -> Result<Self, StoreError> {
         let target = folder.join(format!("{stem}.{version}.parquet"));
         let temporary = folder.join(format!("{stem}.{version}.parquet.tmp"));
-        let file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&temporary).map_err(StoreError::io(&temporary))?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
+            .map_err(StoreError::io(&temporary))?;
         let file = BufWriter::with_capacity(256 << 10, file);
         let shared = Shared(Arc::new(Mutex::new(Summing { file, sum: 0, filled: 0, sums: Vec::new(), bytes: 0 })));
         Ok(Self { target, temporary, shared, parquet: None, groups: Vec::new(), is_done: false })
@@ -260,7 +265,8 @@ impl DaysWriter {
         let rows = std::mem::take(&mut self.rows);
         for name in DAYS.iter().skip(2) {
             let instants = |of: fn(&Row) -> i64| Column::new((*name).into(), rows.iter().map(of).collect::<Vec<i64>>());
-            let numbers = |of: &dyn Fn(&Row) -> f64| Column::new((*name).into(), rows.iter().map(of).collect::<Vec<f64>>());
+            let numbers =
+                |of: &dyn Fn(&Row) -> f64| Column::new((*name).into(), rows.iter().map(of).collect::<Vec<f64>>());
             columns.push(match *name {
                 "day" => Column::new((*name).into(), rows.iter().map(|row| row.day.day).collect::<Vec<i32>>()),
                 "count" => Column::new((*name).into(), rows.iter().map(|row| row.day.count).collect::<Vec<u64>>()),

@@ -15,12 +15,17 @@ const MINUTE: Micros = 60 * SECOND;
 type Truth = BTreeMap<Series, BTreeMap<Micros, f64>>;
 
 fn series(n: u8) -> Series {
-    Series::new(if n.is_multiple_of(2) { "even" } else { "odd:name" }, &[("n", &n.to_string()), ("odd", "{\"a\"=\\}\n")])
+    Series::new(
+        if n.is_multiple_of(2) { "even" } else { "odd:name" },
+        &[("n", &n.to_string()), ("odd", "{\"a\"=\\}\n")],
+    )
 }
 
 fn append(writer: &mut Writer, truth: &mut Truth, points: &[(u8, Micros, f64)]) {
-    let samples: Vec<Sample> =
-        points.iter().map(|(n, at, value)| Sample { series: writer.series(&series(*n)).unwrap(), at: *at, value: *value }).collect();
+    let samples: Vec<Sample> = points
+        .iter()
+        .map(|(n, at, value)| Sample { series: writer.series(&series(*n)).unwrap(), at: *at, value: *value })
+        .collect();
     assert_eq!(writer.append(&samples).unwrap().stored, points.len() as u64);
     for (n, at, value) in points {
         let known = truth.entry(series(*n)).or_default().entry(*at).or_insert(*value);
@@ -32,7 +37,8 @@ fn expected(truth: &Truth, (from, until): (i32, i32)) -> BTreeMap<Series, Vec<Da
     let mut all = BTreeMap::new();
     for (series, points) in truth {
         let mut fold = DayFold::default();
-        let mut days: Vec<Day> = points.iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
+        let mut days: Vec<Day> =
+            points.iter().filter_map(|(at, value)| fold.add(Point { at: *at, value: *value })).collect();
         days.extend(fold.finish());
         days.retain(|day| (from..until).contains(&day.day));
         if !days.is_empty() {
@@ -166,7 +172,11 @@ proptest! {
 
 /// How many days of the one series that is asked for are wanted.
 fn wanted_len(ask: &Ask, truth: &Truth) -> usize {
-    expected(truth, (ask.from, ask.until)).into_iter().filter(|(series, _)| ask.selector.matches(series)).map(|(_, days)| days.len()).sum()
+    expected(truth, (ask.from, ask.until))
+        .into_iter()
+        .filter(|(series, _)| ask.selector.matches(series))
+        .map(|(_, days)| days.len())
+        .sum()
 }
 
 /// A store of three days, sealed but for the last.
@@ -175,8 +185,9 @@ fn sample_store(folder: &Path) -> (Store, Truth) {
     let mut writer = Writer::new(&store);
     let mut truth = Truth::new();
     for n in 0..40u8 {
-        let batch: Vec<_> =
-            (0..864i64).map(|i| (n, start(FIRST) + i * 5 * MINUTE, ((i * (7 + i64::from(n))) % 101) as f64 + 0.25)).collect();
+        let batch: Vec<_> = (0..864i64)
+            .map(|i| (n, start(FIRST) + i * 5 * MINUTE, ((i * (7 + i64::from(n))) % 101) as f64 + 0.25))
+            .collect();
         append(&mut writer, &mut truth, &batch);
     }
     seal(&store, start(FIRST + 2) + DAY / 2, Some(&mut writer)).unwrap();
@@ -203,7 +214,10 @@ fn damage_is_told_costs_no_more_than_it_hits_and_never_panics() {
     assert_eq!((names("parquet"), names("index"), names("wal")), (4, 4, 1));
     let whole = expected(&truth, (FIRST, FIRST + 3));
     let mut told = 0;
-    for path in files.iter().filter(|path| ["parquet", "index", "wal"].iter().any(|end| path.extension().is_some_and(|own| own == *end))) {
+    for path in files
+        .iter()
+        .filter(|path| ["parquet", "index", "wal"].iter().any(|end| path.extension().is_some_and(|own| own == *end)))
+    {
         let good = std::fs::read(path).unwrap();
         for n in 0..40 {
             let mut bad = good.clone();
@@ -217,17 +231,29 @@ fn damage_is_told_costs_no_more_than_it_hits_and_never_panics() {
             let (kept, more) = points(&store);
             let is_log = path.extension().is_some_and(|end| end == "wal");
             if !(is_log && n % 4 == 3) {
-                assert!(!losses.is_empty() || !more.is_empty() || found == whole && kept == truth, "{} at {at}: silent", path.display());
+                assert!(
+                    !losses.is_empty() || !more.is_empty() || found == whole && kept == truth,
+                    "{} at {at}: silent",
+                    path.display()
+                );
             }
             told += usize::from(!losses.is_empty() || !more.is_empty());
             for (series, points) in &kept {
-                assert!(points.iter().all(|(at, value)| truth[series].get(at) == Some(value)), "{} at {at}: wrong points", path.display());
+                assert!(
+                    points.iter().all(|(at, value)| truth[series].get(at) == Some(value)),
+                    "{} at {at}: wrong points",
+                    path.display()
+                );
             }
             // Days of which the points are known are still right; with a damaged log days may have fewer points.
             for (series, days) in &found {
                 for day in days {
                     let right = whole[series].iter().find(|right| right.day == day.day).unwrap();
-                    assert!(day.count < right.count || day.max == right.max && day.sum == right.sum, "{} at {at}: {day:?}", path.display());
+                    assert!(
+                        day.count < right.count || day.max == right.max && day.sum == right.sum,
+                        "{} at {at}: {day:?}",
+                        path.display()
+                    );
                 }
             }
             // A second index, or the footer in it, spares most of it.
@@ -327,7 +353,8 @@ fn old_points_go_before_old_days_and_the_size_is_kept() {
     let store = open_or_make(folder.path()).unwrap();
     let (mut writer, mut truth) = (Writer::new(&store), Truth::new());
     for day in 0..40i64 {
-        let batch: Vec<_> = (0..200).map(|i| (1, start(FIRST) + day * DAY + i * 6 * MINUTE, (i * 37 % 101 + day) as f64)).collect();
+        let batch: Vec<_> =
+            (0..200).map(|i| (1, start(FIRST) + day * DAY + i * 6 * MINUTE, (i * 37 % 101 + day) as f64)).collect();
         append(&mut writer, &mut truth, &batch);
     }
     let now = start(FIRST + 40) + DAY / 4;

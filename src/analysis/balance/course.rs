@@ -44,7 +44,8 @@ impl Fleet {
     /// Shares of an apiserver by piece of time, of pieces in which there was a request.
     fn shares(&self, name: &str) -> Vec<(i64, f64)> {
         let Some(own) = self.instances.get(name) else { return Vec::new() };
-        let mut pieces: Vec<i64> = self.instances.values().flat_map(|instance| instance.course.keys().copied()).collect();
+        let mut pieces: Vec<i64> =
+            self.instances.values().flat_map(|instance| instance.course.keys().copied()).collect();
         pieces.sort_unstable();
         pieces.dedup();
         let of = |piece: i64| {
@@ -79,7 +80,8 @@ impl Fleet {
         let (at, before, after) = found?;
         let at = shares[at].0 * SECOND;
         let starts = self.instances.iter().filter_map(|(name, instance)| Some((name.clone(), instance.started?)));
-        let restart = starts.filter(|(_, start)| (at - start).abs() <= NEAR).min_by_key(|(_, start)| (at - start).abs());
+        let restart =
+            starts.filter(|(_, start)| (at - start).abs() <= NEAR).min_by_key(|(_, start)| (at - start).abs());
         Some(Since { at, before, after, restart })
     }
 
@@ -88,9 +90,11 @@ impl Fleet {
         let even = BACK / self.instances.len() as f64;
         let starts = self.instances.iter().filter_map(|(name, instance)| Some((name, instance.started?)));
         // With the first requests of all of them the cluster itself began.
-        let within = starts.filter(|(_, at)| *at > self.window.0 + FIRST && *at < self.window.1 && self.instances.len() > 1);
+        let within =
+            starts.filter(|(_, at)| *at > self.window.0 + FIRST && *at < self.window.1 && self.instances.len() > 1);
         let told = within.map(|(name, at)| {
-            let behind: Vec<(i64, f64)> = self.shares(name).into_iter().filter(|(piece, _)| *piece * SECOND >= at).collect();
+            let behind: Vec<(i64, f64)> =
+                self.shares(name).into_iter().filter(|(piece, _)| *piece * SECOND >= at).collect();
             let back = behind.windows(LEAST).find(|three| three.iter().all(|(_, share)| *share >= even));
             let recovered = back.map(|three| ((three[0].0 + self.piece) * SECOND - at) as f64 / SECOND as f64);
             Restart { instance: name.clone(), at, recovered }
@@ -106,7 +110,8 @@ mod tests {
 
     /// Two apiservers with so many requests in each ten seconds.
     fn fleet(of: impl Fn(i64) -> [f64; 2], pieces: i64) -> Fleet {
-        let instance = |at: usize| Instance { course: (0..pieces).map(|n| (n * 10, of(n)[at])).collect(), ..Instance::default() };
+        let instance =
+            |at: usize| Instance { course: (0..pieces).map(|n| (n * 10, of(n)[at])).collect(), ..Instance::default() };
         let instances = [("a".to_owned(), instance(0)), ("b".to_owned(), instance(1))].into();
         Fleet { instances, window: (0, pieces * 10 * SECOND), piece: 10, ..Fleet::default() }
     }

@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn who_is_restarted_last_stays_empty() {
-        let near = |ours: Vec<f64>, truth: [f64; 3]| assert!(ours.iter().zip(truth).all(|(a, b)| (a - b).abs() < 1e-9), "{ours:?}");
+        let near = |ours: Vec<f64>, truth: [f64; 3]| {
+            assert!(ours.iter().zip(truth).all(|(a, b)| (a - b).abs() < 1e-9), "{ours:?}")
+        };
         // By hand: 0, 1/2, 1/2; then 1/4, 0, 3/4; then 5/8, 3/8, 0.
         near(after_rolling_restart(3, false), [5.0 / 8.0, 3.0 / 8.0, 0.0]);
         // 1/9, 4/9, 4/9; then 7/27, 4/27, 16/27; then 37/81, 28/81, 16/81.

@@ -29,8 +29,11 @@ pub fn of_logs(rollup: &Rollup, logs: &[(String, String)]) -> Vec<Fleet> {
     // Other clusters' logs may go on for longer.
     for client in rollup.clients() {
         if let Some(fleet) = fleets.get_mut(client.who.cluster) {
-            fleet.window =
-                if fleet.window == (0, 0) { client.span } else { (fleet.window.0.min(client.span.0), fleet.window.1.max(client.span.1)) };
+            fleet.window = if fleet.window == (0, 0) {
+                client.span
+            } else {
+                (fleet.window.0.min(client.span.0), fleet.window.1.max(client.span.1))
+            };
         }
     }
     fleets.into_values().collect()
@@ -42,8 +45,11 @@ pub fn client_loads(rollup: &Rollup, cluster: &str) -> Vec<Client> {
     let mut clients: BTreeMap<Who<'_>, Client> = BTreeMap::new();
     for row in rollup.traffic() {
         let Some((who, _)) = subjects.get(row.subject).filter(|(who, _)| who.cluster == cluster) else { continue };
-        let client =
-            clients.entry(*who).or_insert_with(|| Client { user: who.user.to_owned(), agent: who.agent.to_owned(), ..Client::default() });
+        let client = clients.entry(*who).or_insert_with(|| Client {
+            user: who.user.to_owned(),
+            agent: who.agent.to_owned(),
+            ..Client::default()
+        });
         *client.requests.entry(row.instance.to_owned()).or_default() += row.requests as f64;
         if row.verb != "watch" {
             *client.server_time.entry(row.instance.to_owned()).or_default() += row.latency().sum as f64 / SECOND as f64;

@@ -31,7 +31,8 @@ pub enum Measure {
 
 impl Measure {
     /// All.
-    pub const ALL: [Self; 6] = [Self::Requests, Self::ServerTime, Self::Watches, Self::LongRunning, Self::Inflight, Self::Memory];
+    pub const ALL: [Self; 6] =
+        [Self::Requests, Self::ServerTime, Self::Watches, Self::LongRunning, Self::Inflight, Self::Memory];
 
     /// Its name in JSON.
     pub fn name(self) -> &'static str {
@@ -96,7 +97,10 @@ impl Fleet {
         if total <= 0.0 || self.instances.values().any(|instance| !instance.load.contains_key(&measure)) {
             return None;
         }
-        let most = self.instances.iter().max_by(|a, b| a.1.load[&measure].total_cmp(&b.1.load[&measure]).then(b.0.cmp(a.0)))?;
+        let most = self
+            .instances
+            .iter()
+            .max_by(|a, b| a.1.load[&measure].total_cmp(&b.1.load[&measure]).then(b.0.cmp(a.0)))?;
         Some((most.0, most.1.load[&measure] / total))
     }
 

@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 /// What the last pages tell of an apiserver.
 fn last(facts: &Facts, number: usize, of: &mut Instance) {
     let gauge = |metric: Metric| facts.last_of(metric, |fact| fact.instance == number);
-    let gauges =
-        [(Measure::LongRunning, Metric::LongRunning), (Measure::Inflight, Metric::Inflight), (Measure::Memory, Metric::ProcessResident)];
+    let gauges = [
+        (Measure::LongRunning, Metric::LongRunning),
+        (Measure::Inflight, Metric::Inflight),
+        (Measure::Memory, Metric::ProcessResident),
+    ];
     for (measure, metric) in gauges {
         of.load.extend(gauge(metric).map(|value| (measure, value)));
     }
@@ -41,7 +44,9 @@ pub fn add_pages(fleets: &mut [Fleet], facts: &Facts) -> Vec<String> {
 pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
     for (number, instance) in apiservers(facts) {
-        let fleet = fleets.entry(&instance.cluster).or_insert_with(|| Fleet { cluster: instance.cluster.clone(), ..Fleet::default() });
+        let fleet = fleets
+            .entry(&instance.cluster)
+            .or_insert_with(|| Fleet { cluster: instance.cluster.clone(), ..Fleet::default() });
         fleet.window = match fleet.window {
             (0, 0) => (instance.from, instance.to),
             (from, to) => (from.min(instance.from), to.max(instance.to)),
@@ -49,11 +54,13 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
         let mut own = Instance::default();
         last(facts, number, &mut own);
         // What pages are minutes apart is not cut finer than they are.
-        fleet.piece = instance.intervals.iter().map(|(from, to)| (to - from) / SECOND).max().unwrap_or(0).max(fleet.piece).max(1);
+        fleet.piece =
+            instance.intervals.iter().map(|(from, to)| (to - from) / SECOND).max().unwrap_or(0).max(fleet.piece).max(1);
         let is_long = |verb: &str| verb == "WATCH" || verb == "CONNECT" || verb == "WATCHLIST";
         for fact in facts.of(Metric::Requests).iter().filter(|fact| fact.instance == number) {
             *own.load.entry(Measure::Requests).or_default() += fact.increase;
-            *own.load.entry(Measure::Watches).or_default() += if is_long(facts.text(fact.labels[0])) { fact.increase } else { 0.0 };
+            *own.load.entry(Measure::Watches).or_default() +=
+                if is_long(facts.text(fact.labels[0])) { fact.increase } else { 0.0 };
             for (interval, difference) in &fact.course {
                 if let Some((_, to)) = instance.intervals.get(*interval as usize) {
                     *own.course.entry(to / SECOND).or_default() += difference;
@@ -72,7 +79,10 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
         let piece = fleet.piece;
         for instance in fleet.instances.values_mut() {
             let mut course: BTreeMap<i64, f64> = BTreeMap::new();
-            instance.course.iter().for_each(|(at, count)| *course.entry(at.div_euclid(piece) * piece).or_default() += count);
+            instance
+                .course
+                .iter()
+                .for_each(|(at, count)| *course.entry(at.div_euclid(piece) * piece).or_default() += count);
             instance.course = course;
         }
     }

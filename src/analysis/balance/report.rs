@@ -77,10 +77,20 @@ const INSTANCE_SHOWN: [&str; 10] = [
     "restarts",
 ];
 
-const CLIENT: [&str; 9] =
-    ["cluster", "user", "agent", "sources", "requests", "share_there", "more_than_even", "excess_share", "excess_time_share"];
+const CLIENT: [&str; 9] = [
+    "cluster",
+    "user",
+    "agent",
+    "sources",
+    "requests",
+    "share_there",
+    "more_than_even",
+    "excess_share",
+    "excess_time_share",
+];
 
-const GOAWAY: [&str; 7] = ["cluster", "goaway_chance", "reconnects_per_s", "skew_1m", "skew_10m", "skew_1h", "recovery_s"];
+const GOAWAY: [&str; 7] =
+    ["cluster", "goaway_chance", "reconnects_per_s", "skew_1m", "skew_10m", "skew_1h", "recovery_s"];
 
 const ROLLOUT: [&str; 4] = ["cluster", "rollout", "last_share", "busiest_share"];
 
@@ -98,13 +108,18 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
         ..Table::default()
     };
     let mut instances = table("instances", "", &INSTANCE);
-    let mut clients = table("clients", "Clients with more requests on the busiest apiserver than an even share", &CLIENT);
-    let mut chances = table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
-    let mut rollouts = table("rollouts", "What restarting all apiservers one by one leaves behind, if nobody reconnects", &ROLLOUT);
+    let mut clients =
+        table("clients", "Clients with more requests on the busiest apiserver than an even share", &CLIENT);
+    let mut chances =
+        table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
+    let mut rollouts =
+        table("rollouts", "What restarting all apiservers one by one leaves behind, if nobody reconnects", &ROLLOUT);
     for (fleet, of_clients) in fleets {
         add_instances(&mut instances, fleet);
         lead(&mut report, fleet);
-        let Some((busiest, _)) = fleet.busiest(Measure::Requests).filter(|_| fleet.instances.len() > 1) else { continue };
+        let Some((busiest, _)) = fleet.busiest(Measure::Requests).filter(|_| fleet.instances.len() > 1) else {
+            continue;
+        };
         let pins = pins(fleet, of_clients, busiest);
         add_clients(&mut clients, fleet, busiest, &pins);
         if told.has_logs {
@@ -118,16 +133,24 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
     let shown = told.top.unwrap_or(SHOWN);
     let mut few = clients.clone();
     if few.rows.len() > shown {
-        report.notes.push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
+        report
+            .notes
+            .push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
         few.rows.truncate(shown);
     }
     report.notes.extend(told.notes.iter().cloned());
     if !told.has_logs {
-        report.notes.push("Metrics name no clients: with audit logs it is said who pins the load, and what would even it out.".to_owned());
+        report.notes.push(
+            "Metrics name no clients: with audit logs it is said who pins the load, and what would even it out."
+                .to_owned(),
+        );
     }
     let is_one = fleets.len() == 1;
     let shown = [(&instances, INSTANCE_SHOWN.as_slice()), (&few, &CLIENT), (&chances, &GOAWAY), (&rollouts, &ROLLOUT)];
-    let shown = shown.into_iter().filter(|(table, _)| !table.rows.is_empty()).map(|(table, columns)| for_people(table, columns, is_one));
+    let shown = shown
+        .into_iter()
+        .filter(|(table, _)| !table.rows.is_empty())
+        .map(|(table, columns)| for_people(table, columns, is_one));
     report.people = Some(shown.collect());
     report.table = instances;
     report.tables = vec![clients, chances, rollouts];
@@ -172,8 +195,10 @@ fn window(fleets: &[Loaded]) -> Window {
 fn totals(fleets: &[Loaded]) -> Vec<(String, Value)> {
     // Of several clusters the most uneven counts.
     let most = |measure: Measure| fleets.iter().filter_map(|(fleet, _)| fleet.skew(measure)).reduce(f64::max);
-    let mut totals: Vec<(String, Value)> =
-        vec![("apiservers".to_owned(), Value::Count(fleets.iter().map(|(fleet, _)| fleet.instances.len() as u64).sum()))];
+    let mut totals: Vec<(String, Value)> = vec![(
+        "apiservers".to_owned(),
+        Value::Count(fleets.iter().map(|(fleet, _)| fleet.instances.len() as u64).sum()),
+    )];
     totals.extend(Measure::ALL.map(|measure| (format!("skew_{}", measure.name()), most(measure).into())));
     totals
 }
@@ -183,8 +208,9 @@ fn add_instances(table: &mut Table, fleet: &Fleet) {
     for (name, instance) in &fleet.instances {
         let load = |measure: Measure| instance.load.get(&measure).copied();
         let count = |measure: Measure| Value::from(load(measure).map(|load| load.round() as u64));
-        let share =
-            |measure: Measure| Value::from(load(measure).filter(|_| fleet.total(measure) > 0.0).map(|load| load / fleet.total(measure)));
+        let share = |measure: Measure| {
+            Value::from(load(measure).filter(|_| fleet.total(measure) > 0.0).map(|load| load / fleet.total(measure)))
+        };
         let recovered = restarts.iter().find(|restart| restart.instance == *name).and_then(|restart| restart.recovered);
         table.rows.push(vec![
             fleet.cluster.as_str().into(),
@@ -210,8 +236,10 @@ fn add_instances(table: &mut Table, fleet: &Fleet) {
 fn pins<'c>(fleet: &Fleet, clients: &'c [Client], busiest: &str) -> Vec<(&'c Client, f64, f64)> {
     let count = fleet.instances.len();
     let excess = |client: &Client, by: Measure| client.excess(busiest, count, by);
-    let mut pins: Vec<(&Client, f64, f64)> =
-        clients.iter().map(|client| (client, excess(client, Measure::Requests), excess(client, Measure::ServerTime))).collect();
+    let mut pins: Vec<(&Client, f64, f64)> = clients
+        .iter()
+        .map(|client| (client, excess(client, Measure::Requests), excess(client, Measure::ServerTime)))
+        .collect();
     pins.retain(|(_, requests, _)| *requests > 0.0);
     pins.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| (&a.0.user, &a.0.agent).cmp(&(&b.0.user, &b.0.agent))));
     pins
@@ -249,7 +277,11 @@ fn add_chances(table: &mut Table, fleet: &Fleet, clients: &[Client], busiest: &s
     }
     let within = duration((told.within * SECOND as f64) as Micros);
     let floor = model.floor();
-    let at_best = if floor > EVEN { format!("; to {} at best, as few connections carry much", significant(floor)) } else { String::new() };
+    let at_best = if floor > EVEN {
+        format!("; to {} at best, as few connections carry much", significant(floor))
+    } else {
+        String::new()
+    };
     report.lead.push(match model.chance_for(told.within) {
         _ if floor > HOPELESS => {
             "to even it out\tno --goaway-chance can: a few connections carry most, and each is on one apiserver. Split or tame the clients below".to_owned()
@@ -280,7 +312,9 @@ fn add_rollouts(table: &mut Table, fleet: &Fleet) {
 fn lead(report: &mut Report, fleet: &Fleet) {
     let of = if fleet.cluster.is_empty() { String::new() } else { format!("{}: ", fleet.cluster) };
     let Some((busiest, share)) = fleet.busiest(Measure::Requests) else {
-        report.lead.push(format!("{of}no requests are known of some apiservers, so nothing can be said of their balance"));
+        report
+            .lead
+            .push(format!("{of}no requests are known of some apiservers, so nothing can be said of their balance"));
         return;
     };
     let count = fleet.instances.len();
@@ -292,7 +326,12 @@ fn lead(report: &mut Report, fleet: &Fleet) {
         // Of a handful the busiest has most by chance.
         let (name, _) = fleet.busiest(measure).filter(|_| fleet.total(measure) >= 10.0)?;
         let skew = fleet.skew(measure)?;
-        Some(format!("{} {}{}", measure.words(), significant(skew), if name == busiest { String::new() } else { format!(" (on {name})") }))
+        Some(format!(
+            "{} {}{}",
+            measure.words(),
+            significant(skew),
+            if name == busiest { String::new() } else { format!(" (on {name})") }
+        ))
     };
     let skews: Vec<String> = Measure::ALL.into_iter().filter_map(skew).collect();
     report.lead.push(format!("busiest\t{of}{busiest}, with {} of the requests of {count} apiservers", percent(share)));
@@ -309,7 +348,9 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     report.lead.push(format!("since\t{since}"));
     for restart in fleet.restarts() {
         let back = match restart.recovered {
-            Some(seconds) => format!("it had its share of requests again after {}", duration((seconds * SECOND as f64) as Micros)),
+            Some(seconds) => {
+                format!("it had its share of requests again after {}", duration((seconds * SECOND as f64) as Micros))
+            }
             None => "it did not get its share of requests again".to_owned(),
         };
         report.lead.push(format!("restart\t{} at {}: {back}", restart.instance, clock(restart.at)));
@@ -334,7 +375,12 @@ fn told_since(since: &Since) -> String {
     format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
 }
 
-fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)], told: &Told, more: &serde_json::Map<String, serde_json::Value>) -> Option<Finding> {
+fn finding(
+    fleet: &Fleet,
+    pins: &[(&Client, f64, f64)],
+    told: &Told,
+    more: &serde_json::Map<String, serde_json::Value>,
+) -> Option<Finding> {
     let count = fleet.instances.len();
     if fleet.total(Measure::Requests) < FEW || is_even_now(fleet) {
         return None;
@@ -349,7 +395,8 @@ fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)], told: &Told, more: &serd
     }
     let (busiest, share) = fleet.busiest(measure)?;
     let severity = if uneven >= ALL { Severity::Critical } else { Severity::Warning };
-    let mut finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
+    let mut finding =
+        Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
     // Of an apiserver whose log or metrics are not all there nothing is sure.
     finding.confidence = if told.notes.is_empty() { 0.9 } else { 0.5 };
     let since = fleet.since(busiest);
@@ -371,7 +418,9 @@ fn finding(fleet: &Fleet, pins: &[(&Client, f64, f64)], told: &Told, more: &serd
         ),
         None => String::new(),
     };
-    finding.remedy = format!("{chance}restart the clients that pin the load; in rollouts start the new apiserver before the old one stops");
+    finding.remedy = format!(
+        "{chance}restart the clients that pin the load; in rollouts start the new apiserver before the old one stops"
+    );
     for measure in Measure::ALL {
         if let Some(skew) = fleet.skew(measure) {
             finding.evidence.insert(format!("skew_{}", measure.name()), json!(skew));

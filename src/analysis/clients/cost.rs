@@ -59,7 +59,8 @@ impl Metered {
             for fact in facts.of(metric) {
                 let Some(value) = fact.last.filter(|value| *value >= 0.0) else { continue };
                 let cluster = facts.instances[fact.instance].cluster.as_str();
-                let [group, resource] = [0, 1].map(|label| fact.labels.get(label).map_or("", |label| facts.text(*label)));
+                let [group, resource] =
+                    [0, 1].map(|label| fact.labels.get(label).map_or("", |label| facts.text(*label)));
                 let size = metered.stored.entry([cluster, group, resource].map(str::to_owned)).or_default();
                 // Each apiserver counts for itself, once a minute.
                 if is_bytes {
@@ -84,7 +85,11 @@ impl Metered {
                 sums.entry([cluster, group, resource, scope].map(str::to_owned)).or_default()[place] += fact.increase;
             }
         }
-        metered.wire = sums.into_iter().filter(|(_, [_, count])| *count > 0.0).map(|(key, [sum, count])| (key, sum / count)).collect();
+        metered.wire = sums
+            .into_iter()
+            .filter(|(_, [_, count])| *count > 0.0)
+            .map(|(key, [sum, count])| (key, sum / count))
+            .collect();
         metered
     }
 }
@@ -120,7 +125,9 @@ impl Known {
             return Some((size, Origin::Snapshot));
         }
         let shape = row.shape.filter(|shape| shape.path.is_none() && !shape.limit && !shape.continued)?;
-        let of = |group: &str, resource: &str| self.metrics.stored.get(&[cluster, group, resource].map(str::to_owned)).copied();
+        let of = |group: &str, resource: &str| {
+            self.metrics.stored.get(&[cluster, group, resource].map(str::to_owned)).copied()
+        };
         let all = if row.scope == Scope::Cluster { of(row.what.0, row.what.1)? } else { return None };
         match shape.selector {
             Selector::None => Some((all, Origin::Metrics)),

@@ -65,9 +65,14 @@ pub struct Asked<'a> {
 }
 
 /// All limits; and whom no limit can be given, with the reason.
-pub fn limits<'r>(clients: &Clients<'r>, found: &'r [Found<'r>], asked: Asked<'_>) -> (Vec<Limit<'r>>, Vec<(&'r str, &'static str)>) {
+pub fn limits<'r>(
+    clients: &Clients<'r>,
+    found: &'r [Found<'r>],
+    asked: Asked<'_>,
+) -> (Vec<Limit<'r>>, Vec<(&'r str, &'static str)>) {
     let findings = |profile: &Profile<'r>| -> BTreeSet<&'r str> {
-        let mine = found.iter().filter(|(who, finding)| *who == Some(profile.who) && finding.severity >= Severity::Warning);
+        let mine =
+            found.iter().filter(|(who, finding)| *who == Some(profile.who) && finding.severity >= Severity::Warning);
         mine.map(|(_, finding)| finding.id.as_str()).collect()
     };
     let chosen = |profile: &Profile<'r>| match asked.users {
@@ -85,11 +90,16 @@ pub fn limits<'r>(clients: &Clients<'r>, found: &'r [Found<'r>], asked: Asked<'_
             by_key.entry(key(profile)).or_default().push(profile);
         }
         for ((cluster, whom), profiles) in by_key {
-            let (culprits, others): (Vec<&Profile<'r>>, Vec<&Profile<'r>>) = profiles.iter().partition(|profile| chosen(profile));
+            let (culprits, others): (Vec<&Profile<'r>>, Vec<&Profile<'r>>) =
+                profiles.iter().partition(|profile| chosen(profile));
             if culprits.is_empty() {
                 continue;
             }
-            let needed_by_all = asked.users.is_empty().then(|| culprits.iter().find_map(|profile| protected(profile.who.user))).flatten();
+            let needed_by_all = asked
+                .users
+                .is_empty()
+                .then(|| culprits.iter().find_map(|profile| protected(profile.who.user)))
+                .flatten();
             if let Some(why) = unmatched(gateway, whom).or(needed_by_all) {
                 refused.push((whom, why));
                 continue;
@@ -126,7 +136,8 @@ pub fn limits<'r>(clients: &Clients<'r>, found: &'r [Found<'r>], asked: Asked<'_
 
 /// Why a user is not limited unless it is named.
 fn protected(user: &str) -> Option<&'static str> {
-    let of_system = user.starts_with("system:") && !user.starts_with("system:serviceaccount:") && user != "system:anonymous";
+    let of_system =
+        user.starts_with("system:") && !user.starts_with("system:serviceaccount:") && user != "system:anonymous";
     match of_system || user.starts_with("system:serviceaccount:kube-system:") {
         true => Some("it is a part of the control plane or of every node; --client names it if it must be"),
         false => None,
@@ -190,15 +201,22 @@ impl Limit<'_> {
             self.whom,
             significant(self.rps[0]),
             significant(self.rps[1]),
-            if self.findings.is_empty() { "nothing".to_owned() } else { self.findings.iter().copied().collect::<Vec<_>>().join(" ") },
+            if self.findings.is_empty() {
+                "nothing".to_owned()
+            } else {
+                self.findings.iter().copied().collect::<Vec<_>>().join(" ")
+            },
         )
     }
 }
 
 /// A name that begins with a letter and holds only small letters, digits and `-`.
 fn slug(whom: &str, number: usize) -> String {
-    let plain: String =
-        short_user(whom).chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(40).collect();
+    let plain: String = short_user(whom)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(40)
+        .collect();
     let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
     format!("plimsoll-{number}-{}", parts.join("-")).trim_end_matches('-').to_owned()
 }
@@ -247,11 +265,14 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
             Some((namespace, name)) => ("serviceAccounts", json!([{"namespace": namespace, "name": name}])),
             None => ("users", json!([limit.whom])),
         };
-        let rules = [json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}), json!({"verbs": ["*"], "nonResourceURLs": ["*"]})]
-            .map(|mut rule| {
-                rule[field] = subject.clone();
-                rule
-            });
+        let rules = [
+            json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+            json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+        ]
+        .map(|mut rule| {
+            rule[field] = subject.clone();
+            rule
+        });
         json!({"strategy": "RoundRobin", "rules": rules, "flowControlSchemaName": slug(limit.whom, number)})
     });
     let policies: Vec<Json> = policies.collect();
@@ -339,7 +360,12 @@ pub fn report(clients: &Clients<'_>, limits: &[Limit<'_>], inputs: Vec<InputRepo
         schema: "plimsoll.clients.gateway/v1".to_owned(),
         inputs,
         window: Window { from: time::format(from), to: time::format(to), seconds: clients.seconds() },
-        table: Table { name: "limits".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), rows: rows.collect(), ..Table::default() },
+        table: Table {
+            name: "limits".to_owned(),
+            columns: FIELDS.map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            ..Table::default()
+        },
         ..Report::default()
     }
 }
@@ -356,7 +382,9 @@ mod tests {
 
     #[test]
     fn what_would_be_taken_for_a_pattern_is_refused() {
-        for (whom, matches) in [("jane", true), ("-jane", false), ("team-*", false), ("*", false), ("", false), ("system:node:*", true)] {
+        for (whom, matches) in
+            [("jane", true), ("-jane", false), ("team-*", false), ("*", false), ("", false), ("system:node:*", true)]
+        {
             assert_eq!(unmatched(Gateway::KubeGateway, whom).is_none(), matches, "{whom}");
         }
         assert!(unmatched(Gateway::Envoy, "-x*").is_none() && unmatched(Gateway::Envoy, "").is_some());

@@ -21,7 +21,9 @@ impl Minutes {
         let end = tiles.iter().map(|(tile, _)| tile + length).max().unwrap_or(0);
         let each = (length / 60).max(1);
         let minutes = (end - first) as usize / 60 + each as usize + 1;
-        let parts = tiles.iter().flat_map(|(tile, count)| (0..each).map(move |n| ((tile - first) / 60 + n, *count as f64 / each as f64)));
+        let parts = tiles
+            .iter()
+            .flat_map(|(tile, count)| (0..each).map(move |n| ((tile - first) / 60 + n, *count as f64 / each as f64)));
         let counts = if minutes / 16 <= tiles.len() {
             // Mostly tiles are many more than minutes.
             let mut counts = vec![0.0; minutes];
@@ -70,7 +72,8 @@ impl Minutes {
     pub(super) fn rise(&self, before: usize) -> Option<(f64, f64, i64)> {
         let later = self.counts.iter().filter(|(minute, _)| **minute >= before as i64);
         let (minute, most) = later.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)))?;
-        let mut earlier: Vec<f64> = (0..*minute).map(|minute| self.counts.get(&minute).copied().unwrap_or(0.0)).collect();
+        let mut earlier: Vec<f64> =
+            (0..*minute).map(|minute| self.counts.get(&minute).copied().unwrap_or(0.0)).collect();
         earlier.sort_by(f64::total_cmp);
         Some((earlier[earlier.len() / 2], *most, self.first + minute * 60))
     }

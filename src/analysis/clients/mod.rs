@@ -147,7 +147,15 @@ impl<'r> Clients<'r> {
         let is_cost_known = known.is_any() || profiles.values().any(|profile| profile.cost.bytes[0] > 0);
         let mut list: Vec<Profile<'r>> = profiles.into_values().filter(|profile| profile.requests > 0).collect();
         list.sort_by(|a, b| b.requests.cmp(&a.requests).then(a.who.cmp(&b.who)));
-        Self { span: rollup.span.unwrap_or_default(), tile: rollup.tile_seconds(), requests, server, known, is_cost_known, list }
+        Self {
+            span: rollup.span.unwrap_or_default(),
+            tile: rollup.tile_seconds(),
+            requests,
+            server,
+            known,
+            is_cost_known,
+            list,
+        }
     }
 
     /// The time that the log covers, in seconds; at least one.
@@ -191,7 +199,8 @@ impl<'r> Profile<'r> {
     /// Nodes that send three times as many requests as the one in the middle, and a hundred or more; of five nodes or more.
     pub fn uneven_nodes(&self) -> Vec<(&'r str, u64)> {
         let (count, heaviest) = &self.about.nodes;
-        let is_uneven = |(_, requests): &&(&str, u64)| *count >= 5 && *requests >= 100 && *requests >= 3 * self.about.median_node;
+        let is_uneven =
+            |(_, requests): &&(&str, u64)| *count >= 5 && *requests >= 100 && *requests >= 3 * self.about.median_node;
         heaviest.iter().filter(is_uneven).copied().collect()
     }
 
@@ -244,7 +253,11 @@ impl<'r> Use<'r> {
     /// Lifetimes of the watches that ended and for which `is` holds.
     fn lifetimes(&self, is: impl Fn(&TrafficRow<'r>) -> bool) -> Histogram {
         let mut all = Histogram::default();
-        self.rows.iter().filter(|row| row.verb == "watch" && is(row)).filter_map(|row| row.lifetime()).for_each(|one| all.merge(one));
+        self.rows
+            .iter()
+            .filter(|row| row.verb == "watch" && is(row))
+            .filter_map(|row| row.lifetime())
+            .for_each(|one| all.merge(one));
         all
     }
 
@@ -264,7 +277,11 @@ fn succeeded(row: &TrafficRow<'_>) -> bool {
 fn listing(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
     let shape = row.shape.filter(|_| row.verb == "list")?;
     let (group, resource) = row.what;
-    Some(Listing { full: !shape.limit && !shape.continued, further_page: shape.continued, route: route(&shape, group, resource, server) })
+    Some(Listing {
+        full: !shape.limit && !shape.continued,
+        further_page: shape.continued,
+        route: route(&shape, group, resource, server),
+    })
 }
 
 /// The same of a LIST that does not go on where another one ended.

@@ -78,14 +78,20 @@ pub struct Read {
 }
 
 /// Fields by which rows can be sorted.
-pub const MEASURES: [&str; 8] = ["requests", "rps", "peak_rps", "source_ips", "est_list_bytes_per_s", "watches", "relists", "throttled"];
+pub const MEASURES: [&str; 8] =
+    ["requests", "rps", "peak_rps", "source_ips", "est_list_bytes_per_s", "watches", "relists", "throttled"];
 
 /// The report.
 pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report {
-    let mut table = Table { name: "clients".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
-    let mut people = Table { columns: PEOPLE.iter().chain(&["problems"]).map(|name| (*name).to_owned()).collect(), ..Table::default() };
+    let mut table =
+        Table { name: "clients".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
+    let mut people = Table {
+        columns: PEOPLE.iter().chain(&["problems"]).map(|name| (*name).to_owned()).collect(),
+        ..Table::default()
+    };
     for profile in &clients.list {
-        let mine: Vec<&Finding> = found.iter().filter(|(who, _)| *who == Some(profile.who)).map(|(_, finding)| finding).collect();
+        let mine: Vec<&Finding> =
+            found.iter().filter(|(who, _)| *who == Some(profile.who)).map(|(_, finding)| finding).collect();
         let row = row(clients, profile, &mine);
         people.rows.push(for_people(profile, &row, &mine));
         table.rows.push(row);
@@ -152,9 +158,13 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
 
 /// Events by level.
 fn levels(logged: &Coverage) -> Json {
-    let counts = Level::ALL.iter().zip(&logged.events).map(|(level, stages)| (level.name(), stages.iter().sum::<u64>()));
+    let counts =
+        Level::ALL.iter().zip(&logged.events).map(|(level, stages)| (level.name(), stages.iter().sum::<u64>()));
     Json::Object(
-        counts.filter(|(name, count)| !name.is_empty() && *count > 0).map(|(name, count)| (name.to_owned(), count.into())).collect(),
+        counts
+            .filter(|(name, count)| !name.is_empty() && *count > 0)
+            .map(|(name, count)| (name.to_owned(), count.into()))
+            .collect(),
     )
 }
 
@@ -217,7 +227,8 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
             row.lifetime().into_iter().for_each(|one| lifetimes.merge(one));
         }
     }
-    let relists: u64 = profile.uses.values().map(|one| one.gaps(Fact::Relist).count() + one.gaps(Fact::RelistShort).count()).sum();
+    let relists: u64 =
+        profile.uses.values().map(|one| one.gaps(Fact::Relist).count() + one.gaps(Fact::RelistShort).count()).sum();
     let mut retries = Histogram::default();
     profile.uses.values().for_each(|one| retries.merge(&one.gaps(Fact::Retry429)));
     let text = |text: &str| Value::Text(text.to_owned());
@@ -241,7 +252,9 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
         list_bytes.into(),
         list_bytes.map(|bytes| bytes as f64 / clients.seconds()).into(),
         match list_bytes {
-            Some(_) => group(Origin::ALL.into_iter().zip(cost.bytes).map(|(origin, bytes)| (origin.name(), bytes.into()))),
+            Some(_) => {
+                group(Origin::ALL.into_iter().zip(cost.bytes).map(|(origin, bytes)| (origin.name(), bytes.into())))
+            }
             None => Value::None,
         },
         cost.wire.map(|bytes| bytes.round() as u64).into(),
@@ -262,9 +275,13 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
 }
 
 fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Value> {
-    let field = |name: &str| FIELDS.iter().position(|field| *field == name).and_then(|at| row.get(at)).cloned().unwrap_or_default();
+    let field = |name: &str| {
+        FIELDS.iter().position(|field| *field == name).and_then(|at| row.get(at)).cloned().unwrap_or_default()
+    };
     let within = |name: &str, part: &str| match field(name) {
-        Value::Group(values) => values.into_iter().find(|(name, _)| name == part).map(|(_, value)| value).unwrap_or_default(),
+        Value::Group(values) => {
+            values.into_iter().find(|(name, _)| name == part).map(|(_, value)| value).unwrap_or_default()
+        }
         _ => Value::None,
     };
     let mut problems: Vec<&str> =

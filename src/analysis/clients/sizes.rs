@@ -63,13 +63,17 @@ impl Sizes {
         let group = if resource == "events" { "" } else { group };
         let all = self.by.get(&(group.to_owned(), resource.to_owned()));
         let wanted = all.into_iter().flatten().filter(|(name, _)| namespace.is_none_or(|namespace| *name == namespace));
-        wanted.fold(Size::default(), |sum, (_, size)| Size { objects: sum.objects + size.objects, bytes: sum.bytes + size.bytes })
+        wanted.fold(Size::default(), |sum, (_, size)| Size {
+            objects: sum.objects + size.objects,
+            bytes: sum.bytes + size.bytes,
+        })
     }
 
     /// What one LIST like this returns, if that can be said: all of the resource, all in a namespace, or a node's share. What labels and fields
     /// choose, and how long a page is, no log tells.
     pub fn of_list(&self, row: &TrafficRow<'_>) -> Option<Size> {
-        let shape = row.shape.filter(|shape| row.verb == "list" && shape.path.is_none() && !shape.limit && !shape.continued)?;
+        let shape =
+            row.shape.filter(|shape| row.verb == "list" && shape.path.is_none() && !shape.limit && !shape.continued)?;
         let all = self.of(row.what, (row.scope == Scope::Namespace).then_some(row.namespace));
         match shape.selector {
             Selector::None => Some(all),

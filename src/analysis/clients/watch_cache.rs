@@ -84,15 +84,21 @@ fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
         let ends: Vec<(i64, i64, f64)> = fact
             .course
             .iter()
-            .filter_map(|(interval, events)| instance.intervals.get(*interval as usize).map(|(from, to)| (*from, *to, *events)))
+            .filter_map(|(interval, events)| {
+                instance.intervals.get(*interval as usize).map(|(from, to)| (*from, *to, *events))
+            })
             .filter(|(from, ..)| *from >= begin)
             .collect();
         let bound = |seconds: f64| up.filter(|up| *up > 0.0).map_or(seconds, |up| seconds.min(up));
-        let per_second = |(from, to, events): &(i64, i64, f64)| (to > from).then(|| events / ((to - from) as f64 / SECOND as f64));
+        let per_second =
+            |(from, to, events): &(i64, i64, f64)| (to > from).then(|| events / ((to - from) as f64 / SECOND as f64));
         let peak = ends.iter().filter_map(per_second).max_by(f64::total_cmp);
-        let seconds: i64 = instance.intervals.iter().filter(|(from, _)| *from >= begin).map(|(from, to)| to - from).sum();
+        let seconds: i64 =
+            instance.intervals.iter().filter(|(from, _)| *from >= begin).map(|(from, to)| to - from).sum();
         let rate = match seconds {
-            1.. if !instance.since_start => Some(ends.iter().map(|(.., events)| events).sum::<f64>() / (seconds as f64 / SECOND as f64)),
+            1.. if !instance.since_start => {
+                Some(ends.iter().map(|(.., events)| events).sum::<f64>() / (seconds as f64 / SECOND as f64))
+            }
             _ => Some(facts.rate(fact)).filter(|rate| rate.is_finite()),
         };
         // The capacity is that of the last page. Before, it was what 75 s asked for, unless it was as large as it gets, or set.
@@ -130,7 +136,11 @@ fn shortest(intervals: &[(i64, i64, f64)], capacity: f64) -> Option<f64> {
 fn outlives(profile: &Profile<'_>, what: (&str, &str), history: f64) -> Option<f64> {
     let one = profile.uses.iter().find(|(of, _)| **of == what)?.1;
     let mut lifetimes = Histogram::default();
-    for row in one.rows.iter().filter(|row| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| !shape.bookmarks)) {
+    for row in one
+        .rows
+        .iter()
+        .filter(|row| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| !shape.bookmarks))
+    {
         row.lifetime().into_iter().for_each(|one| lifetimes.merge(one));
     }
     let median = lifetimes.quantile(0.5).filter(|_| lifetimes.count() >= WATCHES)? / SECOND as f64;
@@ -193,7 +203,10 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
     let is_short = least.is_some_and(|least| least < FRESH);
     if is_short && old_server {
         let rate = cache.rates[1].or(cache.rates[0]).unwrap_or_default();
-        proposals.push(format!("--watch-cache-sizes={resource}#{} holds {FRESH} s at this rate", (rate * FRESH * HEADROOM).ceil()));
+        proposals.push(format!(
+            "--watch-cache-sizes={resource}#{} holds {FRESH} s at this rate",
+            (rate * FRESH * HEADROOM).ceil()
+        ));
     } else if is_short && cache.capacity >= LARGEST {
         proposals.push("the cache is as large as it gets: fewer writes of this resource are what helps".to_owned());
     }
@@ -253,7 +266,10 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
         notes.push("Without audit logs it is not known who falls out.".to_owned());
     }
     if instances.iter().any(|at| facts.instances[*at].since_start) {
-        notes.push("Of an apiserver with one page, rates are those since its start; two pages or more tell how it is now.".to_owned());
+        notes.push(
+            "Of an apiserver with one page, rates are those since its start; two pages or more tell how it is now."
+                .to_owned(),
+        );
     }
     let people = for_people(&table, shown);
     let mut coverage = Map::new();
@@ -278,8 +294,17 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
 }
 
 fn for_people(table: &Table, shown: usize) -> Table {
-    const NAMES: [&str; 9] =
-        ["instance", "group", "resource", "capacity", "events_in_per_s", "history_s", "shortest_history_s", "too_old", "at_risk"];
+    const NAMES: [&str; 9] = [
+        "instance",
+        "group",
+        "resource",
+        "capacity",
+        "events_in_per_s",
+        "history_s",
+        "shortest_history_s",
+        "too_old",
+        "at_risk",
+    ];
     let columns: Vec<usize> = NAMES.iter().filter_map(|name| table.column(name)).collect();
     let value = |value: &Value| match value {
         Value::Json(Json::Array(items)) => (items.len() as u64).into(),

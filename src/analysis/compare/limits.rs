@@ -31,7 +31,10 @@ impl FromStr for Limit {
         };
         let named = |wanted: &str| Area::ALL.into_iter().find(|area| area.name() == wanted);
         let area = match area {
-            Some(area) => Some(named(area).ok_or_else(|| format!("no area {area}; there are {}", Area::ALL.map(Area::name).join(", ")))?),
+            Some(area) => Some(
+                named(area)
+                    .ok_or_else(|| format!("no area {area}; there are {}", Area::ALL.map(Area::name).join(", ")))?,
+            ),
             None => None,
         };
         let metrics = || METRICS.map(|metric| metric.name).join(", ");
@@ -39,11 +42,20 @@ impl FromStr for Limit {
         let has = |area: Area, whole: bool| area.metrics(whole).contains(&metric.name);
         match area {
             Some(area) if !has(area, false) => {
-                return Err(format!("{} has no {}; it has {}", area.name(), metric.name, area.metrics(false).join(", ")));
+                return Err(format!(
+                    "{} has no {}; it has {}",
+                    area.name(),
+                    metric.name,
+                    area.metrics(false).join(", ")
+                ));
             }
             None if !Area::ALL.into_iter().any(|area| has(area, true)) => {
                 let of: Vec<&str> = Area::ALL.into_iter().filter(|area| has(*area, false)).map(Area::name).collect();
-                return Err(format!("{0} is not told of everything at once; {1}.{0}=PCT takes each", metric.name, of.join(" or ")));
+                return Err(format!(
+                    "{0} is not told of everything at once; {1}.{0}=PCT takes each",
+                    metric.name,
+                    of.join(" or ")
+                ));
             }
             _ => {}
         }
@@ -67,7 +79,11 @@ impl Limit {
 
     /// Whether a row is meant.
     fn means(&self, row: &Row) -> bool {
-        let is_whole = row.pair.subject.iter().all(|(field, _)| matches!(*field, "cluster" | "instance") || row.pair.area == Area::Memory);
+        let is_whole = row
+            .pair
+            .subject
+            .iter()
+            .all(|(field, _)| matches!(*field, "cluster" | "instance") || row.pair.area == Area::Memory);
         row.pair.metric == self.metric.name && self.area.map_or(is_whole, |area| area == row.pair.area)
     }
 }

@@ -102,7 +102,13 @@ pub fn pairs(before: Side<'_>, after: Side<'_>) -> Vec<Pair> {
         counts(&mut pairs, Area::Clients, &named(&subject), both, &pieces);
     }
     for ([cluster, verb, group, resource, subresource], both) in &all.asked {
-        let subject = [("cluster", cluster), ("verb", verb), ("group", group), ("resource", resource), ("subresource", subresource)];
+        let subject = [
+            ("cluster", cluster),
+            ("verb", verb),
+            ("group", group),
+            ("resource", resource),
+            ("subresource", subresource),
+        ];
         let subject = named(&subject.map(|(name, value)| (name, *value)));
         counts(&mut pairs, Area::Requests, &subject, both, &pieces);
         latencies(&mut pairs, Area::Latency, &subject, both);

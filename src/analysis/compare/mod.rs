@@ -37,8 +37,16 @@ pub enum Area {
 
 impl Area {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 8] =
-        [Self::Total, Self::Clients, Self::Requests, Self::Latency, Self::Objects, Self::Etcd, Self::Heap, Self::Memory];
+    pub const ALL: [Self; 8] = [
+        Self::Total,
+        Self::Clients,
+        Self::Requests,
+        Self::Latency,
+        Self::Objects,
+        Self::Etcd,
+        Self::Heap,
+        Self::Memory,
+    ];
 
     /// Its name in JSON and for `--fail-on-increase`.
     pub fn name(self) -> &'static str {

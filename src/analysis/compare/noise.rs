@@ -94,7 +94,9 @@ impl Measured {
         match self {
             Self::None => None,
             Self::Counts(_) | Self::Levels(_) => Some(Pieces::of(&self.amounts()?)?.mean()),
-            Self::Quantile(value, _) | Self::Sampled(value, _) | Self::Moment(value) | Self::State(value) => Some(*value),
+            Self::Quantile(value, _) | Self::Sampled(value, _) | Self::Moment(value) | Self::State(value) => {
+                Some(*value)
+            }
         }
     }
 
@@ -151,7 +153,9 @@ pub fn bounds(before: &Measured, after: &Measured, alpha: f64) -> Option<(f64, f
         (Measured::Quantile(a, of_a), Measured::Quantile(b, of_b)) => {
             (*a > 0.0 && *b > 0.0).then(|| of_logarithms(b / a, of_parts(*a, of_a), of_parts(*b, of_b), alpha))
         }
-        (Measured::Sampled(a, each), Measured::Sampled(b, _)) => Some(of_events((a / each, 1.0), (b / each, 1.0), alpha)),
+        (Measured::Sampled(a, each), Measured::Sampled(b, _)) => {
+            Some(of_events((a / each, 1.0), (b / each, 1.0), alpha))
+        }
         (Measured::Moment(a), Measured::Moment(b)) => Some((b / a / MOMENT, b / a * MOMENT)),
         _ => None,
     }
@@ -209,7 +213,8 @@ impl Pieces {
         let length = (count as f64 / LONG).round().max(1.0) as usize;
         let mut squares = 0.0;
         for part in pieces.windows(length) {
-            let (long, amount) = part.iter().fold((0.0, 0.0), |(long, sum), (seconds, amount)| (long + seconds, sum + amount));
+            let (long, amount) =
+                part.iter().fold((0.0, 0.0), |(long, sum), (seconds, amount)| (long + seconds, sum + amount));
             squares += (amount - mean * long).powi(2);
         }
         let (n, b) = (count as f64, length as f64);
@@ -289,19 +294,27 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_an_independent_reckoning() {
-        let wave = |rate: f64, by: f64| (0..30).map(|n| (10.0, (rate + by * f64::from(n).sin()).round())).collect::<Vec<_>>();
+        let wave =
+            |rate: f64, by: f64| (0..30).map(|n| (10.0, (rate + by * f64::from(n).sin()).round())).collect::<Vec<_>>();
         let cases = [
             (Measured::Counts(wave(20.0, 5.0)), Measured::Counts(wave(27.0, 5.0)), CASES[0]),
             (Measured::Counts(vec![(10.0, 0.0); 30]), Measured::Counts(wave(2.0, 2.0)), CASES[1]),
             (Measured::Counts(wave(1.0, 1.0)), Measured::Counts(vec![(5.0, 0.0); 20]), CASES[2]),
             (Measured::Levels(wave(100.0, 9.0)), Measured::Levels(wave(130.0, 9.0)), CASES[3]),
-            (Measured::Quantile(10.0, vec![9.0, 10.0, 12.0, 10.5]), Measured::Quantile(31.0, vec![30.0, 29.0, 35.0, 31.0]), CASES[4]),
+            (
+                Measured::Quantile(10.0, vec![9.0, 10.0, 12.0, 10.5]),
+                Measured::Quantile(31.0, vec![30.0, 29.0, 35.0, 31.0]),
+                CASES[4],
+            ),
             (Measured::Sampled(40e6, 524_288.0), Measured::Sampled(90e6, 524_288.0), CASES[5]),
         ];
         for (before, after, (low, high)) in cases {
             let (ours, theirs) = bounds(&before, &after, 1e-3).unwrap();
             let near = |a: f64, b: f64| a == b || (a / b - 1.0).abs() < 1e-6;
-            assert!(near(ours, low) && near(theirs, high), "{before:?} {after:?}: ({ours}, {theirs}), not ({low}, {high})");
+            assert!(
+                near(ours, low) && near(theirs, high),
+                "{before:?} {after:?}: ({ours}, {theirs}), not ({low}, {high})"
+            );
         }
     }
 

@@ -72,7 +72,8 @@ impl Side {
     fn quantile(&self, name: &[String], which: usize) -> Measured {
         let Some(one) = self.requests.get(name) else { return Measured::None };
         let Some(value) = one.whole.latency_ms[which] else { return Measured::None };
-        let parts = one.by_interval.values().filter(|measures| measures.requests as f64 * [0.5, 0.1, 0.01][which] >= 3.0);
+        let parts =
+            one.by_interval.values().filter(|measures| measures.requests as f64 * [0.5, 0.1, 0.01][which] >= 3.0);
         Measured::Quantile(value, parts.filter_map(|measures| measures.latency_ms[which]).collect())
     }
 }
@@ -87,9 +88,11 @@ pub fn requests(before: &Facts, after: &Facts) -> Vec<Pair> {
     names.dedup();
     let mut pairs = Vec::new();
     for name in names {
-        let subject: Vec<(&'static str, &str)> = DIMS.iter().map(|dim| dim.name()).zip(name.iter().map(String::as_str)).collect();
+        let subject: Vec<(&'static str, &str)> =
+            DIMS.iter().map(|dim| dim.name()).zip(name.iter().map(String::as_str)).collect();
         let subject = named(&subject);
-        let (area, latency) = if name.is_empty() { (Area::Total, Area::Total) } else { (Area::Requests, Area::Latency) };
+        let (area, latency) =
+            if name.is_empty() { (Area::Total, Area::Total) } else { (Area::Requests, Area::Latency) };
         for (kind, metric) in COUNTS.into_iter().enumerate() {
             if area == Area::Total || before.has(name, kind) || after.has(name, kind) {
                 let (before, after) = (before.count(name, kind), after.count(name, kind));
@@ -108,7 +111,8 @@ pub fn requests(before: &Facts, after: &Facts) -> Vec<Pair> {
 
 /// What the last pages of both sides say of objects, databases and memory.
 pub fn states(before: &Facts, after: &Facts) -> Vec<Pair> {
-    let [old, new] = [before, after].map(|facts| facts.instances.iter().map(|instance| instance.cluster.as_str()).collect());
+    let [old, new] =
+        [before, after].map(|facts| facts.instances.iter().map(|instance| instance.cluster.as_str()).collect());
     let is_joined = joined(&old, &new);
     let [before, after] = [before, after].map(|facts| levels(facts, is_joined));
     super::states::pairs(before, after)

@@ -48,8 +48,15 @@ const FIELDS: [&str; 9] = ["cluster", "instance", "user", "agent", "verb", "grou
 /// What stands beside them.
 const MEASURES: [&str; 9] = ["metric", "unit", "before", "after", "change", "change_share", "low", "high", "verdict"];
 
-const PEOPLE: [&str; 7] =
-    ["compare_what", "compare_metric", "compare_before", "compare_after", "compare_change", "compare_between", "compare_course"];
+const PEOPLE: [&str; 7] = [
+    "compare_what",
+    "compare_metric",
+    "compare_before",
+    "compare_after",
+    "compare_change",
+    "compare_between",
+    "compare_course",
+];
 
 /// The report.
 pub fn report(rows: &mut [Row], told: Told) -> Report {
@@ -60,7 +67,9 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
     let top = told.top.unwrap_or(SHOWN);
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
     report.lead = lead(rows, &told);
-    let changed = |area: Area| rows.iter().filter(move |row| row.pair.area == area && (row.verdict.is_change() || area == Area::Total));
+    let changed = |area: Area| {
+        rows.iter().filter(move |row| row.pair.area == area && (row.verdict.is_change() || area == Area::Total))
+    };
     let mut people = Vec::new();
     for area in Area::ALL {
         let all: Vec<&Row> = changed(area).collect();
@@ -79,12 +88,21 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
             people.push(without_idle(table));
         }
     }
-    let unsure: Vec<&Row> =
-        rows.iter().filter(|row| row.verdict == Verdict::Unsure && matches!(row.pair.area, Area::Clients | Area::Requests)).collect();
+    let unsure: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.verdict == Verdict::Unsure && matches!(row.pair.area, Area::Clients | Area::Requests))
+        .collect();
     if !unsure.is_empty() {
-        let title = "Moved much, but may be chance: it came in few bursts, or for too short a time; longer windows tell".to_owned();
+        let title =
+            "Moved much, but may be chance: it came in few bursts, or for too short a time; longer windows tell"
+                .to_owned();
         let rows = unsure.iter().take(top.min(UNSURE)).map(|row| for_people(row)).collect();
-        people.push(without_idle(Table { title, rows, columns: PEOPLE.map(str::to_owned).to_vec(), ..Table::default() }));
+        people.push(without_idle(Table {
+            title,
+            rows,
+            columns: PEOPLE.map(str::to_owned).to_vec(),
+            ..Table::default()
+        }));
     }
     report.people = Some(people);
     report.notes.extend(told.notes);
@@ -102,7 +120,16 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
         report.notes.push("A heap is that of one moment: what requests under way hold comes and goes.".to_owned());
     }
     let count = |verdict: Verdict| Value::Count(rows.iter().filter(|row| row.verdict == verdict).count() as u64);
-    let verdicts = [Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone, Verdict::Unsure, Verdict::Noise, Verdict::Same, Verdict::Few];
+    let verdicts = [
+        Verdict::Up,
+        Verdict::Down,
+        Verdict::New,
+        Verdict::Gone,
+        Verdict::Unsure,
+        Verdict::Noise,
+        Verdict::Same,
+        Verdict::Few,
+    ];
     report.totals = vec![("compared".to_owned(), Value::Count(rows.len() as u64))];
     report.totals.extend(verdicts.map(|verdict| (verdict.name().to_owned(), count(verdict))));
     report.coverage.insert("least_change".to_owned(), json!(told.least));
@@ -124,9 +151,9 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
 /// What is drawn of rows that are in the report's order: all requests, then what moved most of clients and of verbs and resources.
 pub fn contrasts(rows: &[Row], top: Option<usize>) -> Vec<Contrast> {
     let drawn = |area: Area| {
-        let of = rows
-            .iter()
-            .filter(move |row| row.pair.area == area && (row.verdict.is_change() || row.pair.metric == "rps" && area == Area::Total));
+        let of = rows.iter().filter(move |row| {
+            row.pair.area == area && (row.verdict.is_change() || row.pair.metric == "rps" && area == Area::Total)
+        });
         of.filter_map(contrast).take(top.unwrap_or(DRAWN))
     };
     [Area::Total, Area::Clients, Area::Requests].into_iter().flat_map(drawn).collect()
@@ -267,7 +294,8 @@ pub(super) fn quantity(unit: Unit, value: f64) -> String {
 
 /// What a row is of: `node-agent (monitoring:node-agent)`, `list pods`, `all`.
 pub(super) fn name(row: &Row) -> String {
-    let field = |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
+    let field =
+        |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
     let (user, agent) = (field("user"), field("agent"));
     let user = short_user(user);
     let slash = if field("subresource").is_empty() { String::new() } else { format!("/{}", field("subresource")) };
@@ -314,12 +342,16 @@ fn course(before: &Measured, after: &Measured) -> Value {
             *sum = (sum.0 + seconds, sum.1 + amount);
             at += seconds;
         }
-        sums.into_iter().map(|(seconds, amount)| if seconds > 0.0 { amount / seconds } else { 0.0 }).collect::<Vec<f64>>()
+        sums.into_iter()
+            .map(|(seconds, amount)| if seconds > 0.0 { amount / seconds } else { 0.0 })
+            .collect::<Vec<f64>>()
     };
     let rates = [bars(&before), vec![0.0], bars(&after)].concat();
     let most = rates.iter().copied().fold(0.0, f64::max);
     // Whatever is not nothing is seen.
-    Value::Series(rates.iter().map(|rate| if *rate > 0.0 { ((rate / most * 1000.0) as u64).max(1) } else { 0 }).collect())
+    Value::Series(
+        rates.iter().map(|rate| if *rate > 0.0 { ((rate / most * 1000.0) as u64).max(1) } else { 0 }).collect(),
+    )
 }
 
 fn lead(rows: &[Row], told: &Told) -> Vec<String> {

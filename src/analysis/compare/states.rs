@@ -105,8 +105,9 @@ pub fn memory(before: &[Memory], after: &[Memory]) -> Vec<Pair> {
     names.dedup();
     let mut pairs = Vec::new();
     for name in names {
-        let of =
-            |side: &[Memory]| side.iter().find(|memory| memory.name == name).map(|memory| courses(&memory.samples)).unwrap_or_default();
+        let of = |side: &[Memory]| {
+            side.iter().find(|memory| memory.name == name).map(|memory| courses(&memory.samples)).unwrap_or_default()
+        };
         let (mut old, mut new) = (of(before), of(after));
         for metric in ["usage", "working_set", "anon", "file"] {
             let (before, after) = (old.remove(metric).unwrap_or_default(), new.remove(metric).unwrap_or_default());
@@ -120,12 +121,18 @@ pub fn memory(before: &[Memory], after: &[Memory]) -> Vec<Pair> {
 
 /// Each level lasts until the next sample, the last as long as the one before it.
 fn courses(samples: &[Sample]) -> BTreeMap<&'static str, Measured> {
-    let mut lengths: Vec<f64> = samples.windows(2).map(|two| ((two[1].at - two[0].at) as f64 / SECOND as f64).max(1e-3)).collect();
+    let mut lengths: Vec<f64> =
+        samples.windows(2).map(|two| ((two[1].at - two[0].at) as f64 / SECOND as f64).max(1e-3)).collect();
     lengths.push(lengths.last().copied().unwrap_or(1.0));
     let mut courses: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for (sample, seconds) in samples.iter().zip(lengths) {
         let account = Account::of(sample, None);
-        let of = [("usage", account.usage), ("working_set", account.working_set), ("anon", account.anon), ("file", account.file)];
+        let of = [
+            ("usage", account.usage),
+            ("working_set", account.working_set),
+            ("anon", account.anon),
+            ("file", account.file),
+        ];
         for (metric, value) in of {
             if let Some(value) = value {
                 courses.entry(metric).or_default().push((seconds, value as f64));

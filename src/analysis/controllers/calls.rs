@@ -31,10 +31,16 @@ const METRICS: [Metric; 3] = [Metric::ClientRequests, Metric::ClientDuration, Me
 
 /// Processes that asked anything; apiservers are left out, which mostly ask themselves.
 pub fn calls(facts: &Facts) -> Vec<Calls> {
-    let of = facts.sliced(&METRICS, |_, fact| (!facts.instances[fact.instance].component.is_store()).then_some(fact.instance));
+    let of = facts
+        .sliced(&METRICS, |_, fact| (!facts.instances[fact.instance].component.is_store()).then_some(fact.instance));
     let told = of.into_iter().map(|(instance, slice)| {
         let with = |accept: fn(&str) -> bool| {
-            slice.of(Metric::ClientRequests).iter().filter(|fact| accept(facts.text(fact.labels[0]))).map(|fact| fact.increase).sum::<f64>()
+            slice
+                .of(Metric::ClientRequests)
+                .iter()
+                .filter(|fact| accept(facts.text(fact.labels[0])))
+                .map(|fact| fact.increase)
+                .sum::<f64>()
         };
         Calls {
             instance,

@@ -75,7 +75,8 @@ type Signature<'p> = Option<(usize, &'p BTreeMap<String, String>)>;
 
 /// What is found of the pods that wait.
 pub fn classes(objects: &Objects) -> Classes {
-    let waiting: Vec<(&Pod, &Waiting)> = objects.pods.iter().filter_map(|pod| Some((pod, pod.waiting.as_deref()?))).collect();
+    let waiting: Vec<(&Pod, &Waiting)> =
+        objects.pods.iter().filter_map(|pod| Some((pod, pod.waiting.as_deref()?))).collect();
     let mut by_kind: BTreeMap<Key<'_>, Vec<usize>> = BTreeMap::new();
     for (number, (pod, waiting)) in waiting.iter().enumerate() {
         // The form in which a quantity is written is no matter: 1000m is 1, 1Gi is 1073741824.
@@ -88,7 +89,8 @@ pub fn classes(objects: &Objects) -> Classes {
         let of: Vec<(&Pod, &Waiting)> = members.iter().map(|number| waiting[*number]).collect();
         let kind = kind(scheduler, &of);
         let open = members.iter().filter(|number| waiting[**number].1.gates.is_empty());
-        signatures.extend(open.map(|number| (*number, kind.apart.is_empty().then(|| (at, &waiting[*number].1.labels)))));
+        signatures
+            .extend(open.map(|number| (*number, kind.apart.is_empty().then(|| (at, &waiting[*number].1.labels)))));
         all.pods += kind.pods - kind.gated;
         all.gated += kind.gated;
         all.distinct += if kind.apart.is_empty() { kind.label_sets } else { kind.pods - kind.gated };
@@ -101,7 +103,9 @@ pub fn classes(objects: &Objects) -> Classes {
     signatures.sort_by(|a, b| place(a.0).cmp(&place(b.0)));
     let changes = signatures.windows(2).filter(|two| two[1].1.is_none() || two[0].1 != two[1].1).count();
     all.in_order = changes as u64 + u64::from(!signatures.is_empty());
-    all.kinds.sort_by(|a, b| b.pods.cmp(&a.pods).then_with(|| (&a.controller, &a.namespaces).cmp(&(&b.controller, &b.namespaces))));
+    all.kinds.sort_by(|a, b| {
+        b.pods.cmp(&a.pods).then_with(|| (&a.controller, &a.namespaces).cmp(&(&b.controller, &b.namespaces)))
+    });
     all
 }
 
@@ -113,7 +117,9 @@ fn requests(pod: &Pod) -> impl Iterator<Item = (String, Quantity)> {
 fn kind(scheduler: &str, of: &[(&Pod, &Waiting)]) -> Kind {
     let open = || of.iter().filter(|(_, waiting)| waiting.gates.is_empty());
     let labels: BTreeSet<&BTreeMap<String, String>> = open().map(|(_, waiting)| &waiting.labels).collect();
-    let controllers = of.iter().map(|(pod, _)| pod.controller.as_ref().map_or_else(String::new, |(kind, name)| format!("{kind}/{name}")));
+    let controllers = of
+        .iter()
+        .map(|(pod, _)| pod.controller.as_ref().map_or_else(String::new, |(kind, name)| format!("{kind}/{name}")));
     let said = of.iter().map(|(_, waiting)| (waiting.reason.clone(), waiting.message.clone()));
     let (reason, message) = most(said);
     Kind {
@@ -124,7 +130,10 @@ fn kind(scheduler: &str, of: &[(&Pod, &Waiting)]) -> Kind {
         apart: of.first().map(|(_, waiting)| waiting.apart.clone()).unwrap_or_default(),
         namespaces: of.iter().map(|(pod, _)| pod.namespace.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         controller: most(controllers),
-        requests: of.first().map(|(pod, _)| requests(pod).map(|(name, amount)| (name, amount.to_string())).collect()).unwrap_or_default(),
+        requests: of
+            .first()
+            .map(|(pod, _)| requests(pod).map(|(name, amount)| (name, amount.to_string())).collect())
+            .unwrap_or_default(),
         needs: of.first().map(|(_, waiting)| waiting.needs.clone()).unwrap_or_default(),
         oldest: of.iter().filter_map(|(_, waiting)| waiting.created).min(),
         reason,
@@ -152,7 +161,8 @@ mod tests {
 
     #[test]
     fn equal_pods_are_one_decision() {
-        let mut pods = vec![pod("a", "x", "l", 1), pod("b", "x", "l", 3), pod("c", "y", "l", 2), pod("d", "x", "other", 4)];
+        let mut pods =
+            vec![pod("a", "x", "l", 1), pod("b", "x", "l", 3), pod("c", "y", "l", 2), pod("d", "x", "other", 4)];
         pods.push(Pod::default());
         let objects = Objects { pods, ..Objects::default() };
         let all = classes(&objects);

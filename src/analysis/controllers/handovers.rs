@@ -83,7 +83,8 @@ fn holder(body: &[u8]) -> Said {
         return Said::Nothing;
     }
     let Some(spec) = member(body, "spec") else { return Said::Else };
-    let holder = member(spec, "holderIdentity").and_then(|holder| serde_json::from_slice::<Option<String>>(holder).ok());
+    let holder =
+        member(spec, "holderIdentity").and_then(|holder| serde_json::from_slice::<Option<String>>(holder).ok());
     Said::Holder(holder.flatten().unwrap_or_default())
 }
 
@@ -99,7 +100,9 @@ fn patched(body: &[u8]) -> Said {
     }
     let Some(spec) = member(body, "spec") else { return Said::Else };
     match member(spec, "holderIdentity") {
-        Some(holder) => Said::Holder(serde_json::from_slice::<Option<String>>(holder).ok().flatten().unwrap_or_default()),
+        Some(holder) => {
+            Said::Holder(serde_json::from_slice::<Option<String>>(holder).ok().flatten().unwrap_or_default())
+        }
         // A renewal need not repeat the name.
         None if member(spec, "renewTime").is_some() => Said::Nothing,
         None => Said::Else,
@@ -125,12 +128,20 @@ impl Watcher {
             _ => None,
         };
         // A created lease is named in its body only.
-        let name =
-            if e.name.is("") { created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default() } else { text(e.name) };
+        let name = if e.name.is("") {
+            created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default()
+        } else {
+            text(e.name)
+        };
         let lease = (event.cluster().to_owned(), text(e.namespace), name);
         let is_released = said.as_deref() == Some("");
         let identity = said.map(|said| cut(&said).into_owned()).unwrap_or_default();
-        let holder = Holder { identity, user: text(e.user), agent: cut(&e.agent_product()).into_owned(), source: text(e.source) };
+        let holder = Holder {
+            identity,
+            user: text(e.user),
+            agent: cut(&e.agent_product()).into_owned(),
+            source: text(e.source),
+        };
         let run = Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released };
         join(self.runs.entry(lease).or_default(), run);
     }

@@ -36,7 +36,8 @@ pub fn elections(facts: &Facts) -> BTreeMap<(String, String), Elected> {
         // Of two that claim to lead the one that was not seen any more is gone; so is who was not seen for three pages of others.
         let is_there = |claim: &usize| {
             let instance = &facts.instances[*claim];
-            newest - instance.to <= pause(instance) && (instance.intervals.is_empty() || facts.last() - instance.to <= 3 * pause(instance))
+            newest - instance.to <= pause(instance)
+                && (instance.intervals.is_empty() || facts.last() - instance.to <= 3 * pause(instance))
         };
         all.entry(key).or_default().leading = claims.into_iter().filter(is_there).collect();
     }

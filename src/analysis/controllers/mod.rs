@@ -53,7 +53,8 @@ impl Course {
         let every = self.levels.len().div_ceil(POINTS);
         let first = self.levels[0].0;
         let minutes = |at: Micros| (at - first) as f64 / (60 * SECOND) as f64;
-        let points: Vec<(f64, f64)> = self.levels.iter().step_by(every).map(|(at, level)| (minutes(*at), *level)).collect();
+        let points: Vec<(f64, f64)> =
+            self.levels.iter().step_by(every).map(|(at, level)| (minutes(*at), *level)).collect();
         robust::line(&points).map(|line| (line.slope, line.interval.0 > 0.0))
     }
 }

@@ -46,13 +46,15 @@ const COLUMNS: [(&str, &[&str]); 8] = [
 
 /// Tables for people, of those that have rows; notes say what is left out.
 pub(super) fn tables(all: &[Table], read: &Read, window: (Micros, Micros), notes: &mut Vec<String>) -> Vec<Table> {
-    let clusters: BTreeSet<&str> = all
-        .iter()
-        .filter_map(|table| Some((table, table.column("cluster")?)))
-        .flat_map(|(table, at)| {
-            table.rows.iter().filter_map(move |row| if let Value::Text(cluster) = &row[at] { Some(cluster.as_str()) } else { None })
-        })
-        .collect();
+    let clusters: BTreeSet<&str> =
+        all.iter()
+            .filter_map(|table| Some((table, table.column("cluster")?)))
+            .flat_map(|(table, at)| {
+                table.rows.iter().filter_map(move |row| {
+                    if let Value::Text(cluster) = &row[at] { Some(cluster.as_str()) } else { None }
+                })
+            })
+            .collect();
     let shown = all.iter().filter(|table| !table.rows.is_empty());
     shown.map(|table| one(table, clusters.len() > 1, read, window, notes)).collect()
 }
@@ -62,13 +64,19 @@ fn one(table: &Table, many_clusters: bool, read: &Read, window: (Micros, Micros)
     let rows = rows(table, read);
     let left = table.rows.len() - rows.len();
     if left > 0 {
-        notes.push(format!("{} more under \u{201c}{}\u{201d}; --top or -o json shows them.", counted(left as u64, "row"), table.title));
+        notes.push(format!(
+            "{} more under \u{201c}{}\u{201d}; --top or -o json shows them.",
+            counted(left as u64, "row"),
+            table.title
+        ));
     }
     let day = |row: &Vec<Value>| if let Value::Text(at) = &row[0] { at.get(..10).map(str::to_owned) } else { None };
     let is_one_day = table.rows.iter().all(|row| day(row) == day(&table.rows[0]));
     let cell = |name: &str, row: &[Value]| match (name, table.column(name).map_or(Value::None, |at| row[at].clone())) {
         ("why", _) => why(table, row),
-        ("waits_s" | "gap_s", Value::Number(seconds)) => duration((seconds * SECOND as f64).round() as Micros).as_str().into(),
+        ("waits_s" | "gap_s", Value::Number(seconds)) => {
+            duration((seconds * SECOND as f64).round() as Micros).as_str().into()
+        }
         // The day is that of the window.
         ("time", Value::Text(at)) if is_one_day => at.get(11..19).into(),
         ("time", Value::Text(at)) => at.get(..19).unwrap_or_default().replace('T', " ").as_str().into(),
@@ -95,16 +103,19 @@ fn columns<'t>(table: &'t Table, many_clusters: bool, read: &Read) -> Vec<&'t st
     }
     let of = COLUMNS.iter().find(|(name, _)| *name == table.name).map_or(&[][..], |(_, columns)| *columns);
     let is_known = |name: &str| table.column(name).is_none_or(|at| table.rows.iter().any(|row| row[at] != Value::None));
-    let differs = |name: &str| table.column(name).is_some_and(|at| table.rows.iter().any(|row| row[at] != table.rows[0][at]));
+    let differs =
+        |name: &str| table.column(name).is_some_and(|at| table.rows.iter().any(|row| row[at] != table.rows[0][at]));
     let mut columns: Vec<&str> = of.to_vec();
     columns.retain(|name| match *name {
         // Which scheduler it is matters where there are several; so do labels where pods of a kind differ in them.
         "lease" if table.name == "pending" => differs("lease"),
-        "label_sets" => table.column(name).is_some_and(|at| table.rows.iter().any(|row| row[at].in_order(&Value::Count(1)).is_lt())),
-        // What stands still need not be said.
-        name if name.ends_with("_per_min") => {
-            table.column(name).is_some_and(|at| table.rows.iter().any(|row| matches!(row[at], Value::Number(slope) if slope != 0.0)))
+        "label_sets" => {
+            table.column(name).is_some_and(|at| table.rows.iter().any(|row| row[at].in_order(&Value::Count(1)).is_lt()))
         }
+        // What stands still need not be said.
+        name if name.ends_with("_per_min") => table
+            .column(name)
+            .is_some_and(|at| table.rows.iter().any(|row| matches!(row[at], Value::Number(slope) if slope != 0.0))),
         name => is_known(name),
     });
     if many_clusters && table.column("cluster").is_some() {
@@ -140,7 +151,8 @@ pub(super) fn short(holder: &str) -> String {
 /// A course as bars over the window, so that those of several rows stand below one another: of each piece the most.
 fn bars(course: &serde_json::Value, (from, to): (Micros, Micros)) -> Vec<u64> {
     let mut bars = vec![0.0_f64; BARS];
-    let points = course.as_array().into_iter().flatten().filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)));
+    let points =
+        course.as_array().into_iter().flatten().filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)));
     for (at, level) in points {
         let share = (at * SECOND as f64 - from as f64) / (to - from).max(1) as f64;
         let bar = &mut bars[((share.max(0.0) * BARS as f64) as usize).min(BARS - 1)];

@@ -99,7 +99,10 @@ pub fn queues(facts: &Facts) -> Vec<Queue> {
     let waited = |queue: &Queue| queue.wait_mean_ms.unwrap_or(0.0) * queue.adds;
     all.sort_by(|a, b| {
         let depth = |queue: &Queue| queue.depth.unwrap_or(0.0);
-        waited(b).total_cmp(&waited(a)).then(depth(b).total_cmp(&depth(a))).then_with(|| (&a.name, a.instance).cmp(&(&b.name, b.instance)))
+        waited(b)
+            .total_cmp(&waited(a))
+            .then(depth(b).total_cmp(&depth(a)))
+            .then_with(|| (&a.name, a.instance).cmp(&(&b.name, b.instance)))
     });
     all
 }

@@ -58,10 +58,12 @@ pub fn report(read: Read) -> Report {
     let waiting = waiting(facts);
     let handovers = read.leases.as_ref().map(handovers).unwrap_or_default();
     let mut report = Report { schema: SCHEMA.to_owned(), shown: read.top, ..Report::default() };
-    let window = time::together(super::window(facts), read.logged).or(read.taken.map(|at| (at, at))).unwrap_or_default();
+    let window =
+        time::together(super::window(facts), read.logged).or(read.taken.map(|at| (at, at))).unwrap_or_default();
     let (from, to) = window;
     if window != (0, 0) {
-        report.window = Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
+        report.window =
+            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
     }
     report.findings.extend(on_queues(facts, &queues, &calls));
     report.findings.extend(on_calls(facts, &calls));
@@ -89,9 +91,11 @@ pub fn report(read: Read) -> Report {
     notes(&mut report, &read);
     report.table = tables.remove(0);
     report.tables = tables;
-    for (name, is_there) in
-        [("metrics", !facts.instances.is_empty()), ("audit", read.leases.is_some()), ("objects", read.classes.is_some())]
-    {
+    for (name, is_there) in [
+        ("metrics", !facts.instances.is_empty()),
+        ("audit", read.leases.is_some()),
+        ("objects", read.classes.is_some()),
+    ] {
         report.coverage.insert(name.to_owned(), json!(is_there));
     }
     report.inputs = read.inputs;
@@ -102,7 +106,10 @@ fn notes(report: &mut Report, read: &Read) {
     let shown = read.top.unwrap_or(FINDINGS).min(report.findings.len());
     report.findings_shown = Some(shown);
     if report.findings.len() > shown {
-        report.notes.push(format!("{} more; --top or -o json shows them.", counted((report.findings.len() - shown) as u64, "finding")));
+        report.notes.push(format!(
+            "{} more; --top or -o json shows them.",
+            counted((report.findings.len() - shown) as u64, "finding")
+        ));
     }
     if read.undated > 0 {
         let pages = counted(read.undated as u64, "page");
@@ -128,17 +135,21 @@ fn lead(
     handovers: &[Handover],
 ) {
     let process = |instance: usize| read.facts.instances[instance].name.as_str();
-    let text = |row: &[Value], at: usize| if let Value::Text(text) = &row[at] { text.clone() } else { "nobody".to_owned() };
+    let text =
+        |row: &[Value], at: usize| if let Value::Text(text) = &row[at] { text.clone() } else { "nobody".to_owned() };
     let elections = elections(&read.facts);
     let mut elected: Vec<String> = elections
         .iter()
         .map(|((_, lease), elected)| match elected.leading.as_slice() {
             [] => format!("{lease}: nobody"),
-            leading => format!("{lease}: {}", leading.iter().map(|one| process(*one)).collect::<Vec<_>>().join(" and ")),
+            leading => {
+                format!("{lease}: {}", leading.iter().map(|one| process(*one)).collect::<Vec<_>>().join(" and "))
+            }
         })
         .collect();
     if elected.is_empty() {
-        elected = leaders.rows.iter().map(|row| format!("{}: {}", text(row, 2), people::short(&text(row, 3)))).collect();
+        elected =
+            leaders.rows.iter().map(|row| format!("{}: {}", text(row, 2), people::short(&text(row, 3)))).collect();
     }
     if !elected.is_empty() {
         let more = elected.len().saturating_sub(NAMED);
@@ -154,21 +165,33 @@ fn lead(
     if let Some(queue) = queues.first().filter(|queue| queue.wait_mean_ms.is_some_and(|wait| wait >= WORTH)) {
         let wait = duration((queue.wait_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
         let most = queue.most().map(|most| format!("; {} at most", counted(most as u64, "item"))).unwrap_or_default();
-        report.lead.push(format!("longest queue\t{} of {}: an item waits {wait} on average{most}", queue.name, process(queue.instance)));
+        report.lead.push(format!(
+            "longest queue\t{} of {}: an item waits {wait} on average{most}",
+            queue.name,
+            process(queue.instance)
+        ));
     } else if !queues.is_empty() {
-        let waits = if items >= 1.0 { format!("{} wait", counted(items as u64, "item")) } else { "nothing waits".to_owned() };
+        let waits =
+            if items >= 1.0 { format!("{} wait", counted(items as u64, "item")) } else { "nothing waits".to_owned() };
         report.lead.push(format!("queues\t{}; {waits}", counted(queues.len() as u64, "work queue")));
     }
-    if let Some(one) =
-        calls.iter().filter(|one| is_held(one)).max_by(|a, b| a.limiter_mean_ms.unwrap_or(0.0).total_cmp(&b.limiter_mean_ms.unwrap_or(0.0)))
+    if let Some(one) = calls
+        .iter()
+        .filter(|one| is_held(one))
+        .max_by(|a, b| a.limiter_mean_ms.unwrap_or(0.0).total_cmp(&b.limiter_mean_ms.unwrap_or(0.0)))
     {
         let mean = duration((one.limiter_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
-        report.lead.push(format!("held back\t{} waits {mean} on average before each request, for its own limit", process(one.instance)));
+        report.lead.push(format!(
+            "held back\t{} waits {mean} on average before each request, for its own limit",
+            process(one.instance)
+        ));
     }
     if !waiting.is_empty() {
-        let told: Vec<String> = waiting.iter().filter_map(|queue| Some(format!("{} {}", queue.pods?, queue.queue))).collect();
-        let placed =
-            placed_ms(&read.facts).1.map(|p99| format!("; a pod is placed within {} of being seen (p99)", duration((p99 * 1e3) as Micros)));
+        let told: Vec<String> =
+            waiting.iter().filter_map(|queue| Some(format!("{} {}", queue.pods?, queue.queue))).collect();
+        let placed = placed_ms(&read.facts)
+            .1
+            .map(|p99| format!("; a pod is placed within {} of being seen (p99)", duration((p99 * 1e3) as Micros)));
         report.lead.push(format!("pods that wait\t{}{}", told.join(", "), placed.unwrap_or_default()));
     }
     if let Some(classes) = &read.classes {
@@ -204,8 +227,14 @@ fn totals(report: &mut Report, read: &Read, (queues, schedulers): (&[Queue], &[S
         ("depth".to_owned(), sum(&|queue| queue.depth)),
         ("adds_per_s".to_owned(), sum(&|queue| queue.adds_per_s)),
         ("busy".to_owned(), sum(&|queue| queue.busy)),
-        ("attempts".to_owned(), Value::Count(schedulers.iter().flat_map(|one| &one.attempts).map(|one| one.count.round() as u64).sum())),
-        ("handovers".to_owned(), if read.leases.is_some() { Value::Count(handovers.len() as u64) } else { Value::None }),
+        (
+            "attempts".to_owned(),
+            Value::Count(schedulers.iter().flat_map(|one| &one.attempts).map(|one| one.count.round() as u64).sum()),
+        ),
+        (
+            "handovers".to_owned(),
+            if read.leases.is_some() { Value::Count(handovers.len() as u64) } else { Value::None },
+        ),
     ];
     if let Some(classes) = &read.classes {
         let counts = [
@@ -221,7 +250,10 @@ fn totals(report: &mut Report, read: &Read, (queues, schedulers): (&[Queue], &[S
         report.totals.push(("decisions_saved".to_owned(), Value::Number(classes.saved())));
     }
     let mut batches: BTreeMap<&str, f64> = BTreeMap::new();
-    schedulers.iter().flat_map(|one| &one.batches).for_each(|(result, count)| *batches.entry(result).or_default() += count);
+    schedulers
+        .iter()
+        .flat_map(|one| &one.batches)
+        .for_each(|(result, count)| *batches.entry(result).or_default() += count);
     let choices: f64 = schedulers.iter().filter_map(|one| one.algorithms).sum();
     let algorithm: f64 = schedulers.iter().filter_map(|one| Some(one.algorithm_ms? * one.algorithms?)).sum();
     let placed = placed_ms(&read.facts);

@@ -114,18 +114,31 @@ fn by_label(facts: &Facts, of: &Slice<'_>, metric: Metric, value: impl Fn(&Fact)
 /// All schedulers.
 pub fn schedulers(facts: &Facts) -> Vec<Scheduler> {
     let whole = facts.sliced(&METRICS, |_, fact| Some(fact.instance));
-    let of_label = |metrics: &[Metric]| facts.sliced(metrics, |_, fact| Some((fact.instance, facts.text(fact.labels[0]).to_owned())));
+    let of_label = |metrics: &[Metric]| {
+        facts.sliced(metrics, |_, fact| Some((fact.instance, facts.text(fact.labels[0]).to_owned())))
+    };
     let elected = leaders::elections(facts);
     let mut all: Vec<Scheduler> = whole
         .iter()
-        .filter(|(_, slice)| !slice.of(Metric::PendingPods).is_empty() || !slice.of(Metric::ScheduleAttempts).is_empty())
+        .filter(|(_, slice)| {
+            !slice.of(Metric::PendingPods).is_empty() || !slice.of(Metric::ScheduleAttempts).is_empty()
+        })
         .map(|(&instance, slice)| Scheduler {
             instance,
-            lease: elected.iter().find(|(_, one)| one.candidates.contains(&instance)).map(|((_, lease), _)| lease.clone()),
-            leads: elected.values().find(|one| one.candidates.contains(&instance)).map(|one| one.leading.contains(&instance)),
+            lease: elected
+                .iter()
+                .find(|(_, one)| one.candidates.contains(&instance))
+                .map(|((_, lease), _)| lease.clone()),
+            leads: elected
+                .values()
+                .find(|one| one.candidates.contains(&instance))
+                .map(|one| one.leading.contains(&instance)),
             algorithm_ms: mean_ms(slice, Metric::ScheduleAlgorithm),
             algorithms: slice.increase(Metric::ScheduleAlgorithm, Part::Count),
-            preemptions: (slice.increase(Metric::SchedulePreemptions, Part::Whole), slice.increase(Metric::ScheduleVictims, Part::Sum)),
+            preemptions: (
+                slice.increase(Metric::SchedulePreemptions, Part::Whole),
+                slice.increase(Metric::ScheduleVictims, Part::Sum),
+            ),
             refusals: by_label(facts, slice, Metric::ScheduleRefusals, |fact| fact.last.unwrap_or(0.0)),
             batches: by_label(facts, slice, Metric::ScheduleBatches, |fact| fact.increase),
             ..Scheduler::default()
@@ -190,14 +203,21 @@ pub fn waiting(facts: &Facts) -> Vec<Waiting> {
         let mut course = Course::default();
         for fact in slice.of(Metric::PendingPods) {
             let led = leaders::led(facts, fact.instance);
-            course.levels.extend(facts.levels(fact).iter().copied().filter(|(at, _)| led.as_ref().is_none_or(|led| led.contains(at))));
+            course.levels.extend(
+                facts.levels(fact).iter().copied().filter(|(at, _)| led.as_ref().is_none_or(|led| led.contains(at))),
+            );
         }
         course.levels.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let pods = course.levels.last().map(|(_, level)| *level);
         let incoming: f64 = slice.of(Metric::ScheduleIncoming).iter().map(|fact| incoming(facts, fact)).sum();
-        let of = slice.of(Metric::PendingPods).iter().chain(slice.of(Metric::ScheduleIncoming)).map(|fact| &facts.instances[fact.instance]);
+        let of = slice
+            .of(Metric::PendingPods)
+            .iter()
+            .chain(slice.of(Metric::ScheduleIncoming))
+            .map(|fact| &facts.instances[fact.instance]);
         let seconds = of.map(|instance| instance.seconds).fold(0.0, f64::max);
-        let incoming_per_s = (seconds > 0.0 && !slice.of(Metric::ScheduleIncoming).is_empty()).then(|| incoming / seconds);
+        let incoming_per_s =
+            (seconds > 0.0 && !slice.of(Metric::ScheduleIncoming).is_empty()).then(|| incoming / seconds);
         all.push(Waiting { cluster, lease, queue, pods, course, incoming_per_s });
     }
     all.sort_by(|a, b| b.course.peak().unwrap_or(0.0).total_cmp(&a.course.peak().unwrap_or(0.0)));

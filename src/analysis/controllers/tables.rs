@@ -35,14 +35,26 @@ const QUEUE: [&str; 18] = [
     "longest_s",
 ];
 
-const ATTEMPT: [&str; 10] =
-    ["cluster", "instance", "result", "attempts", "attempts_per_s", "mean_ms", "p50_ms", "p99_ms", "attempts_course", "mean_course"];
+const ATTEMPT: [&str; 10] = [
+    "cluster",
+    "instance",
+    "result",
+    "attempts",
+    "attempts_per_s",
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "attempts_course",
+    "mean_course",
+];
 
-const PENDING: [&str; 8] = ["cluster", "lease", "pod_queue", "pods", "pods_peak", "pods_per_min", "pods_course", "incoming_per_s"];
+const PENDING: [&str; 8] =
+    ["cluster", "lease", "pod_queue", "pods", "pods_peak", "pods_per_min", "pods_course", "incoming_per_s"];
 
 const STAGE: [&str; 7] = ["cluster", "instance", "stage", "calls_per_s", "mean_ms", "p99_ms", "time_share"];
 
-const CALLS: [&str; 9] = ["cluster", "instance", "rps", "limiter_mean_ms", "limiter_p99_ms", "mean_ms", "p99_ms", "failed", "throttled"];
+const CALLS: [&str; 9] =
+    ["cluster", "instance", "rps", "limiter_mean_ms", "limiter_p99_ms", "mean_ms", "p99_ms", "failed", "throttled"];
 
 const KIND: [&str; 13] = [
     "scheduler",
@@ -62,7 +74,8 @@ const KIND: [&str; 13] = [
 
 const HANDOVER: [&str; 8] = ["time", "cluster", "namespace", "lease", "from_holder", "to_holder", "gap_s", "released"];
 
-const LEADER: [&str; 8] = ["cluster", "namespace", "lease", "holder", "candidates", "changes", "renewals", "longest_pause_s"];
+const LEADER: [&str; 8] =
+    ["cluster", "namespace", "lease", "holder", "candidates", "changes", "renewals", "longest_pause_s"];
 
 fn table(name: &str, title: &str, columns: &[&str]) -> Table {
     let columns = columns.iter().map(|name| (*name).to_owned()).collect();
@@ -152,15 +165,24 @@ pub(super) fn of_attempts(facts: &Facts, schedulers: &[Scheduler]) -> Table {
 pub(super) fn of_stages(facts: &Facts, schedulers: &[Scheduler]) -> Table {
     let mut table = table("stages", "Where the scheduler's time goes, by extension point", &STAGE);
     for stage in schedulers.iter().flat_map(|one| &one.stages) {
-        let own = [stage.name.as_str().into(), stage.per_s.into(), stage.mean_ms.into(), stage.p99_ms.into(), stage.share.into()];
+        let own = [
+            stage.name.as_str().into(),
+            stage.per_s.into(),
+            stage.mean_ms.into(),
+            stage.p99_ms.into(),
+            stage.share.into(),
+        ];
         table.rows.push(name(facts, stage.instance).into_iter().chain(own).collect());
     }
     table
 }
 
 pub(super) fn of_calls(facts: &Facts, calls: &[Calls]) -> Table {
-    let mut table =
-        table("calls", "Requests to the apiserver: how long each takes, and how much of that it waits for the process's own limit", &CALLS);
+    let mut table = table(
+        "calls",
+        "Requests to the apiserver: how long each takes, and how much of that it waits for the process's own limit",
+        &CALLS,
+    );
     for one in calls {
         let own = [
             one.per_s.into(),
@@ -224,7 +246,12 @@ pub(super) fn of_handovers(handovers: &[Handover]) -> Table {
 }
 
 /// Leases that are held, by logs and by metrics.
-pub(super) fn of_leaders(facts: &Facts, read: &Read, elections: &BTreeMap<(String, String), Elected>, handovers: &[Handover]) -> Table {
+pub(super) fn of_leaders(
+    facts: &Facts,
+    read: &Read,
+    elections: &BTreeMap<(String, String), Elected>,
+    handovers: &[Handover],
+) -> Table {
     let mut table = table("leaders", "Leases that are held", &LEADER);
     let mut by_metrics = elections.clone();
     for (lease, runs) in read.leases.iter().flatten() {
@@ -245,9 +272,16 @@ pub(super) fn of_leaders(facts: &Facts, read: &Read, elections: &BTreeMap<(Strin
         ]);
     }
     for ((cluster, lease), elected) in by_metrics {
-        let leading: Vec<&str> = elected.leading.iter().map(|instance| facts.instances[*instance].name.as_str()).collect();
+        let leading: Vec<&str> =
+            elected.leading.iter().map(|instance| facts.instances[*instance].name.as_str()).collect();
         let holder = (!leading.is_empty()).then(|| leading.join(", "));
-        let own = [holder.as_deref().into(), Value::Count(elected.candidates.len() as u64), Value::None, Value::None, Value::None];
+        let own = [
+            holder.as_deref().into(),
+            Value::Count(elected.candidates.len() as u64),
+            Value::None,
+            Value::None,
+            Value::None,
+        ];
         table.rows.push([cluster.as_str().into(), Value::None, lease.as_str().into()].into_iter().chain(own).collect());
     }
     let number = |row: &[Value], at: usize| if let Value::Count(count) = row[at] { count } else { 0 };

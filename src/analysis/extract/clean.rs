@@ -37,7 +37,8 @@ const STALE_ANNOTATIONS: [&str; 12] = [
 const STALE_FINALIZERS: [&str; 3] = ["foregroundDeletion", "orphan", "batch.kubernetes.io/job-tracking"];
 
 /// Labels by which a Job knows its Pods: of the old uid.
-const JOB_LABELS: [&str; 4] = ["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
+const JOB_LABELS: [&str; 4] =
+    ["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
 
 /// Makes a document of a candidate.
 pub(super) fn document(mut candidate: Candidate, around: &Around<'_>) -> Document {
@@ -50,8 +51,11 @@ pub(super) fn document(mut candidate: Candidate, around: &Around<'_>) -> Documen
     by_kind(&mut candidate, around, &mut comments);
     candidate.object.shift_remove("status");
     nulls(&mut candidate.object);
-    if let Some(version) = text(&candidate.object, &["apiVersion"]).filter(|version| is_preview(version) && is_built_in(&candidate)) {
-        comments.push(format!("It is stored as {version}: an apiserver that no longer serves this version refuses it."));
+    if let Some(version) =
+        text(&candidate.object, &["apiVersion"]).filter(|version| is_preview(version) && is_built_in(&candidate))
+    {
+        comments
+            .push(format!("It is stored as {version}: an apiserver that no longer serves this version refuses it."));
     }
     // What it is stands first, whoever wrote it.
     let mut object = Object::new();
@@ -142,12 +146,17 @@ fn by_kind(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<St
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::to_v1(&mut candidate.object, comments),
         ("apps", "statefulsets") => {
             let templates = candidate.object.get_mut("spec").and_then(|spec| spec.get_mut("volumeClaimTemplates"));
-            for template in templates.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
+            for template in
+                templates.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+            {
                 template.shift_remove("status");
             }
         }
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
-            comments.push("From here on its webhooks are called: their Service must be up, or requests may be refused.".to_owned());
+            comments.push(
+                "From here on its webhooks are called: their Service must be up, or requests may be refused."
+                    .to_owned(),
+            );
         }
         _ => {}
     }
@@ -163,7 +172,9 @@ fn remove(object: &mut Object, of: &str, names: &[&str]) {
 
 fn service(object: &Object, comments: &mut Vec<String>) {
     if let Some(ip) = text(object, &["spec", "clusterIP"]).filter(|ip| !ip.is_empty() && *ip != "None") {
-        comments.push(format!("It asks for its old clusterIP {ip}: if another Service has it, remove spec.clusterIP and spec.clusterIPs."));
+        comments.push(format!(
+            "It asks for its old clusterIP {ip}: if another Service has it, remove spec.clusterIP and spec.clusterIPs."
+        ));
     }
 }
 
@@ -197,7 +208,8 @@ fn volume(object: &mut Object, comments: &mut Vec<String>) {
         comments.push("Its reclaim policy is Delete: look whether what it stands for is still there.".to_owned());
     }
     // With namespace and name alone it waits for the claim of that name, whatever its uid.
-    if let Some(claim) = object.get_mut("spec").and_then(|spec| spec.get_mut("claimRef")).and_then(Value::as_object_mut) {
+    if let Some(claim) = object.get_mut("spec").and_then(|spec| spec.get_mut("claimRef")).and_then(Value::as_object_mut)
+    {
         claim.shift_remove("uid");
         claim.shift_remove("resourceVersion");
     }
@@ -246,7 +258,9 @@ fn pod(object: &mut Object, comments: &mut Vec<String>) {
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
-                mounts.retain(|mount| mount["name"].as_str().is_none_or(|name| !tokens.iter().any(|token| token == name)));
+                mounts.retain(|mount| {
+                    mount["name"].as_str().is_none_or(|name| !tokens.iter().any(|token| token == name))
+                });
             }
         }
     }

@@ -13,13 +13,16 @@ pub(super) fn to_v1(object: &mut Object, comments: &mut Vec<String>) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let name = spec.shift_remove("version");
     // What is the same for all versions stands once in v1beta1, and in each in v1.
-    let common = ["validation", "subresources", "additionalPrinterColumns", "selectableFields"].map(|part| (part, spec.shift_remove(part)));
+    let common = ["validation", "subresources", "additionalPrinterColumns", "selectableFields"]
+        .map(|part| (part, spec.shift_remove(part)));
     let preserves = spec.shift_remove("preserveUnknownFields") != Some(json!(false));
     if let (None | Some(Value::Null), Some(name)) = (spec.get("versions"), name) {
         spec.insert("versions".to_owned(), json!([{"name": name, "served": true, "storage": true}]));
     }
     let mut opened = false;
-    for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
+    for version in
+        spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+    {
         for (part, value) in &common {
             let part = if *part == "validation" { "schema" } else { part };
             if let Some(value) = value
@@ -40,8 +43,10 @@ pub(super) fn to_v1(object: &mut Object, comments: &mut Vec<String>) {
             version.insert("schema".to_owned(), json!({"openAPIV3Schema": {"type": "object"}}));
         }
         if (preserves || !has_schema)
-            && let Some(root) =
-                version.get_mut("schema").and_then(|schema| schema.get_mut("openAPIV3Schema")).and_then(Value::as_object_mut)
+            && let Some(root) = version
+                .get_mut("schema")
+                .and_then(|schema| schema.get_mut("openAPIV3Schema"))
+                .and_then(Value::as_object_mut)
         {
             root.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
             root.entry("type").or_insert(json!("object"));
@@ -49,13 +54,17 @@ pub(super) fn to_v1(object: &mut Object, comments: &mut Vec<String>) {
         }
     }
     if opened {
-        comments.push("Its schema keeps unknown fields, as the definition did: v1 takes no definition without a schema.".to_owned());
+        comments.push(
+            "Its schema keeps unknown fields, as the definition did: v1 takes no definition without a schema."
+                .to_owned(),
+        );
     }
     if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
         let client = conversion.shift_remove("webhookClientConfig");
         let versions = conversion.shift_remove("conversionReviewVersions");
         if let Some(client) = client {
-            conversion.insert("webhook".to_owned(), json!({"clientConfig": client, "conversionReviewVersions": versions}));
+            conversion
+                .insert("webhook".to_owned(), json!({"clientConfig": client, "conversionReviewVersions": versions}));
         }
     }
 }

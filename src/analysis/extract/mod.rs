@@ -57,7 +57,9 @@ impl Reason {
     /// In words, behind a count of objects.
     pub fn explain(self) -> &'static str {
         match self {
-            Self::Controlled => "made by a controller whose own object is extracted or lives, and will make them anew (--all takes them)",
+            Self::Controlled => {
+                "made by a controller whose own object is extracted or lives, and will make them anew (--all takes them)"
+            }
             Self::Finished => "Jobs and Pods that had ended, which would run again (--all takes them)",
             Self::ControlPlane => "made by the control plane or by kubelets (--all takes them)",
             Self::Internal => "the apiserver's own records, which can't be applied",
@@ -88,7 +90,8 @@ pub struct Extracted {
 
 /// Makes documents of candidates. `now` is the cluster as it is since then; without it nothing is known of it.
 pub fn select(candidates: Vec<Candidate>, options: Options, now: Option<&Living>) -> Extracted {
-    let uids: HashSet<String> = candidates.iter().filter_map(|one| text(&one.object, &["metadata", "uid"])).map(str::to_owned).collect();
+    let uids: HashSet<String> =
+        candidates.iter().filter_map(|one| text(&one.object, &["metadata", "uid"])).map(str::to_owned).collect();
     let mut done = Extracted::default();
     let mut taken = Vec::new();
     for candidate in candidates {
@@ -158,7 +161,8 @@ fn reason(candidate: &Candidate, options: Options, uids: &HashSet<String>, now: 
     if options.all {
         return None;
     }
-    let controlled = controller(object).is_some_and(|uid| uids.contains(uid) || now.is_some_and(|now| now.has_uid(uid)));
+    let controlled =
+        controller(object).is_some_and(|uid| uids.contains(uid) || now.is_some_and(|now| now.has_uid(uid)));
     if controlled {
         return Some(Reason::Controlled);
     }
@@ -184,7 +188,9 @@ fn is_finished(candidate: &Candidate) -> bool {
 
 fn is_finished_job(object: &Object) -> bool {
     let ended = |one: &Value| (one["type"] == "Complete" || one["type"] == "Failed") && one["status"] == "True";
-    at(object, &["status", "conditions"]).and_then(Value::as_array).is_some_and(|conditions| conditions.iter().any(ended))
+    at(object, &["status", "conditions"])
+        .and_then(Value::as_array)
+        .is_some_and(|conditions| conditions.iter().any(ended))
 }
 
 fn is_made_by_the_control_plane(candidate: &Candidate) -> bool {
@@ -201,11 +207,15 @@ fn is_made_by_the_control_plane(candidate: &Candidate) -> bool {
             at(object, &["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"]).is_some()
         }
         ("", "endpoints") => annotated("endpoints.kubernetes.io/last-change-trigger-time"),
-        ("discovery.k8s.io", "endpointslices") => at(object, &["metadata", "labels", "endpointslice.kubernetes.io/managed-by"])
-            .and_then(Value::as_str)
-            .is_some_and(|by| by.ends_with(".k8s.io")),
+        ("discovery.k8s.io", "endpointslices") => {
+            at(object, &["metadata", "labels", "endpointslice.kubernetes.io/managed-by"])
+                .and_then(Value::as_str)
+                .is_some_and(|by| by.ends_with(".k8s.io"))
+        }
         ("", "configmaps") => name == "kube-root-ca.crt",
-        ("", "serviceaccounts") => name == "default" && at(object, &["imagePullSecrets"]).is_none() && !has_own_marks(object),
+        ("", "serviceaccounts") => {
+            name == "default" && at(object, &["imagePullSecrets"]).is_none() && !has_own_marks(object)
+        }
         ("", "pods") => annotated("kubernetes.io/config.mirror"),
         _ => false,
     }
@@ -224,7 +234,9 @@ fn needs(candidate: &Candidate, around: &Around<'_>, needed: &mut BTreeSet<Strin
     }
     let is_custom = order::rank(&candidate.group, &candidate.resource) == order::CUSTOM;
     let definition = format!("{}.{}", candidate.resource, candidate.group);
-    if is_custom && around.has(candidate, &format!("apiextensions.k8s.io/customresourcedefinitions/{definition}")) == There::Gone {
+    if is_custom
+        && around.has(candidate, &format!("apiextensions.k8s.io/customresourcedefinitions/{definition}")) == There::Gone
+    {
         needed.insert(format!("the CustomResourceDefinition {definition}"));
     }
 }

@@ -3,7 +3,13 @@ use serde_json::json;
 
 fn candidate(key: &str, group: &str, resource: &str, object: Value) -> Candidate {
     let Value::Object(object) = object else { panic!("no object") };
-    Candidate { key: key.to_owned(), root: "/registry/".len(), group: group.to_owned(), resource: resource.to_owned(), object }
+    Candidate {
+        key: key.to_owned(),
+        root: "/registry/".len(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        object,
+    }
 }
 
 /// A cluster in which these live: (key, uid).
@@ -17,7 +23,9 @@ fn cluster(of: &[(&str, &str)]) -> Living {
 }
 
 fn owned(kind: &str, name: &str, uid: &str, by: Option<(&str, &str)>) -> Value {
-    let owners = by.map(|(kind, uid)| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true}]));
+    let owners = by.map(
+        |(kind, uid)| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true}]),
+    );
     json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "web", "uid": uid, "ownerReferences": owners}})
 }
 
@@ -41,7 +49,12 @@ fn what_a_controller_makes_anew_is_left_out() {
     let candidates = || {
         vec![
             candidate("/registry/deployments/web/d", "apps", "deployments", owned("Deployment", "d", "d1", None)),
-            candidate("/registry/replicasets/web/r", "apps", "replicasets", owned("ReplicaSet", "r", "r1", Some(("Deployment", "d1")))),
+            candidate(
+                "/registry/replicasets/web/r",
+                "apps",
+                "replicasets",
+                owned("ReplicaSet", "r", "r1", Some(("Deployment", "d1"))),
+            ),
             candidate("/registry/pods/web/p", "", "pods", owned("Pod", "p", "p1", Some(("ReplicaSet", "r1")))),
             candidate("/registry/pods/web/q", "", "pods", owned("Pod", "q", "q1", Some(("ReplicaSet", "alive")))),
             candidate("/registry/pods/web/s", "", "pods", owned("Pod", "s", "s1", Some(("ReplicaSet", "gone")))),
@@ -73,7 +86,11 @@ fn what_the_server_sets_is_removed() {
             "managedFields": [{}], "finalizers": ["foregroundDeletion"], "labels": {"a": "b"},
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
     });
-    let done = select(vec![candidate("/registry/services/specs/web/s", "", "services", object)], Options::default(), Some(&cluster(&[])));
+    let done = select(
+        vec![candidate("/registry/services/specs/web/s", "", "services", object)],
+        Options::default(),
+        Some(&cluster(&[])),
+    );
     let document = &done.documents[0];
     let expected = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "web", "labels": {"a": "b"}},
         "spec": {"clusterIP": "10.0.0.7", "ports": []}});
@@ -109,7 +126,11 @@ fn jobs_pods_claims_and_accounts_are_made_fit() {
         candidate("/registry/persistentvolumes/new", "", "persistentvolumes", volume),
         candidate("/registry/serviceaccounts/web/a", "", "serviceaccounts", account),
     ];
-    let now = cluster(&[("/registry/namespaces/web", "n"), ("/registry/persistentvolumes/old", "v"), ("/registry/secrets/web/here", "s")]);
+    let now = cluster(&[
+        ("/registry/namespaces/web", "n"),
+        ("/registry/persistentvolumes/old", "v"),
+        ("/registry/secrets/web/here", "s"),
+    ]);
     let done = select(candidates, Options::default(), Some(&now));
     assert_eq!(done.left_out[&Reason::Finished], ["Job web/j"]);
     let found: BTreeMap<String, &Document> = done.documents.iter().map(|one| (name_of(&one.object), one)).collect();
@@ -122,7 +143,8 @@ fn jobs_pods_claims_and_accounts_are_made_fit() {
         found["Pod web/p"].object["spec"],
         json!({"volumes": [{"name": "own", "emptyDir": {}}], "containers": [{"name": "c", "volumeMounts": [{"name": "own"}]}]})
     );
-    let volume = |name: &str| found[&format!("PersistentVolumeClaim web/{name}")].object["spec"].get("volumeName").is_some();
+    let volume =
+        |name: &str| found[&format!("PersistentVolumeClaim web/{name}")].object["spec"].get("volumeName").is_some();
     assert_eq!(["new", "old", "out"].map(volume), [true, true, false]);
     assert!(found["PersistentVolumeClaim web/old"].comments[0].contains("still belongs to the old claim"));
     assert!(found["PersistentVolumeClaim web/out"].comments[0].contains("it will be empty"));
@@ -199,6 +221,9 @@ fn definitions_become_v1() {
         json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1", "metadata": {"name": "a.b"}, "spec": {"version": "v1"}}),
     );
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    assert_eq!(bare.object["spec"]["versions"], json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]));
+    assert_eq!(
+        bare.object["spec"]["versions"],
+        json!([{"name": "v1", "served": true, "storage": true, "schema": schema}])
+    );
     assert_eq!(bare.comments.len(), 1);
 }

@@ -46,7 +46,13 @@ impl Sets {
 
     /// What makes flows of one thread's events.
     pub fn classifier(&self) -> Classifier<'_> {
-        Classifier { sets: self, generations: (0, 0), callers: Vec::new(), known: HashTable::new(), by_cluster: self.sets.len() > 1 }
+        Classifier {
+            sets: self,
+            generations: (0, 0),
+            callers: Vec::new(),
+            known: HashTable::new(),
+            by_cluster: self.sets.len() > 1,
+        }
     }
 }
 
@@ -153,6 +159,12 @@ fn matching(set: &Set, rules: &[(u16, u16)], event: &Event<'_>) -> usize {
         [event.group, event.resource, event.subresource, event.namespace].map(|text| text.decode());
     set.matching(
         rules,
-        Asked::Resource { verb: &verb, group: &group, resource: &resource, subresource: &subresource, namespace: &namespace },
+        Asked::Resource {
+            verb: &verb,
+            group: &group,
+            resource: &resource,
+            subresource: &subresource,
+            namespace: &namespace,
+        },
     )
 }

@@ -4,7 +4,9 @@ use super::matching::Set;
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
 use crate::analysis::dims::{account, short_user};
-use crate::model::flowcontrol::{Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
+use crate::model::flowcontrol::{
+    Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
+};
 use crate::model::report::Severity;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -70,13 +72,15 @@ pub fn culprits(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str) -> Ve
 /// What the profiles tell of a user.
 pub fn client(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str, user: &str) -> Client {
     let mine = |who: &crate::analysis::rollup::read::Who<'_>| who.cluster == cluster && who.user == user;
-    let is_found = |(who, finding): &&Found<'_>| finding.severity >= Severity::Warning && who.as_ref().is_some_and(mine);
+    let is_found =
+        |(who, finding): &&Found<'_>| finding.severity >= Severity::Warning && who.as_ref().is_some_and(mine);
     let mut findings: Vec<String> = found.iter().filter(is_found).map(|(_, finding)| finding.id.clone()).collect();
     findings.sort_unstable();
     findings.dedup();
     let culprit = |agent: &str| found.iter().filter(is_found).any(|(who, _)| who.is_some_and(|who| who.agent == agent));
     let profiles = clients.list.iter().filter(|profile| mine(&profile.who));
-    let agents: Vec<_> = profiles.map(|profile| (profile.who.agent.to_owned(), profile.requests, culprit(profile.who.agent))).collect();
+    let agents: Vec<_> =
+        profiles.map(|profile| (profile.who.agent.to_owned(), profile.requests, culprit(profile.who.agent))).collect();
     let requests = agents.iter().map(|(_, requests, _)| requests).sum();
     Client { user: user.to_owned(), findings, requests, agents, matches: Vec::new() }
 }
@@ -108,7 +112,9 @@ pub enum Impossible {
     )]
     Exempt(String),
     /// There is no room before the schema that it matches.
-    #[error("{0} can't be fenced: no matchingPrecedence is free before {1}, which it matches now; give that schema a larger one first")]
+    #[error(
+        "{0} can't be fenced: no matchingPrecedence is free before {1}, which it matches now; give that schema a larger one first"
+    )]
     NoRoom(String, String),
 }
 
@@ -124,14 +130,18 @@ pub fn fence(set: &Set, clients: &[Client], strength: Strength) -> Result<Fence,
         [only] if !strength.queues => named(&only.user),
         _ => NAME.to_owned(),
     };
-    let level = PriorityLevel { name, shares: strength.shares, lendable_percent: 0, borrowing_limit_percent: Some(0), limit };
+    let level =
+        PriorityLevel { name, shares: strength.shares, lendable_percent: 0, borrowing_limit_percent: Some(0), limit };
     let mut schemas: Vec<FlowSchema> = Vec::new();
     for client in clients {
-        let matched = client.matches.iter().filter_map(|(name, _)| set.schemas.iter().find(|schema| schema.name == *name));
+        let matched =
+            client.matches.iter().filter_map(|(name, _)| set.schemas.iter().find(|schema| schema.name == *name));
         let ordinary = matched.filter(|schema| !set.is_exempt(schema) && !PROTECTED.contains(&schema.name.as_str()));
-        let before = ordinary.min_by_key(|schema| schema.precedence).ok_or_else(|| Impossible::Exempt(client.user.clone()))?;
+        let before =
+            ordinary.min_by_key(|schema| schema.precedence).ok_or_else(|| Impossible::Exempt(client.user.clone()))?;
         let own = named(&client.user);
-        let taken = |precedence: i32| set.schemas.iter().any(|schema| schema.precedence == precedence && schema.name != own);
+        let taken =
+            |precedence: i32| set.schemas.iter().any(|schema| schema.precedence == precedence && schema.name != own);
         // Behind what every cluster exempts, and behind what exempts some of this user's own requests.
         let exempts = |schema: &&FlowSchema| {
             matches!(schema.name.as_str(), "exempt" | "probes")
@@ -153,9 +163,20 @@ fn schema(name: String, level: &str, precedence: i32, user: &str) -> FlowSchema 
         Some((namespace, name)) => Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() },
         None => Subject::User(user.to_owned()),
     };
-    let resources = ResourceRule { verbs: all(), groups: all(), resources: all(), cluster_scope: true, namespaces: all() };
-    let rule = Rule { subjects: vec![subject], resources: vec![resources], paths: vec![PathRule { verbs: all(), paths: all() }] };
-    FlowSchema { name, precedence, level: level.to_owned(), distinguisher: Some(Distinguisher::User), rules: vec![rule] }
+    let resources =
+        ResourceRule { verbs: all(), groups: all(), resources: all(), cluster_scope: true, namespaces: all() };
+    let rule = Rule {
+        subjects: vec![subject],
+        resources: vec![resources],
+        paths: vec![PathRule { verbs: all(), paths: all() }],
+    };
+    FlowSchema {
+        name,
+        precedence,
+        level: level.to_owned(),
+        distinguisher: Some(Distinguisher::User),
+        rules: vec![rule],
+    }
 }
 
 /// A name for a user's objects: what a name of Kubernetes may hold, told from others that look alike by a hash.
@@ -163,7 +184,9 @@ fn named(user: &str) -> String {
     let short = short_user(user).to_lowercase();
     let mut slug: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(38).collect();
     slug = slug.trim_matches('-').to_owned();
-    let plain = user.strip_prefix("system:serviceaccount:").is_some_and(|rest| rest.replace(':', "-") == slug && !rest.contains('-'));
+    let plain = user
+        .strip_prefix("system:serviceaccount:")
+        .is_some_and(|rest| rest.replace(':', "-") == slug && !rest.contains('-'));
     if !plain {
         let hash = xxhash_rust::xxh3::xxh3_64(user.as_bytes()) as u32;
         slug = format!("{slug}-{hash:08x}").trim_start_matches('-').to_owned();
@@ -183,7 +206,8 @@ pub fn with(set: &Set, fence: &Fence, built_in: &FlowConfig) -> Set {
 
 fn object(kind: &str, name: &str, spec: Json) -> Map<String, Json> {
     let metadata = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
-    let object = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
+    let object =
+        json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
     if let Json::Object(object) = object { object } else { Map::new() }
 }
 
@@ -221,7 +245,8 @@ pub fn schema_object(schema: &FlowSchema) -> Map<String, Json> {
             "nonResourceRules": rule.paths.iter().map(paths).collect::<Vec<_>>(),
         })
     });
-    let mut spec = json!({"priorityLevelConfiguration": {"name": schema.level}, "matchingPrecedence": schema.precedence});
+    let mut spec =
+        json!({"priorityLevelConfiguration": {"name": schema.level}, "matchingPrecedence": schema.precedence});
     match schema.distinguisher {
         Some(Distinguisher::User) => spec["distinguisherMethod"] = json!({"type": "ByUser"}),
         Some(Distinguisher::Namespace) => spec["distinguisherMethod"] = json!({"type": "ByNamespace"}),
@@ -287,8 +312,13 @@ mod tests {
 
     #[test]
     fn a_fence_comes_before_what_is_matched_and_behind_what_is_protected() {
-        let level =
-            |name: &str, limit| PriorityLevel { name: name.into(), shares: 1, lendable_percent: 0, borrowing_limit_percent: None, limit };
+        let level = |name: &str, limit| PriorityLevel {
+            name: name.into(),
+            shares: 1,
+            lendable_percent: 0,
+            borrowing_limit_percent: None,
+            limit,
+        };
         let with = |name: &str, precedence, level: &str| FlowSchema {
             name: name.into(),
             precedence,
@@ -297,7 +327,12 @@ mod tests {
             rules: Vec::new(),
         };
         let config = FlowConfig {
-            schemas: vec![with("exempt", 1, "exempt"), with("low", 5, "l"), with("next", 6, "l"), with("catch-all", 10_000, "l")],
+            schemas: vec![
+                with("exempt", 1, "exempt"),
+                with("low", 5, "l"),
+                with("next", 6, "l"),
+                with("catch-all", 10_000, "l"),
+            ],
             levels: vec![level("exempt", Limit::Exempt), level("l", Limit::Reject), level("catch-all", Limit::Reject)],
         };
         let set = Set::new(config, &FlowConfig::default());
@@ -306,7 +341,8 @@ mod tests {
             [Client { user: "jane".into(), matches, ..Client::default() }]
         };
         let strength = Strength { shares: 5, queues: true };
-        let precedence = |matches: &[&str]| fence(&set, &client(matches), strength).map(|fence| fence.schemas[0].precedence);
+        let precedence =
+            |matches: &[&str]| fence(&set, &client(matches), strength).map(|fence| fence.schemas[0].precedence);
         assert_eq!(precedence(&["catch-all"]), Ok(9999));
         // 5 is taken.
         assert_eq!(precedence(&["next", "catch-all"]), Ok(4));

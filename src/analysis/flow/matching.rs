@@ -80,7 +80,8 @@ impl Set {
             schemas.drain(..).partition(|schema| levels.iter().any(|level| level.name == schema.level));
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
         levels.sort_by(|a, b| a.name.cmp(&b.name));
-        let catch_all = schemas.iter().position(|schema| schema.name == CATCH_ALL).unwrap_or(schemas.len().saturating_sub(1));
+        let catch_all =
+            schemas.iter().position(|schema| schema.name == CATCH_ALL).unwrap_or(schemas.len().saturating_sub(1));
         let rules = || schemas.iter().flat_map(|schema| &schema.rules).flat_map(|rule| &rule.resources);
         let mut named: Vec<String> =
             rules().filter(|rule| !is_all(&rule.namespaces)).flat_map(|rule| rule.namespaces.iter().cloned()).collect();
@@ -102,8 +103,11 @@ impl Set {
 
     /// The rules that are about a caller, in the order in which they are asked: (schema, rule).
     pub fn rules_for(&self, caller: &Caller<'_>) -> Vec<(u16, u16)> {
-        let all =
-            self.schemas.iter().enumerate().flat_map(|(at, schema)| schema.rules.iter().enumerate().map(move |(n, rule)| (at, n, rule)));
+        let all = self
+            .schemas
+            .iter()
+            .enumerate()
+            .flat_map(|(at, schema)| schema.rules.iter().enumerate().map(move |(n, rule)| (at, n, rule)));
         all.filter(|(.., rule)| rule.subjects.iter().any(|subject| is_subject(subject, caller)))
             .map(|(at, n, _)| (at as u16, n as u16))
             .collect()
@@ -142,7 +146,10 @@ fn is_subject(subject: &Subject, caller: &Caller<'_>) -> bool {
         Subject::User(name) => name == "*" || *name == caller.user,
         Subject::Group(name) => name == "*" || caller.groups.iter().any(|group| group == name),
         Subject::ServiceAccount { namespace, name } => {
-            let own = caller.user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.strip_prefix(namespace.as_str()));
+            let own = caller
+                .user
+                .strip_prefix("system:serviceaccount:")
+                .and_then(|rest| rest.strip_prefix(namespace.as_str()));
             let own = own.and_then(|rest| rest.strip_prefix(':'));
             own.is_some_and(|own| name == "*" || name == own)
         }
@@ -158,7 +165,14 @@ fn asks(rule: &Rule, asked: Asked<'_>) -> bool {
     }
 }
 
-fn asks_for_resource(rule: &ResourceRule, verb: &str, group: &str, resource: &str, subresource: &str, namespace: &str) -> bool {
+fn asks_for_resource(
+    rule: &ResourceRule,
+    verb: &str,
+    group: &str,
+    resource: &str,
+    subresource: &str,
+    namespace: &str,
+) -> bool {
     let is_resource = |item: &String| match subresource {
         "" => item == resource,
         _ => item.split_once('/') == Some((resource, subresource)),
@@ -211,7 +225,8 @@ mod tests {
 
     #[test]
     fn subjects() {
-        let account = |namespace: &str, name: &str| Subject::ServiceAccount { namespace: namespace.into(), name: name.into() };
+        let account =
+            |namespace: &str, name: &str| Subject::ServiceAccount { namespace: namespace.into(), name: name.into() };
         let me = caller_of("system:serviceaccount:web:app", &["g"]);
         for (subject, expected) in [
             (Subject::User("*".into()), true),
@@ -261,7 +276,10 @@ mod tests {
         let rule = ResourceRule { verbs: list(&["*", "get"]), ..rule };
         assert!(!asks_for_resource(&rule, "watch", "", "pods", "", "web"));
         let all = ResourceRule { namespaces: list(&["*"]), cluster_scope: false, ..rule };
-        assert!(asks_for_resource(&all, "get", "", "pods", "", "any") && !asks_for_resource(&all, "get", "", "pods", "", ""));
+        assert!(
+            asks_for_resource(&all, "get", "", "pods", "", "any")
+                && !asks_for_resource(&all, "get", "", "pods", "", "")
+        );
     }
 
     #[test]
@@ -296,8 +314,13 @@ mod tests {
                 paths: vec![PathRule { verbs: list(&["*"]), paths: list(&["*"]) }],
             }],
         };
-        let level =
-            |name: &str, limit| PriorityLevel { name: name.into(), shares: 1, lendable_percent: 0, borrowing_limit_percent: None, limit };
+        let level = |name: &str, limit| PriorityLevel {
+            name: name.into(),
+            shares: 1,
+            lendable_percent: 0,
+            borrowing_limit_percent: None,
+            limit,
+        };
         let built_in = FlowConfig {
             schemas: vec![schema(CATCH_ALL, 10_000, CATCH_ALL)],
             levels: vec![level(CATCH_ALL, Limit::Reject), level(EXEMPT, Limit::Exempt)],

@@ -178,7 +178,8 @@ impl Level {
             }
             Limit::Queue { hand_size, queue_length_limit, .. } => {
                 let at = self.deal(arrival.flow, hand_size as usize);
-                let is_full = self.executing >= self.seats && self.queues[at].waiting.len() >= queue_length_limit as usize;
+                let is_full =
+                    self.executing >= self.seats && self.queues[at].waiting.len() >= queue_length_limit as usize;
                 if is_full {
                     self.queues[at].bound();
                     self.fates[arrival.schema as usize].queue_full += 1;
@@ -289,7 +290,9 @@ impl Level {
 
     fn give_up(&mut self) {
         let Some((at, number, queue)) = self.deadlines.pop_front() else { return };
-        let Some(place) = self.queues[queue].waiting.iter().position(|waiting| waiting.number == number) else { return };
+        let Some(place) = self.queues[queue].waiting.iter().position(|waiting| waiting.number == number) else {
+            return;
+        };
         self.sync(at);
         let queue = &mut self.queues[queue];
         if let Some(gone) = queue.waiting.remove(place) {

@@ -130,7 +130,13 @@ impl Plan {
 
     /// A worker for one thread.
     pub fn observer(&self) -> Observer<'_> {
-        Observer { plan: self, now: self.now.classifier(), then: self.then.classifier(), flows: HashMap::new(), batch: Batch::default() }
+        Observer {
+            plan: self,
+            now: self.now.classifier(),
+            then: self.then.classifier(),
+            flows: HashMap::new(),
+            batch: Batch::default(),
+        }
     }
 }
 
@@ -276,7 +282,8 @@ impl<'p> Replay<'p> {
     pub fn new(plan: &'p Plan, scenarios: Vec<Scenario>) -> Self {
         let sets = plan.sets();
         let set = |scenario: &Scenario| sets.map(|(now, then)| if scenario.proposed { then } else { now });
-        let level_of = |set: &Set| set.schemas.iter().map(|s| set.levels.iter().position(|level| level.name == s.level)).collect();
+        let level_of =
+            |set: &Set| set.schemas.iter().map(|s| set.levels.iter().position(|level| level.name == s.level)).collect();
         let levels = scenarios.iter().map(|scenario| set(scenario).map(level_of).unwrap_or_default()).collect();
         let refused = vec![0; sets.map_or(0, |(now, _)| now.schemas.len())];
         Self { plan, scenarios, instances: BTreeMap::new(), refused, late: 0, unseen: 0, level_of: levels }
@@ -315,14 +322,24 @@ impl<'p> Replay<'p> {
             let Some((now, then)) = sets else { return Vec::new() };
             let set = if scenario.proposed { then } else { now };
             let seats = |at: usize| scenario.seats.get(at).copied().unwrap_or(0);
-            set.levels.iter().enumerate().map(|(at, level)| Level::new(level.limit, seats(at), set.schemas.len())).collect()
+            set.levels
+                .iter()
+                .enumerate()
+                .map(|(at, level)| Level::new(level.limit, seats(at), set.schemas.len()))
+                .collect()
         });
-        Instance { held: BinaryHeap::new(), reached: Micros::MIN / 2, served: Micros::MIN / 2, levels: levels.collect() }
+        Instance {
+            held: BinaryHeap::new(),
+            reached: Micros::MIN / 2,
+            served: Micros::MIN / 2,
+            levels: levels.collect(),
+        }
     }
 
     /// All that came of it.
     pub fn finish(mut self) -> Replayed {
-        let mut fates: Vec<Vec<Fate>> = self.level_of.iter().map(|schemas| vec![Fate::default(); schemas.len()]).collect();
+        let mut fates: Vec<Vec<Fate>> =
+            self.level_of.iter().map(|schemas| vec![Fate::default(); schemas.len()]).collect();
         for instance in self.instances.values_mut() {
             instance.serve(Micros::MAX, &self.level_of, &self.scenarios);
             for (fates, levels) in fates.iter_mut().zip(&mut instance.levels) {

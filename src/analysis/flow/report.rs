@@ -77,11 +77,18 @@ impl Proposal<'_> {
     /// The rows: each FlowSchema that some request matches, in the order in which they are asked.
     fn table(&self) -> Table {
         let (now, then) = (self.fates(0, self.sets.0), self.fates(1, self.sets.1));
-        let refused: BTreeMap<&str, u64> =
-            self.sets.0.schemas.iter().zip(&self.replayed.refused).map(|(schema, count)| (schema.name.as_str(), *count)).collect();
+        let refused: BTreeMap<&str, u64> = self
+            .sets
+            .0
+            .schemas
+            .iter()
+            .zip(&self.replayed.refused)
+            .map(|(schema, count)| (schema.name.as_str(), *count))
+            .collect();
         let ms = |fate: &Fate| Value::from(fate.max_wait as f64 / 1e3);
         let row = |name: &String| {
-            let (before, after) = (now.get(name).copied().unwrap_or_default(), then.get(name).copied().unwrap_or_default());
+            let (before, after) =
+                (now.get(name).copied().unwrap_or_default(), then.get(name).copied().unwrap_or_default());
             let level = self.level(name);
             let is_limited = level.is_some_and(|level| level.limit != Limit::Exempt);
             vec![
@@ -99,8 +106,10 @@ impl Proposal<'_> {
                 ms(&after),
             ]
         };
-        let met =
-            |name: &&String| now.get(*name).is_some_and(|fate| fate.requests > 0) || then.get(*name).is_some_and(|fate| fate.requests > 0);
+        let met = |name: &&String| {
+            now.get(*name).is_some_and(|fate| fate.requests > 0)
+                || then.get(*name).is_some_and(|fate| fate.requests > 0)
+        };
         let names: Vec<String> = self.sets.1.schemas.iter().map(|schema| schema.name.clone()).collect();
         Table {
             name: "flow_schemas".to_owned(),
@@ -124,7 +133,11 @@ impl Proposal<'_> {
         let level = &self.fence.level;
         let seats = self.level_seats(level);
         let total: u32 = self.sets.1.levels.iter().map(|level| level.shares).sum();
-        let verb = if self.fence.schemas.len() == 1 { "1 client".to_owned() } else { format!("{} clients", self.fence.schemas.len()) };
+        let verb = if self.fence.schemas.len() == 1 {
+            "1 client".to_owned()
+        } else {
+            format!("{} clients", self.fence.schemas.len())
+        };
         let mut lines = vec![
             format!("A fence around {verb}, made by plimsoll from audit logs. Read this, then: kubectl apply -f FILE"),
             self.undo(),
@@ -173,7 +186,8 @@ impl Proposal<'_> {
         let changed = now.levels.iter().filter_map(|level| {
             let before = nominal(self.seats.number(), level, &now.levels);
             let after = then.level(&level.name).map(|level| self.level_seats(level))?;
-            (after < before && level.name != self.fence.level.name).then(|| format!("{} {before} to {after}", level.name))
+            (after < before && level.name != self.fence.level.name)
+                .then(|| format!("{} {before} to {after}", level.name))
         });
         let changed: Vec<String> = changed.collect();
         (!changed.is_empty()).then(|| format!("The seats come from the other levels: {}.", changed.join(", ")))
@@ -196,12 +210,20 @@ impl Proposal<'_> {
         ];
         for schema in &self.fence.schemas {
             let fate = then.get(&schema.name).copied().unwrap_or_default();
-            lines.push(format!("    {}: {} of {}", schema.name, fate_in_words(&fate), counted(fate.requests, "request")));
+            lines.push(format!(
+                "    {}: {} of {}",
+                schema.name,
+                fate_in_words(&fate),
+                counted(fate.requests, "request")
+            ));
         }
-        let fenced: Fate = self.fence.schemas.iter().filter_map(|schema| then.get(&schema.name)).fold(Fate::default(), |mut all, fate| {
-            all.merge(fate);
-            all
-        });
+        let fenced: Fate = self.fence.schemas.iter().filter_map(|schema| then.get(&schema.name)).fold(
+            Fate::default(),
+            |mut all, fate| {
+                all.merge(fate);
+                all
+            },
+        );
         lines.push(format!("    all others: refused {}", grouped(after.rejected() - fenced.rejected())));
         lines.push(
             "What the replay can't know (docs/flowcontrol.md): retries of clients that are refused, seats of large LISTs.".to_owned(),
@@ -216,8 +238,13 @@ impl Proposal<'_> {
         let step = |_| {
             shares = shares.saturating_mul(2).max(1);
             let wider = PriorityLevel { shares, ..level.clone() };
-            let levels: Vec<PriorityLevel> =
-                self.sets.1.levels.iter().map(|one| if one.name == wider.name { wider.clone() } else { one.clone() }).collect();
+            let levels: Vec<PriorityLevel> = self
+                .sets
+                .1
+                .levels
+                .iter()
+                .map(|one| if one.name == wider.name { wider.clone() } else { one.clone() })
+                .collect();
             let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
             let command = format!("kubectl patch prioritylevelconfiguration {} --type merge -p '{patch}'", level.name);
             (shares, nominal(self.seats.number(), &wider, &levels), command)
@@ -251,12 +278,20 @@ impl Proposal<'_> {
             false => format!("{}: {}", client.user, client.findings.join(", ")),
         }];
         let share = |requests: u64| percent(requests as f64 / client.requests.max(1) as f64);
-        let others: Vec<String> =
-            client.agents.iter().filter(|agent| !agent.2).map(|(agent, requests, _)| format!("{agent} {}", share(*requests))).collect();
+        let others: Vec<String> = client
+            .agents
+            .iter()
+            .filter(|agent| !agent.2)
+            .map(|(agent, requests, _)| format!("{agent} {}", share(*requests)))
+            .collect();
         if !others.is_empty() && client.agents.iter().any(|agent| agent.2) {
-            lines.push(format!("Priority and Fairness can't tell agents: fenced with it are {} of its requests.", listed(&others)));
+            lines.push(format!(
+                "Priority and Fairness can't tell agents: fenced with it are {} of its requests.",
+                listed(&others)
+            ));
         } else if client.agents.len() > 1 {
-            let all: Vec<String> = client.agents.iter().map(|(agent, requests, _)| format!("{agent} {}", share(*requests))).collect();
+            let all: Vec<String> =
+                client.agents.iter().map(|(agent, requests, _)| format!("{agent} {}", share(*requests))).collect();
             lines.push(format!("All its agents are fenced: {}.", listed(&all)));
         }
         let matches: Vec<String> = client
@@ -264,14 +299,22 @@ impl Proposal<'_> {
             .iter()
             .map(|(name, requests)| {
                 let one = self.sets.0.schemas.iter().find(|schema| schema.name == *name);
-                let at = one.map(|schema| format!(" ({}, level {})", schema.precedence, schema.level)).unwrap_or_default();
+                let at =
+                    one.map(|schema| format!(" ({}, level {})", schema.precedence, schema.level)).unwrap_or_default();
                 format!("{name}{at} {}", grouped(*requests))
             })
             .collect();
         if !matches.is_empty() {
-            lines.push(format!("Its requests match now: {}. The fence has {precedence} and is asked before these.", listed(&matches)));
+            lines.push(format!(
+                "Its requests match now: {}. The fence has {precedence} and is asked before these.",
+                listed(&matches)
+            ));
         }
-        lines.push(format!("Fenced: {} of its {} in the log.", grouped(fate.requests), counted(client.requests, "request")));
+        lines.push(format!(
+            "Fenced: {} of its {} in the log.",
+            grouped(fate.requests),
+            counted(client.requests, "request")
+        ));
         lines
     }
 
@@ -286,11 +329,14 @@ impl Proposal<'_> {
             columns: columns.map(str::to_owned).to_vec(),
             rows: objects
                 .iter()
-                .map(|(_, object)| columns.map(|name| Value::Json(object.get(name).cloned().unwrap_or_default())).to_vec())
+                .map(|(_, object)| {
+                    columns.map(|name| Value::Json(object.get(name).cloned().unwrap_or_default())).to_vec()
+                })
                 .collect(),
         };
-        let step =
-            |(shares, seats, command): (u32, u32, String)| vec![u64::from(shares).into(), u64::from(seats).into(), Value::Text(command)];
+        let step = |(shares, seats, command): (u32, u32, String)| {
+            vec![u64::from(shares).into(), u64::from(seats).into(), Value::Text(command)]
+        };
         let steps = Table {
             name: "steps".to_owned(),
             title: String::new(),
@@ -329,7 +375,9 @@ impl Proposal<'_> {
 
 fn fate_in_words(fate: &Fate) -> String {
     let mut parts = vec![format!("refused {}", grouped(fate.rejected()))];
-    for (count, why) in [(fate.queue_full, "full queue"), (fate.timed_out, "waited too long"), (fate.no_seat, "no seat")] {
+    for (count, why) in
+        [(fate.queue_full, "full queue"), (fate.timed_out, "waited too long"), (fate.no_seat, "no seat")]
+    {
         if count > 0 && count < fate.rejected() {
             parts.push(format!("{} {why}", grouped(count)));
         }

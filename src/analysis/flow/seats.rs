@@ -36,7 +36,9 @@ impl ServerSeats {
             Self::Given(seats) => format!("{seats}, as --server-seats says"),
             Self::Metrics(from, to) if from == to => format!("{to}, by apiserver_flowcontrol_nominal_limit_seats"),
             Self::Metrics(from, to) => format!("{to} ({from} to {to} fit apiserver_flowcontrol_nominal_limit_seats)"),
-            Self::Sum(seats) => format!("{seats}, the sum of apiserver_flowcontrol_nominal_limit_seats, which does not fit the shares"),
+            Self::Sum(seats) => {
+                format!("{seats}, the sum of apiserver_flowcontrol_nominal_limit_seats, which does not fit the shares")
+            }
         }
     }
 
@@ -44,8 +46,9 @@ impl ServerSeats {
     pub fn of_facts(facts: &Facts, cluster: &str, levels: &[PriorityLevel]) -> Option<Self> {
         let of_instance = |at: usize| {
             let mine = facts.of(Metric::LevelNominal).iter().filter(|fact| fact.instance == at);
-            let limits: Vec<(String, u32)> =
-                mine.filter_map(|fact| Some((facts.text(*fact.labels.first()?).to_owned(), fact.last? as u32))).collect();
+            let limits: Vec<(String, u32)> = mine
+                .filter_map(|fact| Some((facts.text(*fact.labels.first()?).to_owned(), fact.last? as u32)))
+                .collect();
             if limits.is_empty() { None } else { Self::of_limits(levels, &limits) }
         };
         let instances = facts.instances.iter().enumerate().filter(|(_, instance)| instance.cluster == cluster);
@@ -62,7 +65,11 @@ impl ServerSeats {
             from = from.max(limit.saturating_sub(1) * total / shares + 1);
             to = to.min(limit * total / shares);
         }
-        let same = levels.iter().map(|level| level.name.as_str()).filter(|name| limits.iter().any(|(other, _)| other == name)).count();
+        let same = levels
+            .iter()
+            .map(|level| level.name.as_str())
+            .filter(|name| limits.iter().any(|(other, _)| other == name))
+            .count();
         let sum = limits.iter().map(|(_, limit)| limit).sum();
         let fits = from <= to && to < u64::from(u32::MAX) && same == limits.len();
         Some(if fits { Self::Metrics(from as u32, to as u32) } else { Self::Sum(sum) })
@@ -109,7 +116,9 @@ mod tests {
     #[test]
     fn limits_of_real_servers() {
         let levels = levels();
-        let of = |server| levels.iter().map(|level| (level.name.clone(), nominal(server, level, &levels))).collect::<Vec<_>>();
+        let of = |server| {
+            levels.iter().map(|level| (level.name.clone(), nominal(server, level, &levels))).collect::<Vec<_>>()
+        };
         // Pages of samples/list-storm (default flags) and overload-restart (3 + 2) say so.
         let storm = [13, 0, 74, 98, 25, 98, 245, 49];
         assert_eq!(of(600).into_iter().map(|(_, seats)| seats).collect::<Vec<_>>(), storm);

@@ -46,7 +46,8 @@ pub fn days(grid: &Grid, most: i64) -> Vec<(f64, f64)> {
 /// The parts of a target that grow fastest, then those that shrink fastest; none where nothing is known of its parts.
 pub fn of(target: &Target) -> Vec<Driver> {
     let slope = |grid: &Grid| line(&days(grid, DAYS)).map(|line| line.slope * 7.0).filter(|slope| slope.is_finite());
-    let slopes: Vec<(&str, f64)> = target.parts.iter().filter_map(|part| Some((part.name.as_str(), slope(&part.grid)?))).collect();
+    let slopes: Vec<(&str, f64)> =
+        target.parts.iter().filter_map(|part| Some((part.name.as_str(), slope(&part.grid)?))).collect();
     let growing: f64 = slopes.iter().map(|(_, slope)| slope.max(0.0)).sum();
     let all = if growing > 0.0 { growing } else { slopes.iter().map(|(_, slope)| slope.abs()).sum() };
     let mut drivers: Vec<Driver> = slopes
@@ -68,7 +69,10 @@ mod tests {
     const HOUR: Micros = DAY / 24;
 
     fn part(name: &str, value: impl Fn(usize) -> f64) -> Part {
-        Part { name: name.into(), grid: Grid { from: 20_000 * DAY, step: HOUR, values: (0..24 * 40 + 3).map(value).collect() } }
+        Part {
+            name: name.into(),
+            grid: Grid { from: 20_000 * DAY, step: HOUR, values: (0..24 * 40 + 3).map(value).collect() },
+        }
     }
 
     #[test]
@@ -84,7 +88,8 @@ mod tests {
             part("unknown", |_| f64::NAN),
         ];
         let found = of(&Target { parts, ..Target::default() });
-        let found: Vec<(&str, f64, f64)> = found.iter().map(|driver| (driver.name.as_str(), driver.per_week, driver.share)).collect();
+        let found: Vec<(&str, f64, f64)> =
+            found.iter().map(|driver| (driver.name.as_str(), driver.per_week, driver.share)).collect();
         assert_eq!(found, [("fast", 21.0, 0.75), ("slow", 7.0, 0.25), ("shrinks", -14.0, -0.5)]);
     }
 

@@ -84,7 +84,8 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
         return forecast;
     }
     // Scaled, so that squares of the largest numbers are still numbers.
-    let largest = grid.values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
+    let largest =
+        grid.values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
     if largest > LARGEST {
         forecast.note = "its values are too large to reckon with".to_owned();
         return forecast;
@@ -94,7 +95,11 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
     let values: Vec<f64> = grid.values[first..]
         .iter()
         .enumerate()
-        .map(|(at, value)| if is_event(grid, first + at, options) || !value.is_finite() { f64::NAN } else { value / unit })
+        .map(
+            |(at, value)| {
+                if is_event(grid, first + at, options) || !value.is_finite() { f64::NAN } else { value / unit }
+            },
+        )
         .collect();
     // Nobody sees much further ahead than back.
     let steps = options.steps.min(values.len() * FURTHER);
@@ -127,7 +132,8 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
     forecast.growth_per_week = Some(seen.growth * unit * (7 * DAY) as f64 / grid.step as f64);
     forecast.model = seen.model;
     forecast.seasons = seen.seasons;
-    forecast.changes = seen.changes.iter().map(|(index, by)| Change { at: grid.at(first + index), by: by * unit }).collect();
+    forecast.changes =
+        seen.changes.iter().map(|(index, by)| Change { at: grid.at(first + index), by: by * unit }).collect();
     forecast.backtest = seen.backtest.map(|test| Backtest { error: test.error * unit, ..test });
     if let (Some(reach), false) = (seen.reach, at_limit) {
         let [p10, p50, p90] = reach.leads.map(|lead| lead.map(at));
@@ -135,7 +141,9 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
         forecast.probability = Some(reach.probability);
     }
     if seen.is_sawtooth {
-        notes.push("it rises slowly and falls at once, again and again: dates and growth are those of its peaks".to_owned());
+        notes.push(
+            "it rises slowly and falls at once, again and again: dates and growth are those of its peaks".to_owned(),
+        );
     }
     forecast.note = notes.join("; ");
     forecast.verdict = match (limit, at_limit) {
@@ -155,8 +163,10 @@ fn known(values: impl Iterator<Item = f64>) -> (f64, usize) {
 
 /// Days of which something is known.
 fn known_days(grid: &Grid) -> usize {
-    let mut days: Vec<i64> =
-        (0..grid.values.len()).filter(|at| grid.values[*at].is_finite()).map(|at| grid.at(at).div_euclid(DAY)).collect();
+    let mut days: Vec<i64> = (0..grid.values.len())
+        .filter(|at| grid.values[*at].is_finite())
+        .map(|at| grid.at(at).div_euclid(DAY))
+        .collect();
     days.dedup();
     days.len()
 }
@@ -195,15 +205,20 @@ impl Scaled {
         let slopes = self.slopes(&pieces);
         let known = Known::new(&self.values, &slopes, periods, plan.origins[0]);
         let is_positive = self.values.iter().all(|value| value.is_nan() || *value > 0.0);
-        let jumps: Vec<(usize, f64)> =
-            pieces.cuts.iter().filter(|(_, by)| by.abs() > JUMP * pieces.noise).map(|(day, by)| (day * self.per_day, *by)).collect();
+        let jumps: Vec<(usize, f64)> = pieces
+            .cuts
+            .iter()
+            .filter(|(_, by)| by.abs() > JUMP * pieces.noise)
+            .map(|(day, by)| (day * self.per_day, *by))
+            .collect();
         let places: Vec<usize> = jumps.iter().map(|(at, _)| *at).collect();
         let came = |young: usize| models::without_jumps(known.came(&plan), &plan, &places, n, young);
         let best = models::best(&known, &plan, periods, is_positive, &came(WEEK * self.per_day));
         let came = came(0);
         let whole = Known::new(&self.values, &slopes, periods, n);
         let rows: Vec<Vec<f64>> = best.models.iter().map(|model| whole.foretold(model, &[n], self.steps)).collect();
-        let sensible: Vec<&[f64]> = rows.iter().map(Vec::as_slice).filter(|row| row.iter().all(|value| value.abs() < NONSENSE)).collect();
+        let sensible: Vec<&[f64]> =
+            rows.iter().map(Vec::as_slice).filter(|row| row.iter().all(|value| value.abs() < NONSENSE)).collect();
         if sensible.is_empty() {
             return None;
         }
@@ -299,7 +314,8 @@ impl Scaled {
             let week = profile::profile(&days, [7, 1], is_share);
             profile::without(&days, &week.phases[0], is_share)
         });
-        let is_share = days.iter().all(|day| day.is_nan() || *day > 0.0) && pieces::noise(&shared) < pieces::noise(&added);
+        let is_share =
+            days.iter().all(|day| day.is_nan() || *day > 0.0) && pieces::noise(&shared) < pieces::noise(&added);
         if is_share { shared } else { added }
     }
 
@@ -329,7 +345,8 @@ impl Scaled {
         let (earlier, later) = errors.split_at(half * plan.steps);
         let (mut inside, mut all) = (0usize, 0usize);
         for (tried, others) in [(earlier, later), (later, earlier)] {
-            let spread = Spread::new(others, plan.steps, self.stretch(), (self.values.len() - plan.origins[0]) / 2, 0.0);
+            let spread =
+                Spread::new(others, plan.steps, self.stretch(), (self.values.len() - plan.origins[0]) / 2, 0.0);
             for row in tried.chunks(plan.steps) {
                 for (lead, error) in row.iter().enumerate().filter(|(_, error)| error.is_finite()) {
                     let (below, above) = spread.interval(lead);
@@ -402,7 +419,9 @@ mod tests {
         let found = foresee(&grid(HOUR, (0..1440).map(hour).collect()), Some(200.0), &options(336));
         assert_eq!(found.seasons, [24, 168]);
         assert_eq!((found.verdict, found.probability), (Verdict::Clear, Some(0.0)));
-        let worst = (0..336).map(|lead| (found.path[lead].p50 - (hour(1440 + lead) - 3.0 * noise(1440 + lead))).abs()).fold(0.0, f64::max);
+        let worst = (0..336)
+            .map(|lead| (found.path[lead].p50 - (hour(1440 + lead) - 3.0 * noise(1440 + lead))).abs())
+            .fold(0.0, f64::max);
         assert!(worst < 5.0, "{worst}");
         let test = found.backtest.unwrap();
         assert!(test.mase < 0.8 && (0.6..1.0).contains(&test.coverage), "{test:?}");
@@ -429,7 +448,8 @@ mod tests {
         let left_out = foresee(&grid(DAY, with.clone()), None, &Options { events, ..options(28) });
         let taken = foresee(&grid(DAY, with), None, &options(28));
         let truth = foresee(&grid(DAY, plain), None, &options(28));
-        let far = |found: &Forecast| found.path.iter().zip(&truth.path).map(|(a, b)| (a.p50 - b.p50).abs()).sum::<f64>();
+        let far =
+            |found: &Forecast| found.path.iter().zip(&truth.path).map(|(a, b)| (a.p50 - b.p50).abs()).sum::<f64>();
         assert!(far(&left_out) < 28.0 && far(&left_out) * 3.0 < far(&taken), "{} {}", far(&left_out), far(&taken));
     }
 

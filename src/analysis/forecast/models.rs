@@ -56,7 +56,8 @@ pub fn best(known: &Known<'_>, plan: &Plan, periods: [usize; 2], is_positive: bo
         }
         least.1
     };
-    let drifts = DRIFTS.map(|(drift, share)| (drift, if share > 0.0 { (-1.0 / (share * plan.steps as f64)).exp() } else { 1.0 }));
+    let drifts = DRIFTS
+        .map(|(drift, share)| (drift, if share > 0.0 { (-1.0 / (share * plan.steps as f64)).exp() } else { 1.0 }));
     let most = if periods[1] > 1 { 2 } else { usize::from(periods[0] > 1) };
     let mut first = Vec::new();
     for seasons in 0..=most {
@@ -73,11 +74,13 @@ pub fn best(known: &Known<'_>, plan: &Plan, periods: [usize; 2], is_positive: bo
     }
     let mut chosen = pick(first);
     for _ in 0..2 {
-        chosen = pick(LEVELS.iter().flat_map(|level| RESTS.map(|rest| Gains { level: *level, rest, ..chosen })).collect());
+        chosen =
+            pick(LEVELS.iter().flat_map(|level| RESTS.map(|rest| Gains { level: *level, rest, ..chosen })).collect());
         if chosen.seasons > 0 {
             chosen = pick(SEASONS.iter().map(|season| Gains { season: *season, ..chosen }).collect());
         }
-        let mut kinds: Vec<Gains> = drifts.iter().map(|(drift, fading)| Gains { drift: *drift, fading: *fading, ..chosen }).collect();
+        let mut kinds: Vec<Gains> =
+            drifts.iter().map(|(drift, fading)| Gains { drift: *drift, fading: *fading, ..chosen }).collect();
         if chosen.seasons > 0 && is_positive {
             kinds.push(Gains { is_share: !chosen.is_share, ..chosen });
         }

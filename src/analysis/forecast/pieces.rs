@@ -124,7 +124,14 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
         let mut next = sums[at];
         if value.is_finite() {
             let (x, y) = (at as f64, value - base);
-            next = Sums { n: next.n + 1.0, x: next.x + x, y: next.y + y, xx: next.xx + x * x, xy: next.xy + x * y, yy: next.yy + y * y };
+            next = Sums {
+                n: next.n + 1.0,
+                x: next.x + x,
+                y: next.y + y,
+                xx: next.xx + x * x,
+                xy: next.xy + x * y,
+                yy: next.yy + y * y,
+            };
         }
         sums[at + 1] = next;
     }
@@ -174,8 +181,11 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
 
 /// How much days differ from the mean of their neighbours, as a standard deviation; by the median, so that steps do not count.
 pub fn noise(days: &[f64]) -> f64 {
-    let mut rests: Vec<f64> =
-        days.windows(3).map(|three| (three[1] - (three[0] + three[2]) / 2.0).abs()).filter(|rest| rest.is_finite()).collect();
+    let mut rests: Vec<f64> = days
+        .windows(3)
+        .map(|three| (three[1] - (three[0] + three[2]) / 2.0).abs())
+        .filter(|rest| rest.is_finite())
+        .collect();
     if rests.is_empty() {
         return 0.0;
     }
@@ -204,7 +214,8 @@ mod tests {
 
     /// The least cost of all ways to cut, by trying each.
     fn least(days: &[f64], price: f64) -> f64 {
-        let cuts = (SHORTEST..=days.len().saturating_sub(SHORTEST)).map(|at| least(&days[..at], price) + price + left(&days[at..]));
+        let cuts = (SHORTEST..=days.len().saturating_sub(SHORTEST))
+            .map(|at| least(&days[..at], price) + price + left(&days[at..]));
         cuts.fold(left(days), f64::min)
     }
 
@@ -226,8 +237,10 @@ mod tests {
 
     #[test]
     fn a_step_and_a_new_slope_are_found() {
-        let wobble = |at: usize| ((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
-        let days: Vec<f64> = (0..60).map(|at| if at < 25 { 10.0 } else { 30.0 + 2.0 * (at as f64 - 25.0) } + wobble(at)).collect();
+        let wobble =
+            |at: usize| ((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+        let days: Vec<f64> =
+            (0..60).map(|at| if at < 25 { 10.0 } else { 30.0 + 2.0 * (at as f64 - 25.0) } + wobble(at)).collect();
         let found = cut(&days, 0.0);
         assert_eq!(found.cuts.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [25]);
         assert!((found.cuts[0].1 - 20.0).abs() < 1.0, "{:?}", found.cuts);
@@ -254,7 +267,8 @@ mod tests {
     fn a_jump_is_never_a_slope() {
         // On each of the days behind a jump, also where it came in a gap.
         for gap in 0..4 {
-            let mut days: Vec<f64> = (0..50).map(|at| f64::from(at % 2) / 10.0 + if at < 25 { 0.0 } else { 14.0 }).collect();
+            let mut days: Vec<f64> =
+                (0..50).map(|at| f64::from(at % 2) / 10.0 + if at < 25 { 0.0 } else { 14.0 }).collect();
             days[25 - gap..25].fill(f64::NAN);
             for (at, piece) in cut(&days, 0.0).last.iter().enumerate() {
                 assert!(!piece.is_sloped() || piece.slope.abs() < 0.1, "gap {gap}, day {at}: {piece:?}");

@@ -31,7 +31,10 @@ pub fn profile(values: &[f64], periods: [usize; 2], is_share: bool) -> Profile {
             left.iter_mut().zip(phases.iter().cycle()).for_each(|(value, mean)| *value -= mean);
         }
     }
-    let first = values.iter().zip(phases[0].iter().cycle().zip(phases[1].iter().cycle())).filter(|(value, _)| value.is_finite());
+    let first = values
+        .iter()
+        .zip(phases[0].iter().cycle().zip(phases[1].iter().cycle()))
+        .filter(|(value, _)| value.is_finite());
     let (sum, count) = first.take(longest.max(3)).fold((0.0, 0usize), |(sum, count), (value, (one, other))| {
         let without = if is_share { value / (1.0 + one + other).max(LEAST_SHARE) } else { value - one - other };
         (sum + without, count + 1)
@@ -41,7 +44,8 @@ pub fn profile(values: &[f64], periods: [usize; 2], is_share: bool) -> Profile {
 
 /// Values without a season: what they would be at its mean.
 pub fn without(values: &[f64], phases: &[f64], is_share: bool) -> Vec<f64> {
-    let apart = |(value, phase): (&f64, &f64)| if is_share { value / (1.0 + phase).max(LEAST_SHARE) } else { value - phase };
+    let apart =
+        |(value, phase): (&f64, &f64)| if is_share { value / (1.0 + phase).max(LEAST_SHARE) } else { value - phase };
     values.iter().zip(phases.iter().cycle()).map(apart).collect()
 }
 
@@ -96,7 +100,11 @@ fn moving_mean(values: &[f64], length: usize) -> Vec<f64> {
     let around = |at: usize| {
         let first = mean(at.checked_sub(half)?)?;
         // Of an even length the middle is between two values: the mean of both windows.
-        Some(if length.is_multiple_of(2) { mean(at + 1 - half).map_or(first, |second| (first + second) / 2.0) } else { first })
+        Some(if length.is_multiple_of(2) {
+            mean(at + 1 - half).map_or(first, |second| (first + second) / 2.0)
+        } else {
+            first
+        })
     };
     let mut means: Vec<f64> = (0..n).map(|at| around(at).unwrap_or(f64::NAN)).collect();
     let known = means.iter().copied().find(|mean| mean.is_finite()).unwrap_or(0.0);
@@ -117,8 +125,9 @@ mod tests {
     fn a_mean_over_a_season_has_none() {
         // 7 is odd, 4 is even; a line under the season stays a line.
         for length in [7, 4] {
-            let values: Vec<f64> =
-                (0..10 * length).map(|at| 3.0 * at as f64 + [5.0, -1.0, -4.0, 0.0, 2.0, -2.0, 0.0][at % length]).collect();
+            let values: Vec<f64> = (0..10 * length)
+                .map(|at| 3.0 * at as f64 + [5.0, -1.0, -4.0, 0.0, 2.0, -2.0, 0.0][at % length])
+                .collect();
             let season: f64 = [5.0, -1.0, -4.0, 0.0, 2.0, -2.0, 0.0][..length].iter().sum::<f64>() / length as f64;
             let means = moving_mean(&values, length);
             for (at, mean) in means.iter().enumerate().skip(length).take(8 * length) {
@@ -137,15 +146,21 @@ mod tests {
         assert!(without(&added, &found.phases[0], false).iter().all(|value| *value == 100.0));
         let shared: Vec<f64> = (0..80).map(|at| 100.0 * (1.0 + season[at % 4] / 10.0)).collect();
         let found = profile(&shared, [4, 1], true);
-        assert!(found.phases[0].iter().zip(season).all(|(found, share)| (found - share / 10.0).abs() < 1e-9), "{found:?}");
+        assert!(
+            found.phases[0].iter().zip(season).all(|(found, share)| (found - share / 10.0).abs() < 1e-9),
+            "{found:?}"
+        );
         assert!((found.level - 100.0).abs() < 1e-9);
     }
 
     #[test]
     fn chance_is_no_season_and_too_little_is_none() {
-        let noise: Vec<f64> =
-            (0..140u64).map(|at| ((at + 1).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29) >> 40) as f64 / 1e6).collect();
-        let strongest = |values: &[f64]| profile(values, [7, 1], false).phases[0].iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        let noise: Vec<f64> = (0..140u64)
+            .map(|at| ((at + 1).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29) >> 40) as f64 / 1e6)
+            .collect();
+        let strongest = |values: &[f64]| {
+            profile(values, [7, 1], false).phases[0].iter().fold(0.0f64, |most, value| most.max(value.abs()))
+        };
         assert!(strongest(&noise) < 1.5, "{}", strongest(&noise));
         assert_eq!(strongest(&noise[..13]), 0.0);
         assert_eq!(strongest(&[f64::NAN; 40]), 0.0);

@@ -63,7 +63,8 @@ pub fn ceiling(values: &[f64], path: &[f64], stretch: usize, week: usize) -> Vec
     let most = most(values);
     let (first, last) = (mean(&path[..week.min(path.len())]), mean(&path[path.len().saturating_sub(week)..]));
     // It rises within a week as well, and since the highest was.
-    let a_week = if path.len() > week { (last - first).max(0.0) / (path.len() - week) as f64 * week as f64 } else { 0.0 };
+    let a_week =
+        if path.len() > week { (last - first).max(0.0) / (path.len() - week) as f64 * week as f64 } else { 0.0 };
     let weeks = path.chunks(week).flat_map(|part| {
         // A rest of a week is not like a week.
         let rise = (if part.len() < week { last } else { mean(part) } - first).max(0.0) + a_week;
@@ -197,7 +198,8 @@ mod tests {
     #[test]
     fn noise_stays_where_it_was_and_growth_does_not() {
         // Days of 45 and of 55 on average, none above 90: by its days alone noise that is taken for a level of 90 could be at 160.
-        let values: Vec<f64> = (0..280).map(|at| if at % 20 < 10 { [10.0, 80.0][at % 2] } else { [20.0, 90.0][at % 2] }).collect();
+        let values: Vec<f64> =
+            (0..280).map(|at| if at % 20 < 10 { [10.0, 80.0][at % 2] } else { [20.0, 90.0][at % 2] }).collect();
         assert_eq!(Height::of(&values, 10).highest(90.0), 160.0);
         // A twentieth of what the highest is above the middle, and the third is as high.
         assert_eq!(ceiling(&values, &[90.0; 140], 10, 70), [93.5; 140]);

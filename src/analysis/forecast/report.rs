@@ -13,7 +13,8 @@ use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
 /// Fields by which rows can be sorted; urgency where none is named.
-pub const FIELDS: [&str; 8] = ["series", "name", "limit", "current", "growth_per_week", "days_left", "probability", "verdict"];
+pub const FIELDS: [&str; 8] =
+    ["series", "name", "limit", "current", "growth_per_week", "days_left", "probability", "verdict"];
 
 /// Findings that people are shown where they did not say how many.
 const FINDINGS: usize = 5;
@@ -74,7 +75,12 @@ pub fn report(targets: &[Target], forecasts: &[Forecast], again: &dyn Fn(usize) 
         .map(|(index, (target, forecast))| Row::new(index, target, forecast, told.horizon))
         .collect();
     rows.sort_by(Row::by_urgency);
-    let mut report = Report { schema: "plimsoll.forecast/v1".to_owned(), window: window(targets), shown: told.top, ..Report::default() };
+    let mut report = Report {
+        schema: "plimsoll.forecast/v1".to_owned(),
+        window: window(targets),
+        shown: told.top,
+        ..Report::default()
+    };
     report.totals = totals(&rows);
     report.coverage.insert("cluster".to_owned(), told.cluster.clone().into());
     report.coverage.insert("step_s".to_owned(), json!(told.step as f64 / 1e6));
@@ -88,12 +94,17 @@ pub fn report(targets: &[Target], forecasts: &[Forecast], again: &dyn Fn(usize) 
     report.table = Table { name: "series".to_owned(), columns, ..Table::default() };
     if let Some(at) = told.sort_by.as_deref().and_then(|field| report.table.column(field)) {
         // As stable as the sort by urgency before it.
-        let mut keyed: Vec<(Value, Row<'_>)> = rows.into_iter().map(|row| (cells(&row, &told)[at].clone(), row)).collect();
+        let mut keyed: Vec<(Value, Row<'_>)> =
+            rows.into_iter().map(|row| (cells(&row, &told)[at].clone(), row)).collect();
         keyed.sort_by(|a, b| a.0.in_order(&b.0));
         rows = keyed.into_iter().map(|(_, row)| row).collect();
     }
     let people = rows.iter().take(told.top.unwrap_or(rows.len())).map(|row| shown(row, &told)).collect();
-    report.people = Some(vec![Table { columns: SHOWN.iter().map(|name| (*name).to_owned()).collect(), rows: people, ..Table::default() }]);
+    report.people = Some(vec![Table {
+        columns: SHOWN.iter().map(|name| (*name).to_owned()).collect(),
+        rows: people,
+        ..Table::default()
+    }]);
     report.table.rows = rows.iter().take(told.top.unwrap_or(rows.len())).map(|row| cells(row, &told)).collect();
     let more = rows.len().saturating_sub(report.table.rows.len());
     report.inputs = told.inputs;
@@ -119,7 +130,11 @@ impl<'t> Row<'t> {
     fn new(index: usize, target: &'t Target, forecast: &'t Forecast, horizon: Micros) -> Self {
         let end = target.grid.end();
         let within = |at: Option<Micros>| at.filter(|at| *at <= end.saturating_add(horizon)).map(|at| at.max(end));
-        let reached = Reached { p10: within(forecast.reached.p10), p50: within(forecast.reached.p50), p90: within(forecast.reached.p90) };
+        let reached = Reached {
+            p10: within(forecast.reached.p10),
+            p50: within(forecast.reached.p50),
+            p90: within(forecast.reached.p90),
+        };
         let days_left = match forecast.verdict {
             Verdict::AtLimit => Some(0.0),
             _ => reached.p50.map(|at| (at - end) as f64 / DAY as f64),
@@ -182,7 +197,11 @@ impl<'t> Row<'t> {
         let more = self.forecast.growth_per_week.filter(|more| more.is_finite())?;
         // A week's growth that no digit of the value shows.
         let is_nothing = more.abs() < 5e-4 * self.current().unwrap_or_default().abs();
-        Some(if is_nothing { "0".to_owned() } else { format!("{}{}", if more > 0.0 { "+" } else { "" }, self.amount(more)) })
+        Some(if is_nothing {
+            "0".to_owned()
+        } else {
+            format!("{}{}", if more > 0.0 { "+" } else { "" }, self.amount(more))
+        })
     }
 }
 
@@ -223,8 +242,11 @@ const COLUMNS: [&str; 21] = [
 
 fn cells(row: &Row<'_>, told: &Told) -> Vec<Value> {
     let (target, forecast) = (row.target, row.forecast);
-    let changes: Vec<Json> =
-        forecast.changes.iter().map(|change| json!({"at": time::format(change.at), "by": number(Some(change.by))})).collect();
+    let changes: Vec<Json> = forecast
+        .changes
+        .iter()
+        .map(|change| json!({"at": time::format(change.at), "by": number(Some(change.by))}))
+        .collect();
     let seasons: Vec<f64> = forecast.seasons.iter().map(|steps| *steps as f64 * told.step as f64 / 1e6).collect();
     let drivers = drivers::of(target).into_iter();
     let drivers: Vec<Json> = drivers
@@ -360,7 +382,8 @@ fn count(rows: &[Row<'_>], verdict: Verdict) -> u64 {
 }
 
 fn totals(rows: &[Row<'_>]) -> Vec<(String, Value)> {
-    let verdicts = [Verdict::AtLimit, Verdict::Reaches, Verdict::MayReach, Verdict::Clear, Verdict::NoLimit, Verdict::TooShort];
+    let verdicts =
+        [Verdict::AtLimit, Verdict::Reaches, Verdict::MayReach, Verdict::Clear, Verdict::NoLimit, Verdict::TooShort];
     let mut totals = vec![("series".to_owned(), Value::Count(rows.len() as u64))];
     totals.extend(verdicts.map(|verdict| (verdict.name().replace('-', "_"), Value::Count(count(rows, verdict)))));
     totals.push(("flat".to_owned(), Value::Count(rows.iter().filter(|row| row.is_flat).count() as u64)));
@@ -379,8 +402,13 @@ fn lead(rows: &[Row<'_>], told: &Told) -> Vec<String> {
         (count(rows, Verdict::NoLimit), "without a known limit"),
         (count(rows, Verdict::TooShort), "with too little history"),
     ];
-    let parts: Vec<String> = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    let mut first = format!("{}, {ahead} ahead of {end}, in steps of {}", counted(rows.len() as u64, "series"), duration(told.step));
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let mut first = format!(
+        "{}, {ahead} ahead of {end}, in steps of {}",
+        counted(rows.len() as u64, "series"),
+        duration(told.step)
+    );
     if !parts.is_empty() {
         first += &format!(": {}", parts.join(", "));
     }
@@ -421,7 +449,8 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
         days if days <= told.warn_within => Severity::Warning,
         _ => Severity::Info,
     };
-    let mut subject: Vec<(&str, &str)> = target.series.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut subject: Vec<(&str, &str)> =
+        target.series.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     subject.extend([("cluster", told.cluster.as_str()), ("series", target.series.name.as_str())]);
     let mut finding = Finding::new("forecast-limit-reached", severity, &subject);
     let is_full = row.forecast.verdict == Verdict::AtLimit;
@@ -436,8 +465,12 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
         (false, Some(middle)) => {
             let day = |at: Micros| time::format(at).get(..10).unwrap_or_default().to_owned();
             let early = row.reached.p10.map_or(String::new(), |at| format!("1 in 10 by {}", day(at)));
-            let late = row.reached.p90.map_or_else(|| "9 in 10 later than looked ahead".to_owned(), |at| format!("9 in 10 by {}", day(at)));
-            finding.summary += &format!("; at its limit by {} in half of the possible futures ({early}, {late})", day(middle));
+            let late = row
+                .reached
+                .p90
+                .map_or_else(|| "9 in 10 later than looked ahead".to_owned(), |at| format!("9 in 10 by {}", day(at)));
+            finding.summary +=
+                &format!("; at its limit by {} in half of the possible futures ({early}, {late})", day(middle));
         }
         _ => finding.summary += "; at its limit now",
     }
@@ -451,8 +484,11 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
         ("current", row.current()),
         ("limit", Some(limit)),
     ];
-    finding.evidence =
-        numbers.into_iter().filter(|(_, value)| value.is_some()).map(|(name, value)| (name.to_owned(), number(value))).collect();
+    finding.evidence = numbers
+        .into_iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(name, value)| (name.to_owned(), number(value)))
+        .collect();
     finding.evidence.insert("limit_from".to_owned(), target.limit_from.clone().into());
     finding.remedy = words::remedy(&target.series).to_owned();
     Some(finding)
@@ -470,7 +506,11 @@ fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, told: &Told) ->
             (Verdict::TooShort, ..) => "too little history".to_owned(),
             (Verdict::NoLimit, ..) => row.growth().map_or(String::new(), |growth| format!("{growth} a week")),
             (_, Some(days), Some(chance)) => {
-                format!("limit in {}, {chance} within {}", duration((days * DAY as f64) as Micros), duration(row.ahead(told)))
+                format!(
+                    "limit in {}, {chance} within {}",
+                    duration((days * DAY as f64) as Micros),
+                    duration(row.ahead(told))
+                )
             }
             (_, _, Some(chance)) => format!("limit not foreseen within {} ({chance})", duration(row.ahead(told))),
             _ => String::new(),

@@ -7,14 +7,16 @@ const FALLS: usize = 3;
 
 /// The line over the peaks from the first of them on, up to the last value; `None` where a series is no sawtooth.
 pub fn peaks(values: &[f64]) -> Option<Vec<f64>> {
-    let mut steps: Vec<f64> = values.windows(2).map(|two| (two[1] - two[0]).abs()).filter(|step| step.is_finite()).collect();
+    let mut steps: Vec<f64> =
+        values.windows(2).map(|two| (two[1] - two[0]).abs()).filter(|step| step.is_finite()).collect();
     if steps.len() < 12 {
         return None;
     }
     let middle = steps.len() / 2;
     let median = *steps.select_nth_unstable_by(middle, f64::total_cmp).1;
     let known = values.iter().filter(|value| value.is_finite());
-    let (low, high) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+    let (low, high) =
+        known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
     let large = (8.0 * median).max(0.2 * (high - low));
     let turns = |is_turn: &dyn Fn(f64) -> bool| -> Vec<usize> {
         values.windows(2).enumerate().filter(|(_, two)| is_turn(two[1] - two[0])).map(|(at, _)| at + 1).collect()
@@ -59,7 +61,9 @@ mod tests {
     use super::*;
 
     fn teeth(length: usize, count: usize, growth: f64) -> Vec<f64> {
-        (0..length * count).map(|at| 100.0 + growth * at as f64 + 40.0 * ((at % length) as f64 / length as f64)).collect()
+        (0..length * count)
+            .map(|at| 100.0 + growth * at as f64 + 40.0 * ((at % length) as f64 / length as f64))
+            .collect()
     }
 
     #[test]
@@ -77,7 +81,8 @@ mod tests {
     fn noise_bursts_steps_and_seasons_are_none() {
         let wave: Vec<f64> = (0..500).map(|at| (f64::from(at) / 24.0 * std::f64::consts::TAU).sin()).collect();
         assert_eq!(peaks(&wave), None);
-        let bursts: Vec<f64> = (0..500).map(|at| if at % 50 == 7 { 9.0 } else { 1.0 + f64::from(at % 3) / 10.0 }).collect();
+        let bursts: Vec<f64> =
+            (0..500).map(|at| if at % 50 == 7 { 9.0 } else { 1.0 + f64::from(at % 3) / 10.0 }).collect();
         assert_eq!(peaks(&bursts), None);
         let noise: Vec<f64> = (0..500u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64).collect();
         assert_eq!(peaks(&noise), None);

@@ -71,8 +71,10 @@ impl Spread {
                 passing.extend(part.iter().map(|error| if error.is_finite() { error - mean } else { 0.0 }));
             }
         }
-        let mut deviations: Vec<f64> =
-            lasting.iter().map(|means| (means.iter().map(|mean| mean * mean).sum::<f64>() / means.len().max(1) as f64).sqrt()).collect();
+        let mut deviations: Vec<f64> = lasting
+            .iter()
+            .map(|means| (means.iter().map(|mean| mean * mean).sum::<f64>() / means.len().max(1) as f64).sqrt())
+            .collect();
         rising(&mut deviations);
         let power = match (sizes.first(), sizes.last()) {
             (Some(first), Some(last)) if sizes.len() > 1 && *first > 0.0 => {
@@ -81,7 +83,16 @@ impl Spread {
             _ => 0.5,
         };
         let widened = FEW + OVERLAP * power * (2.0 * steps as f64 / room.max(1) as f64).min(1.0);
-        Self { widened, scale, normal, power, lasting: spread_out(&deviations, &places, stretch, steps), passing, stretch, slope_error }
+        Self {
+            widened,
+            scale,
+            normal,
+            power,
+            lasting: spread_out(&deviations, &places, stretch, steps),
+            passing,
+            stretch,
+            slope_error,
+        }
     }
 
     /// How much larger a scale is at a lead (from 0) behind those that were tried.

@@ -7,8 +7,8 @@ use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUE
 use crate::model::forecast::{Grid, Part, Target, Unit};
 use crate::model::grid::History;
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA,
-    NAMESPACE_USAGE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+    ETCD_QUOTA, NAMESPACE_USAGE,
 };
 use crate::model::quota::is_bytes;
 use crate::model::series::{DAY, Selector, Series};
@@ -42,9 +42,9 @@ impl Pick {
     pub fn parse(text: &str) -> Result<Self, String> {
         match selector(text.trim()) {
             Some(selector) => Ok(Self::Exact(selector)),
-            None => Regex::new(text)
-                .map(Self::Text)
-                .map_err(|error| format!("'{text}' is neither name{{label=\"value\"}} nor a regular expression: {error}")),
+            None => Regex::new(text).map(Self::Text).map_err(|error| {
+                format!("'{text}' is neither name{{label=\"value\"}} nor a regular expression: {error}")
+            }),
         }
     }
 
@@ -113,8 +113,12 @@ impl Given {
     /// Sentences about limits that no target has.
     pub fn unused(&self, targets: &[Target]) -> Vec<String> {
         let from: HashSet<&str> = targets.iter().map(|target| target.limit_from.as_str()).collect();
-        let mut unused: Vec<String> =
-            self.patterns.iter().map(|(pattern, _)| by_pattern(pattern)).filter(|text| !from.contains(text.as_str())).collect();
+        let mut unused: Vec<String> = self
+            .patterns
+            .iter()
+            .map(|(pattern, _)| by_pattern(pattern))
+            .filter(|text| !from.contains(text.as_str()))
+            .collect();
         if !self.listed.is_empty() && !from.contains(self.list.as_str()) {
             unused.push(format!("--limits {}", self.list));
         }
@@ -142,8 +146,18 @@ pub struct Rules {
 }
 
 /// Series that the capacity model looks at.
-pub const OBSERVED: [&str; 10] =
-    [OBJECTS, REQUESTS, LIMITS, APISERVER_OBJECTS, APISERVER_OBJECT_BYTES, APISERVER_RPS, ETCD_DB, ETCD_IN_USE, ALLOCATABLE, CGROUP_MEMORY];
+pub const OBSERVED: [&str; 10] = [
+    OBJECTS,
+    REQUESTS,
+    LIMITS,
+    APISERVER_OBJECTS,
+    APISERVER_OBJECT_BYTES,
+    APISERVER_RPS,
+    ETCD_DB,
+    ETCD_IN_USE,
+    ALLOCATABLE,
+    CGROUP_MEMORY,
+];
 
 impl Rules {
     fn picks(&self, series: &Series, text: &str) -> bool {
@@ -166,7 +180,8 @@ impl Rules {
     }
 
     fn wants(&self, target: &Target) -> bool {
-        let is_of = self.namespaces.is_empty() || self.namespaces.iter().any(|name| name == target.series.label("namespace"));
+        let is_of =
+            self.namespaces.is_empty() || self.namespaces.iter().any(|name| name == target.series.label("namespace"));
         is_of && (self.picks.is_empty() || self.picks(&target.series, &target.series.to_string()))
     }
 }
@@ -247,7 +262,9 @@ impl Known {
             APISERVER_SEATS => drop(self.seats.insert(series.label("priority_level").to_owned(), last)),
             CGROUP_MEMORY => drop(self.cgroups.insert(series.label("path").to_owned(), last)),
             ETCD_QUOTA => drop(self.etcd.insert(series.label("instance").to_owned(), last)),
-            ALLOCATABLE => self.nodes.entry(series.label("resource").to_owned()).or_default().push((history.last.at, last)),
+            ALLOCATABLE => {
+                self.nodes.entry(series.label("resource").to_owned()).or_default().push((history.last.at, last))
+            }
             _ => {}
         }
     }
@@ -270,10 +287,13 @@ impl Known {
                 let hard = self.hard.get(&quota_of(series))?;
                 Some((*hard, format!("hard of quota {}", series.label("resourcequota"))))
             }
-            APISERVER_SEATS => {
-                self.seats.get(series.label("priority_level")).map(|limit| (*limit, "seats of the priority level".to_owned()))
+            APISERVER_SEATS => self
+                .seats
+                .get(series.label("priority_level"))
+                .map(|limit| (*limit, "seats of the priority level".to_owned())),
+            CGROUP_MEMORY => {
+                self.cgroups.get(series.label("path")).map(|limit| (*limit, "limit of the cgroup".to_owned()))
             }
-            CGROUP_MEMORY => self.cgroups.get(series.label("path")).map(|limit| (*limit, "limit of the cgroup".to_owned())),
             ETCD_DB => Some(self.etcd(series.label("instance"), history.last.value, given)?),
             _ => None,
         }
@@ -291,7 +311,8 @@ impl Known {
             return Some((limit, "--etcd-quota".to_owned()));
         }
         // A database above the default has another quota, which nobody told.
-        (now < ETCD_DEFAULT).then(|| (ETCD_DEFAULT, "etcd's default, as no quota is known: --etcd-quota names another".to_owned()))
+        (now < ETCD_DEFAULT)
+            .then(|| (ETCD_DEFAULT, "etcd's default, as no quota is known: --etcd-quota names another".to_owned()))
     }
 }
 
@@ -300,7 +321,8 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
     let mut known = Known::default();
     histories.iter().filter(|history| role(&history.series) == Role::Limit).for_each(|history| known.take(history));
     // A database that its instances tell is not told once more by the apiservers.
-    let has_members = histories.iter().any(|history| history.series.name == ETCD_DB && !history.series.label("instance").is_empty());
+    let has_members =
+        histories.iter().any(|history| history.series.name == ETCD_DB && !history.series.label("instance").is_empty());
     let mut found = Vec::new();
     let mut sums: BTreeMap<Series, Vec<Part>> = BTreeMap::new();
     for history in histories {
@@ -343,19 +365,31 @@ fn own(history: History, known: &Known, rules: &Rules) -> Option<Target> {
         return None;
     }
     let (limit, limit_from) = limit.map_or((None, String::new()), |(limit, from)| (Some(limit), from));
-    Some(Target { unit: unit(&history.series), series: history.series, grid: history.grid, limit, limit_from, parts: Vec::new() })
+    Some(Target {
+        unit: unit(&history.series),
+        series: history.series,
+        grid: history.grid,
+        limit,
+        limit_from,
+        parts: Vec::new(),
+    })
 }
 
 /// Which sum a series is part of, and as what.
 fn part(series: &Series) -> Option<(Series, String)> {
     let of = |resource: &str| Series::new(CLUSTER_REQUESTS, &[("resource", resource)]);
     match series.name.as_str() {
-        REQUESTS if role(series) == Role::Part => Some((of(series.label("resource")), series.label("namespace").to_owned())),
+        REQUESTS if role(series) == Role::Part => {
+            Some((of(series.label("resource")), series.label("namespace").to_owned()))
+        }
         OBJECTS if role(series) == Role::Part => Some((of("pods"), series.label("namespace").to_owned())),
         APISERVER_RPS if role(series) == Role::Part => {
             let subresource = series.label("subresource");
             let slash = if subresource.is_empty() { "" } else { "/" };
-            Some((Series::new(APISERVER_RPS, &[]), format!("{} {}{slash}{subresource}", series.label("verb"), grouped(series))))
+            Some((
+                Series::new(APISERVER_RPS, &[]),
+                format!("{} {}{slash}{subresource}", series.label("verb"), grouped(series)),
+            ))
         }
         APISERVER_OBJECTS => Some((Series::new(APISERVER_OBJECTS, &[]), grouped(series))),
         _ => None,
@@ -365,7 +399,8 @@ fn part(series: &Series) -> Option<(Series, String)> {
 /// What fills etcd: the bytes of each resource.
 fn filling(found: &[Target]) -> Vec<Part> {
     let sizes = found.iter().filter(|target| target.series.name == APISERVER_OBJECT_BYTES);
-    let parts: Vec<Part> = sizes.map(|target| Part { name: grouped(&target.series), grid: target.grid.clone() }).collect();
+    let parts: Vec<Part> =
+        sizes.map(|target| Part { name: grouped(&target.series), grid: target.grid.clone() }).collect();
     parts.first().map(|part| part.grid.step).map_or_else(Vec::new, |step| named(parts, step))
 }
 
@@ -424,7 +459,9 @@ fn named(mut parts: Vec<Part>, step: Micros) -> Vec<Part> {
             Some(last) if end - part.grid.end() <= STANDS => *last,
             _ => 0.0,
         };
-        let grown = |part: &Part| last(part) - part.grid.values.iter().copied().find(|value| !value.is_nan()).unwrap_or_default();
+        let grown = |part: &Part| {
+            last(part) - part.grid.values.iter().copied().find(|value| !value.is_nan()).unwrap_or_default()
+        };
         parts.sort_by(|a, b| last(b).total_cmp(&last(a)).then_with(|| a.name.cmp(&b.name)));
         let mut rest = parts.split_off(NAMED);
         rest.sort_by(|a, b| grown(b).abs().total_cmp(&grown(a).abs()).then_with(|| a.name.cmp(&b.name)));

@@ -4,7 +4,8 @@ use super::targets::CLUSTER_REQUESTS;
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::{Backtest, Unit};
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE, NAMESPACE_USAGE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+    NAMESPACE_USAGE,
 };
 use crate::model::registry::qualified;
 use crate::model::series::Series;
@@ -72,17 +73,25 @@ fn short(text: String) -> String {
 pub fn remedy(series: &Series) -> &'static str {
     match series.name.as_str() {
         QUOTA => "free what is not needed, or grant more: plimsoll quota propose says how much",
-        CLUSTER_REQUESTS => "add nodes, or lower requests that are never used: plimsoll quota propose shows peaks by namespace",
-        APISERVER_SEATS => "see who takes the seats (plimsoll clients --seats), slow them down, or give the level more shares",
+        CLUSTER_REQUESTS => {
+            "add nodes, or lower requests that are never used: plimsoll quota propose shows peaks by namespace"
+        }
+        APISERVER_SEATS => {
+            "see who takes the seats (plimsoll clients --seats), slow them down, or give the level more shares"
+        }
         APISERVER_RPS => "see who sends what (plimsoll traffic, plimsoll clients), or add apiservers",
-        APISERVER_OBJECTS => "see whose objects they are (plimsoll etcd usage --by namespace) and delete what is not needed",
+        APISERVER_OBJECTS => {
+            "see whose objects they are (plimsoll etcd usage --by namespace) and delete what is not needed"
+        }
         APISERVER_OBJECT_BYTES => {
             "see who LISTs all of them (plimsoll clients), page or select what is listed, and delete what is not needed"
         }
         ETCD_DB | ETCD_IN_USE => {
             "see what fills it (plimsoll etcd usage), delete what is not needed, defragment where little of the file is in use (plimsoll etcd health), or raise --quota-backend-bytes"
         }
-        CGROUP_MEMORY => "see what its memory is (plimsoll memory show, plimsoll heap top), then raise the limit or lower what is held",
+        CGROUP_MEMORY => {
+            "see what its memory is (plimsoll memory show, plimsoll heap top), then raise the limit or lower what is held"
+        }
         REQUESTS | LIMITS | OBJECTS => "free what is not needed, or move it elsewhere",
         _ => "lower what is used, or raise the limit",
     }
@@ -110,7 +119,15 @@ mod tests {
     fn series_have_short_names() {
         for (series, name) in [
             (
-                Series::new(QUOTA, &[("namespace", "batch"), ("resourcequota", "compute"), ("resource", "requests.cpu"), ("type", "used")]),
+                Series::new(
+                    QUOTA,
+                    &[
+                        ("namespace", "batch"),
+                        ("resourcequota", "compute"),
+                        ("resource", "requests.cpu"),
+                        ("type", "used"),
+                    ],
+                ),
                 "batch/compute requests.cpu",
             ),
             (Series::new(CLUSTER_REQUESTS, &[("resource", "cpu")]), "cluster requests.cpu"),
@@ -119,13 +136,25 @@ mod tests {
             (Series::new(ETCD_DB, &[]), "etcd db"),
             (Series::new(APISERVER_RPS, &[]), "all requests"),
             (
-                Series::new(APISERVER_RPS, &[("verb", "patch"), ("group", "apps"), ("resource", "deployments"), ("subresource", "status")]),
+                Series::new(
+                    APISERVER_RPS,
+                    &[("verb", "patch"), ("group", "apps"), ("resource", "deployments"), ("subresource", "status")],
+                ),
                 "requests patch deployments.apps/status",
             ),
-            (Series::new(APISERVER_RPS, &[("flow_schema", "system-nodes"), ("priority_level", "system")]), "requests of system-nodes"),
-            (Series::new(APISERVER_SEATS, &[("priority_level", "global-default"), ("kind", "executing")]), "seats global-default"),
+            (
+                Series::new(APISERVER_RPS, &[("flow_schema", "system-nodes"), ("priority_level", "system")]),
+                "requests of system-nodes",
+            ),
+            (
+                Series::new(APISERVER_SEATS, &[("priority_level", "global-default"), ("kind", "executing")]),
+                "seats global-default",
+            ),
             (Series::new(APISERVER_OBJECTS, &[("resource", "pods")]), "objects pods"),
-            (Series::new(APISERVER_OBJECT_BYTES, &[("group", "apps"), ("resource", "deployments")]), "LIST bytes deployments.apps"),
+            (
+                Series::new(APISERVER_OBJECT_BYTES, &[("group", "apps"), ("resource", "deployments")]),
+                "LIST bytes deployments.apps",
+            ),
             (Series::new(CGROUP_MEMORY, &[("path", "/kubepods/a"), ("kind", "working_set")]), "memory /kubepods/a"),
             (Series::new("anything", &[("a", "b")]), "anything{a=\"b\"}"),
             (Series::new(&"é".repeat(200), &[]), &format!("{}…", "é".repeat(160))),
@@ -137,7 +166,10 @@ mod tests {
     #[test]
     fn errors_are_words() {
         let tried = Backtest { mase: 0.8, coverage: 0.76, error: 1.5, origins: 5, steps: 7 };
-        assert_eq!(error(Some(&tried), Unit::Cores, 50.0, DAY), "off by 1.5 (3.0%) on average up to 7d ahead, in 5 tries");
+        assert_eq!(
+            error(Some(&tried), Unit::Cores, 50.0, DAY),
+            "off by 1.5 (3.0%) on average up to 7d ahead, in 5 tries"
+        );
         let once = Backtest { origins: 1, ..tried };
         assert_eq!(error(Some(&once), Unit::Cores, 0.0, DAY), "off by 1.5 on average up to 7d ahead, in one try");
         assert_eq!(error(None, Unit::Count, 1.0, DAY), "not tried: too little history");

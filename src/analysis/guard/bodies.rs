@@ -109,12 +109,14 @@ pub(super) fn rights(e: &Event<'_>) -> String {
     if let Some(what) = rules.iter().find_map(|rule| too_much(rule)) {
         return format!("{ESCALATES}{what} to whoever has this role");
     }
-    let role = [Some(&body), answer.as_ref()].into_iter().flatten().map(|of| &of["roleRef"]).find(|role| role.is_object());
+    let role =
+        [Some(&body), answer.as_ref()].into_iter().flatten().map(|of| &of["roleRef"]).find(|role| role.is_object());
     let name = role.and_then(|role| role["name"].as_str()).unwrap_or_default();
     let is_of_cluster = role.is_some_and(|role| role["kind"] != "Role");
     let to = subjects.iter().map(|subject| subject_name(subject)).collect::<Vec<_>>().join(", ");
     let everyone = ["system:anonymous", "system:unauthenticated", "system:authenticated"];
-    let is_everyone = subjects.iter().any(|subject| subject["name"].as_str().is_some_and(|name| everyone.contains(&name)));
+    let is_everyone =
+        subjects.iter().any(|subject| subject["name"].as_str().is_some_and(|name| everyone.contains(&name)));
     let e_binding = e.resource.is("clusterrolebindings") || e.resource.is("rolebindings");
     match name {
         _ if !e_binding || subjects.is_empty() => String::new(),
@@ -127,11 +129,14 @@ pub(super) fn rights(e: &Event<'_>) -> String {
 
 /// What a rule of a role grants that is too much; nothing where it is not.
 fn too_much(rule: &Value) -> Option<String> {
-    let has = |field: &str, what: &str| rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == what || one == "*"));
+    let has = |field: &str, what: &str| {
+        rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == what || one == "*"))
+    };
     let all = |field: &str| rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == "*"));
     if all("verbs") && all("resources") {
         let groups: Vec<&str> = rule["apiGroups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let named = || groups.iter().map(|group| if group.is_empty() { "core" } else { group }).collect::<Vec<_>>().join(", ");
+        let named =
+            || groups.iter().map(|group| if group.is_empty() { "core" } else { group }).collect::<Vec<_>>().join(", ");
         return match () {
             () if all("apiGroups") => Some("everything".to_owned()),
             // Secrets, and pods that can be anybody.
@@ -144,9 +149,13 @@ fn too_much(rule: &Value) -> Option<String> {
     if !has("apiGroups", "rbac.authorization.k8s.io") {
         return None;
     }
-    let verb =
-        ["escalate", "bind"].into_iter().find(|verb| rule["verbs"].as_array().is_some_and(|all| all.iter().any(|one| one == verb)))?;
-    ["clusterroles", "roles"].into_iter().find(|roles| has("resources", roles)).map(|roles| format!("the verb {verb} on {roles}"))
+    let verb = ["escalate", "bind"]
+        .into_iter()
+        .find(|verb| rule["verbs"].as_array().is_some_and(|all| all.iter().any(|one| one == verb)))?;
+    ["clusterroles", "roles"]
+        .into_iter()
+        .find(|roles| has("resources", roles))
+        .map(|roles| format!("the verb {verb} on {roles}"))
 }
 
 fn subject_name(subject: &Value) -> Cow<'_, str> {
@@ -167,7 +176,12 @@ mod tests {
     use crate::model::json::JsonStr;
 
     fn event<'a>(verb: &'a str, uri: &'a str, body: &'a str) -> Event<'a> {
-        Event { verb: JsonStr::plain(verb), uri: JsonStr::plain(uri), request_body: body.as_bytes(), ..Event::default() }
+        Event {
+            verb: JsonStr::plain(verb),
+            uri: JsonStr::plain(uri),
+            request_body: body.as_bytes(),
+            ..Event::default()
+        }
     }
 
     #[test]
@@ -180,7 +194,12 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b?gracePeriodSeconds=30", "", false, false),
             ("/api/v1/namespaces/a/pods/b", r#"{"gracePeriodSeconds":0}"#, false, true),
             ("/api/v1/namespaces/a/pods/b", r#"{"gracePeriodSeconds":30}"#, false, false),
-            ("/api/v1/namespaces/a/pods/b", r#"{"metadata":{"name":"dryRun"},"x":"\"dryRun\":[\"All\"]"}"#, false, false),
+            (
+                "/api/v1/namespaces/a/pods/b",
+                r#"{"metadata":{"name":"dryRun"},"x":"\"dryRun\":[\"All\"]"}"#,
+                false,
+                false,
+            ),
         ] {
             let event = event("delete", uri, body);
             assert_eq!((is_dry_run(&event), is_forced(&event)), (dry, forced), "{uri} {body}");
@@ -210,12 +229,17 @@ mod tests {
     fn rights_that_are_too_much() {
         let of = |verb: &str, body: &str, answer: &str| {
             let resource = if body.contains("rules") { "clusterroles" } else { "clusterrolebindings" };
-            rights(&Event { resource: JsonStr::plain(resource), response_body: answer.as_bytes(), ..event(verb, "/", body) })
+            rights(&Event {
+                resource: JsonStr::plain(resource),
+                response_body: answer.as_bytes(),
+                ..event(verb, "/", body)
+            })
         };
         let binding = |kind: &str, role: &str, subject: &str| {
             of("create", &format!(r#"{{"roleRef":{{"kind":"{kind}","name":"{role}"}},"subjects":[{subject}]}}"#), "")
         };
-        let (eve, bot) = (r#"{"kind":"User","name":"eve"}"#, r#"{"kind":"ServiceAccount","namespace":"ci","name":"bot"}"#);
+        let (eve, bot) =
+            (r#"{"kind":"User","name":"eve"}"#, r#"{"kind":"ServiceAccount","namespace":"ci","name":"bot"}"#);
         assert_eq!(binding("ClusterRole", "cluster-admin", eve), "grants cluster-admin to eve");
         assert_eq!(binding("Role", "cluster-admin", eve), "cluster-admin to eve");
         assert_eq!(binding("ClusterRole", "view", bot), "view to ci:bot");
@@ -223,7 +247,10 @@ mod tests {
         assert_eq!(binding("ClusterRole", "view", everyone), "grants view to system:authenticated");
         for (rule, told) in [
             (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["*"]}"#, "grants everything to whoever has this role"),
-            (r#"{"verbs":["*"],"resources":["*"],"apiGroups":[""]}"#, "grants everything in the group core to whoever has this role"),
+            (
+                r#"{"verbs":["*"],"resources":["*"],"apiGroups":[""]}"#,
+                "grants everything in the group core to whoever has this role",
+            ),
             (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["x.io"]}"#, ""),
             (
                 r#"{"verbs":["escalate"],"resources":["roles"],"apiGroups":["rbac.authorization.k8s.io"]}"#,
@@ -236,7 +263,8 @@ mod tests {
             assert_eq!(of("patch", &format!(r#"[{{"op":"add","path":"/rules/-","value":{rule}}}]"#), ""), told);
         }
         // Patches say to whom; to what, if at all, the answer.
-        let (merged, step) = (format!(r#"{{"subjects":[{eve}]}}"#), format!(r#"[{{"op":"add","path":"/subjects/-","value":{eve}}}]"#));
+        let (merged, step) =
+            (format!(r#"{{"subjects":[{eve}]}}"#), format!(r#"[{{"op":"add","path":"/subjects/-","value":{eve}}}]"#));
         let answer = r#"{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}"#;
         for patch in [&merged, &step] {
             assert_eq!(of("patch", patch, answer), "grants cluster-admin to eve");
@@ -253,7 +281,10 @@ mod tests {
             (r#"{"spec":{"replicas":3}}"#, false),
             (r#"[{"op":"replace","path":"/spec/replicas","value":0}]"#, true),
             (r#"[{"op":"replace","path":"/spec","value":{"replicas":0}}]"#, true),
-            (r#"[{"op":"test","path":"/spec/replicas","value":0},{"op":"replace","path":"/spec/replicas","value":3}]"#, false),
+            (
+                r#"[{"op":"test","path":"/spec/replicas","value":0},{"op":"replace","path":"/spec/replicas","value":3}]"#,
+                false,
+            ),
         ] {
             assert_eq!(scales_to_zero(&event("patch", "/", body)), is_zero, "{body}");
         }

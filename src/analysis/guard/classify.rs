@@ -101,7 +101,8 @@ impl Watch {
         self.batch.seen.events += 1;
         let e = event.event;
         // Nine in ten events end here.
-        let is_read = matches!(e.verb.raw(), b"list" | b"watch") || (e.verb.raw() == b"get" && e.subresource.is_empty());
+        let is_read =
+            matches!(e.verb.raw(), b"list" | b"watch") || (e.verb.raw() == b"get" && e.subresource.is_empty());
         if is_read && !(e.code == Some(403) && e.resource.is("secrets")) {
             return;
         }
@@ -113,7 +114,12 @@ impl Watch {
         }
         let Some((kind, detail)) = dangerous(event, of_control_plane) else {
             self.hidden(e, of_control_plane);
-            if verb == b"create" && e.resource.is("pods") && e.subresource.is_empty() && is_done(e.code) && !is_dry_run(e) {
+            if verb == b"create"
+                && e.resource.is("pods")
+                && e.subresource.is_empty()
+                && is_done(e.code)
+                && !is_dry_run(e)
+            {
                 let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
                 let place = (event.cluster().to_owned(), cut(&user).into_owned(), text(e.namespace));
                 self.batch.seen.created.entry(place).or_default().add(text(e.name));
@@ -157,7 +163,8 @@ impl Watch {
     /// Writes that may be dangerous, of which the log does not hold what they say.
     fn hidden(&mut self, e: &Event<'_>, of_control_plane: bool) {
         let is_write = matches!(e.verb.raw(), b"update" | b"patch");
-        let can = matches!(e.resource.raw(), b"deployments" | b"statefulsets" | b"replicasets" | b"nodes") && e.subresource.is_empty()
+        let can = matches!(e.resource.raw(), b"deployments" | b"statefulsets" | b"replicasets" | b"nodes")
+            && e.subresource.is_empty()
             || e.subresource.is("scale");
         if is_write && can && !of_control_plane && e.request_body.is_empty() && matches!(e.level, Level::Metadata) {
             self.unseen(e);

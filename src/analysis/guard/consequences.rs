@@ -97,10 +97,18 @@ impl Cascade {
     }
 
     /// What went with a namespace that was deleted at this time.
-    pub fn of_namespace(gone: &HashMap<Place, Gone>, removed: Option<&Removed>, cluster: &str, namespace: &str, at: Micros) -> Self {
+    pub fn of_namespace(
+        gone: &HashMap<Place, Gone>,
+        removed: Option<&Removed>,
+        cluster: &str,
+        namespace: &str,
+        at: Micros,
+    ) -> Self {
         let mut cascade = Self { by_databases: removed.is_some(), ..Self::default() };
         let mut collections: BTreeMap<String, u64> = BTreeMap::new();
-        let theirs = gone.iter().filter(|(place, gone)| place.cluster == cluster && place.namespace == namespace && gone.last >= at);
+        let theirs = gone
+            .iter()
+            .filter(|(place, gone)| place.cluster == cluster && place.namespace == namespace && gone.last >= at);
         for (place, gone) in theirs {
             let resource = qualified(&place.group, &place.resource);
             if gone.collections > 0 {
@@ -114,16 +122,25 @@ impl Cascade {
         cascade.collections = collections.into_keys().collect();
         if let Some(removed) = removed {
             let theirs = removed.iter().filter(|([.., within], _)| within == namespace);
-            cascade.objects = theirs.map(|([group, resource, _], count)| (qualified(group, resource), *count)).collect();
+            cascade.objects =
+                theirs.map(|([group, resource, _], count)| (qualified(group, resource), *count)).collect();
         }
         cascade
     }
 
     /// What a collection held.
-    pub fn of_collection(removed: Option<&Removed>, group: &str, resource: &str, namespaces: &BTreeSet<String>) -> Self {
+    pub fn of_collection(
+        removed: Option<&Removed>,
+        group: &str,
+        resource: &str,
+        namespaces: &BTreeSet<String>,
+    ) -> Self {
         let mut cascade = Self { by_databases: removed.is_some(), ..Self::default() };
         for ([its_group, its_resource, namespace], count) in removed.into_iter().flatten() {
-            if its_group == group && its_resource == resource && (namespaces.is_empty() || namespaces.contains(namespace)) {
+            if its_group == group
+                && its_resource == resource
+                && (namespaces.is_empty() || namespaces.contains(namespace))
+            {
                 *cascade.objects.entry(qualified(group, resource)).or_default() += count;
                 cascade.namespaces.insert(namespace.clone());
             }
@@ -153,7 +170,12 @@ mod tests {
         let mut gone: HashMap<Place, Gone> = HashMap::new();
         let mut add = |namespace: &str, resource: &str, second: i64, is_collection: bool| {
             let at = second * SECOND;
-            let place = Place { namespace: namespace.into(), resource: resource.into(), slot: Place::slot_of(at), ..Place::default() };
+            let place = Place {
+                namespace: namespace.into(),
+                resource: resource.into(),
+                slot: Place::slot_of(at),
+                ..Place::default()
+            };
             gone.entry(place).or_default().add(at, is_collection);
         };
         add("a", "pods", 5, false);
@@ -163,9 +185,16 @@ mod tests {
         add("b", "pods", 101, false);
         let cascade = Cascade::of_namespace(&gone, None, "", "a", 100 * SECOND);
         assert_eq!(cascade.objects, BTreeMap::from([("pods".to_owned(), 2)]));
-        assert_eq!((cascade.collections.as_slice(), cascade.until), (["secrets".to_owned()].as_slice(), Some(117 * SECOND)));
+        assert_eq!(
+            (cascade.collections.as_slice(), cascade.until),
+            (["secrets".to_owned()].as_slice(), Some(117 * SECOND))
+        );
         let of = |group: &str, resource: &str, namespace: &str| [group, resource, namespace].map(str::to_owned);
-        let removed = Removed::from([(of("", "secrets", "a"), 7), (of("x.io", "things", "b"), 3), (of("x.io", "things", "c"), 2)]);
+        let removed = Removed::from([
+            (of("", "secrets", "a"), 7),
+            (of("x.io", "things", "b"), 3),
+            (of("x.io", "things", "c"), 2),
+        ]);
         let cascade = Cascade::of_namespace(&gone, Some(&removed), "", "a", 100 * SECOND);
         assert_eq!((cascade.objects.clone(), cascade.total()), (BTreeMap::from([("secrets".to_owned(), 7)]), 7));
         assert_eq!(Cascade::of_definition(Some(&removed), "things.x.io").total(), 5);

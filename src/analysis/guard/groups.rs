@@ -137,7 +137,8 @@ impl Grouping {
     /// Ends rows to which nothing can be added from `at` on.
     pub fn close(&mut self, at: Micros) {
         let window = self.window;
-        self.closed.extend(self.open.extract_if(|_, group| at.saturating_sub(group.last) > window).map(|(_, group)| group));
+        self.closed
+            .extend(self.open.extract_if(|_, group| at.saturating_sub(group.last) > window).map(|(_, group)| group));
     }
 
     /// All rows that have not been forgotten, in no order.
@@ -156,7 +157,8 @@ pub fn groups(mut operations: Vec<Notable>, around: Around<'_>, window: Micros) 
     operations.sort_by(|a, b| (a.at, &a.instance, &a.audit_id).cmp(&(b.at, &b.instance, &b.audit_id)));
     // A log that is read twice, or lies there twice, tells nothing twice: same id, same time, same object.
     operations.dedup_by(|a, b| {
-        (a.at, &a.audit_id, a.kind, &a.namespace, &a.name, &a.cluster) == (b.at, &b.audit_id, b.kind, &b.namespace, &b.name, &b.cluster)
+        (a.at, &a.audit_id, a.kind, &a.namespace, &a.name, &a.cluster)
+            == (b.at, &b.audit_id, b.kind, &b.namespace, &b.name, &b.cluster)
     });
     let mut grouping = Grouping::new(window);
     operations.iter().for_each(|one| grouping.add(one));
@@ -172,7 +174,9 @@ pub fn groups(mut operations: Vec<Notable>, around: Around<'_>, window: Micros) 
 
 /// By time.
 pub fn sort(groups: &mut [Group]) {
-    groups.sort_by(|a, b| (a.first.at, &a.first.instance, &a.first.audit_id).cmp(&(b.first.at, &b.first.instance, &b.first.audit_id)));
+    groups.sort_by(|a, b| {
+        (a.first.at, &a.first.instance, &a.first.audit_id).cmp(&(b.first.at, &b.first.instance, &b.first.audit_id))
+    });
 }
 
 /// Whether it was certainly not done.
@@ -273,7 +277,8 @@ impl Group {
         let done = |target: &&(String, String)| self.targets.get(*target).is_some_and(|target| target.done.is_some());
         // Of what was refused to some and done to others only what it was done to has to be named.
         let has_done = self.order.iter().any(|target| done(&target));
-        self.names = self.order.iter().filter(|target| !has_done || done(target)).map(|(_, name)| name.clone()).collect();
+        self.names =
+            self.order.iter().filter(|target| !has_done || done(target)).map(|(_, name)| name.clone()).collect();
         let mut whole = Cascade { by_databases: removed.is_some(), ..Cascade::default() };
         let of = &self.first;
         match of.kind {
@@ -294,7 +299,8 @@ impl Group {
             }
             _ => {}
         }
-        self.owners = self.namespaces.iter().chain(&whole.namespaces).filter_map(|name| owners.get(name)).cloned().collect();
+        self.owners =
+            self.namespaces.iter().chain(&whole.namespaces).filter_map(|name| owners.get(name)).cloned().collect();
         self.cascade = whole;
         self.is_cleanup = of.kind == "delete-pod" && self.objects() > 0 && self.are_own(seen);
     }
@@ -302,7 +308,9 @@ impl Group {
     /// Whether whoever deleted these pods had created them.
     fn are_own(&self, seen: &Seen) -> bool {
         let mut unnamed: HashMap<&str, u64> = HashMap::new();
-        let of = |namespace: &str| seen.created.get(&(self.first.cluster.clone(), self.first.user.clone(), namespace.to_owned()));
+        let of = |namespace: &str| {
+            seen.created.get(&(self.first.cluster.clone(), self.first.user.clone(), namespace.to_owned()))
+        };
         for ((namespace, name), _) in self.targets.iter().filter(|(_, target)| target.done.is_some()) {
             if !of(namespace).is_some_and(|created| created.names.contains(name)) {
                 *unnamed.entry(namespace).or_default() += 1;
@@ -365,10 +373,16 @@ mod tests {
 
     fn of(operations: Vec<Notable>, created: u64) -> Vec<(String, &'static str, u64, u64, u64, u64)> {
         let made = Created { unnamed: created, ..Created::default() };
-        let seen = Seen { created: HashMap::from([((String::new(), "bot".to_owned(), "n".to_owned()), made)]), ..Seen::default() };
+        let seen = Seen {
+            created: HashMap::from([((String::new(), "bot".to_owned(), "n".to_owned()), made)]),
+            ..Seen::default()
+        };
         let around = Around { gone: &HashMap::new(), removed: None, seen: &seen, owners: &HashMap::new() };
         let found = groups(operations, around, 60 * SECOND);
-        found.into_iter().map(|one| (one.first.user, one.first.kind, one.count, one.done, one.refused, one.failed)).collect()
+        found
+            .into_iter()
+            .map(|one| (one.first.user, one.first.kind, one.count, one.done, one.refused, one.failed))
+            .collect()
     }
 
     #[test]
@@ -382,7 +396,11 @@ mod tests {
         ];
         assert_eq!(
             of(all, 0),
-            [("bob".into(), "exec", 2, 2, 0, 0), ("eve".into(), "exec", 1, 0, 1, 0), ("bob".into(), "exec", 1, 0, 0, 1)]
+            [
+                ("bob".into(), "exec", 2, 2, 0, 0),
+                ("eve".into(), "exec", 1, 0, 1, 0),
+                ("bob".into(), "exec", 1, 0, 0, 1)
+            ]
         );
     }
 

@@ -88,9 +88,14 @@ pub fn report(groups: &[Group], seen: &Seen, told: Told) -> Report {
     report.table = table(&rows);
     let is_one_day = rows.iter().all(|(group, ..)| day(group.first.at) == day(rows[0].0.first.at));
     let is_one_cluster = rows.iter().all(|(group, ..)| group.first.cluster == rows[0].0.first.cluster);
-    let shown = rows.iter().take(told.top.unwrap_or(usize::MAX)).map(|row| for_people(row, is_one_day, is_one_cluster)).collect();
+    let shown = rows
+        .iter()
+        .take(told.top.unwrap_or(usize::MAX))
+        .map(|row| for_people(row, is_one_day, is_one_cluster))
+        .collect();
     report.people = Some(vec![Table { columns: SHOWN.map(str::to_owned).to_vec(), rows: shown, ..Table::default() }]);
-    let mut findings: Vec<Finding> = rows.iter().filter(|(.., severity)| *severity > Severity::Info).map(finding).collect();
+    let mut findings: Vec<Finding> =
+        rows.iter().filter(|(.., severity)| *severity > Severity::Info).map(finding).collect();
     // As stable as the order in time before it.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     report.findings_shown = Some(findings.len().min(told.top.unwrap_or(FINDINGS)));
@@ -137,7 +142,9 @@ fn row(group: &Group) -> Option<Row<'_>> {
 
 fn window(logged: &Coverage) -> Window {
     match (logged.first, logged.last) {
-        (Some(from), Some(to)) => Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 },
+        (Some(from), Some(to)) => {
+            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 }
+        }
         _ => Window::default(),
     }
 }
@@ -177,7 +184,10 @@ fn lead(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
         return vec!["No requests are logged here.".to_owned()];
     }
     if rows.is_empty() {
-        return vec![format!("{events} from {} to {}, and nothing dangerous among them that the log shows.", window.from, window.to)];
+        return vec![format!(
+            "{events} from {} to {}, and nothing dangerous among them that the log shows.",
+            window.from, window.to
+        )];
     }
     vec![
         format!(
@@ -284,21 +294,29 @@ fn finding((group, rule, severity): &Row<'_>) -> Finding {
 /// What people should know: what the log does not show.
 fn notes(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
     let mut notes = Vec::new();
-    let lost = |kind: &str| rows.iter().any(|(group, ..)| group.first.kind == kind && group.done > 0 && !group.cascade.by_databases);
+    let lost = |kind: &str| {
+        rows.iter().any(|(group, ..)| group.first.kind == kind && group.done > 0 && !group.cascade.by_databases)
+    };
     let unsaid = [
         ("delete-crd", "objects of a definition vanish with it without an event"),
-        ("delete-namespace", "most of a namespace goes by deletecollection, which does not say how many objects it takes"),
+        (
+            "delete-namespace",
+            "most of a namespace goes by deletecollection, which does not say how many objects it takes",
+        ),
         ("delete-collection", "deletecollection does not say how many objects it takes"),
     ];
     let unsaid: Vec<&str> = unsaid.into_iter().filter(|(kind, _)| lost(kind)).map(|(_, why)| why).collect();
     if !unsaid.is_empty() {
         let why = unsaid.join("; ");
-        notes.push(format!("GONE is what the log shows, and it does not show all: {why}. --before and --after, databases of etcd, do"));
+        notes.push(format!(
+            "GONE is what the log shows, and it does not show all: {why}. --before and --after, databases of etcd, do"
+        ));
     }
     if !seen.hidden.is_empty() {
         let mut hidden: Vec<(&String, &u64)> = seen.hidden.iter().collect();
         hidden.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-        let named: Vec<String> = hidden.iter().take(4).map(|(what, count)| format!("{} {what}", grouped(**count))).collect();
+        let named: Vec<String> =
+            hidden.iter().take(4).map(|(what, count)| format!("{} {what}", grouped(**count))).collect();
         notes.push(format!(
             "Not seen: what {} set (the audit level Metadata holds no bodies). Scaling to zero, cordons and removed finalizers may be among them; level Request shows them",
             named.join(", ")
@@ -308,11 +326,13 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
         notes.push(format!("{} left out", counted(seen.dry_runs, "dry run")));
     }
     if seen.beyond > 0 {
-        notes.push(format!("{} more than are held, and left out; --since and --until cut the log", counted(seen.beyond, "operation")));
+        notes.push(format!(
+            "{} more than are held, and left out; --since and --until cut the log",
+            counted(seen.beyond, "operation")
+        ));
     }
-    notes.extend(
-        (told.databases.len() == 2)
-            .then(|| format!("Objects that are gone: those in {} and no more in {}", told.databases[0], told.databases[1])),
-    );
+    notes.extend((told.databases.len() == 2).then(|| {
+        format!("Objects that are gone: those in {} and no more in {}", told.databases[0], told.databases[1])
+    }));
     notes
 }

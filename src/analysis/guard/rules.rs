@@ -54,7 +54,10 @@ fn hundreds(group: &Group) -> Severity {
 
 /// Collections of what all else hangs on.
 fn collection(group: &Group) -> Severity {
-    let is_root = matches!(group.first.resource.as_str(), "nodes" | "namespaces" | "customresourcedefinitions" | "persistentvolumes");
+    let is_root = matches!(
+        group.first.resource.as_str(),
+        "nodes" | "namespaces" | "customresourcedefinitions" | "persistentvolumes"
+    );
     if is_root || group.first.namespace.is_empty() { Severity::Critical } else { Severity::Warning }
 }
 
@@ -75,50 +78,100 @@ fn wave(group: &Group) -> Severity {
     if group.objects() >= 3 { Severity::Warning } else { Severity::Info }
 }
 
-const fn rule(kind: &'static str, words: &'static str, least: usize, severity: fn(&Group) -> Severity, stopped_by: &'static str) -> Rule {
+const fn rule(
+    kind: &'static str,
+    words: &'static str,
+    least: usize,
+    severity: fn(&Group) -> Severity,
+    stopped_by: &'static str,
+) -> Rule {
     Rule { kind, words, is_open: false, least, severity, stopped_by }
 }
 
 /// One that may be about any resource.
-const fn open(kind: &'static str, words: &'static str, least: usize, severity: fn(&Group) -> Severity, stopped_by: &'static str) -> Rule {
+const fn open(
+    kind: &'static str,
+    words: &'static str,
+    least: usize,
+    severity: fn(&Group) -> Severity,
+    stopped_by: &'static str,
+) -> Rule {
     Rule { is_open: true, ..rule(kind, words, least, severity, stopped_by) }
 }
 
-const BY_NAME: &str = "a ValidatingAdmissionPolicy that lets it be deleted only with an annotation that repeats its name";
+const BY_NAME: &str =
+    "a ValidatingAdmissionPolicy that lets it be deleted only with an annotation that repeats its name";
 const BY_RIGHTS: &str = "no right to this verb on this resource outside of a pipeline";
 const BY_REVIEW: &str = "changes to it only from a repository that others review";
 const BY_COLLECTION: &str = "no right to deletecollection, which is a verb of its own in RBAC";
 const BY_EVICTION: &str = "evictions (kubectl drain) in place of deletes: they keep disruption budgets";
 const BY_OPTIONS: &str = "a ValidatingAdmissionPolicy on request.options.gracePeriodSeconds";
-const BY_NUMBER: &str = "a ValidatingAdmissionPolicy that lets replicas change only with an annotation that repeats the number";
+const BY_NUMBER: &str =
+    "a ValidatingAdmissionPolicy that lets replicas change only with an annotation that repeats the number";
 const BY_PROXY: &str = "no right to nodes/proxy: it is the right to run anything on the node";
 
 /// All of them.
 pub const RULES: [Rule; 26] = [
     rule("delete-namespace", "deleted a namespace", 1, namespace, BY_NAME),
     rule("delete-crd", "deleted a definition (CRD)", 1, definition, BY_NAME),
-    rule("delete-node", "deleted a node", 1, nodes, "no right to delete nodes but for the cloud controller and the autoscaler"),
+    rule(
+        "delete-node",
+        "deleted a node",
+        1,
+        nodes,
+        "no right to delete nodes but for the cloud controller and the autoscaler",
+    ),
     rule("delete-apiservice", "deleted an APIService", 1, critical, BY_NAME),
     rule("delete-pdb", "deleted a disruption budget", 1, warning, BY_REVIEW),
-    rule("delete-volume", "deleted a persistent volume", 1, warning, "reclaimPolicy Retain, and no right to delete volumes"),
+    rule(
+        "delete-volume",
+        "deleted a persistent volume",
+        1,
+        warning,
+        "reclaimPolicy Retain, and no right to delete volumes",
+    ),
     rule("delete-control-plane-lease", "deleted a lease of the control plane", 1, critical, BY_RIGHTS),
     open("delete-collection", "deleted a whole collection", 1, collection, BY_COLLECTION),
     rule("delete-pod", "deleted a pod", 10, hundreds, BY_EVICTION),
     rule("evict", "evicted a pod", 10, info, "disruption budgets on what must stay up"),
     rule("force-delete", "deleted a pod by force", 1, warning, BY_OPTIONS),
     open("scale-to-zero", "scaled to zero", 1, warning, BY_NUMBER),
-    open("strip-finalizers", "removed finalizers", 1, warning, "a ValidatingAdmissionPolicy on updates that shorten metadata.finalizers"),
+    open(
+        "strip-finalizers",
+        "removed finalizers",
+        1,
+        warning,
+        "a ValidatingAdmissionPolicy on updates that shorten metadata.finalizers",
+    ),
     rule("finalize", "finalized a namespace by hand", 1, warning, "no right to namespaces/finalize"),
-    rule("drain", "drained a node", 1, wave, "drain a few nodes at a time, and disruption budgets on what must stay up"),
+    rule(
+        "drain",
+        "drained a node",
+        1,
+        wave,
+        "drain a few nodes at a time, and disruption budgets on what must stay up",
+    ),
     rule("cordon", "cordoned a node", 1, wave, "drain a few nodes at a time"),
     open("webhook-write", "changed admission", 1, warning, BY_REVIEW),
     rule("apiservice-write", "changed an APIService", 1, warning, BY_REVIEW),
     open("rbac-write", "changed rights", 1, rights, BY_REVIEW),
     open("flowcontrol-write", "changed API Priority and Fairness", 1, warning, BY_REVIEW),
-    rule("token-create", "made a token of a service account", 10, info, "rights by name (resourceNames) on serviceaccounts/token"),
+    rule(
+        "token-create",
+        "made a token of a service account",
+        10,
+        info,
+        "rights by name (resourceNames) on serviceaccounts/token",
+    ),
     rule("csr-approve", "approved a certificate", 1, info, "an approver that checks what is asked for"),
     rule("exec", "ran a command in a container", 1, info, "no right to pods/exec in production"),
-    rule("ephemeral-container", "put a container into a running pod", 1, info, "no right to pods/ephemeralcontainers in production"),
+    rule(
+        "ephemeral-container",
+        "put a container into a running pod",
+        1,
+        info,
+        "no right to pods/ephemeralcontainers in production",
+    ),
     rule("node-proxy", "went to a kubelet through the apiserver", 1, info, BY_PROXY),
     open("forbidden", "was refused", 10, warning, "it was stopped; find out who it was, and what for"),
 ];

@@ -41,7 +41,10 @@ impl Tripwire {
             self.grouping.add(one);
             if Rule::of(one.kind).is_some_and(|rule| rule.least == 1) {
                 let window = self.window;
-                self.fresh.entry(key(one)).and_modify(|group| group.add(one, window)).or_insert_with(|| Group::new(one, window));
+                self.fresh
+                    .entry(key(one))
+                    .and_modify(|group| group.add(one, window))
+                    .or_insert_with(|| Group::new(one, window));
             }
         }
     }
@@ -93,7 +96,17 @@ pub fn message(groups: &[Group], cluster: &str, owner: &str, now: Micros) -> Opt
     }
     let id = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let (cluster, owner) = (cluster.to_owned(), owner.to_owned());
-    Some(Message { id, cluster, owner, at: now, reason: Reason::News, level: Some(level), alerts: vec![], over: vec![], deeds })
+    Some(Message {
+        id,
+        cluster,
+        owner,
+        at: now,
+        reason: Reason::News,
+        level: Some(level),
+        alerts: vec![],
+        over: vec![],
+        deeds,
+    })
 }
 
 #[cfg(test)]
@@ -136,7 +149,10 @@ mod tests {
         let mut wire = Tripwire::new(60 * SECOND);
         let mut told = |from: i64, count: i64| {
             wire.take(operations("delete-node", from, count), |_| true);
-            wire.news(Severity::Warning).iter().map(|group| (group.names.join(" "), group.severity())).collect::<Vec<_>>()
+            wire.news(Severity::Warning)
+                .iter()
+                .map(|group| (group.names.join(" "), group.severity()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(told(0, 1), [("p-0".to_owned(), Severity::Warning)]);
         assert_eq!(told(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);

@@ -19,7 +19,11 @@ pub(super) fn who(group: &Group) -> String {
         "" => "somebody".to_owned(),
         user => user.to_owned(),
     };
-    if first.impersonated.is_empty() { short(&first.user) } else { format!("{} as {}", short(&first.user), short(&first.impersonated)) }
+    if first.impersonated.is_empty() {
+        short(&first.user)
+    } else {
+        format!("{} as {}", short(&first.user), short(&first.impersonated))
+    }
 }
 
 /// `deleted a namespace: legacy-team`, `12 × deleted a pod: none-0, none-1, … none-11 in data`.
@@ -47,27 +51,38 @@ pub(super) fn what(group: &Group) -> String {
 
 /// `; 21 pods evicted, 12 evictions refused`: a budget's refusal is asked again, so that the last word may have been a yes.
 fn drained(evictions: &Evictions) -> String {
-    let refused = if evictions.failed > 0 { format!(", {} refused", counted(evictions.failed, "eviction")) } else { String::new() };
+    let refused = if evictions.failed > 0 {
+        format!(", {} refused", counted(evictions.failed, "eviction"))
+    } else {
+        String::new()
+    };
     format!("; {} evicted{refused}", counted(evictions.pods, "pod"))
 }
 
 /// `done`, `10 done, 2 refused`, `12 not there`.
 pub(super) fn outcome(group: &Group) -> String {
-    let of =
-        |count: u64, what: &str| (count > 0).then(|| if group.count == 1 { what.to_owned() } else { format!("{} {what}", grouped(count)) });
+    let of = |count: u64, what: &str| {
+        (count > 0).then(|| if group.count == 1 { what.to_owned() } else { format!("{} {what}", grouped(count)) })
+    };
     let failed = if group.first.code == Some(404) && group.failed == group.count { "not there" } else { "failed" };
-    [of(group.done, "done"), of(group.refused, "refused"), of(group.failed, failed), of(group.unsure, "unsure (no answer, or 5xx)")]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ")
+    [
+        of(group.done, "done"),
+        of(group.refused, "refused"),
+        of(group.failed, failed),
+        of(group.unsure, "unsure (no answer, or 5xx)"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>()
+    .join(", ")
 }
 
 /// `30 pods, 12 secrets, 7 others`.
 fn objects(by_resource: &BTreeMap<String, u64>) -> String {
     let mut sorted: Vec<(&String, &u64)> = by_resource.iter().collect();
     sorted.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let mut words: Vec<String> = sorted.iter().take(NAMED).map(|(resource, count)| format!("{} {resource}", grouped(**count))).collect();
+    let mut words: Vec<String> =
+        sorted.iter().take(NAMED).map(|(resource, count)| format!("{} {resource}", grouped(**count))).collect();
     let rest: u64 = sorted.iter().skip(NAMED).map(|(_, count)| **count).sum();
     if rest > 0 {
         words.push(format!("{} others", grouped(rest)));
@@ -80,11 +95,13 @@ pub(super) fn gone(group: &Group) -> String {
     let cascade = &group.cascade;
     let total = cascade.total();
     match group.first.kind {
-        "delete-namespace" | "delete-crd" | "delete-collection" if group.done + group.unsure > 0 => match (cascade.by_databases, total) {
-            (true, total) => grouped(total),
-            (false, 0) => "unknown".to_owned(),
-            (false, total) => format!("{} or more", grouped(total)),
-        },
+        "delete-namespace" | "delete-crd" | "delete-collection" if group.done + group.unsure > 0 => {
+            match (cascade.by_databases, total) {
+                (true, total) => grouped(total),
+                (false, 0) => "unknown".to_owned(),
+                (false, total) => format!("{} or more", grouped(total)),
+            }
+        }
         _ => String::new(),
     }
 }
@@ -92,10 +109,15 @@ pub(super) fn gone(group: &Group) -> String {
 /// A sentence with all of it.
 pub(super) fn summary(group: &Group) -> String {
     let first = &group.first;
-    let mut told = format!("{} ({}, from {}) {}; {}", who(group), first.agent, first.source, what(group), outcome(group));
+    let mut told =
+        format!("{} ({}, from {}) {}; {}", who(group), first.agent, first.source, what(group), outcome(group));
     let cascade = &group.cascade;
     if cascade.total() > 0 {
-        told += &format!("; with it went {}{}", if cascade.by_databases { "" } else { "at least " }, objects(&cascade.objects));
+        told += &format!(
+            "; with it went {}{}",
+            if cascade.by_databases { "" } else { "at least " },
+            objects(&cascade.objects)
+        );
     }
     if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
         told += &format!("; {detail}");

@@ -32,7 +32,8 @@ pub(super) fn findings(measured: &Measured<'_>, compares: bool) -> Vec<Finding> 
 
 fn found(measured: &Measured<'_>, id: &str, severity: Severity, samples: u64) -> Finding {
     let now = || measured.profiles.iter().filter(|profile| profile.when == 1);
-    let instances: Vec<&str> = now().map(|profile: &Counted| profile.instance.as_str()).filter(|name| !name.is_empty()).collect();
+    let instances: Vec<&str> =
+        now().map(|profile: &Counted| profile.instance.as_str()).filter(|name| !name.is_empty()).collect();
     let time = |at: Option<Micros>| at.map(time::format).unwrap_or_default();
     Finding {
         confidence: if samples < FEW_SAMPLES { 0.6 } else { 0.9 },
@@ -46,7 +47,12 @@ fn found(measured: &Measured<'_>, id: &str, severity: Severity, samples: u64) ->
 fn numbers(names: [&str; 3], part: u64, all: u64, samples: u64) -> BTreeMap<String, serde_json::Value> {
     let [part_name, all_name, share_name] = names.map(str::to_owned);
     let share = (part as f64 / all as f64 * 1e6).round() / 1e6;
-    BTreeMap::from([(part_name, json!(part)), (all_name, json!(all)), (share_name, json!(share)), ("samples".to_owned(), json!(samples))])
+    BTreeMap::from([
+        (part_name, json!(part)),
+        (all_name, json!(all)),
+        (share_name, json!(share)),
+        ("samples".to_owned(), json!(samples)),
+    ])
 }
 
 /// LIST responses are most of what is in use.
@@ -58,9 +64,19 @@ fn held(measured: &Measured<'_>, lists: &Lists) -> Option<Finding> {
     }
     let critical = share >= HELD_MOST.0 && part >= HELD_MOST.1;
     Some(Finding {
-        summary: format!("{} of {} in use are responses to LIST requests ({})", bytes(part as f64), bytes(all as f64), percent(share)),
+        summary: format!(
+            "{} of {} in use are responses to LIST requests ({})",
+            bytes(part as f64),
+            bytes(all as f64),
+            percent(share)
+        ),
         evidence: numbers(["list_bytes", "heap_bytes", "list_share"], part, all, lists.samples),
-        ..found(measured, "heap-list-responses", if critical { Severity::Critical } else { Severity::Warning }, lists.samples)
+        ..found(
+            measured,
+            "heap-list-responses",
+            if critical { Severity::Critical } else { Severity::Warning },
+            lists.samples,
+        )
     })
 }
 
@@ -98,12 +114,17 @@ mod tests {
     fn lists_are_found_where_they_are_most_of_a_heap_that_matters() {
         let ids = |part: u64, all: u64, largest: bool| {
             let lists = Lists { held: [0, part], all: [0, all], samples: 30, largest };
-            findings(&of("inuse_space", lists), false).iter().map(|f| (f.id.clone(), f.severity, f.confidence)).collect::<Vec<_>>()
+            findings(&of("inuse_space", lists), false)
+                .iter()
+                .map(|f| (f.id.clone(), f.severity, f.confidence))
+                .collect::<Vec<_>>()
         };
         let found = |severity| vec![("heap-list-responses".to_owned(), severity, 0.9)];
         assert_eq!(ids(30 << 20, 100 << 20, true), found(Severity::Warning));
         assert_eq!(ids(1 << 30, 2 << 30, true), found(Severity::Critical));
-        for (part, all, largest) in [(29 << 20, 100 << 20, true), (30 << 20, 100 << 20, false), (15 << 20, 20 << 20, true), (0, 0, true)] {
+        for (part, all, largest) in
+            [(29 << 20, 100 << 20, true), (30 << 20, 100 << 20, false), (15 << 20, 20 << 20, true), (0, 0, true)]
+        {
             assert!(ids(part, all, largest).is_empty(), "{part} of {all}");
         }
     }

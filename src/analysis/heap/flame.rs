@@ -61,7 +61,8 @@ impl<'s> Growing<'s> {
     /// Adds what a profile holds by the sample type `kind`, as it was before (0) or is now (1).
     pub fn add(&mut self, selection: &Selection<'s>, kind: usize, when: usize) {
         let stacks = selection.stacks;
-        let functions: Vec<u32> = stacks.functions.iter().map(|f| self.name(Cow::Borrowed(stacks.text(f.name)))).collect();
+        let functions: Vec<u32> =
+            stacks.functions.iter().map(|f| self.name(Cow::Borrowed(stacks.text(f.name)))).collect();
         for selected in &selection.samples {
             let weight = stacks.value(selected.sample as usize, kind);
             if weight == 0 {
@@ -80,7 +81,8 @@ impl<'s> Growing<'s> {
                 }
                 if frames.is_empty() {
                     let address = stacks.locations.get(*location as usize).map_or(0, |location| location.address);
-                    let name = self.name(if address == 0 { Cow::Borrowed("") } else { Cow::Owned(format!("{address:#x}")) });
+                    let name =
+                        self.name(if address == 0 { Cow::Borrowed("") } else { Cow::Owned(format!("{address:#x}")) });
                     at = self.call(at, name);
                     depth += 1;
                     if depth == DEEPEST {

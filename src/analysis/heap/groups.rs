@@ -233,13 +233,20 @@ pub struct Held {
 /// Of each sample of a profile its group. The whole stack says what it is for, also where only a part of it is shown.
 pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
     let starts = Starts::new();
-    let functions: Vec<u32> = stacks.functions.iter().map(|function| starts.groups(stacks.text(function.name))).collect();
+    let functions: Vec<u32> =
+        stacks.functions.iter().map(|function| starts.groups(stacks.text(function.name))).collect();
     let of_location = |location: u32| {
-        stacks.frames_of(location).iter().fold(0, |set, frame| set | functions.get(frame.function as usize).copied().unwrap_or(0))
+        stacks
+            .frames_of(location)
+            .iter()
+            .fold(0, |set, frame| set | functions.get(frame.function as usize).copied().unwrap_or(0))
     };
     let locations: Vec<u32> = (0..stacks.locations.len() as u32).map(of_location).collect();
     let of_sample = |sample: usize| {
-        let set = stacks.stack(sample).iter().fold(0, |set, location| set | locations.get(*location as usize).copied().unwrap_or(0));
+        let set = stacks
+            .stack(sample)
+            .iter()
+            .fold(0, |set, location| set | locations.get(*location as usize).copied().unwrap_or(0));
         (set.trailing_zeros() as usize).min(GROUPS.len() - 1) as u8
     };
     (0..stacks.samples()).map(of_sample).collect()
@@ -312,7 +319,14 @@ impl Starts {
 }
 
 /// Adds what the groups hold of samples, whose groups are `of`.
-pub fn add(held: &mut Vec<Held>, stacks: &Stacks, of: &[u8], samples: impl Iterator<Item = u32>, kind: usize, when: usize) {
+pub fn add(
+    held: &mut Vec<Held>,
+    stacks: &Stacks,
+    of: &[u8],
+    samples: impl Iterator<Item = u32>,
+    kind: usize,
+    when: usize,
+) {
     held.resize(GROUPS.len(), Held::default());
     for sample in samples {
         let weight = stacks.value(sample as usize, kind);
@@ -374,12 +388,25 @@ mod tests {
         let request = "k8s.io/apiserver/pkg/endpoints/filters.WithAudit.func1";
         let fair = "k8s.io/apiserver/pkg/util/flowcontrol.(*configController).Handle";
         let cases: [(&str, &[&str]); 12] = [
-            ("LIST responses", &["bytes.Clone", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", fair, request]),
             (
                 "LIST responses",
-                &["k8s.io/apiserver/pkg/storage/etcd3.decodeObj", "k8s.io/apiserver/pkg/endpoints/handlers.handleList", fair],
+                &["bytes.Clone", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", fair, request],
             ),
-            ("watch cache", &["k8s.io/api/core/v1.(*Secret).Unmarshal", "k8s.io/apiserver/pkg/storage/etcd3.(*watchChan).transform"]),
+            (
+                "LIST responses",
+                &[
+                    "k8s.io/apiserver/pkg/storage/etcd3.decodeObj",
+                    "k8s.io/apiserver/pkg/endpoints/handlers.handleList",
+                    fair,
+                ],
+            ),
+            (
+                "watch cache",
+                &[
+                    "k8s.io/api/core/v1.(*Secret).Unmarshal",
+                    "k8s.io/apiserver/pkg/storage/etcd3.(*watchChan).transform",
+                ],
+            ),
             (
                 "watch cache",
                 &[
@@ -388,17 +415,37 @@ mod tests {
                     "k8s.io/apiserver/pkg/storage/cacher.(*Cacher).startCaching",
                 ],
             ),
-            ("informers", &["k8s.io/api/core/v1.(*Secret).Unmarshal", "k8s.io/client-go/tools/cache.(*Reflector).list"]),
-            ("APF", &["k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset.(*queueSet).StartRequest", fair, request]),
-            ("audit", &["k8s.io/apiserver/pkg/audit.LogResponseObject", "k8s.io/apiserver/pkg/endpoints/handlers.handleList", request]),
+            (
+                "informers",
+                &["k8s.io/api/core/v1.(*Secret).Unmarshal", "k8s.io/client-go/tools/cache.(*Reflector).list"],
+            ),
+            (
+                "APF",
+                &["k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset.(*queueSet).StartRequest", fair, request],
+            ),
+            (
+                "audit",
+                &[
+                    "k8s.io/apiserver/pkg/audit.LogResponseObject",
+                    "k8s.io/apiserver/pkg/endpoints/handlers.handleList",
+                    request,
+                ],
+            ),
             (
                 "admission",
-                &["k8s.io/apiserver/pkg/admission/plugin/webhook.x", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"],
+                &[
+                    "k8s.io/apiserver/pkg/admission/plugin/webhook.x",
+                    "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1",
+                ],
             ),
             ("OpenAPI", &["encoding/json/v2.Marshal", "k8s.io/kube-openapi/pkg/handler3.newOpenAPIV3Group.func1"]),
             (
                 "other requests",
-                &["k8s.io/apiserver/pkg/storage/etcd3.(*store).Get", "k8s.io/apiserver/pkg/endpoints/handlers.GetResource.func1", fair],
+                &[
+                    "k8s.io/apiserver/pkg/storage/etcd3.(*store).Get",
+                    "k8s.io/apiserver/pkg/endpoints/handlers.GetResource.func1",
+                    fair,
+                ],
             ),
             ("etcd client", &["google.golang.org/grpc/internal/transport.newBufWriter"]),
             ("other", &["a.b"]),

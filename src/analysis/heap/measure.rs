@@ -86,10 +86,24 @@ impl<'s> Measuring<'s> {
             of.join().unwrap_or_else(|_| groups::of_samples(stacks))
         });
         self.is_apiserver |= groups::is_apiserver(stacks);
-        groups::add(&mut self.groups, stacks, &of, selection.samples.iter().map(|selected| selected.sample), kind, when);
+        groups::add(
+            &mut self.groups,
+            stacks,
+            &of,
+            selection.samples.iter().map(|selected| selected.sample),
+            kind,
+            when,
+        );
         for name in ["inuse_space", "alloc_space"] {
             if let Some(kind) = stacks.type_named(name) {
-                groups::add(self.unfiltered.entry(name).or_default(), stacks, &of, 0..stacks.samples() as u32, kind, when);
+                groups::add(
+                    self.unfiltered.entry(name).or_default(),
+                    stacks,
+                    &of,
+                    0..stacks.samples() as u32,
+                    kind,
+                    when,
+                );
             }
         }
         let measured = &mut self.measured;
@@ -110,9 +124,9 @@ impl<'s> Measuring<'s> {
     pub fn finish(self) -> Measured<'s> {
         let lists = |groups: &Vec<Held>| {
             let Held { weight: held, samples } = groups.get(LISTS).cloned().unwrap_or_default();
-            let all = groups
-                .iter()
-                .fold([0u64; 2], |[before, now], group| [before.saturating_add(group.weight[0]), now.saturating_add(group.weight[1])]);
+            let all = groups.iter().fold([0u64; 2], |[before, now], group| {
+                [before.saturating_add(group.weight[0]), now.saturating_add(group.weight[1])]
+            });
             Lists { held, all, samples, largest: groups.iter().all(|group| group.weight[1] <= held[1]) }
         };
         let (groups, lists) = match self.is_apiserver {

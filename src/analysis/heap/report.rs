@@ -49,7 +49,8 @@ fn text(text: &str) -> Value {
 fn row(node: &Node<'_>, measured: &Measured<'_>, shape: &Shape) -> Vec<Value> {
     let key = &node.key;
     let line = |line: i64| u64::try_from(line).ok().filter(|line| *line > 0).map_or(Value::None, Value::Count);
-    let (function, package) = if shape.by == By::Package { (Value::None, text(&key.name)) } else { (text(&key.name), Value::None) };
+    let (function, package) =
+        if shape.by == By::Package { (Value::None, text(&key.name)) } else { (text(&key.name), Value::None) };
     let (file, line) = match shape.by {
         By::Function => {
             let (file, start) = node.place();
@@ -89,7 +90,11 @@ fn order(a: &Value, b: &Value, is_change: bool) -> std::cmp::Ordering {
 
 /// The rows that are shown, sorted by a field, the first before the second, then by name. Of a large profile nearly all
 /// rows are not shown: those are neither sorted nor made.
-fn sorted<'n, 's>(measured: &'n Measured<'s>, columns: &[String], shape: &Shape) -> Result<Vec<(&'n Node<'s>, Vec<Value>)>, String> {
+fn sorted<'n, 's>(
+    measured: &'n Measured<'s>,
+    columns: &[String],
+    shape: &Shape,
+) -> Result<Vec<(&'n Node<'s>, Vec<Value>)>, String> {
     let column = shape.sort_by.as_ref().map(|field| {
         let column = columns.iter().position(|column| column == field);
         column.ok_or_else(|| format!("--sort-by {field}: there is no such field; there are {}", columns.join(", ")))
@@ -103,7 +108,9 @@ fn sorted<'n, 's>(measured: &'n Measured<'s>, columns: &[String], shape: &Shape)
     };
     type Keyed<'a, 'b> = (&'a Node<'b>, [Value; 2]);
     let before = |(a, left): &Keyed<'_, '_>, (b, right): &Keyed<'_, '_>| {
-        order(&left[0], &right[0], is_change).then_with(|| order(&left[1], &right[1], is_change)).then_with(|| a.key.cmp(&b.key))
+        order(&left[0], &right[0], is_change)
+            .then_with(|| order(&left[1], &right[1], is_change))
+            .then_with(|| a.key.cmp(&b.key))
     };
     let all = &measured.nodes;
     let mut nodes: Vec<Keyed<'_, '_>> = Vec::new();
@@ -116,7 +123,10 @@ fn sorted<'n, 's>(measured: &'n Measured<'s>, columns: &[String], shape: &Shape)
             if top > 0 && known.len() == all.len() {
                 least = Some(*known.select_nth_unstable_by(top - 1, |a, b| b.total_cmp(a)).1);
             }
-            let near = all.iter().zip(numbers).filter(|(_, number)| least.is_none_or(|least| number.is_some_and(|number| number >= least)));
+            let near = all
+                .iter()
+                .zip(numbers)
+                .filter(|(_, number)| least.is_none_or(|least| number.is_some_and(|number| number >= least)));
             nodes.extend(near.map(|(node, _)| (node, keys(node))));
             nodes.sort_unstable_by(before);
             nodes.truncate(top);
@@ -184,7 +194,9 @@ fn for_people(rows: &[(&Node<'_>, Vec<Value>)], measured: &Measured<'_>, shape: 
         values.push(Value::Text(if name.is_empty() { "(none)".to_owned() } else { name }));
         if columns.len() > 5 {
             let file = match &row[2] {
-                Value::Text(file) if !shape.full_names => Value::Text(file.rsplit('/').next().unwrap_or_default().to_owned()),
+                Value::Text(file) if !shape.full_names => {
+                    Value::Text(file.rsplit('/').next().unwrap_or_default().to_owned())
+                }
                 other => other.clone(),
             };
             values.extend([file, row[3].clone()]);
@@ -202,7 +214,8 @@ fn groups(measured: &Measured<'_>, shape: &Shape, for_people: bool) -> Table {
         (true, "bytes") => "_bytes",
         (true, _) => "_count",
     };
-    let mut rows: Vec<(usize, &Held)> = measured.groups.iter().enumerate().filter(|(_, held)| held.weight != [0; 2]).collect();
+    let mut rows: Vec<(usize, &Held)> =
+        measured.groups.iter().enumerate().filter(|(_, held)| held.weight != [0; 2]).collect();
     let size = |held: &Held| if shape.compares { change(held.weight).abs() } else { held.weight[1] as f64 };
     rows.sort_by(|(_, a), (_, b)| size(b).total_cmp(&size(a)));
     // Of a comparison there is no room for both, and the change is what it is about.
@@ -237,14 +250,21 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
                 }
             }
             many => {
-                let mut names: Vec<&str> =
-                    many.iter().map(|one| if one.instance.is_empty() { one.path.as_str() } else { one.instance.as_str() }).collect();
+                let mut names: Vec<&str> = many
+                    .iter()
+                    .map(|one| if one.instance.is_empty() { one.path.as_str() } else { one.instance.as_str() })
+                    .collect();
                 names.truncate(3);
                 let more = if many.len() > 3 { " …" } else { "" };
                 format!("{} added up: {}{more}", counted(many.len() as u64, "profile"), names.join(", "))
             }
         };
-        let at = of.iter().filter_map(|profile| profile.at).max().map(|at| format!(" at {}", time::format(at))).unwrap_or_default();
+        let at = of
+            .iter()
+            .filter_map(|profile| profile.at)
+            .max()
+            .map(|at| format!(" at {}", time::format(at)))
+            .unwrap_or_default();
         (place, at)
     };
     let (place, at) = say(1);
@@ -252,7 +272,10 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
         let (was, was_at) = say(0);
         let [before, now] = measured.total;
         let by = share(now, before).map(|share| format!(" ({})", signed_percent(share - 1.0))).unwrap_or_default();
-        vec![format!("{name}: {} → {}{by}.", told(before, unit), told(now, unit)), format!("From {was}{was_at} to {place}{at}.")]
+        vec![
+            format!("{name}: {} → {}{by}.", told(before, unit), told(now, unit)),
+            format!("From {was}{was_at} to {place}{at}."),
+        ]
     } else {
         vec![format!("{name}: {}. {place}{at}.", told(measured.total[1], unit))]
     };
@@ -276,7 +299,8 @@ pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) 
         people.push(groups(measured, shape, true));
     }
     people.push(for_people(&rows, measured, shape));
-    let mut notes: Vec<String> = measured.idle.iter().map(|filter| format!("{filter} matches nothing in this profile.")).collect();
+    let mut notes: Vec<String> =
+        measured.idle.iter().map(|filter| format!("{filter} matches nothing in this profile.")).collect();
     if rows.len() < all {
         notes.push(format!("{} not shown; --top 0 shows all.", counted((all - rows.len()) as u64, "more row")));
     }

@@ -42,8 +42,11 @@ pub struct Selection<'s> {
 impl<'s> Selection<'s> {
     /// Applies the filters; the error says what is wrong with the profile's own.
     pub fn new(stacks: &'s Stacks, filters: &Filters) -> Result<Self, String> {
-        let samples =
-            (0..stacks.samples() as u32).map(|sample| Selected { sample, start: 0, end: stacks.stack(sample as usize).len() as u32 });
+        let samples = (0..stacks.samples() as u32).map(|sample| Selected {
+            sample,
+            start: 0,
+            end: stacks.stack(sample as usize).len() as u32,
+        });
         let frames = stacks.locations.iter().map(|location| (location.first, location.end)).collect();
         let mut selection = Self { stacks, samples: samples.collect(), idle: Vec::new(), frames };
         selection.prune()?;
@@ -64,12 +67,17 @@ impl<'s> Selection<'s> {
 
     /// The locations of a stack that are counted, leaf first.
     pub fn locations(&self, selected: Selected) -> &'s [u32] {
-        self.stacks.stack(selected.sample as usize).get(selected.start as usize..selected.end as usize).unwrap_or_default()
+        self.stacks
+            .stack(selected.sample as usize)
+            .get(selected.start as usize..selected.end as usize)
+            .unwrap_or_default()
     }
 
     /// What the stacks weigh together.
     pub fn total(&self, kind: usize) -> u64 {
-        self.samples.iter().fold(0, |sum, selected| sum.saturating_add(self.stacks.value(selected.sample as usize, kind)))
+        self.samples
+            .iter()
+            .fold(0, |sum, selected| sum.saturating_add(self.stacks.value(selected.sample as usize, kind)))
     }
 
     /// Of each function, whether its name or its file matches.
@@ -94,10 +102,13 @@ impl<'s> Selection<'s> {
         if self.stacks.drop_frames.is_empty() {
             return Ok(());
         }
-        let whole =
-            |name: &str, pattern: &str| Regex::new(&format!("^({pattern})$")).map_err(|_| format!("its {name} is no regular expression"));
+        let whole = |name: &str, pattern: &str| {
+            Regex::new(&format!("^({pattern})$")).map_err(|_| format!("its {name} is no regular expression"))
+        };
         let drop = whole("drop_frames", &self.stacks.drop_frames)?;
-        let keep = (!self.stacks.keep_frames.is_empty()).then(|| whole("keep_frames", &self.stacks.keep_frames)).transpose()?;
+        let keep = (!self.stacks.keep_frames.is_empty())
+            .then(|| whole("keep_frames", &self.stacks.keep_frames))
+            .transpose()?;
         let is_dropped: Vec<bool> = (self.stacks.functions.iter())
             .map(|function| {
                 let name = simple(self.stacks.text(function.name));
@@ -150,7 +161,9 @@ impl<'s> Selection<'s> {
                 self.idle.push(name);
             }
         }
-        let meets = |matches: &Option<Vec<bool>>, location: u32| matches.as_ref().is_some_and(|m| m.get(location as usize) == Some(&true));
+        let meets = |matches: &Option<Vec<bool>>, location: u32| {
+            matches.as_ref().is_some_and(|m| m.get(location as usize) == Some(&true))
+        };
         let mut samples = std::mem::take(&mut self.samples);
         samples.retain(|selected| {
             let locations = self.locations(*selected);
@@ -168,8 +181,10 @@ impl<'s> Selection<'s> {
         for (location, matches) in matches.iter_mut().enumerate() {
             if self.object_matches(location as u32, what) {
                 *matches = true;
-            } else if let Some(at) =
-                self.frames(location as u32).iter().rposition(|frame| functions.get(frame.function as usize) == Some(&true))
+            } else if let Some(at) = self
+                .frames(location as u32)
+                .iter()
+                .rposition(|frame| functions.get(frame.function as usize) == Some(&true))
             {
                 *matches = true;
                 self.frames[location].1 = self.frames[location].0 + at as u32 + 1;
@@ -177,7 +192,8 @@ impl<'s> Selection<'s> {
         }
         let mut samples = std::mem::take(&mut self.samples);
         samples.retain_mut(|selected| {
-            let outermost = self.locations(*selected).iter().rposition(|location| matches.get(*location as usize) == Some(&true));
+            let outermost =
+                self.locations(*selected).iter().rposition(|location| matches.get(*location as usize) == Some(&true));
             if let Some(at) = outermost {
                 selected.end = selected.start + at as u32 + 1;
             }
@@ -193,9 +209,9 @@ fn simple(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;
     while let Some(open) = name[from..].find('(').map(|at| from + at) {
-        let reserved = ["(anonymous namespace)", "()"]
-            .iter()
-            .find(|reserved| name[open..].starts_with(**reserved) && (**reserved != "()" || name[..open].ends_with("operator")));
+        let reserved = ["(anonymous namespace)", "()"].iter().find(|reserved| {
+            name[open..].starts_with(**reserved) && (**reserved != "()" || name[..open].ends_with("operator"))
+        });
         match reserved {
             Some(reserved) => from = open + reserved.len(),
             None => return &name[..open],

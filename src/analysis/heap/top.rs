@@ -68,7 +68,9 @@ impl<'s> Node<'s> {
     /// Of a function, where it is: file, and first line or 0.
     pub fn place(&self) -> (Cow<'s, str>, i64) {
         let function = self.met.and_then(|(stacks, function)| Some((stacks, stacks.functions.get(function as usize)?)));
-        function.map_or((Cow::Borrowed(""), 0), |(stacks, function)| (clean(stacks.text(function.file)), function.start_line))
+        function.map_or((Cow::Borrowed(""), 0), |(stacks, function)| {
+            (clean(stacks.text(function.file)), function.start_line)
+        })
     }
 }
 
@@ -163,7 +165,9 @@ impl<'s> Top<'s> {
                 let Some([start, end]) = starts.get(location..location + 2) else { continue };
                 for row in rows.get(*start as usize..*end as usize).unwrap_or_default() {
                     leaf = leaf.or(Some(*row));
-                    let (Some(seen), Some(cum)) = (seen.get_mut(*row as usize), cum.get_mut(*row as usize)) else { continue };
+                    let (Some(seen), Some(cum)) = (seen.get_mut(*row as usize), cum.get_mut(*row as usize)) else {
+                        continue;
+                    };
                     if *seen != number as u32 {
                         *seen = number as u32;
                         *cum = cum.saturating_add(weight);
@@ -223,7 +227,11 @@ fn nameless<'s>(selection: &Selection<'s>, location: &Location, by: By) -> Key<'
 /// A path without `.`, `..` and doubled slashes, so that one file has one name.
 fn clean(path: &str) -> Cow<'_, str> {
     // Nearly all are: a profile has a path for each of its functions.
-    if !path.starts_with('.') && (path.is_empty() || !path.ends_with('/')) && !path.contains("//") && !path.contains("/.") {
+    if !path.starts_with('.')
+        && (path.is_empty() || !path.ends_with('/'))
+        && !path.contains("//")
+        && !path.contains("/.")
+    {
         return Cow::Borrowed(path);
     }
     let rooted = path.starts_with('/');

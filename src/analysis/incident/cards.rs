@@ -32,7 +32,13 @@ pub fn cards(suspects: &[Suspect], sections: &[Section]) -> Vec<Card> {
         if suspect.share < SMALL && findings.is_empty() {
             continue;
         }
-        let asks = suspect.lines.iter().filter(|line| line.rps[1] > 0.0).take(ASKS).map(|line| (request(line), line.rps)).collect();
+        let asks = suspect
+            .lines
+            .iter()
+            .filter(|line| line.rps[1] > 0.0)
+            .take(ASKS)
+            .map(|line| (request(line), line.rps))
+            .collect();
         let rps = [Some(suspect.rps[0]), Some(suspect.rps[1]), None];
         all.push(Card { user: user.clone(), agent: agent.clone(), rps, share: Some(suspect.share), asks, findings });
     }

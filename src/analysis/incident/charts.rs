@@ -17,14 +17,16 @@ const POINTS: usize = 400;
 type Line = (String, Vec<(Micros, f64)>);
 
 fn chart(name: &str, title: &str, unit: Unit, source: Source, lines: Vec<Line>) -> Option<Chart> {
-    let lines: Vec<Line> = lines.into_iter().filter(|(_, line)| !line.is_empty()).map(|(name, line)| (name, fewer(line))).collect();
+    let lines: Vec<Line> =
+        lines.into_iter().filter(|(_, line)| !line.is_empty()).map(|(name, line)| (name, fewer(line))).collect();
     let is_some = lines.iter().flat_map(|(_, line)| line).any(|(_, value)| *value > 0.0);
     is_some.then(|| Chart { name: name.to_owned(), title: title.to_owned(), unit, lines, source })
 }
 
 fn fewer(line: Vec<(Micros, f64)>) -> Vec<(Micros, f64)> {
     let each = line.len().div_ceil(POINTS).max(1);
-    let mean = |some: &[(Micros, f64)]| (some[0].0, some.iter().map(|(_, value)| value).sum::<f64>() / some.len() as f64);
+    let mean =
+        |some: &[(Micros, f64)]| (some[0].0, some.iter().map(|(_, value)| value).sum::<f64>() / some.len() as f64);
     line.chunks(each).map(mean).collect()
 }
 
@@ -41,10 +43,24 @@ pub fn charts(pulse: Option<&Pulse>, clients: &[Line], facts: &Facts, memory: &[
             pulse.source,
             [Measure::Requests, Measure::Lists].map(line).to_vec(),
         ));
-        let bad: Vec<Line> = [Measure::Throttled, Measure::Errors, Measure::Slow].into_iter().filter(knows).map(line).collect();
-        all.extend(chart("failures", "Requests a second that failed, were put off, or were slow", Unit::PerSecond, pulse.source, bad));
-        let quantiles = [(0.5, "median"), (0.99, "99th percentile")].map(|(q, name)| (name.to_owned(), pulse.latency(q)));
-        all.extend(chart("latency_ms", "Latency in ms, watches left out", Unit::Count, pulse.source, quantiles.to_vec()));
+        let bad: Vec<Line> =
+            [Measure::Throttled, Measure::Errors, Measure::Slow].into_iter().filter(knows).map(line).collect();
+        all.extend(chart(
+            "failures",
+            "Requests a second that failed, were put off, or were slow",
+            Unit::PerSecond,
+            pulse.source,
+            bad,
+        ));
+        let quantiles =
+            [(0.5, "median"), (0.99, "99th percentile")].map(|(q, name)| (name.to_owned(), pulse.latency(q)));
+        all.extend(chart(
+            "latency_ms",
+            "Latency in ms, watches left out",
+            Unit::Count,
+            pulse.source,
+            quantiles.to_vec(),
+        ));
         if knows(&Measure::ServerTime) {
             let line = ("seconds by second".to_owned(), pulse.course(Measure::ServerTime));
             all.extend(chart(
@@ -56,7 +72,13 @@ pub fn charts(pulse: Option<&Pulse>, clients: &[Line], facts: &Facts, memory: &[
             ));
         }
     }
-    all.extend(chart("clients", "Requests a second of those who asked for most more", Unit::PerSecond, Source::Audit, clients.to_vec()));
+    all.extend(chart(
+        "clients",
+        "Requests a second of those who asked for most more",
+        Unit::PerSecond,
+        Source::Audit,
+        clients.to_vec(),
+    ));
     let apiservers = |fact: &Fact| facts.instances[fact.instance].component == Component::Apiserver;
     let inflight = levels(facts, Metric::Inflight, &apiservers);
     all.extend(chart("inflight", "Requests in flight", Unit::Count, Source::Metrics, inflight));
@@ -76,7 +98,13 @@ pub fn charts(pulse: Option<&Pulse>, clients: &[Line], facts: &Facts, memory: &[
             ("page cache".to_owned(), of(&|account| account.cache())),
             ("limit".to_owned(), of(&|account| account.limit)),
         ];
-        all.extend(chart(&format!("cgroup_{name}"), &format!("Memory of the cgroup {name}"), Unit::Bytes, Source::Cgroup, lines));
+        all.extend(chart(
+            &format!("cgroup_{name}"),
+            &format!("Memory of the cgroup {name}"),
+            Unit::Bytes,
+            Source::Cgroup,
+            lines,
+        ));
     }
     let size = levels(facts, Metric::EtcdDbSize, &|_| true);
     all.extend(chart("etcd", "Size of etcd's database", Unit::Bytes, Source::Metrics, size));
@@ -100,7 +128,12 @@ pub fn phases(pulse: &Pulse, calm: Span, window: Span) -> Vec<Phases> {
     let mut all: Vec<Phases> = Vec::new();
     for &measure in &pulse.known {
         let unit = if measure == Measure::ServerTime { Unit::Count } else { Unit::PerSecond };
-        all.push(Phases { name: measure.name(), words: measure.words(), unit, values: parts.map(|part| pulse.mean(measure, part)) });
+        all.push(Phases {
+            name: measure.name(),
+            words: measure.words(),
+            unit,
+            values: parts.map(|part| pulse.mean(measure, part)),
+        });
     }
     for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "99th percentile, ms")] {
         let values = parts.map(|part| pulse.quantile(q, part));

@@ -100,7 +100,9 @@ impl Pulse {
         for (number, instance) in facts.instances.iter().enumerate() {
             for (verb, code, course) in facts.codes_of(number) {
                 for &(interval, difference) in course {
-                    let Some(&(start, end)) = instance.intervals.get(interval as usize).filter(|(start, end)| start < end) else {
+                    let Some(&(start, end)) =
+                        instance.intervals.get(interval as usize).filter(|(start, end)| start < end)
+                    else {
                         continue;
                     };
                     // What a page counts is spread evenly over the time since the one before.
@@ -122,7 +124,13 @@ impl Pulse {
                 }
             }
         }
-        (from < to).then_some(Self { source: Source::Metrics, piece, span: (from, to), known: has_codes.to_vec(), beats })
+        (from < to).then_some(Self {
+            source: Source::Metrics,
+            piece,
+            span: (from, to),
+            known: has_codes.to_vec(),
+            beats,
+        })
     }
 
     /// Numbers of the pieces that lie within the span, whole.

@@ -179,8 +179,10 @@ impl Names {
     fn finding(&self, finding: &mut Finding) {
         // One of names could be guessed and confirmed.
         if finding.subject.values().any(|value| self.text(value) != *value) {
-            let subject: Vec<(String, String)> = finding.subject.iter().map(|(field, value)| (field.clone(), self.text(value))).collect();
-            let words: Vec<(&str, &str)> = subject.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
+            let subject: Vec<(String, String)> =
+                finding.subject.iter().map(|(field, value)| (field.clone(), self.text(value))).collect();
+            let words: Vec<(&str, &str)> =
+                subject.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
             finding.fingerprint = Finding::new(&finding.id, finding.severity, &words).fingerprint;
         }
         self.all(finding.subject.values_mut().chain([&mut finding.summary, &mut finding.remedy]));
@@ -235,14 +237,18 @@ impl Names {
 pub fn named(incident: &Incident) -> Vec<(String, Kind)> {
     let mut all = Vec::new();
     for (_, text) in incident.causes.iter().flat_map(|cause| &cause.manifests) {
-        let fences = text.match_indices(FENCE).map(|(at, _)| text[at..].chars().take_while(|c| is_word(*c) || *c == '.').collect());
+        let fences = text
+            .match_indices(FENCE)
+            .map(|(at, _)| text[at..].chars().take_while(|c| is_word(*c) || *c == '.').collect());
         all.extend(fences.map(|name: String| (name, Kind::Name)));
     }
     let kind = |field: &str| match field {
         "user" | "impersonated" => Some(Kind::User),
         "source" | "source_ip" | "source_ips" | "source-ip" => Some(Kind::Address),
         "namespace" | "namespaces" | "namespaces_in" => Some(Kind::Namespace),
-        "name" | "names" | "node" | "nodes" | "holder" | "from_holder" | "to_holder" | "object" | "pods" => Some(Kind::Name),
+        "name" | "names" | "node" | "nodes" | "holder" | "from_holder" | "to_holder" | "object" | "pods" => {
+            Some(Kind::Name)
+        }
         _ => None,
     };
     for report in incident.sections.iter().map(|section| &section.report) {
@@ -282,7 +288,9 @@ fn stands_as_name(text: &str, from: usize, to: usize) -> bool {
         return false;
     }
     let alone = before.is_empty() && (after.is_empty() || after.starts_with([':', '/']));
-    alone || after.starts_with(['/', ':']) && !after.starts_with(": ") || BEFORE.iter().any(|start| before.ends_with(start))
+    alone
+        || after.starts_with(['/', ':']) && !after.starts_with(": ")
+        || BEFORE.iter().any(|start| before.ends_with(start))
 }
 
 #[cfg(test)]
@@ -302,14 +310,18 @@ mod tests {
         ]);
         // Which number each has is nobody's business, but that it is one each.
         let [app, longer, cache] = ["app-0", "app-0-x", "stale-cache"].map(|name| names.text(name));
-        let numbers: BTreeSet<&str> = [&app, &longer, &cache].into_iter().filter_map(|name| name.strip_prefix("name-")).collect();
+        let numbers: BTreeSet<&str> =
+            [&app, &longer, &cache].into_iter().filter_map(|name| name.strip_prefix("name-")).collect();
         assert_eq!(numbers, BTreeSet::from(["1", "2", "3"]));
         for (text, redacted) in [
             (
                 "bob@example.com (kubectl, from 10.0.0.7) scaled app-0 in data",
                 format!("user-1 (kubectl, from address-1) scaled {app} in namespace-1"),
             ),
-            ("system:serviceaccount:data:stale-cache reads data", format!("system:serviceaccount:namespace-1:{cache} reads data")),
+            (
+                "system:serviceaccount:data:stale-cache reads data",
+                format!("system:serviceaccount:namespace-1:{cache} reads data"),
+            ),
             ("app-0-x app-0-y xapp-0 data/app-0", format!("{longer} app-0-y xapp-0 namespace-1/{app}")),
             ("system:kube-scheduler in default", "system:kube-scheduler in default".to_owned()),
             ("110.0.0.7 10.0.0.77 größe", "110.0.0.7 10.0.0.77 größe".to_owned()),

@@ -33,7 +33,8 @@ pub fn report(incident: &Incident) -> Report {
     let mut report = Report { schema: SCHEMA.to_owned(), lead: incident.summary.clone(), ..Report::default() };
     report.inputs = inputs(incident);
     if let Some((from, to)) = incident.span {
-        report.window = Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
+        report.window =
+            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
     }
     let coverage = json!({
         "read": incident.read.iter().map(|source| source.name()).collect::<Vec<_>>(),
@@ -42,9 +43,13 @@ pub fn report(incident: &Incident) -> Report {
     });
     report.coverage = coverage.as_object().cloned().unwrap_or_default();
     report.findings = findings(incident);
-    let grave = |severity: Severity| report.findings.iter().filter(|finding| finding.severity == severity).count() as u64;
+    let grave =
+        |severity: Severity| report.findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     report.totals = vec![
-        ("causes".to_owned(), Value::Count(incident.causes.iter().filter(|cause| cause.confidence >= Cause::LIKELY).count() as u64)),
+        (
+            "causes".to_owned(),
+            Value::Count(incident.causes.iter().filter(|cause| cause.confidence >= Cause::LIKELY).count() as u64),
+        ),
         ("candidates".to_owned(), Value::Count(incident.causes.len() as u64)),
         ("events".to_owned(), Value::Count(incident.timeline.len() as u64)),
         ("critical".to_owned(), Value::Count(grave(Severity::Critical))),
@@ -109,10 +114,20 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         .iter()
         .filter(|cause| !cause.supports.is_empty())
         .map(|cause| {
-            vec![cause.words().into(), percent(cause.confidence).as_str().into(), cause.kind.into(), cause.summary.as_str().into()]
+            vec![
+                cause.words().into(),
+                percent(cause.confidence).as_str().into(),
+                cause.kind.into(),
+                cause.summary.as_str().into(),
+            ]
         })
         .collect();
-    all.push(table("causes", "What may have caused it", &["incident_likely", "incident_sure", "cause", "summary"], likely));
+    all.push(table(
+        "causes",
+        "What may have caused it",
+        &["incident_likely", "incident_sure", "cause", "summary"],
+        likely,
+    ));
     let phases = incident.phases.iter().map(|phase| {
         let values = phase.values.map(|value| Value::from(phase.told(value).as_str()));
         std::iter::once(phase.words.into()).chain(values).collect()
@@ -140,7 +155,10 @@ fn for_people(incident: &Incident) -> Vec<Table> {
 fn notes(incident: &Incident) -> Vec<String> {
     let mut notes = Vec::new();
     if incident.timeline.len() > SHOWN {
-        notes.push(format!("{} more lines of the timeline: -o html, markdown or json have all.", incident.timeline.len() - SHOWN));
+        notes.push(format!(
+            "{} more lines of the timeline: -o html, markdown or json have all.",
+            incident.timeline.len() - SHOWN
+        ));
     }
     notes.extend(incident.lost.iter().map(|lost| format!("Not in this report: {}.", lost.trim_end_matches('.'))));
     notes.push("-o html writes all of it into one file that explains itself.".to_owned());
@@ -155,7 +173,8 @@ fn findings(incident: &Incident) -> Vec<Finding> {
         let mut finding = Finding::new("incident", Severity::Critical, &[]);
         finding.confidence = if stretch.is_given { 1.0 } else { (stretch.score / (stretch.score + 10.0)).min(0.97) };
         (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
-        finding.summary = incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
+        finding.summary =
+            incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
         finding.evidence = [
             ("score".to_owned(), json!(stretch.score)),
             ("seconds".to_owned(), json!((stretch.to - stretch.from) as f64 / SECOND as f64)),
@@ -170,7 +189,9 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     let mut met = BTreeSet::new();
     let told = incident.sections.iter().flat_map(|section| &section.report.findings);
     let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
-    told.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.id.cmp(&b.id)));
+    told.sort_by(|a, b| {
+        b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.id.cmp(&b.id))
+    });
     all.extend(told.into_iter().cloned());
     all
 }
@@ -178,8 +199,11 @@ fn findings(incident: &Incident) -> Vec<Finding> {
 /// A client; its findings are among all findings, by their fingerprints.
 fn card(card: &Card) -> Json {
     let [before, within, _] = card.rps;
-    let asks: Vec<Json> =
-        card.asks.iter().map(|(what, [before, within])| json!({"what": what, "before_rps": before, "within_rps": within})).collect();
+    let asks: Vec<Json> = card
+        .asks
+        .iter()
+        .map(|(what, [before, within])| json!({"what": what, "before_rps": before, "within_rps": within}))
+        .collect();
     json!({
         "user": card.user, "agent": card.agent, "before_rps": before, "within_rps": within, "added_share": card.share, "asks": asks,
         "findings": card.findings.iter().map(|finding| finding.fingerprint.as_str()).collect::<Vec<_>>(),

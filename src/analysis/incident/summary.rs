@@ -28,10 +28,16 @@ pub struct Told<'t> {
 
 /// The sentences; the first says it all.
 pub fn summary(told: &Told<'_>) -> Vec<String> {
-    let missing: Vec<&str> = Source::ALL.into_iter().filter(|source| !told.read.contains(source)).map(Source::words).collect();
-    let without = (!missing.is_empty()).then(|| format!("Not at hand: {}. With them it could be said more surely.", missing.join(", ")));
-    let chronic = (told.chronic > 0)
-        .then(|| format!("Apart from that, worth mending: {}, listed with what told of them.", counted(told.chronic as u64, "finding")));
+    let missing: Vec<&str> =
+        Source::ALL.into_iter().filter(|source| !told.read.contains(source)).map(Source::words).collect();
+    let without = (!missing.is_empty())
+        .then(|| format!("Not at hand: {}. With them it could be said more surely.", missing.join(", ")));
+    let chronic = (told.chronic > 0).then(|| {
+        format!(
+            "Apart from that, worth mending: {}, listed with what told of them.",
+            counted(told.chronic as u64, "finding")
+        )
+    });
     let mut lines = match told.verdict {
         Verdict::Incident(stretch) => incident(told, stretch),
         Verdict::Quiet(why) => vec![format!("No incident: {why}.")],
@@ -49,7 +55,11 @@ fn incident(told: &Told<'_>, stretch: &Stretch) -> Vec<String> {
     let same_day = stretch.from.div_euclid(DAY) == stretch.to.div_euclid(DAY);
     let to = if same_day { clock(stretch.to) } else { whole(stretch.to) };
     let when = format!("From {from} to {to} UTC ({})", duration(stretch.to - stretch.from));
-    let load = if stretch.is_given { "is the window that was named" } else { "the control plane was under more load than usual" };
+    let load = if stretch.is_given {
+        "is the window that was named"
+    } else {
+        "the control plane was under more load than usual"
+    };
     let first = match likely.first() {
         Some(cause) => format!("{when}: {} ({}, {}).", cause.summary, cause.words(), percent(cause.confidence)),
         None => match told.causes.first() {
@@ -59,7 +69,10 @@ fn incident(told: &Told<'_>, stretch: &Stretch) -> Vec<String> {
     };
     let mut lines = vec![first];
     // What the same clients asked for is no other cause.
-    let others = likely.iter().skip(1).filter(|cause| !matches!(cause.kind, "expensive-lists" | "write-burst" | "request-surge"));
+    let others = likely
+        .iter()
+        .skip(1)
+        .filter(|cause| !matches!(cause.kind, "expensive-lists" | "write-burst" | "request-surge"));
     let more: Vec<String> = others.take(3).map(|cause| cause.summary.clone()).collect();
     if !more.is_empty() {
         lines.push(format!("It goes together with, or was made worse by: {}.", more.join("; ")));
@@ -96,11 +109,16 @@ fn effect(told: &Told<'_>) -> String {
 /// Grave things that people did, and restarts, within the window.
 fn operations(told: &Told<'_>, stretch: &Stretch) -> Vec<String> {
     let within = |entry: &&Entry| (stretch.from..stretch.to).contains(&entry.at);
-    let grave = |entry: &&Entry| matches!(entry.kind, "operation" | "restart" | "oom-kill") && entry.severity >= Severity::Warning;
+    let grave = |entry: &&Entry| {
+        matches!(entry.kind, "operation" | "restart" | "oom-kill") && entry.severity >= Severity::Warning
+    };
     let all = told.timeline.iter().filter(within).filter(grave);
     all.map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
-        let until = entry.until.filter(|until| *until > stretch.to).map_or_else(String::new, |until| format!(", until {}", clock(until)));
+        let until = entry
+            .until
+            .filter(|until| *until > stretch.to)
+            .map_or_else(String::new, |until| format!(", until {}", clock(until)));
         format!("{} {who}{}{until}", clock(entry.at), entry.what)
     })
     .collect()

@@ -143,8 +143,10 @@ pub fn suspects(before: Side<'_>, within: Side<'_>) -> Vec<Suspect> {
     let mut all: Vec<Suspect> = Vec::new();
     for (who, asked) in new {
         let was = old.get(&who);
-        let mut suspect = Suspect { who, rps: [0.0; 2], throttled: 0, added: 0.0, share: 0.0, lines: Vec::new(), rose: None };
-        suspect.rps[0] = was.map_or(0, |was| was.values().map(|asked| asked.requests).sum::<u64>()) as f64 / before.seconds.max(1.0);
+        let mut suspect =
+            Suspect { who, rps: [0.0; 2], throttled: 0, added: 0.0, share: 0.0, lines: Vec::new(), rose: None };
+        suspect.rps[0] =
+            was.map_or(0, |was| was.values().map(|asked| asked.requests).sum::<u64>()) as f64 / before.seconds.max(1.0);
         for (what, now) in asked {
             let own = was.and_then(|was| was.get(&what));
             let by_second = |count: u64, side: Side<'_>| count as f64 / side.seconds.max(1.0);
@@ -172,7 +174,15 @@ pub fn suspects(before: Side<'_>, within: Side<'_>) -> Vec<Suspect> {
 /// The same by metrics, which don't say who asks: one without a name, who asks for everything.
 pub fn unnamed(before: &Facts, within: &Facts) -> Vec<Suspect> {
     let (old, new) = (by_what(before), by_what(within));
-    let mut suspect = Suspect { who: Who::default(), rps: [0.0; 2], throttled: 0, added: 0.0, share: 1.0, lines: Vec::new(), rose: None };
+    let mut suspect = Suspect {
+        who: Who::default(),
+        rps: [0.0; 2],
+        throttled: 0,
+        added: 0.0,
+        share: 1.0,
+        lines: Vec::new(),
+        rose: None,
+    };
     for (what, now) in new {
         let was = old.get(&what).copied().unwrap_or_default();
         let known = [was, now].into_iter().find(|asked| asked.timed >= ENOUGH as f64).unwrap_or(now);
@@ -222,8 +232,9 @@ fn by_what(facts: &Facts) -> BTreeMap<What, Counted> {
 /// The longest stretch in which a course lies nearer to what it was within the window than to what it was before; in `course` are the start
 /// of each piece and a rate. A dip of a few pieces, such as while an apiserver restarts, does not end it.
 pub fn rise(course: &[(Micros, f64)], piece: Micros, window: Span) -> Option<Span> {
-    let rates =
-        |part: Span| course.iter().filter(move |(at, _)| (part.0..part.1).contains(at)).map(|(_, rate)| *rate).collect::<Vec<f64>>();
+    let rates = |part: Span| {
+        course.iter().filter(move |(at, _)| (part.0..part.1).contains(at)).map(|(_, rate)| *rate).collect::<Vec<f64>>()
+    };
     let middle = |part: Span| median(&mut rates(part)).unwrap_or(0.0);
     let (low, high) = (middle((Micros::MIN, window.0)), middle(window));
     if high <= low {
@@ -248,7 +259,8 @@ pub fn rise(course: &[(Micros, f64)], piece: Micros, window: Span) -> Option<Spa
     // It began where the course left what it was, which is before it was half way.
     let left = |rate: f64| rate > low + ONSET * (high - low);
     best.map(|(from, to)| {
-        let way = course.iter().rev().filter(|(at, _)| (from - SLOPE..from).contains(at)).take_while(|(_, rate)| left(*rate));
+        let way =
+            course.iter().rev().filter(|(at, _)| (from - SLOPE..from).contains(at)).take_while(|(_, rate)| left(*rate));
         (way.last().map_or(from, |(at, _)| *at), to)
     })
 }
@@ -267,7 +279,10 @@ const EARLIER: Micros = 30 * SECOND;
 
 /// When the incident began: with the first of those who caused it, if that was shortly before the load stood out.
 pub fn began(suspects: &[Suspect], from: Micros) -> Micros {
-    let starts = suspects.iter().filter(|suspect| suspect.share >= TELLS && !suspect.is_control_plane()).filter_map(|suspect| suspect.rose);
+    let starts = suspects
+        .iter()
+        .filter(|suspect| suspect.share >= TELLS && !suspect.is_control_plane())
+        .filter_map(|suspect| suspect.rose);
     starts.map(|(start, _)| start).filter(|start| (from - EARLIER..from).contains(start)).min().unwrap_or(from)
 }
 
@@ -318,11 +333,20 @@ mod tests {
 
     #[test]
     fn who_adds_work_is_named_and_who_only_waits_longer_is_not() {
-        let before = [row("lister", "list", 100, 20_000), row("writer", "create", 100, 2_000), row("victim", "get", 1000, 1_000)];
+        let before = [
+            row("lister", "list", 100, 20_000),
+            row("writer", "create", 100, 2_000),
+            row("victim", "get", 1000, 1_000),
+        ];
         // Everyone is ten times slower; the victim asks no more than before.
-        let within = [row("lister", "list", 1000, 200_000), row("writer", "create", 2000, 20_000), row("victim", "get", 1000, 90_000)];
+        let within = [
+            row("lister", "list", 1000, 200_000),
+            row("writer", "create", 2000, 20_000),
+            row("victim", "get", 1000, 90_000),
+        ];
         let all = suspects(Side { rows: &before, seconds: 100.0 }, Side { rows: &within, seconds: 100.0 });
-        let told: Vec<(&str, f64)> = all.iter().map(|one| (one.who[0].as_str(), (one.added * 1e3).round() / 1e3)).collect();
+        let told: Vec<(&str, f64)> =
+            all.iter().map(|one| (one.who[0].as_str(), (one.added * 1e3).round() / 1e3)).collect();
         assert_eq!(told, [("lister", 0.18), ("writer", 0.038), ("victim", 0.0)]);
         assert!((all[0].share - 0.18 / 0.218).abs() < 1e-9 && all[0].times() == Some(10.0));
     }
@@ -335,8 +359,9 @@ mod tests {
         assert_eq!(rise(&course, 5, (160, 200)), None);
         // A slope: from where it leaves what it was.
         let second = |n: usize| n as Micros * 5 * SECOND;
-        let slope: Vec<(Micros, f64)> =
-            (0..40).map(|n| (second(n), if n < 10 { 1.0 } else { (n as f64 - 9.0).mul_add(2.0, 1.0).min(13.0) })).collect();
+        let slope: Vec<(Micros, f64)> = (0..40)
+            .map(|n| (second(n), if n < 10 { 1.0 } else { (n as f64 - 9.0).mul_add(2.0, 1.0).min(13.0) }))
+            .collect();
         assert_eq!(rise(&slope, 5 * SECOND, (second(12), second(30))), Some((second(11), second(40))));
     }
 }

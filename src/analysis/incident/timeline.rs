@@ -70,7 +70,13 @@ fn window(known: &Known<'_>) -> Vec<Entry> {
     let (Some((from, to)), Some(pulse)) = (known.verdict.window(), known.pulse) else { return Vec::new() };
     let begins = Entry {
         until: Some(to),
-        ..entry(from, "incident", Severity::Critical, pulse.source, format!("the incident begins; it lasts {}", duration(to - from)))
+        ..entry(
+            from,
+            "incident",
+            Severity::Critical,
+            pulse.source,
+            format!("the incident begins; it lasts {}", duration(to - from)),
+        )
     };
     let ends = entry(to, "incident", Severity::Info, pulse.source, "the incident is over".to_owned());
     if to < pulse.span.1 - pulse.piece { vec![begins, ends] } else { vec![begins] }
@@ -83,7 +89,9 @@ fn changes(known: &Known<'_>) -> Vec<Entry> {
     let told = pulse.known.iter().filter_map(|&measure| {
         let pieces = pulse.pieces().filter(|piece| (window.0..window.1).contains(&(piece * pulse.piece)));
         let first = pieces.clone().find(|piece| standing.above(pulse, measure, *piece) >= STANDS_OUT)?;
-        let (peak, at) = pieces.map(|piece| (pulse.rate(measure, piece), piece)).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        let (peak, at) = pieces
+            .map(|piece| (pulse.rate(measure, piece), piece))
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
         let before = known.calm.and_then(|calm| pulse.mean(measure, calm)).unwrap_or(0.0);
         let unit = if measure == Measure::ServerTime { "" } else { " a second" };
         let what = format!(
@@ -93,14 +101,21 @@ fn changes(known: &Known<'_>) -> Vec<Entry> {
             significant(peak),
             clock(at * pulse.piece),
         );
-        Some(Entry { slack: pulse.piece, ..entry(first * pulse.piece, "change", Severity::Warning, pulse.source, what) })
+        Some(Entry {
+            slack: pulse.piece,
+            ..entry(first * pulse.piece, "change", Severity::Warning, pulse.source, what)
+        })
     });
     told.collect()
 }
 
 /// Clients that ask for more.
 fn surges(known: &Known<'_>) -> Vec<Entry> {
-    let risen = known.suspects.iter().filter(|suspect| suspect.share >= SMALL).filter_map(|suspect| Some((suspect, suspect.rose?)));
+    let risen = known
+        .suspects
+        .iter()
+        .filter(|suspect| suspect.share >= SMALL)
+        .filter_map(|suspect| Some((suspect, suspect.rose?)));
     let told = risen.take(RISEN).map(|(suspect, (from, to))| {
         let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));
         let what = format!(
@@ -206,8 +221,9 @@ fn memory(known: &Known<'_>) -> Vec<Entry> {
                 && now >= FULL
             {
                 let account = Account::of(&pair[1], None);
-                let firm =
-                    account.firm().map_or_else(String::new, |firm| format!("; without cache that can be given back {}", percent(firm)));
+                let firm = account.firm().map_or_else(String::new, |firm| {
+                    format!("; without cache that can be given back {}", percent(firm))
+                });
                 let used = account.usage.map_or_else(String::new, |used| bytes(used as f64));
                 all.push(entry(
                     pair[1].at,
@@ -231,16 +247,26 @@ pub fn kills(sample: &Sample) -> Option<u64> {
 fn operations(known: &Known<'_>) -> Vec<Entry> {
     let Some(report) = section(known.sections, "guard") else { return Vec::new() };
     let told = rows(report).zip(for_people(report)).filter_map(|(row, people)| {
-        let severity = [Severity::Critical, Severity::Warning].into_iter().find(|severity| severity.name() == row.text("severity"));
-        let gone =
-            people.number("guard_gone").filter(|gone| *gone > 0.0).map_or_else(String::new, |gone| format!("; {gone:.0} objects gone"));
+        let severity = [Severity::Critical, Severity::Warning]
+            .into_iter()
+            .find(|severity| severity.name() == row.text("severity"));
+        let gone = people
+            .number("guard_gone")
+            .filter(|gone| *gone > 0.0)
+            .map_or_else(String::new, |gone| format!("; {gone:.0} objects gone"));
         let outcome = people.text("guard_outcome");
         let outcome = if outcome == "done" || outcome.is_empty() { String::new() } else { format!(" ({outcome})") };
         let at = row.time("at")?;
         Some(Entry {
             until: row.time("until").filter(|until| *until > at),
             who: people.text("guard_who").to_owned(),
-            ..entry(at, "operation", severity.unwrap_or_default(), Source::Audit, format!("{}{outcome}{gone}", people.text("guard_what")))
+            ..entry(
+                at,
+                "operation",
+                severity.unwrap_or_default(),
+                Source::Audit,
+                format!("{}{outcome}{gone}", people.text("guard_what")),
+            )
         })
     });
     told.collect()

@@ -46,7 +46,8 @@ impl Standing {
         for &measure in &pulse.known {
             let logs: Vec<f64> = pieces.clone().map(|piece| pulse.rate(measure, piece).max(0.0).ln_1p()).collect();
             let middle = median(&mut logs.clone()).unwrap_or(0.0);
-            let spread = 1.4826 * median(&mut logs.iter().map(|log| (log - middle).abs()).collect::<Vec<_>>()).unwrap_or(0.0);
+            let spread =
+                1.4826 * median(&mut logs.iter().map(|log| (log - middle).abs()).collect::<Vec<_>>()).unwrap_or(0.0);
             for (all, log) in by_piece.iter_mut().zip(&logs) {
                 all.push(((log - middle) / spread.max(FLOOR)).clamp(FALL, MOST));
             }
@@ -58,7 +59,11 @@ impl Standing {
     pub fn above(&self, pulse: &Pulse, measure: Measure, piece: i64) -> f64 {
         let at = usize::try_from(piece - self.first).ok();
         let number = pulse.known.iter().position(|known| *known == measure);
-        at.and_then(|at| self.by_piece.get(at)).zip(number).and_then(|(all, number)| all.get(number)).copied().unwrap_or(0.0)
+        at.and_then(|at| self.by_piece.get(at))
+            .zip(number)
+            .and_then(|(all, number)| all.get(number))
+            .copied()
+            .unwrap_or(0.0)
     }
 
     /// Scores of pieces.
@@ -137,7 +142,10 @@ pub fn verdict(pulse: &Pulse) -> Verdict {
     };
     let alike = found[1..].iter().filter(|other| other.2 >= score / 2.0).count();
     if alike >= HABIT {
-        return Verdict::Quiet(format!("bursts of load come again and again ({} of them): that is its habit", alike + 1));
+        return Verdict::Quiet(format!(
+            "bursts of load come again and again ({} of them): that is its habit",
+            alike + 1
+        ));
     }
     let time = |at: usize| (standing.first + at as i64) * pulse.piece;
     Verdict::Incident(Stretch { from: time(from), to: time(to).min(pulse.span.1), score, is_given: false })
@@ -159,7 +167,13 @@ mod tests {
             (piece as i64, beat)
         });
         let piece = 5 * SECOND;
-        Pulse { source: Source::Audit, piece, span: (0, counts.len() as i64 * piece), known: Measure::ALL.to_vec(), beats: beats.collect() }
+        Pulse {
+            source: Source::Audit,
+            piece,
+            span: (0, counts.len() as i64 * piece),
+            known: Measure::ALL.to_vec(),
+            beats: beats.collect(),
+        }
     }
 
     fn load(of: impl Fn(usize) -> f64, pieces: usize) -> Verdict {
@@ -181,7 +195,9 @@ mod tests {
         // A spike of five seconds.
         assert!(matches!(load(|n| if n == 50 { 5000.0 } else { wave(n) }, 200), Verdict::Quiet(_)));
         // Bursts that come every five minutes.
-        let Verdict::Quiet(why) = load(|n| wave(n) * if n % 60 < 8 && n > 20 { 20.0 } else { 1.0 }, 600) else { panic!() };
+        let Verdict::Quiet(why) = load(|n| wave(n) * if n % 60 < 8 && n > 20 { 20.0 } else { 1.0 }, 600) else {
+            panic!()
+        };
         assert!(why.contains("again and again"), "{why}");
         // What it begins with.
         let Verdict::Quiet(why) = load(|n| wave(n) * if n < 20 { 20.0 } else { 1.0 }, 200) else { panic!() };

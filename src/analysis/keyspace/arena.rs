@@ -95,11 +95,14 @@ impl Shard {
     /// Adds a revision, as a key of which it is the only one; notes which one is superseded by it.
     fn add(&mut self, one: &Kept, links: Links, space: &Keyspace, dropped: &mut Vec<(u64, u64)>) {
         let number = self.find(one.hash);
-        let key = number.and_then(|number| self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK));
+        let key =
+            number.and_then(|number| self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK));
         if space.noted > 0 {
             let older = key.as_ref().map(|key| key.latest.min(one.latest));
             let deleting = one.is(TOMBSTONE).then_some(one.latest);
-            dropped.extend(older.into_iter().chain(deleting).filter(|main| *main <= space.noted).map(|main| (one.hash, main)));
+            dropped.extend(
+                older.into_iter().chain(deleting).filter(|main| *main <= space.noted).map(|main| (one.hash, main)),
+            );
         }
         match (number, key) {
             (Some(number), Some(key)) => {
@@ -146,7 +149,9 @@ impl Shard {
     }
 
     fn link(&mut self, number: u32, links: Links) {
-        if let Some(place) = self.links.get_mut(number as usize / CHUNK).and_then(|chunk| chunk.get_mut(number as usize % CHUNK)) {
+        if let Some(place) =
+            self.links.get_mut(number as usize / CHUNK).and_then(|chunk| chunk.get_mut(number as usize % CHUNK))
+        {
             *place = links;
         }
     }
@@ -251,7 +256,8 @@ impl Keyspace {
     pub fn get(&self, hash: u64) -> Option<(Key, Links)> {
         let shard = lock(&self.shards[shard_of(hash)]);
         let number = shard.find(hash)?;
-        let links = shard.links.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).cloned();
+        let links =
+            shard.links.get(number as usize / CHUNK).and_then(|chunk| chunk.get(number as usize % CHUNK)).cloned();
         let key = shard.get(number)?;
         Some((key.key(&shard.sums, self.compacted), links.unwrap_or_default()))
     }
@@ -396,7 +402,10 @@ impl Hand<'_> {
         match &self.space.mode {
             Mode::By(By::Kind) => {
                 let named = !object.kind.is_empty();
-                (Some(if named { self.name(&format!("{}\0{}", object.api_version, object.kind)) } else { 0 }), Links::None)
+                (
+                    Some(if named { self.name(&format!("{}\0{}", object.api_version, object.kind)) } else { 0 }),
+                    Links::None,
+                )
             }
             Mode::By(By::Label(_)) => (Some(self.name(object.label.as_deref().unwrap_or_default())), Links::None),
             Mode::By(By::Owner) => {
@@ -420,7 +429,9 @@ impl Hand<'_> {
                 let links = match (&object.owners[..], seen.lease) {
                     ([], lease) => Links::Lease(uid, lease),
                     ([owner], 0) => Links::Owned(uid, hash(&owner.uid)),
-                    (owners, lease) => Links::All(Box::new((uid, lease, owners.iter().map(|owner| hash(&owner.uid)).collect()))),
+                    (owners, lease) => {
+                        Links::All(Box::new((uid, lease, owners.iter().map(|owner| hash(&owner.uid)).collect())))
+                    }
                 };
                 (None, links)
             }

@@ -107,7 +107,8 @@ impl Revisions {
         } else if seen.created > seen.modified || seen.created == 0 {
             self.revisions.fail(|| format!("{}: says that it was made at {}", name(), seen.created));
         } else if seen.version == 0 || seen.version > seen.modified - seen.created + 1 {
-            self.revisions.fail(|| format!("{}: says that it was written {} times since {}", name(), seen.version, seen.created));
+            self.revisions
+                .fail(|| format!("{}: says that it was written {} times since {}", name(), seen.version, seen.created));
         }
     }
 
@@ -222,7 +223,8 @@ impl Dangling {
             what.sort_unstable();
             Check { name, checked: Some(checked), failed: keys.len() as u64, what }
         };
-        let mut leases = check("leases", self.leases.0, &self.leases.1, "hangs on a lease that is gone, and will never expire");
+        let mut leases =
+            check("leases", self.leases.0, &self.leases.1, "hangs on a lease that is gone, and will never expire");
         if leases.failed == 0 {
             leases.what.push(format!("{}, of them {} without a key", counted(self.idle.0, "lease"), self.idle.1));
         }
@@ -230,7 +232,10 @@ impl Dangling {
             leases,
             match &self.namespaces {
                 Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace is gone"),
-                None => Check::unknown("namespaces", "there is no namespace at all: not a Kubernetes store, or not the whole of it"),
+                None => Check::unknown(
+                    "namespaces",
+                    "there is no namespace at all: not a Kubernetes store, or not the whole of it",
+                ),
             },
             check("owners", self.owners.0, &self.owners.1, "an owner of it is gone"),
         ]
@@ -277,7 +282,9 @@ pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: 
         ("idle_leases".to_owned(), idle_leases.into()),
     ]);
     let hashes = match (file.hash, kv_hash.filter(|_| file.damages.1 == 0)) {
-        (Some(hash), Some(kv)) => format!("Hash {hash:x} (etcdctl snapshot status), of the keys alone {kv} (etcdctl endpoint hashkv)."),
+        (Some(hash), Some(kv)) => {
+            format!("Hash {hash:x} (etcdctl snapshot status), of the keys alone {kv} (etcdctl endpoint hashkv).")
+        }
         (Some(hash), None) => format!("Hash {hash:x} (etcdctl snapshot status)."),
         _ => "No hash: not all could be read.".to_owned(),
     };

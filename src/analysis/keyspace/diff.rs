@@ -128,7 +128,13 @@ impl Compared {
     }
 
     /// The report of `etcd diff`. `names` are the texts of the keys that were wanted.
-    pub fn report(&self, names: &HashMap<u64, String>, space: &Keyspace, files: [File; 2], shape: &Shape<'_>) -> Report {
+    pub fn report(
+        &self,
+        names: &HashMap<u64, String>,
+        space: &Keyspace,
+        files: [File; 2],
+        shape: &Shape<'_>,
+    ) -> Report {
         let [before, after] = files;
         let mut total = Sum::default();
         let mut rows = Vec::new();
@@ -141,7 +147,8 @@ impl Compared {
                 rows.push(row);
             }
         }
-        let columns: Vec<String> = ["prefix", "group", "resource", "namespace"].into_iter().chain(FIELDS).map(str::to_owned).collect();
+        let columns: Vec<String> =
+            ["prefix", "group", "resource", "namespace"].into_iter().chain(FIELDS).map(str::to_owned).collect();
         rows.sort_by_key(|row| {
             let count = |at: usize| if let Value::Count(n) = row[at] { n } else { 0 };
             std::cmp::Reverse((count(5), count(4) + count(6)))
@@ -203,9 +210,13 @@ impl Compared {
             };
             let Some(key) = names.get(&changed.hash) else { continue };
             let parsed = space.parse(key);
-            let mut row: Vec<Value> = [change, key, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
+            let mut row: Vec<Value> =
+                [change, key, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
             let lives = |bytes: u64, not: Change| (changed.change != not).then_some(bytes);
-            row.extend([Value::from(lives(changed.before, Change::Added)), Value::from(lives(changed.after, Change::Removed))]);
+            row.extend([
+                Value::from(lives(changed.before, Change::Added)),
+                Value::from(lives(changed.after, Change::Removed)),
+            ]);
             rows.push(row);
         }
         let columns: Vec<String> = columns.map(str::to_owned).into();
@@ -214,7 +225,12 @@ impl Compared {
         Table { columns, rows, ..Table::default() }
     }
 
-    fn findings(&self, names: &HashMap<u64, String>, space: &Keyspace, file: &File) -> Vec<crate::model::report::Finding> {
+    fn findings(
+        &self,
+        names: &HashMap<u64, String>,
+        space: &Keyspace,
+        file: &File,
+    ) -> Vec<crate::model::report::Finding> {
         let mut found = findings::Found::new(file);
         let removed = |is: &dyn Fn(&str, &str) -> bool| -> Vec<&Changed> {
             let is_it = |change: &&Changed| {
@@ -224,7 +240,8 @@ impl Compared {
             self.changes.iter().filter(is_it).collect()
         };
         let listed = |changes: &[&Changed]| {
-            let mut list: Vec<&str> = changes.iter().filter_map(|c| names.get(&c.hash)).map(|key| space.parse(key).name).collect();
+            let mut list: Vec<&str> =
+                changes.iter().filter_map(|c| names.get(&c.hash)).map(|key| space.parse(key).name).collect();
             list.sort_unstable();
             let more = list.len().saturating_sub(findings::MOST);
             list.truncate(findings::MOST);

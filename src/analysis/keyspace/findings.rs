@@ -26,11 +26,20 @@ impl<'f> Found<'f> {
     }
 
     /// Adds one; `about` names what it is about beside the file.
-    pub(super) fn add(&mut self, id: &str, severity: Severity, about: &[(&str, &str)], summary: String, evidence: &Json, remedy: &str) {
+    pub(super) fn add(
+        &mut self,
+        id: &str,
+        severity: Severity,
+        about: &[(&str, &str)],
+        summary: String,
+        evidence: &Json,
+        remedy: &str,
+    ) {
         let subject = [&[("path", self.path)], about].concat();
         let mut finding = Finding::new(id, severity, &subject);
         finding.summary = summary;
-        finding.evidence = evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+        finding.evidence =
+            evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
         remedy.clone_into(&mut finding.remedy);
         self.list.push(finding);
     }
@@ -69,7 +78,11 @@ pub(super) fn of_size(file: &File, found: &mut Found<'_>) {
             "etcd-fragmented",
             Severity::Info,
             &[],
-            format!("only {} of the file's {} is in use", of(file.in_use_bytes, file.db_bytes), bytes(file.db_bytes as f64)),
+            format!(
+                "only {} of the file's {} is in use",
+                of(file.in_use_bytes, file.db_bytes),
+                bytes(file.db_bytes as f64)
+            ),
             &json!({"db_bytes": file.db_bytes, "in_use_bytes": file.in_use_bytes}),
             "defragment in a quiet hour, one member after the other: each is blocked meanwhile",
         );
@@ -97,7 +110,10 @@ fn of_values(total: &Usage, found: &mut Found<'_>) {
             "etcd-large-object",
             if total.max_object_bytes > MIB { Severity::Critical } else { Severity::Warning },
             &[],
-            format!("the largest object takes {}; etcd refuses requests above 1.5 MiB", bytes(total.max_object_bytes as f64)),
+            format!(
+                "the largest object takes {}; etcd refuses requests above 1.5 MiB",
+                bytes(total.max_object_bytes as f64)
+            ),
             &json!({"max_object_bytes": total.max_object_bytes}),
             "plimsoll etcd top names it; split it, or keep its data elsewhere",
         );
@@ -130,9 +146,10 @@ fn of_values(total: &Usage, found: &mut Found<'_>) {
 
 /// Many objects of one sort.
 fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut Found<'_>) {
-    let (Some(group), Some(resource)) =
-        (by.columns().iter().position(|column| *column == "group"), by.columns().iter().position(|column| *column == "resource"))
-    else {
+    let (Some(group), Some(resource)) = (
+        by.columns().iter().position(|column| *column == "group"),
+        by.columns().iter().position(|column| *column == "resource"),
+    ) else {
         return;
     };
     let all = total.live_bytes + total.history_bytes;

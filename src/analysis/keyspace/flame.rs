@@ -50,7 +50,8 @@ impl Weight {
 
 /// The tree of rows by name-prefix, as they were (the first) and are.
 pub fn tree(sides: [&[Row]; 2], weight: Weight) -> Tree {
-    let mut tree = Tree { names: vec![String::new()], calls: vec![Call { caller: 0, name: 0, own: [0; 2] }], ..Tree::default() };
+    let mut tree =
+        Tree { names: vec![String::new()], calls: vec![Call { caller: 0, name: 0, own: [0; 2] }], ..Tree::default() };
     let mut names: HashMap<String, u32> = HashMap::new();
     let mut calls: HashMap<(u32, u32), u32> = HashMap::new();
     for (when, rows) in sides.into_iter().enumerate() {

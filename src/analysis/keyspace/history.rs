@@ -77,11 +77,19 @@ impl Sum {
 
     fn values(self, hours: Option<f64>) -> [Value; 6] {
         let per_hour = |number: u64| Value::from(hours.map(|hours| number as f64 / hours));
-        [self.writes.into(), self.deletes.into(), self.written.into(), per_hour(self.writes), per_hour(self.written), self.history.into()]
+        [
+            self.writes.into(),
+            self.deletes.into(),
+            self.written.into(),
+            per_hour(self.writes),
+            per_hour(self.written),
+            self.history.into(),
+        ]
     }
 }
 
-const FIELDS: [&str; 6] = ["writes", "deletes", "written_bytes", "writes_per_hour", "written_bytes_per_hour", "history_bytes"];
+const FIELDS: [&str; 6] =
+    ["writes", "deletes", "written_bytes", "writes_per_hour", "written_bytes_per_hour", "history_bytes"];
 
 /// The keys that the table will show: those written most since the last compaction.
 pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<Key> {
@@ -108,7 +116,14 @@ pub struct Shape<'s> {
 }
 
 /// The report of `etcd history`; `names` are the texts of `keys`.
-pub fn report(space: &Keyspace, keys: &[Key], names: &HashMap<u64, String>, clock: Clock, file: File, shape: &Shape<'_>) -> Report {
+pub fn report(
+    space: &Keyspace,
+    keys: &[Key],
+    names: &HashMap<u64, String>,
+    clock: Clock,
+    file: File,
+    shape: &Shape<'_>,
+) -> Report {
     let window = clock.window();
     let hours = window.map(|(from, to)| (to - from) as f64 / 3600.0);
     let mut total = Sum::default();
@@ -135,7 +150,8 @@ pub fn report(space: &Keyspace, keys: &[Key], names: &HashMap<u64, String>, cloc
     for key in keys.iter().filter(|_| shape.by == By::Key) {
         let Some(name) = names.get(&key.hash) else { continue };
         let parsed = space.parse(name);
-        let mut row: Vec<Value> = [name, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
+        let mut row: Vec<Value> =
+            [name, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
         row.push(if key.lives() { "yes" } else { "no" }.into());
         let mut sum = Sum::default();
         sum.add(key);
@@ -186,13 +202,22 @@ pub fn report(space: &Keyspace, keys: &[Key], names: &HashMap<u64, String>, cloc
 }
 
 fn lead(file: &File, total: Sum, window: Option<(i64, i64)>, returnable: u64) -> Vec<String> {
-    let since = if file.compacted > 0 { format!(" since the compaction at revision {}", grouped(file.compacted)) } else { String::new() };
+    let since = if file.compacted > 0 {
+        format!(" since the compaction at revision {}", grouped(file.compacted))
+    } else {
+        String::new()
+    };
     let span = window.map_or_else(
         || "; the values tell no time".to_owned(),
         |(from, to)| format!(", in {} by the times in the values", duration((to - from) * SECOND)),
     );
     vec![
-        format!("{} of {}{since}{span}: {}.", counted(total.writes, "write"), counted(total.keys, "key"), bytes(total.written as f64)),
+        format!(
+            "{} of {}{since}{span}: {}.",
+            counted(total.writes, "write"),
+            counted(total.keys, "key"),
+            bytes(total.written as f64)
+        ),
         format!(
             "Compaction would free {} of dead revisions; defragmentation then returns these and the free pages: about {} of {} ({}).",
             bytes(total.history as f64),

@@ -74,7 +74,12 @@ pub fn report(buckets: Vec<BucketPages>, mut free: Vec<u64>, pages: u64, file: F
     let mut found = findings::Found::new(&file);
     findings::of_size(&file, &mut found);
     findings::of_free_pages(&file, free.len() as u64, free_pages, middle, &mut found);
-    let table = Table { name: "buckets".to_owned(), title: "Buckets".to_owned(), columns: COLUMNS.map(str::to_owned).into(), rows };
+    let table = Table {
+        name: "buckets".to_owned(),
+        title: "Buckets".to_owned(),
+        columns: COLUMNS.map(str::to_owned).into(),
+        rows,
+    };
     let runs = runs(&free, free_pages);
     Report {
         schema: "plimsoll.etcd-pages/v1".to_owned(),
@@ -127,7 +132,10 @@ mod tests {
     #[test]
     fn quantiles_are_by_nearest_rank() {
         let values: Vec<f32> = (1..=100).map(|n| n as f32).collect();
-        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|q| quantile(&values, q)), [Some(1.0), Some(50.0), Some(99.0), Some(100.0)]);
+        assert_eq!(
+            [0.0, 0.5, 0.99, 1.0].map(|q| quantile(&values, q)),
+            [Some(1.0), Some(50.0), Some(99.0), Some(100.0)]
+        );
         assert_eq!(quantile(&[], 0.5), None);
     }
 

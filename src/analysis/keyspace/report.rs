@@ -92,9 +92,12 @@ impl File {
 
     /// What the file shows at all.
     pub fn coverage(&self) -> Map<String, Json> {
-        let entries: Map<String, Json> = self.entries.iter().map(|(bucket, count)| (bucket.clone(), json!(count))).collect();
-        let members: Vec<Json> = self.members.iter().map(|(name, url)| json!({"name": name, "peer_url": url})).collect();
-        let alarms: Vec<Json> = self.alarms.iter().map(|(member, alarm)| json!({"member": member, "alarm": alarm})).collect();
+        let entries: Map<String, Json> =
+            self.entries.iter().map(|(bucket, count)| (bucket.clone(), json!(count))).collect();
+        let members: Vec<Json> =
+            self.members.iter().map(|(name, url)| json!({"name": name, "peer_url": url})).collect();
+        let alarms: Vec<Json> =
+            self.alarms.iter().map(|(member, alarm)| json!({"member": member, "alarm": alarm})).collect();
         let value = json!({
             "source": "etcd", "entries": entries, "decoded": self.decoded, "damaged": self.damages.0, "damages": self.damages.1,
             "consistent_index": self.consistent_index, "term": self.term, "storage_version": self.storage_version,
@@ -121,10 +124,15 @@ impl File {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.damages.1 > 0 {
-            notes.push(format!("{} of the database damaged; what can be read is counted.", counted(self.damages.1, "place")));
+            notes.push(format!(
+                "{} of the database damaged; what can be read is counted.",
+                counted(self.damages.1, "place")
+            ));
         }
         if self.compacting {
-            notes.push("A compaction was under way when the file was taken: part of the history is gone already.".to_owned());
+            notes.push(
+                "A compaction was under way when the file was taken: part of the history is gone already.".to_owned(),
+            );
         }
         notes
     }
@@ -152,23 +160,32 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
     let mut columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     columns.extend(FIELDS.iter().map(|field| (*field).to_owned()));
     let findings = findings::of_usage(&file, total, &rows, &shape.by);
-    let row = |row: Row| row.names.into_iter().map(Value::Text).chain(fields(&row.usage, total, file.decoded)).collect();
+    let row =
+        |row: Row| row.names.into_iter().map(Value::Text).chain(fields(&row.usage, total, file.decoded)).collect();
     let mut rows: Vec<Vec<Value>> = rows.into_iter().map(row).collect();
     match shape.sort_by.as_deref() {
         Some(field) => sort(&columns, &mut rows, field),
         None => {
             let (live, history) = (names.len() + 3, names.len() + 4);
-            let bytes = |row: &[Value]| [live, history].iter().map(|at| if let Value::Count(n) = row[*at] { n } else { 0 }).sum::<u64>();
+            let bytes = |row: &[Value]| {
+                [live, history].iter().map(|at| if let Value::Count(n) = row[*at] { n } else { 0 }).sum::<u64>()
+            };
             rows.sort_by_key(|row| std::cmp::Reverse(bytes(row)));
         }
     }
-    let mut totals: Vec<(String, Value)> =
-        FIELDS.iter().map(|f| (*f).to_owned()).zip(fields(total, total, file.decoded)).filter(|(f, _)| f != "share").collect();
+    let mut totals: Vec<(String, Value)> = FIELDS
+        .iter()
+        .map(|f| (*f).to_owned())
+        .zip(fields(total, total, file.decoded))
+        .filter(|(f, _)| f != "share")
+        .collect();
     totals.extend(file.totals());
     totals.extend([("keys_live".to_owned(), total.keys.into()), ("rows".to_owned(), (rows.len() as u64).into())]);
     let mut notes = hidden(rows.len(), shape.top);
     if shape.by == By::Manager {
-        notes.push("A key counts with each manager that wrote a field of it, so rows are more than the whole.".to_owned());
+        notes.push(
+            "A key counts with each manager that wrote a field of it, so rows are more than the whole.".to_owned(),
+        );
     }
     notes.extend(file.notes());
     let mut coverage = file.coverage();
@@ -193,7 +210,11 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
 /// Says that rows are not shown.
 pub(super) fn hidden(rows: usize, top: Option<usize>) -> Vec<String> {
     let more = top.map_or(0, |top| rows.saturating_sub(top));
-    if more > 0 { vec![format!("{} not shown; --top 0 shows all.", counted(more as u64, "more row"))] } else { Vec::new() }
+    if more > 0 {
+        vec![format!("{} not shown; --top 0 shows all.", counted(more as u64, "more row"))]
+    } else {
+        Vec::new()
+    }
 }
 
 fn fields(usage: &Usage, total: &Usage, decoded: bool) -> [Value; 11] {

@@ -62,7 +62,9 @@ pub fn report(rows: &[Row], total: &Usage, file: File, top: Option<usize>) -> Re
     totals.extend(file.totals());
     let mut lead = Vec::new();
     if moved.0.is_empty() {
-        lead.push("No built-in resource takes enough of the bytes or the writes to be worth an etcd of its own.".to_owned());
+        lead.push(
+            "No built-in resource takes enough of the bytes or the writes to be worth an etcd of its own.".to_owned(),
+        );
     } else {
         let names: Vec<&str> = moved.0.iter().map(|(_, resource, _)| resource.as_str()).collect();
         lead.push(format!(
@@ -96,14 +98,16 @@ pub fn report(rows: &[Row], total: &Usage, file: File, top: Option<usize>) -> Re
 /// Whether the apiserver takes an override for it: only for resources that are compiled into kube-apiserver itself.
 fn can_move(group: &str, resource: &str) -> bool {
     let built_in = crate::model::registry::GROUPS.iter().any(|(name, of)| *name == resource && *of == group);
-    let is_core = group.is_empty() && !resource.is_empty() && !["ranges", "masterleases", "peerserverleases"].contains(&resource);
+    let is_core =
+        group.is_empty() && !resource.is_empty() && !["ranges", "masterleases", "peerserverleases"].contains(&resource);
     // CRDs and APIServices are stored by servers of their own inside of kube-apiserver, as are custom resources.
     (built_in || is_core) && !["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group)
 }
 
 /// The flag, with a place for the new servers.
 fn flag(moved: &[(String, String, (f64, f64))]) -> String {
-    let overrides: Vec<String> = moved.iter().map(|(group, resource, _)| format!("{group}/{resource}#https://NEW-ETCD:2379")).collect();
+    let overrides: Vec<String> =
+        moved.iter().map(|(group, resource, _)| format!("{group}/{resource}#https://NEW-ETCD:2379")).collect();
     if overrides.is_empty() { String::new() } else { format!("--etcd-servers-overrides={}", overrides.join(",")) }
 }
 
@@ -116,7 +120,8 @@ fn steps(moved: &[(String, String, (f64, f64))], flag: &str) -> Vec<String> {
         "How to move:".to_owned(),
         "  1\tSet up the new etcd with the apiserver's certificates (several servers: a ; between them).".to_owned(),
     ];
-    let copied: Vec<&str> = moved.iter().map(|(_, resource, _)| resource.as_str()).filter(|resource| *resource != "events").collect();
+    let copied: Vec<&str> =
+        moved.iter().map(|(_, resource, _)| resource.as_str()).filter(|resource| *resource != "events").collect();
     if copied.is_empty() {
         steps.push("  2\tEvents need not be copied: they expire within an hour, and clients watch anew.".to_owned());
     } else {

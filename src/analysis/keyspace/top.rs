@@ -60,7 +60,8 @@ pub fn report(
     for key in keys {
         let Some(name) = names.get(&key.hash) else { continue };
         let parsed = space.parse(name);
-        let mut row: Vec<Value> = [name, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
+        let mut row: Vec<Value> =
+            [name, parsed.group, parsed.resource, parsed.namespace, parsed.name].map(Value::from).into();
         row.extend(MEASURES.map(|field| Value::from(measure(key, field))));
         row.push(key.latest.into());
         rows.push(row);
@@ -73,8 +74,14 @@ pub fn report(
         live += u64::from(key.lives());
         bytes += key.live_bytes();
     });
-    let shown: u64 = rows.iter().filter_map(|row| if let Value::Count(size) = row[5] { Some(size) } else { None }).sum();
-    let lead = vec![format!("{} of {} hold {} of the bytes that live.", rows.len(), counted(live, "object"), of(shown, bytes))];
+    let shown: u64 =
+        rows.iter().filter_map(|row| if let Value::Count(size) = row[5] { Some(size) } else { None }).sum();
+    let lead = vec![format!(
+        "{} of {} hold {} of the bytes that live.",
+        rows.len(),
+        counted(live, "object"),
+        of(shown, bytes)
+    )];
     let mut totals = file.totals();
     totals.splice(0..0, [("keys_live".to_owned(), live.into()), ("live_bytes".to_owned(), bytes.into())]);
     let mut found = findings::Found::new(&file);

@@ -155,7 +155,8 @@ impl Account {
         }
         account.unreclaimable = account.reclaimable.map(|reclaimable| usage - reclaimable);
         account.headroom = account.limit.map(|limit| signed(limit) - signed(usage));
-        account.headroom_with_cache = account.headroom.zip(account.reclaimable).map(|(headroom, cache)| headroom + signed(cache));
+        account.headroom_with_cache =
+            account.headroom.zip(account.reclaimable).map(|(headroom, cache)| headroom + signed(cache));
         account
     }
 
@@ -165,7 +166,14 @@ impl Account {
             // The top of a v1 hierarchy is told as anonymous memory and files alone.
             return if sample.is_root() { 0 } else { signed(self.kernel.unwrap_or(0)) };
         }
-        let named = [self.slab_reclaimable, self.slab_unreclaimable, self.kernel_stack, self.pagetables, self.percpu, self.vmalloc];
+        let named = [
+            self.slab_reclaimable,
+            self.slab_unreclaimable,
+            self.kernel_stack,
+            self.pagetables,
+            self.percpu,
+            self.vmalloc,
+        ];
         let named: u64 = named.into_iter().flatten().sum();
         signed(self.kernel.unwrap_or(named)) + signed(self.sock.unwrap_or(0))
     }
@@ -195,7 +203,14 @@ impl Account {
             add("page tables", 'P', of(self.pagetables));
             add("per-CPU", 'C', of(self.percpu));
             add("vmalloc", 'V', of(self.vmalloc));
-            let named = [self.slab_reclaimable, self.slab_unreclaimable, self.kernel_stack, self.pagetables, self.percpu, self.vmalloc];
+            let named = [
+                self.slab_reclaimable,
+                self.slab_unreclaimable,
+                self.kernel_stack,
+                self.pagetables,
+                self.percpu,
+                self.vmalloc,
+            ];
             let named: i64 = named.into_iter().flatten().map(signed).sum();
             add("kernel, other", 'k', of(self.kernel).map(|kernel| kernel - named).filter(|rest| *rest != 0));
             add("sockets", 'T', of(self.sock));

@@ -30,7 +30,11 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
         ),
         Verdict::Anon => (
             "memory-anon-pressure",
-            if killed || seen.account.firm().is_some_and(|firm| firm >= AT_LIMIT) { Severity::Critical } else { Severity::Warning },
+            if killed || seen.account.firm().is_some_and(|firm| firm >= AT_LIMIT) {
+                Severity::Critical
+            } else {
+                Severity::Warning
+            },
             "look into the heap (plimsoll heap top on a profile) and at who sends what (plimsoll traffic); raise the limit until then. Giving back cache does not help",
         ),
     };
@@ -38,8 +42,10 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
     finding.confidence = seen.judged.confidence;
     finding.last_seen = time::format(seen.sample.at);
     finding.first_seen = since.map_or_else(|| finding.last_seen.clone(), time::format);
-    finding.summary = format!("{}: {}: {}", seen.sample.path, seen.judged.verdict.explain(), seen.judged.reasons.join("; "));
-    finding.evidence = seen.judged.evidence.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value))).collect();
+    finding.summary =
+        format!("{}: {}: {}", seen.sample.path, seen.judged.verdict.explain(), seen.judged.reasons.join("; "));
+    finding.evidence =
+        seen.judged.evidence.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value))).collect();
     remedy.clone_into(&mut finding.remedy);
     Some(finding)
 }

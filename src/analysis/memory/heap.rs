@@ -155,7 +155,12 @@ pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
             && at.abs_diff(sampled) > FAR.unsigned_abs()
         {
             let (apart, way) = ((at - sampled).abs(), if at < sampled { "before" } else { "after" });
-            notes.push(format!("The profile ({}) was taken {} {way} the sample of {}.", time::format(at), duration(apart), heap.group));
+            notes.push(format!(
+                "The profile ({}) was taken {} {way} the sample of {}.",
+                time::format(at),
+                duration(apart),
+                heap.group
+            ));
         }
     }
     if profiles.iter().any(|heap| heap.in_use.is_none() && metrics.iter().all(|other| other.group != heap.group)) {
@@ -185,8 +190,17 @@ pub fn table(heaps: &[Heap]) -> Table {
         "anon_outside_go",
     ];
     let row = |heap: &Heap| {
-        let numbers =
-            [heap.objects, heap.in_use, heap.idle, heap.released, heap.stacks, heap.total, heap.held(), heap.next_gc, heap.resident];
+        let numbers = [
+            heap.objects,
+            heap.in_use,
+            heap.idle,
+            heap.released,
+            heap.stacks,
+            heap.total,
+            heap.held(),
+            heap.next_gc,
+            heap.resident,
+        ];
         let names = [
             heap.group.as_str().into(),
             heap.instance.as_str().into(),
@@ -194,7 +208,11 @@ pub fn table(heaps: &[Heap]) -> Table {
             heap.at.map_or(Value::None, |at| Value::Text(time::format(at))),
         ];
         let numbers = numbers.into_iter().map(Value::from);
-        names.into_iter().chain(numbers).chain([heap.anon.into(), heap.beyond().into(), heap.outside().into()]).collect()
+        names
+            .into_iter()
+            .chain(numbers)
+            .chain([heap.anon.into(), heap.beyond().into(), heap.outside().into()])
+            .collect()
     };
     Table {
         name: "heap".to_owned(),
@@ -226,9 +244,18 @@ pub fn for_people(heaps: &[Heap]) -> Table {
         ("resident memory of the process", |h| h.resident),
     ];
     let told = |tell: Tell, heap: &Heap| {
-        tell(heap).map_or(Value::None, |value| Value::Text(if value < 0.0 { format!("-{}", bytes(-value)) } else { bytes(value) }))
+        tell(heap).map_or(Value::None, |value| {
+            Value::Text(if value < 0.0 { format!("-{}", bytes(-value)) } else { bytes(value) })
+        })
     };
     let rows = lines.iter().filter(|(_, tell)| heaps.iter().any(|heap| tell(heap).is_some()));
-    let rows = rows.map(|(what, tell)| std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect());
-    Table { title: "Go's own account, beside anonymous memory".to_owned(), columns, rows: rows.collect(), ..Table::default() }
+    let rows = rows.map(|(what, tell)| {
+        std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect()
+    });
+    Table {
+        title: "Go's own account, beside anonymous memory".to_owned(),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
+    }
 }

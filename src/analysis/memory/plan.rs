@@ -48,7 +48,8 @@ pub struct Plan {
 /// Plans; an error says what is not known.
 pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, String> {
     let usage = account.usage.ok_or("the group's usage is not known")?;
-    let reclaimable = account.reclaimable.ok_or("the group's cache is not known (memory.stat lacks active_file or inactive_file)")?;
+    let reclaimable =
+        account.reclaimable.ok_or("the group's cache is not known (memory.stat lacks active_file or inactive_file)")?;
     let limit = || account.limit.ok_or("no limit is known to measure by; use --until working-set or cache<SIZE");
     let wanted = match until {
         Until::WorkingSet => account.file_inactive.unwrap_or(0),
@@ -81,7 +82,11 @@ pub fn stop(rates: &Rates, freed: u64) -> Option<String> {
     let refaulted = rates.refaults_per_s.unwrap_or(0.0) * rates.seconds;
     let again = refaulted * super::rates::PAGE;
     if refaulted > FEW_REFAULTS && again > READ_AGAIN * freed as f64 {
-        return Some(format!("refaults rise: {} were read again after the last step freed {}", bytes(again), bytes(freed as f64)));
+        return Some(format!(
+            "refaults rise: {} were read again after the last step freed {}",
+            bytes(again),
+            bytes(freed as f64)
+        ));
     }
     if rates.psi_some.is_some_and(|some| some >= SOME_HIGH) || rates.psi_full.is_some_and(|full| full >= FULL_HIGH) {
         let [some, full] = [rates.psi_some, rates.psi_full].map(|share| percent(share.unwrap_or(0.0)));
@@ -99,16 +104,28 @@ mod tests {
 
     #[test]
     fn it_stops_where_somebody_suffers() {
-        let quiet = Rates { seconds: 0.5, refaults_per_s: Some(400.0), psi_some: Some(0.09), psi_full: Some(0.009), ..Rates::default() };
+        let quiet = Rates {
+            seconds: 0.5,
+            refaults_per_s: Some(400.0),
+            psi_some: Some(0.09),
+            psi_full: Some(0.009),
+            ..Rates::default()
+        };
         let why = |rates: Rates| stop(&rates, 16 << 20).unwrap_or_default();
         assert_eq!(why(quiet.clone()), "");
         // A quarter of 16 MiB is 1,024 pages.
         assert_eq!(why(Rates { refaults_per_s: Some(2048.0), ..quiet.clone() }), "");
-        assert!(why(Rates { refaults_per_s: Some(2050.0), ..quiet.clone() }).contains("refaults rise: 4.20 MB were read again"));
+        assert!(
+            why(Rates { refaults_per_s: Some(2050.0), ..quiet.clone() })
+                .contains("refaults rise: 4.20 MB were read again")
+        );
         // Of a step that freed nothing, few are noise.
         assert_eq!(stop(&Rates { refaults_per_s: Some(512.0), ..quiet.clone() }, 0), None);
         assert!(stop(&Rates { refaults_per_s: Some(514.0), ..quiet.clone() }, 0).is_some());
-        assert!(why(Rates { psi_some: Some(0.1), ..quiet.clone() }).contains("pressure rises: tasks waited for memory 10.0%"));
+        assert!(
+            why(Rates { psi_some: Some(0.1), ..quiet.clone() })
+                .contains("pressure rises: tasks waited for memory 10.0%")
+        );
         assert!(why(Rates { psi_full: Some(0.01), ..quiet.clone() }).contains("all at once 1.0%"));
         assert!(why(Rates { oom_kills: Some(1), ..quiet }).contains("killed"));
     }
@@ -132,6 +149,9 @@ mod tests {
         assert_eq!(goal(Until::Cache(50), Most::Bytes(70)), Ok((550, 70)));
         assert_eq!(goal(Until::Cache(600), half), Ok((0, 0)));
         let unlimited = Account { limit: None, ..account.clone() };
-        assert!(plan(&unlimited, Until::Headroom(0.2), half, 64).is_err() && plan(&unlimited, Until::WorkingSet, half, 64).is_ok());
+        assert!(
+            plan(&unlimited, Until::Headroom(0.2), half, 64).is_err()
+                && plan(&unlimited, Until::WorkingSet, half, 64).is_ok()
+        );
     }
 }

@@ -47,18 +47,23 @@ fn refaults(sample: &Sample) -> Option<f64> {
 /// Some v1 kernels tell refaults in bytes: then all numbers are multiples of a page.
 fn in_bytes(samples: [&Sample; 2]) -> bool {
     let counts: Vec<f64> = samples.into_iter().filter_map(refaults).collect();
-    !samples[0].version.is_v2() && counts.iter().any(|count| *count > 0.0) && counts.iter().all(|count| count % PAGE == 0.0)
+    !samples[0].version.is_v2()
+        && counts.iter().any(|count| *count > 0.0)
+        && counts.iter().all(|count| count % PAGE == 0.0)
 }
 
 fn scans(sample: &Sample, name: &str) -> Option<f64> {
     let whole = sample.stat(name);
-    let parts = ["kswapd", "direct", "khugepaged", "proactive"].iter().filter_map(|who| sample.stat(&format!("{name}_{who}")));
+    let parts =
+        ["kswapd", "direct", "khugepaged", "proactive"].iter().filter_map(|who| sample.stat(&format!("{name}_{who}")));
     whole.or_else(|| parts.reduce(|a, b| a + b)).map(|pages| pages as f64)
 }
 
 /// How often the limit was met, here and above. `memory.events` counts those below as well.
 fn hits(sample: &Sample) -> Option<f64> {
-    let one = |sample: &Sample| if sample.version.is_v2() { sample.table("memory.events", "max") } else { sample.number("memory.failcnt") };
+    let one = |sample: &Sample| {
+        if sample.version.is_v2() { sample.table("memory.events", "max") } else { sample.number("memory.failcnt") }
+    };
     let all: Vec<u64> = std::iter::once(sample).chain(&sample.above).filter_map(one).collect();
     (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
 }
@@ -76,10 +81,14 @@ impl Rates {
             return None;
         }
         // A counter that fell belongs to another group of that name.
-        let rise = |of: &dyn Fn(&Sample) -> Option<f64>| of(before).zip(of(after)).map(|(a, b)| b - a).filter(|rise| *rise >= 0.0);
+        let rise = |of: &dyn Fn(&Sample) -> Option<f64>| {
+            of(before).zip(of(after)).map(|(a, b)| b - a).filter(|rise| *rise >= 0.0)
+        };
         let unit = if in_bytes([before, after]) { PAGE } else { 1.0 };
         let refaulted = rise(&refaults).map(|pages| pages / unit);
-        let restored = rise(&|sample| either(sample, "workingset_restore_file", "workingset_restore_file").map(|pages| pages as f64));
+        let restored = rise(&|sample| {
+            either(sample, "workingset_restore_file", "workingset_restore_file").map(|pages| pages as f64)
+        });
         let stall = |of: &dyn Fn(&Sample) -> Option<f64>| rise(of).map(|micros| (micros / 1e6 / seconds).min(1.0));
         let accounts = [Account::of(before, host), Account::of(after, host)];
         // Of an almost empty cache any refault would be a large share.
@@ -92,7 +101,10 @@ impl Rates {
             seconds,
             refaults_per_s: refaulted.map(|pages| pages / seconds),
             refault_share: refaulted.zip(cache).map(|(pages, cache)| pages * PAGE / cache * 60.0 / seconds),
-            restored: restored.zip(refaulted).filter(|(_, pages)| *pages > 0.0).map(|(restored, pages)| (restored / unit / pages).min(1.0)),
+            restored: restored
+                .zip(refaulted)
+                .filter(|(_, pages)| *pages > 0.0)
+                .map(|(restored, pages)| (restored / unit / pages).min(1.0)),
             scans_per_s: rise(&|sample| scans(sample, "pgscan")).map(|pages| pages / seconds),
             steals_per_s: rise(&|sample| scans(sample, "pgsteal")).map(|pages| pages / seconds),
             limit_hits: rise(&hits).map(|count| count as u64),

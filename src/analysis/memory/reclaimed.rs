@@ -41,7 +41,16 @@ pub struct Outcome {
 impl Outcome {
     /// Nothing done yet.
     pub fn new(before: Seen, yes: bool) -> Self {
-        Self { before, after: None, plan: None, method: String::new(), yes, refused: false, ended: String::new(), steps: Vec::new() }
+        Self {
+            before,
+            after: None,
+            plan: None,
+            method: String::new(),
+            yes,
+            refused: false,
+            ended: String::new(),
+            steps: Vec::new(),
+        }
     }
 
     fn freed(&self) -> u64 {
@@ -127,7 +136,9 @@ fn for_people(outcome: &Outcome) -> Table {
             let mut expected = before.clone();
             let lower = |value: &mut Option<u64>| *value = value.map(|value| value.saturating_sub(plan.goal));
             let account = &mut expected.account;
-            [&mut account.usage, &mut account.file, &mut account.file_inactive, &mut account.reclaimable].into_iter().for_each(lower);
+            [&mut account.usage, &mut account.file, &mut account.file_inactive, &mut account.reclaimable]
+                .into_iter()
+                .for_each(lower);
             account.headroom = account.headroom.map(|left| left + i64::try_from(plan.goal).unwrap_or(0));
             expected.judged = super::verdict::judge(&expected.sample, &expected.account, expected.rates.as_ref());
             Some(expected)
@@ -139,19 +150,36 @@ fn for_people(outcome: &Outcome) -> Table {
         row.extend(after.as_ref().map(tell));
         row
     });
-    Table { title: format!("{}: {}.", before.sample.path, outcome.ended), columns, rows: rows.collect(), ..Table::default() }
+    Table {
+        title: format!("{}: {}.", before.sample.path, outcome.ended),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
+    }
 }
 
 /// The report on all groups.
 pub fn report(outcomes: &[Outcome]) -> Report {
-    let seen: Vec<Seen> = outcomes.iter().flat_map(|outcome| std::iter::once(&outcome.before).chain(&outcome.after)).cloned().collect();
+    let seen: Vec<Seen> =
+        outcomes.iter().flat_map(|outcome| std::iter::once(&outcome.before).chain(&outcome.after)).cloned().collect();
     let mut steps = Table { name: "steps".to_owned(), ..Table::default() };
-    steps.columns = ["path", "step", "asked", "freed", "refaults_per_s", "psi_some", "psi_full"].map(str::to_owned).to_vec();
+    steps.columns =
+        ["path", "step", "asked", "freed", "refaults_per_s", "psi_some", "psi_full"].map(str::to_owned).to_vec();
     for outcome in outcomes {
         for (number, step) in outcome.steps.iter().enumerate() {
             let rate = |of: fn(&Rates) -> Option<f64>| Value::from(step.rates.as_ref().and_then(of));
-            let place = [outcome.before.sample.path.as_str().into(), (number as u64 + 1).into(), step.asked.into(), step.freed.into()];
-            steps.rows.push(place.into_iter().chain([rate(|r| r.refaults_per_s), rate(|r| r.psi_some), rate(|r| r.psi_full)]).collect());
+            let place = [
+                outcome.before.sample.path.as_str().into(),
+                (number as u64 + 1).into(),
+                step.asked.into(),
+                step.freed.into(),
+            ];
+            steps.rows.push(
+                place
+                    .into_iter()
+                    .chain([rate(|r| r.refaults_per_s), rate(|r| r.psi_some), rate(|r| r.psi_full)])
+                    .collect(),
+            );
         }
     }
     let mut notes = Vec::new();
@@ -171,7 +199,11 @@ pub fn report(outcomes: &[Outcome]) -> Report {
         schema: "plimsoll.memory-reclaim/v1".to_owned(),
         window: report::window(&seen),
         totals: vec![("freed".to_owned(), outcomes.iter().map(Outcome::freed).sum::<u64>().into())],
-        table: Table { columns: FIELDS.map(str::to_owned).to_vec(), rows: outcomes.iter().map(row).collect(), ..Table::default() },
+        table: Table {
+            columns: FIELDS.map(str::to_owned).to_vec(),
+            rows: outcomes.iter().map(row).collect(),
+            ..Table::default()
+        },
         people: Some(outcomes.iter().map(for_people).collect()),
         tables: vec![steps],
         notes,

@@ -99,13 +99,16 @@ impl Seen {
     /// The values of [`FIELDS`].
     fn row(&self) -> Vec<Value> {
         let (a, s) = (&self.account, &self.sample);
-        let signed =
-            |bytes: Option<i64>| bytes.map_or(Value::None, |bytes| u64::try_from(bytes).map_or(Value::Number(bytes as f64), Value::Count));
+        let signed = |bytes: Option<i64>| {
+            bytes.map_or(Value::None, |bytes| u64::try_from(bytes).map_or(Value::Number(bytes as f64), Value::Count))
+        };
         let rate = |of: fn(&Rates) -> Option<f64>| Value::from(self.rates.as_ref().and_then(of));
         let count = |of: fn(&Rates) -> Option<u64>| Value::from(self.rates.as_ref().and_then(of));
-        let fields =
-            |fields: &[(String, u64)]| Value::Group(fields.iter().map(|(name, value)| (name.clone(), Value::Count(*value))).collect());
-        let values = s.values.iter().map(|(name, value)| (name.clone(), value.number().map_or("max".into(), Value::Count)));
+        let fields = |fields: &[(String, u64)]| {
+            Value::Group(fields.iter().map(|(name, value)| (name.clone(), Value::Count(*value))).collect())
+        };
+        let values =
+            s.values.iter().map(|(name, value)| (name.clone(), value.number().map_or("max".into(), Value::Count)));
         let tables = s.tables.iter().map(|(name, own)| (name.clone(), fields(own)));
         let stall = |stall: &crate::model::memory::Stall| {
             Value::Group(vec![
@@ -120,7 +123,8 @@ impl Seen {
             Value::Group(std::iter::once(("some".to_owned(), stall(&psi.some))).chain(full).collect())
         });
         let v2 = |file: &str, old: &str| {
-            s.value(if s.version.is_v2() { file } else { old }).map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count))
+            s.value(if s.version.is_v2() { file } else { old })
+                .map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count))
         };
         vec![
             s.path.as_str().into(),
@@ -308,7 +312,8 @@ fn size(bytes_: i64) -> String {
 fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     let (a, s) = (&seen.account, &seen.sample);
     let Judged { verdict, confidence, .. } = seen.judged;
-    let sure = if verdict == Verdict::Unknown { String::new() } else { format!(" (confidence {})", percent(confidence)) };
+    let sure =
+        if verdict == Verdict::Unknown { String::new() } else { format!(" (confidence {})", percent(confidence)) };
     let mut lead = vec![format!("{}: {}{sure}: {}.", s.path, verdict.name(), verdict.explain())];
     lead.extend(seen.judged.reasons.iter().map(|reason| format!("- {reason}")));
     let parts = a.parts(s);
@@ -328,7 +333,9 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
         Value::None,
     ]);
     let mut facts: Vec<Vec<Value>> = Vec::new();
-    let mut fact = |what: String, bytes: Option<i64>| facts.extend(bytes.map(|bytes| vec![Value::Text(what), Value::Text(size(bytes))]));
+    let mut fact = |what: String, bytes: Option<i64>| {
+        facts.extend(bytes.map(|bytes| vec![Value::Text(what), Value::Text(size(bytes))]))
+    };
     let signed = |bytes: Option<u64>| bytes.and_then(|bytes| i64::try_from(bytes).ok());
     let by = match a.limit_by.as_str() {
         "host" => "the machine's memory".to_owned(),
@@ -348,7 +355,8 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
 }
 
 fn many(of: &[Seen]) -> Table {
-    let columns = ["group", "state", "used_bytes", "limit_bytes", "anon_bytes", "cache_bytes", "back_bytes", "left_bytes"];
+    let columns =
+        ["group", "state", "used_bytes", "limit_bytes", "anon_bytes", "cache_bytes", "back_bytes", "left_bytes"];
     let rows = of.iter().map(|seen| {
         let (a, s) = (&seen.account, &seen.sample);
         let name = if seen.depth == 0 { s.path.as_str() } else { s.path.rsplit('/').next().unwrap_or(&s.path) };
@@ -421,10 +429,22 @@ pub fn show(of: &[Seen], told: Told) -> Report {
             let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
             notes.push(format!("Fields that plimsoll does not know, as the kernel tells them: {}.", fields.join(", ")));
         }
-        let tight = seen.sample.above.iter().map(|above| (above, Account::of(above, None))).filter(|(above, _)| !above.is_root());
-        for (above, account) in tight.filter(|(_, account)| account.fill().is_some_and(|fill| fill >= super::verdict::FULL)) {
+        let tight = seen
+            .sample
+            .above
+            .iter()
+            .map(|above| (above, Account::of(above, None)))
+            .filter(|(above, _)| !above.is_root());
+        for (above, account) in
+            tight.filter(|(_, account)| account.fill().is_some_and(|fill| fill >= super::verdict::FULL))
+        {
             let (fill, firm) = (account.fill().unwrap_or(0.0), account.firm().unwrap_or(0.0));
-            notes.push(format!("The group above, {}, is at {} of its limit, {} without cache.", above.path, percent(fill), percent(firm)));
+            notes.push(format!(
+                "The group above, {}, is at {} of its limit, {} without cache.",
+                above.path,
+                percent(fill),
+                percent(firm)
+            ));
         }
         if seen.rates.is_none() && of.len() == 1 {
             notes.push("One sample: whether the cache is read again is not known; memory watch tells.".to_owned());
@@ -449,7 +469,9 @@ fn charted(name: &str, values: &[Option<f64>], scale: f64, shown: impl Fn(f64) -
     let scale = if scale > 0.0 { scale } else { highest };
     // A fixed scale, which a sparkline has not: 2 % of the limit must not look full.
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let bar = |value: &Option<f64>| BARS[value.map_or(0, |value| (value / scale.max(1e-9) * 8.0).ceil().clamp(0.0, 8.0) as usize)];
+    let bar = |value: &Option<f64>| {
+        BARS[value.map_or(0, |value| (value / scale.max(1e-9) * 8.0).ceil().clamp(0.0, 8.0) as usize)]
+    };
     let course = values.iter().map(bar).collect();
     Some(vec![name.into(), Value::Text(shown(last)), Value::Text(shown(highest)), Value::Text(course)])
 }
@@ -479,8 +501,13 @@ pub fn watch(past: &[Vec<Seen>], width: usize) -> Report {
         ];
         let mut chart = table(&["what", "now", "most", "course"], rows.into_iter().flatten().collect());
         let Judged { verdict, confidence, .. } = seen.judged;
-        chart.title =
-            format!("{}: {} (confidence {}): {}.", seen.sample.path, verdict.name(), percent(confidence), seen.judged.reasons.join("; "));
+        chart.title = format!(
+            "{}: {} (confidence {}): {}.",
+            seen.sample.path,
+            verdict.name(),
+            percent(confidence),
+            seen.judged.reasons.join("; ")
+        );
         people.push(chart);
     }
     report.people = Some(people);

@@ -61,10 +61,14 @@ impl Verdict {
         match self {
             Self::Unknown => "no limit is known; give the machine's memory with --host-memory",
             Self::Healthy => "there is room",
-            Self::CacheFull => "full of page cache that nobody reads again: it gives way when memory is needed, and can be given back",
+            Self::CacheFull => {
+                "full of page cache that nobody reads again: it gives way when memory is needed, and can be given back"
+            }
             Self::NearLimit => "close to the limit; part of it is cache, but not all of that is surely idle",
             Self::Thrashing => "what is read again and again does not fit: reclaiming more would make it slower",
-            Self::Anon => "memory that can't be given back comes close to the limit: the next OOM would be the program's own doing",
+            Self::Anon => {
+                "memory that can't be given back comes close to the limit: the next OOM would be the program's own doing"
+            }
         }
     }
 }
@@ -100,7 +104,12 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
     let mut reasons = Vec::new();
     let mut evidence = Vec::new();
     if let (Some(fill), Some(usage), Some(limit)) = (fill, account.usage, account.limit) {
-        reasons.push(format!("usage is {} of the limit ({} of {})", percent(fill), bytes(usage as f64), bytes(limit as f64)));
+        reasons.push(format!(
+            "usage is {} of the limit ({} of {})",
+            percent(fill),
+            bytes(usage as f64),
+            bytes(limit as f64)
+        ));
         evidence.push(("usage_share", fill));
     }
     if let (Some(firm), Some(unreclaimable)) = (firm, account.unreclaimable) {
@@ -108,7 +117,10 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         evidence.push(("unreclaimable_share", firm));
     }
     if let Some(refaults) = refaults {
-        reasons.push(format!("{} of the cache is read again each minute", percent(refaults).replace("100%", "all, or more,")));
+        reasons.push(format!(
+            "{} of the cache is read again each minute",
+            percent(refaults).replace("100%", "all, or more,")
+        ));
         evidence.push(("refault_share_per_min", refaults));
     }
     if let Some(some) = some {
@@ -128,10 +140,13 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         reasons.push(format!("{kills} processes were killed"));
         evidence.push(("oom_kills", kills as f64));
     }
-    let slope = rates.filter(|rates| rates.seconds >= SLOPE_S).and_then(|rates| rates.firm_per_s).filter(|slope| *slope > 0.0);
+    let slope =
+        rates.filter(|rates| rates.seconds >= SLOPE_S).and_then(|rates| rates.firm_per_s).filter(|slope| *slope > 0.0);
     let left = account.limit.zip(account.unreclaimable).map(|(limit, firm)| limit as f64 - firm as f64);
-    let soon =
-        slope.zip(left).map(|(slope, left)| left / slope).filter(|seconds| *seconds <= SOON_S && firm.is_some_and(|firm| firm >= 0.5));
+    let soon = slope
+        .zip(left)
+        .map(|(slope, left)| left / slope)
+        .filter(|seconds| *seconds <= SOON_S && firm.is_some_and(|firm| firm >= 0.5));
     if let Some(seconds) = soon {
         reasons.push(format!("what can't be reclaimed grows, and meets the limit in {} s", significant(seconds)));
         evidence.push(("seconds_to_limit", seconds));

@@ -222,13 +222,29 @@ pub const ENTRIES: &[Entry] = &[
     gauge("apiserver_flowcontrol_current_inqueue_requests", M::FlowQueued, FLOW),
     gauge("apiserver_flowcontrol_current_executing_seats", M::FlowSeats, FLOW),
     gauge("apiserver_flowcontrol_request_concurrency_in_use", M::FlowSeats, FLOW).older(1),
-    histogram("apiserver_flowcontrol_request_wait_duration_seconds", M::FlowWait, &["priority_level", "flow_schema", "execute"]),
-    histogram("apiserver_flowcontrol_request_execution_seconds", M::FlowExecution, &["priority_level", "flow_schema", "type"]),
+    histogram(
+        "apiserver_flowcontrol_request_wait_duration_seconds",
+        M::FlowWait,
+        &["priority_level", "flow_schema", "execute"],
+    ),
+    histogram(
+        "apiserver_flowcontrol_request_execution_seconds",
+        M::FlowExecution,
+        &["priority_level", "flow_schema", "type"],
+    ),
     gauge("apiserver_flowcontrol_nominal_limit_seats", M::LevelNominal, LEVEL),
     gauge("apiserver_flowcontrol_request_concurrency_limit", M::LevelNominal, LEVEL).older(1),
     gauge("apiserver_flowcontrol_current_limit_seats", M::LevelLimit, LEVEL),
-    histogram("apiserver_admission_webhook_admission_duration_seconds", M::WebhookDuration, &["name", "type", "operation"]),
-    counter("apiserver_admission_webhook_rejection_count", M::WebhookRejections, &["name", "type", "operation", "error_type"]),
+    histogram(
+        "apiserver_admission_webhook_admission_duration_seconds",
+        M::WebhookDuration,
+        &["name", "type", "operation"],
+    ),
+    counter(
+        "apiserver_admission_webhook_rejection_count",
+        M::WebhookRejections,
+        &["name", "type", "operation", "error_type"],
+    ),
     counter("apiserver_admission_webhook_fail_open_count", M::WebhookFailOpen, &["name", "type"]),
     gauge("process_start_time_seconds", M::ProcessStart, NONE),
     counter("process_cpu_seconds_total", M::ProcessCpu, NONE),
@@ -338,7 +354,9 @@ impl Catalogue {
     pub fn find(&self, name: &str) -> Option<(&'static Entry, Part)> {
         let found = self.by_name.get(name).copied();
         // In OpenMetrics every counter ends in `_total`.
-        found.or_else(|| self.by_name.get(name.strip_suffix("_total")?).copied().filter(|(entry, _)| entry.shape == Shape::Counter))
+        found.or_else(|| {
+            self.by_name.get(name.strip_suffix("_total")?).copied().filter(|(entry, _)| entry.shape == Shape::Counter)
+        })
     }
 }
 

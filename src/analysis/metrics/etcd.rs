@@ -125,12 +125,14 @@ impl Health<'_> {
         let mut found = Vec::new();
         let name = if self.instance.name.is_empty() { "etcd" } else { &self.instance.name };
         let mut add = |id: &str, severity, confidence, summary: String, evidence: serde_json::Value, remedy: &str| {
-            let mut finding = Finding::new(id, severity, &[("cluster", &self.instance.cluster), ("instance", &self.instance.name)]);
+            let mut finding =
+                Finding::new(id, severity, &[("cluster", &self.instance.cluster), ("instance", &self.instance.name)]);
             finding.confidence = confidence;
             finding.first_seen = time::format(self.instance.from);
             finding.last_seen = time::format(self.instance.to);
             finding.summary = summary;
-            finding.evidence = evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+            finding.evidence =
+                evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
             remedy.clone_into(&mut finding.remedy);
             found.push(finding);
         };
@@ -228,7 +230,10 @@ impl Health<'_> {
                 "etcd-pending-proposals",
                 Severity::Warning,
                 0.6,
-                format!("{name}: {} waited to be agreed on when the last page was taken", counted(pending as u64, "proposal")),
+                format!(
+                    "{name}: {} waited to be agreed on when the last page was taken",
+                    counted(pending as u64, "proposal")
+                ),
                 json!({"proposals_pending": pending}),
                 "writes come faster than members agree: look for a surge of writes (plimsoll traffic --by user,verb) or a slow member",
             );
@@ -253,7 +258,9 @@ impl Health<'_> {
         let sparse = size.zip(in_use).filter(|(size, in_use)| in_use / size < 0.5);
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
-                Some(_) => "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages",
+                Some(_) => {
+                    "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages"
+                }
                 None => {
                     "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB"
                 }
@@ -297,7 +304,9 @@ fn for_people(of: &[Health<'_>]) -> Option<Vec<Table>> {
 
 fn block(of: &[Health<'_>]) -> Table {
     let mut columns = vec!["".to_owned()];
-    let name = |instance: &Instance| if instance.name.is_empty() { instance.component.name().to_owned() } else { instance.name.clone() };
+    let name = |instance: &Instance| {
+        if instance.name.is_empty() { instance.component.name().to_owned() } else { instance.name.clone() }
+    };
     columns.extend(of.iter().map(|health| name(health.instance)));
     let number = |value: Option<f64>| value.map(|value| grouped(value.round() as u64));
     let ms = |value: Option<f64>| value.map(|ms| format!("{} ms", significant(ms)));
@@ -326,7 +335,9 @@ fn block(of: &[Health<'_>]) -> Table {
     let rows = lines.iter().filter_map(|(what, tell)| {
         let told: Vec<Option<String>> = of.iter().map(tell).collect();
         let value = |text: Option<String>| text.map_or(Value::None, Value::Text);
-        told.iter().any(Option::is_some).then(|| std::iter::once((*what).into()).chain(told.into_iter().map(value)).collect())
+        told.iter()
+            .any(Option::is_some)
+            .then(|| std::iter::once((*what).into()).chain(told.into_iter().map(value)).collect())
     });
     Table { columns, rows: rows.collect(), ..Table::default() }
 }
@@ -357,7 +368,8 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
     let members = of.iter().filter(|health| health.instance.component == Component::Etcd).count();
     let mut findings: Vec<Finding> = of.iter().flat_map(Health::findings).collect();
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
-    let window = of.iter().map(|health| health.instance.from).min().zip(of.iter().map(|health| health.instance.to).max());
+    let window =
+        of.iter().map(|health| health.instance.from).min().zip(of.iter().map(|health| health.instance.to).max());
     let mut lead = match members {
         0 => "No page of etcd itself: this is how apiservers see it.".to_owned(),
         _ => format!("{} of etcd", counted(members as u64, "member")),

@@ -129,7 +129,8 @@ impl Facts {
         // Of apiservers, and of all else: whether no folder has more than one page of an instance.
         let mut single = [true; 2];
         for (_, _, fold) in folders {
-            single[usize::from(fold.is_apiserver())] &= fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
+            single[usize::from(fold.is_apiserver())] &=
+                fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
         }
         for &(cluster, name, fold) in folders {
             facts.unknown_pages += fold.unknown;
@@ -155,7 +156,13 @@ impl Facts {
     }
 
     /// The facts of one instance's processes.
-    fn of_instance(&mut self, fold: &Fold, number: usize, instance: &Instance, processes: &[&Process]) -> Vec<(Metric, u8, Fact)> {
+    fn of_instance(
+        &mut self,
+        fold: &Fold,
+        number: usize,
+        instance: &Instance,
+        processes: &[&Process],
+    ) -> Vec<(Metric, u8, Fact)> {
         let mut found = Vec::new();
         for (n, series) in fold.series.iter().enumerate() {
             let mut fact: Option<Fact> = None;
@@ -169,15 +176,21 @@ impl Facts {
                     let fact = fact.get_or_insert_with(|| Fact {
                         instance: number,
                         part: series.part,
-                        labels: series.labels.iter().map(|label| self.symbols.intern(fold.symbols.get(*label))).collect(),
+                        labels: series
+                            .labels
+                            .iter()
+                            .map(|label| self.symbols.intern(fold.symbols.get(*label)))
+                            .collect(),
                         bound: series.bound,
                         increase: 0.0,
                         last: None,
                         course: Box::default(),
                         levels: 0,
                     });
-                    let scale = if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
-                    let increase = if instance.since_start && series.is_counter() { value } else { process.increases[n] };
+                    let scale =
+                        if series.part == Part::Sum || series.part == Part::Whole { series.entry.scale } else { 1.0 };
+                    let increase =
+                        if instance.since_start && series.is_counter() { value } else { process.increases[n] };
                     let before = process.baseline.get(&(n as u32)).copied().filter(|_| has_gap).unwrap_or(0.0);
                     fact.increase += (increase + before) * scale;
                     if before > 0.0 && series.is_timed(fold.kept) {
@@ -188,7 +201,9 @@ impl Facts {
                     }
                     let timed = process.courses.get(&(n as u32)).into_iter().flatten();
                     course.extend(timed.map(|(interval, difference)| (interval + offset, *difference)));
-                    levels.extend(process.levels.get(&(n as u32)).into_iter().flatten().map(|(at, level)| (*at, level * scale)));
+                    levels.extend(
+                        process.levels.get(&(n as u32)).into_iter().flatten().map(|(at, level)| (*at, level * scale)),
+                    );
                 }
                 offset += process.intervals.len() as u32;
             }
@@ -346,7 +361,11 @@ pub struct Slice<'f> {
 
 impl Facts {
     /// The facts of some metrics, by what `key` makes of each; without those of which it makes nothing.
-    pub fn sliced<K: Ord>(&self, metrics: &[Metric], key: impl Fn(Metric, &Fact) -> Option<K>) -> BTreeMap<K, Slice<'_>> {
+    pub fn sliced<K: Ord>(
+        &self,
+        metrics: &[Metric],
+        key: impl Fn(Metric, &Fact) -> Option<K>,
+    ) -> BTreeMap<K, Slice<'_>> {
         let mut slices = BTreeMap::new();
         for &metric in metrics {
             for fact in self.of(metric) {
@@ -405,10 +424,13 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
     for process in processes {
         // It takes the place of the process that was seen last before it began.
         let slack = (START_SLACK * 1e6) as Micros;
-        let ended = |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began() + slack);
-        let is_other =
-            |lane: &[&Process]| lane.last().and_then(|last| last.stands_for).zip(process.stands_for).is_some_and(|(a, b)| a != b);
-        let place = (0..lanes.len()).filter(|at| !is_other(&lanes[*at])).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
+        let ended =
+            |lane: &[&Process]| lane.last().map(|last| last.last).filter(|last| *last < process.began() + slack);
+        let is_other = |lane: &[&Process]| {
+            lane.last().and_then(|last| last.stands_for).zip(process.stands_for).is_some_and(|(a, b)| a != b)
+        };
+        let place =
+            (0..lanes.len()).filter(|at| !is_other(&lanes[*at])).filter_map(|at| Some((ended(&lanes[at])?, at))).max();
         match place {
             Some((_, at)) => lanes[at].push(process),
             None => lanes.push(vec![process]),
@@ -430,7 +452,9 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
             to: last.last,
             since_start,
             seconds: (last.last - from) as f64 / SECOND as f64,
-            intervals: (0..lane.len()).flat_map(|at| gap(&lane, at).into_iter().chain(lane[at].intervals.iter().copied())).collect(),
+            intervals: (0..lane.len())
+                .flat_map(|at| gap(&lane, at).into_iter().chain(lane[at].intervals.iter().copied()))
+                .collect(),
         };
         (instance, lane)
     };

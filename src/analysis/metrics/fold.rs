@@ -60,8 +60,12 @@ impl Series {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
             Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
-            Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => matches!(self.part, Part::Sum | Part::Count),
-            Metric::Duration | Metric::FlowExecution => matches!(kept, Kept::Latencies | Kept::Incident) && self.part == Part::Bucket,
+            Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => {
+                matches!(self.part, Part::Sum | Part::Count)
+            }
+            Metric::Duration | Metric::FlowExecution => {
+                matches!(kept, Kept::Latencies | Kept::Incident) && self.part == Part::Bucket
+            }
             _ => false,
         }
     }
@@ -186,7 +190,9 @@ impl Fold {
         if entry.metric.is_of_controllers() && !matches!(self.kept, Kept::Controllers | Kept::Incident) {
             return None;
         }
-        let value = |label: &str| label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default();
+        let value = |label: &str| {
+            label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default()
+        };
         let bound = match part {
             Part::Bucket => value("le").parse::<f64>().ok().filter(|bound| !bound.is_nan())? * entry.scale,
             _ => 0.0,
@@ -289,7 +295,9 @@ impl Fold {
         // Of those that fit equally, the one that was seen last: the others have ended.
         let last = |at: usize| std::cmp::Reverse(self.processes[at].last);
         candidates
-            .min_by(|(i, a), (j, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then_with(|| last(*i).cmp(&last(*j))))
+            .min_by(|(i, a), (j, b)| {
+                a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then_with(|| last(*i).cmp(&last(*j)))
+            })
             .map(|(at, _)| at)
     }
 }
@@ -340,7 +348,15 @@ impl Process {
         }
     }
 
-    fn take(&mut self, at: Micros, page: &[(u32, f64)], all: &[Series], start: Option<f64>, marks: [f64; MARKS.len()], kept: Kept) {
+    fn take(
+        &mut self,
+        at: Micros,
+        page: &[(u32, f64)],
+        all: &[Series],
+        start: Option<f64>,
+        marks: [f64; MARKS.len()],
+        kept: Kept,
+    ) {
         self.pages += 1;
         let is_first = self.pages == 1;
         self.start = self.start.or(start);

@@ -19,7 +19,8 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub(super) const ALL: [(Self, &'static str); 3] = [(Self::Get, "get"), (Self::List, "list"), (Self::Write, "write")];
+    pub(super) const ALL: [(Self, &'static str); 3] =
+        [(Self::Get, "get"), (Self::List, "list"), (Self::Write, "write")];
 
     /// The class of a fact of a request metric; none for requests that are not for a resource.
     pub(super) fn of(facts: &Facts, fact: &Fact) -> Option<Self> {
@@ -70,22 +71,26 @@ impl Glance {
         let code = |fact: &Fact| label(fact, 7).parse::<u16>().unwrap_or(200);
         let requests = |accept: &dyn Fn(&Fact) -> bool| facts.increase_of(Metric::Requests, Part::Whole, accept);
         let ms = |buckets: &Buckets| [0.5, 0.99].map(|q| buckets.quantile(q).map(|seconds| seconds * 1e3));
-        let latency = Class::ALL
-            .map(|(class, _)| ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class))));
+        let latency = Class::ALL.map(|(class, _)| {
+            ms(&facts.buckets_of(Metric::Duration, |f| !is_long(facts, f) && Class::of(facts, f) == Some(class)))
+        });
         let is_list = |fact: &Fact| label(fact, 0) == "LIST";
         let sizes = facts.buckets_of(Metric::ResponseSizes, is_list);
         let levels = facts.sliced(&[Metric::FlowWait, Metric::FlowSeats, limit_metric(facts)], |metric, fact| {
             let counts = metric != Metric::FlowWait || label(fact, 2) == "true";
             counts.then(|| label(fact, 0))
         });
-        let waits = levels.iter().filter_map(|(level, of)| Some(((*level).to_owned(), of.buckets(Metric::FlowWait).quantile(0.99)? * 1e3)));
-        // What is exempt is not held back by its limit.
-        let fullness = levels
+        let waits = levels
             .iter()
-            .filter(|(level, _)| **level != "exempt")
-            .filter_map(|(level, of)| Some(((*level).to_owned(), of.last(Metric::FlowSeats)?, of.last(limit_metric(facts))?)));
+            .filter_map(|(level, of)| Some(((*level).to_owned(), of.buckets(Metric::FlowWait).quantile(0.99)? * 1e3)));
+        // What is exempt is not held back by its limit.
+        let fullness = levels.iter().filter(|(level, _)| **level != "exempt").filter_map(|(level, of)| {
+            Some(((*level).to_owned(), of.last(Metric::FlowSeats)?, of.last(limit_metric(facts))?))
+        });
         let objects = objects(facts);
-        let started = facts.instances_of(Component::Apiserver).filter_map(|instance| Some((instance.start?, instance.name.clone())));
+        let started = facts
+            .instances_of(Component::Apiserver)
+            .filter_map(|instance| Some((instance.start?, instance.name.clone())));
         let largest = |metric| facts.of(metric).iter().filter_map(|fact| fact.last).max_by(f64::total_cmp);
         let smallest = |metric| facts.of(metric).iter().filter_map(|fact| fact.last).min_by(f64::total_cmp);
         Self {
@@ -95,7 +100,8 @@ impl Glance {
             throttled: requests(&|fact| code(fact) == 429),
             throttled_per_s: facts.rate_of(Metric::Requests, Part::Whole, |fact| code(fact) == 429),
             latency,
-            inflight: ["readOnly", "mutating"].map(|kind| facts.last_of(Metric::Inflight, |fact| label(fact, 0) == kind)),
+            inflight: ["readOnly", "mutating"]
+                .map(|kind| facts.last_of(Metric::Inflight, |fact| label(fact, 0) == kind)),
             inflight_limit: facts.last_of(Metric::LevelNominal, |_| true),
             seats: facts.last_of(Metric::FlowSeats, |_| true),
             seat_limit: facts.last_of(limit_metric(facts), |_| true),
@@ -131,10 +137,13 @@ impl Glance {
 
     /// For `totals`.
     pub fn values(&self) -> Value {
-        let group = |values: Vec<(&str, Value)>| Value::Group(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+        let group = |values: Vec<(&str, Value)>| {
+            Value::Group(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        };
         let rate = self.requests.zip(self.errors).filter(|(all, _)| *all > 0.0).map(|(all, errors)| errors / all);
         let latency = Class::ALL.iter().zip(self.latency);
-        let latency = latency.map(|((_, name), [p50, p99])| (*name, group(vec![("p50_ms", p50.into()), ("p99_ms", p99.into())])));
+        let latency =
+            latency.map(|((_, name), [p50, p99])| (*name, group(vec![("p50_ms", p50.into()), ("p99_ms", p99.into())])));
         let start = self.oldest_start.as_ref().map(|(start, _)| time::format((start * 1e6) as Micros));
         group(vec![
             ("qps", self.qps.into()),
@@ -149,7 +158,10 @@ impl Glance {
             ("watch_events_per_s", self.watch_events.into()),
             ("watch_bytes_per_s", self.watch_bytes.into()),
             ("list_bytes_per_s", self.list_bytes.into()),
-            ("list_size", group(vec![("p50_bytes", self.list_size[0].into()), ("p99_bytes", self.list_size[1].into())])),
+            (
+                "list_size",
+                group(vec![("p50_bytes", self.list_size[0].into()), ("p99_bytes", self.list_size[1].into())]),
+            ),
             ("objects", count(self.objects)),
             (
                 "watch_cache",
@@ -180,7 +192,8 @@ impl Glance {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
         let whole = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| grouped(value.round() as u64));
         let size = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), bytes);
-        let share = self.requests.zip(self.errors).filter(|(all, _)| *all > 0.0).map(|(all, errors)| percent(errors / all));
+        let share =
+            self.requests.zip(self.errors).filter(|(all, _)| *all > 0.0).map(|(all, errors)| percent(errors / all));
         line(
             "requests",
             vec![
@@ -194,11 +207,20 @@ impl Glance {
             format!("{name} p50 {}, p99 {}", millis(p50), millis(p99))
         };
         line("latency", Class::ALL.iter().enumerate().map(of_class).collect());
-        let limit = self.inflight_limit.map_or_else(|| "limit not told".to_owned(), |limit| format!("of {}", grouped(limit as u64)));
-        line("inflight", vec![format!("{} read-only and {} mutating, {limit}", whole(self.inflight[0]), whole(self.inflight[1]))]);
+        let limit = self
+            .inflight_limit
+            .map_or_else(|| "limit not told".to_owned(), |limit| format!("of {}", grouped(limit as u64)));
+        line(
+            "inflight",
+            vec![format!("{} read-only and {} mutating, {limit}", whole(self.inflight[0]), whole(self.inflight[1]))],
+        );
         let mut seats = vec![format!("{} of {} in use", whole(self.seats), whole(self.seat_limit))];
         if let Some((level, used, limit)) = self.fullest.as_ref().filter(|(_, used, _)| *used > 0.0) {
-            seats.push(format!("fullest {level} with {} of {}", grouped(used.round() as u64), grouped(limit.round() as u64)));
+            seats.push(format!(
+                "fullest {level} with {} of {}",
+                grouped(used.round() as u64),
+                grouped(limit.round() as u64)
+            ));
         }
         if let Some((level, wait)) = &self.longest_wait {
             seats.push(format!("longest queue wait (p99) {} in {level}", millis(Some(*wait))));
@@ -231,13 +253,19 @@ impl Glance {
                 ),
             ],
         );
-        let most: Vec<String> =
-            self.most_objects.iter().map(|(resource, count)| format!("{resource} {}", grouped(*count as u64))).collect();
+        let most: Vec<String> = self
+            .most_objects
+            .iter()
+            .map(|(resource, count)| format!("{resource} {}", grouped(*count as u64)))
+            .collect();
         let most = if most.is_empty() { String::new() } else { format!(" ({} …)", most.join(", ")) };
         line("objects", vec![format!("{}{most}", whole(self.objects))]);
         let [used, in_use, quota] = self.storage;
         let share = used.zip(quota).map_or(String::new(), |(used, quota)| format!(" ({})", percent(used / quota)));
-        line("storage", vec![format!("{} of {} quota{share}", size(used), size(quota)), format!("{} in use", size(in_use))]);
+        line(
+            "storage",
+            vec![format!("{} of {} quota{share}", size(used), size(quota)), format!("{} in use", size(in_use))],
+        );
         let start = self.oldest_start.as_ref().map_or_else(
             || "-".to_owned(),
             |(start, name)| {
@@ -262,7 +290,9 @@ fn millis(ms: Option<f64>) -> String {
 
 /// A count, which gauges and counters give as a float.
 pub(super) fn count(value: Option<f64>) -> Value {
-    value.filter(|value| value.is_finite() && *value >= 0.0).map_or(Value::None, |value| Value::Count(value.round() as u64))
+    value
+        .filter(|value| value.is_finite() && *value >= 0.0)
+        .map_or(Value::None, |value| Value::Count(value.round() as u64))
 }
 
 /// What limits the seats: the level's present limit, or where pages lack that its nominal one.

@@ -58,11 +58,14 @@ fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
     if since_start {
         first += ": totals since start, as there is one page only";
     }
-    let mut versions: Vec<&str> = servers.iter().map(|instance| instance.version.as_str()).filter(|v| !v.is_empty()).collect();
+    let mut versions: Vec<&str> =
+        servers.iter().map(|instance| instance.version.as_str()).filter(|v| !v.is_empty()).collect();
     versions.dedup();
-    let mut clusters: Vec<&str> = servers.iter().map(|instance| instance.cluster.as_str()).filter(|c| !c.is_empty()).collect();
+    let mut clusters: Vec<&str> =
+        servers.iter().map(|instance| instance.cluster.as_str()).filter(|c| !c.is_empty()).collect();
     clusters.dedup();
-    let names: Vec<&str> = servers.iter().map(|instance| instance.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let names: Vec<&str> =
+        servers.iter().map(|instance| instance.name.as_str()).filter(|name| !name.is_empty()).collect();
     let pages: u64 = servers.iter().map(|instance| instance.pages).sum();
     let mut second = format!("{} of {}", counted(pages, "page"), counted(servers.len() as u64, "apiserver"));
     if !names.is_empty() && names.len() <= 4 {
@@ -75,7 +78,11 @@ fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
         second += &format!(" of {}", clusters.join(", "));
     }
     if let Some((from, to)) = measured.window {
-        second += &if from == to { format!(", {}", time::format(to)) } else { format!(", {} to {}", time::format(from), time::format(to)) };
+        second += &if from == to {
+            format!(", {}", time::format(to))
+        } else {
+            format!(", {} to {}", time::format(from), time::format(to))
+        };
     }
     vec![first + ".", second + "."]
 }
@@ -83,7 +90,9 @@ fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
 fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     let mut notes = Vec::new();
     for (folder, files) in &read.without_logs {
-        notes.push(format!("No audit log was found in {folder} ({files} files): metrics tell what was asked for, not who asked."));
+        notes.push(format!(
+            "No audit log was found in {folder} ({files} files): metrics tell what was asked for, not who asked."
+        ));
     }
     let lost: u64 = read.losses.iter().map(|loss| loss.count).sum();
     if lost > 0 {
@@ -99,7 +108,10 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
         notes.push(format!("{} without any metric that is known here.", counted(facts.unknown_pages, "page")));
     }
     if facts.left_out_pages > 0 {
-        notes.push(format!("{} left out: there are too many processes in one folder.", counted(facts.left_out_pages, "page")));
+        notes.push(format!(
+            "{} left out: there are too many processes in one folder.",
+            counted(facts.left_out_pages, "page")
+        ));
     }
     if facts.dropped_samples > 0 {
         notes.push(format!("{} left out: there are too many series.", counted(facts.dropped_samples, "sample")));

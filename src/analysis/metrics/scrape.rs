@@ -5,7 +5,9 @@ use super::catalogue::{Catalogue, Metric, label_names};
 use super::fold::START_SLACK;
 use super::names;
 use super::traffic::verb_of;
-use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA};
+use crate::model::names::{
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA,
+};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND};
@@ -79,7 +81,9 @@ impl Scraping {
             return;
         }
         let label = |name: &str| {
-            label_names(name).find_map(|name| sample.label(name)).map_or_else(String::new, |value| value.decode().into_owned())
+            label_names(name)
+                .find_map(|name| sample.label(name))
+                .map_or_else(String::new, |value| value.decode().into_owned())
         };
         let level = || label("priority_level");
         let series = match metric {
@@ -87,9 +91,14 @@ impl Scraping {
                 let [verb, resource, scope] = ["verb", "resource", "scope"].map(label);
                 let verb = verb_of(&verb, &resource, &scope, false);
                 let (group, subresource) = (label("group"), label("subresource"));
-                Series::new(APISERVER_RPS, &[("verb", &verb), ("group", &group), ("resource", &resource), ("subresource", &subresource)])
+                Series::new(
+                    APISERVER_RPS,
+                    &[("verb", &verb), ("group", &group), ("resource", &resource), ("subresource", &subresource)],
+                )
             }
-            Metric::FlowDispatched => Series::new(APISERVER_RPS, &[("flow_schema", &label("flow_schema")), ("priority_level", &level())]),
+            Metric::FlowDispatched => {
+                Series::new(APISERVER_RPS, &[("flow_schema", &label("flow_schema")), ("priority_level", &level())])
+            }
             Metric::StorageObjects | Metric::StorageObjectBytes => {
                 let found = label_names("resource").find_map(|name| Some((name, sample.label(name)?.decode())));
                 let (label, text) = found.unwrap_or_default();
@@ -99,7 +108,9 @@ impl Scraping {
                 Series::new(name, &[("group", &group), ("resource", &resource)])
             }
             Metric::FlowSeats => Series::new(APISERVER_SEATS, &[("priority_level", &level()), ("kind", "executing")]),
-            Metric::LevelLimit | Metric::LevelNominal => Series::new(APISERVER_SEATS, &[("priority_level", &level()), ("kind", "limit")]),
+            Metric::LevelLimit | Metric::LevelNominal => {
+                Series::new(APISERVER_SEATS, &[("priority_level", &level()), ("kind", "limit")])
+            }
             Metric::EtcdDbInUse => Series::new(ETCD_IN_USE, &[]),
             Metric::EtcdQuota => Series::new(ETCD_QUOTA, &[]),
             _ => Series::new(ETCD_DB, &[]),
@@ -231,7 +242,8 @@ impl Rates {
             }
         }
         if scrapes.iter().any(|scrape| !scrape.counters.is_empty()) {
-            for (series, rate) in self.processes.iter().filter(|known| known.until >= at).flat_map(|known| &known.rates) {
+            for (series, rate) in self.processes.iter().filter(|known| known.until >= at).flat_map(|known| &known.rates)
+            {
                 *samples.entry(series.clone()).or_default() += rate;
             }
         }
@@ -257,7 +269,11 @@ impl Known {
         {
             return false;
         }
-        let fell = self.counters.iter().filter(|(series, value)| scrape.counters.get(series).is_some_and(|now| now < value)).count();
+        let fell = self
+            .counters
+            .iter()
+            .filter(|(series, value)| scrape.counters.get(series).is_some_and(|now| now < value))
+            .count();
         fell * 10 <= self.counters.len() && scrape.at > self.at
     }
 }
@@ -312,8 +328,10 @@ mod tests {
         let mut rates = Rates::default();
         for n in 0..10 {
             // Two processes in turns: 2 a second each, and 5 a second each.
-            let pages =
-                [page("lb", 100 + n * 20, 1.0, 1000.0 + 40.0 * n as f64, 0.0), page("lb", 110 + n * 20, 7.0, 50.0 + 100.0 * n as f64, 0.0)];
+            let pages = [
+                page("lb", 100 + n * 20, 1.0, 1000.0 + 40.0 * n as f64, 0.0),
+                page("lb", 110 + n * 20, 7.0, 50.0 + 100.0 * n as f64, 0.0),
+            ];
             let [first, second] = pages;
             let one = round(&mut rates, &[first]);
             let two = round(&mut rates, &[second]);

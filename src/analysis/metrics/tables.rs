@@ -17,7 +17,12 @@ pub fn tables(facts: &Facts) -> Vec<Table> {
 }
 
 fn table(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
-    Table { name: name.to_owned(), title: title.to_owned(), columns: columns.iter().map(|c| (*c).to_owned()).collect(), rows }
+    Table {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+        rows,
+    }
 }
 
 /// Largest first by a column.
@@ -104,32 +109,36 @@ fn objectives(facts: &Facts) -> Table {
             _ => None,
         }
     };
-    let rows = [("write", 1), ("read-object", 1), ("read-namespace", 30), ("read-cluster", 30)].into_iter().filter_map(|(name, bound)| {
-        if !facts.has(Metric::SliDuration) {
-            return None;
-        }
-        let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
-        // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
-        let slow = match buckets.count() {
-            None => Some(0.0),
-            Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
-        };
-        let failed =
-            |fact: &Fact| class(fact) == Some(name) && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500);
-        let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
-        let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
-        let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
-        let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
-        Some(vec![
-            name.into(),
-            Value::Count(bound),
-            count(requests),
-            count(slow),
-            count(errors),
-            bad.map(|bad| 1.0 - bad).into(),
-            bad.map(|bad| bad / BUDGET).into(),
-        ])
-    });
+    let rows = [("write", 1), ("read-object", 1), ("read-namespace", 30), ("read-cluster", 30)].into_iter().filter_map(
+        |(name, bound)| {
+            if !facts.has(Metric::SliDuration) {
+                return None;
+            }
+            let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
+            // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
+            let slow = match buckets.count() {
+                None => Some(0.0),
+                Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
+            };
+            let failed = |fact: &Fact| {
+                class(fact) == Some(name)
+                    && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500)
+            };
+            let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
+            let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
+            let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
+            let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
+            Some(vec![
+                name.into(),
+                Value::Count(bound),
+                count(requests),
+                count(slow),
+                count(errors),
+                bad.map(|bad| 1.0 - bad).into(),
+                bad.map(|bad| bad / BUDGET).into(),
+            ])
+        },
+    );
     table(
         "slo",
         "Objectives of Kubernetes: 99 % of requests in time and without error (burn rate above 1: the month's budget will not last)",
@@ -152,7 +161,8 @@ fn lists(facts: &Facts) -> Table {
         let counts = OF_STORE.contains(&metric) || facts.text(fact.labels[0]) == "LIST";
         resource(facts, fact).filter(|_| counts)
     });
-    let listed = of.into_iter().filter(|(_, of)| of.increase(Metric::Requests, Part::Whole).is_some_and(|lists| lists > 0.0));
+    let listed =
+        of.into_iter().filter(|(_, of)| of.increase(Metric::Requests, Part::Whole).is_some_and(|lists| lists > 0.0));
     let rows = listed.map(|((group, resource), of)| {
         let fetched = [Metric::CacheFetched, Metric::StorageFetched].map(|metric| of.increase(metric, Part::Whole));
         let fetched = fetched.iter().any(Option::is_some).then(|| fetched.iter().flatten().sum::<f64>());
@@ -210,7 +220,11 @@ fn watches(facts: &Facts) -> Table {
             incoming.into(),
             outgoing.into(),
             of.rate(Metric::WatchEventSizes, Part::Sum).into(),
-            incoming.zip(outgoing).filter(|(incoming, _)| *incoming > 0.0).map(|(incoming, outgoing)| outgoing / incoming).into(),
+            incoming
+                .zip(outgoing)
+                .filter(|(incoming, _)| *incoming > 0.0)
+                .map(|(incoming, outgoing)| outgoing / incoming)
+                .into(),
             count(of.last(Metric::CacheCapacity)),
             history.min_by(f64::total_cmp).into(),
         ]
@@ -220,7 +234,17 @@ fn watches(facts: &Facts) -> Table {
     table(
         "watches",
         "Watches by resource: events received once, sent to every watcher; seconds of history that the watch cache holds",
-        &["group", "resource", "watchers", "events_in_per_s", "events_out_per_s", "bytes_out_per_s", "fan_out", "capacity", "history_s"],
+        &[
+            "group",
+            "resource",
+            "watchers",
+            "events_in_per_s",
+            "events_out_per_s",
+            "bytes_out_per_s",
+            "fan_out",
+            "capacity",
+            "history_s",
+        ],
         by(rows.filter(|row: &Vec<Value>| !idle(row)).collect(), 4),
     )
 }
@@ -233,7 +257,8 @@ fn webhooks(facts: &Facts) -> Table {
     let seen = facts.has(Metric::WebhookDuration).then_some(0.0);
     let rows = of.into_iter().map(|(names, of)| {
         let duration = of.buckets(Metric::WebhookDuration);
-        let failed_open = open.get(&[names[0], names[1]]).and_then(|open| open.increase(Metric::WebhookFailOpen, Part::Whole));
+        let failed_open =
+            open.get(&[names[0], names[1]]).and_then(|open| open.increase(Metric::WebhookFailOpen, Part::Whole));
         let mut row: Vec<Value> = names.iter().map(|text| (*text).into()).collect();
         row.extend([
             of.rate(Metric::WebhookDuration, Part::Count).into(),
@@ -255,9 +280,15 @@ fn webhooks(facts: &Facts) -> Table {
 fn stored(facts: &Facts) -> Table {
     let of = facts.sliced(&[Metric::StorageObjectBytes], |_, fact| resource(facts, fact));
     let rows = objects(facts).into_iter().filter(|(_, objects)| *objects > 0.0).map(|((group, resource), objects)| {
-        let sizes = of.get(&(group.as_str(), resource.as_str())).into_iter().flat_map(|of| of.of(Metric::StorageObjectBytes));
+        let sizes =
+            of.get(&(group.as_str(), resource.as_str())).into_iter().flat_map(|of| of.of(Metric::StorageObjectBytes));
         let bytes = sizes.filter_map(|fact| fact.last).filter(|bytes| *bytes >= 0.0).max_by(f64::total_cmp);
         vec![group.as_str().into(), resource.as_str().into(), count(Some(objects)), count(bytes)]
     });
-    table("objects", "Objects in the store, and the bytes that they take there", &["group", "resource", "objects", "bytes"], rows.collect())
+    table(
+        "objects",
+        "Objects in the store, and the bytes that they take there",
+        &["group", "resource", "objects", "bytes"],
+        rows.collect(),
+    )
 }

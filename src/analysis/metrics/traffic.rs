@@ -166,9 +166,11 @@ impl Query {
         let flow = self.dims().find(|dim| dim.is_flow());
         let other = self.dims().find(|dim| !dim.is_flow() && !dim.is_of_both());
         match flow.zip(other) {
-            Some((flow, other)) => {
-                Err(format!("metrics count requests by '{}' and by '{}' apart: ask for one of them", flow.name(), other.name()))
-            }
+            Some((flow, other)) => Err(format!(
+                "metrics count requests by '{}' and by '{}' apart: ask for one of them",
+                flow.name(),
+                other.name()
+            )),
             None => Ok(()),
         }
     }
@@ -406,5 +408,9 @@ pub fn measured(facts: &Facts, query: &Query) -> Measured {
 
 fn of_intervals(length: Micros, dims: &[String], acc: &Accumulated) -> impl Iterator<Item = Line> {
     let counted = acc.by_interval.iter().filter(|(_, counts)| counts.requests > 0.0);
-    counted.map(move |(slot, counts)| Line { interval: Some(slot * length), dims: dims.to_vec(), measures: counts.measures(None) })
+    counted.map(move |(slot, counts)| Line {
+        interval: Some(slot * length),
+        dims: dims.to_vec(),
+        measures: counts.measures(None),
+    })
 }

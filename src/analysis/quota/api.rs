@@ -138,7 +138,8 @@ impl<'s> Observer<'s> {
     /// Takes an event. A watch holds its seat until it has begun; what was refused with 429 held none.
     pub fn event(&mut self, timed: &Timed<'_, '_>) {
         let event = timed.event;
-        let counts = if event.verb.is("watch") { timed.stage == Stage::ResponseStarted } else { timed.stage.is_terminal() };
+        let counts =
+            if event.verb.is("watch") { timed.stage == Stage::ResponseStarted } else { timed.stage.is_terminal() };
         if !counts || event.code == Some(429) {
             return;
         }
@@ -216,7 +217,12 @@ pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<
             }
         })
         .collect();
-    rows.sort_by(|a, b| b.peak_seats.total_cmp(&a.peak_seats).then_with(|| b.requests.cmp(&a.requests)).then_with(|| a.user.cmp(&b.user)));
+    rows.sort_by(|a, b| {
+        b.peak_seats
+            .total_cmp(&a.peak_seats)
+            .then_with(|| b.requests.cmp(&a.requests))
+            .then_with(|| a.user.cmp(&b.user))
+    });
     rows.truncate(most);
     rows
 }
@@ -229,7 +235,8 @@ pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<
 pub fn shares(wanted: &[u32], server: u32, others: u32) -> Option<Vec<u32>> {
     let all: u64 = wanted.iter().map(|seats| u64::from(*seats)).sum();
     u64::from(server).checked_sub(all).filter(|left| *left > u64::from(server) / 2)?;
-    let needed = |sum: u64| wanted.iter().map(move |seats| u64::from(seats.saturating_sub(1)) * sum / u64::from(server) + 1);
+    let needed =
+        |sum: u64| wanted.iter().map(move |seats| u64::from(seats.saturating_sub(1)) * sum / u64::from(server) + 1);
     let mut sum = u64::from(others);
     loop {
         let next = u64::from(others) + needed(sum).sum::<u64>();
@@ -241,13 +248,19 @@ pub fn shares(wanted: &[u32], server: u32, others: u32) -> Option<Vec<u32>> {
 }
 
 /// A level and a FlowSchema for each proposal that can have one.
-pub fn objects(rows: &[ApiQuota], set: &Set, server: u32) -> Result<Option<Vec<(PriorityLevel, FlowSchema)>>, Impossible> {
+pub fn objects(
+    rows: &[ApiQuota],
+    set: &Set,
+    server: u32,
+) -> Result<Option<Vec<(PriorityLevel, FlowSchema)>>, Impossible> {
     let rows: Vec<&ApiQuota> = rows.iter().filter(|row| row.without.is_empty()).collect();
     let wanted: Vec<u32> = rows.iter().map(|row| row.proposed_seats).collect();
     let others = set.levels.iter().map(|level| level.shares).sum();
     let Some(shares) = shares(&wanted, server, others) else { return Ok(None) };
-    let clients: Vec<Client> =
-        rows.iter().map(|row| Client { user: row.user.clone(), matches: row.matches.clone(), ..Client::default() }).collect();
+    let clients: Vec<Client> = rows
+        .iter()
+        .map(|row| Client { user: row.user.clone(), matches: row.matches.clone(), ..Client::default() })
+        .collect();
     let built = fence::fence(set, &clients, Strength { shares: 1, queues: true });
     let fence = if clients.is_empty() { return Ok(Some(Vec::new())) } else { built? };
     let own = |(mut schema, shares): (FlowSchema, u32)| {

@@ -47,7 +47,10 @@ pub fn next_open(calendar: &Calendar, at: Micros) -> Option<Micros> {
     let changed = zone.following(now).take(16).map(|change| change.timestamp()).find(|change| open(calendar, *change));
     for _ in 0..HORIZON {
         if works(calendar, day) {
-            let found = begins(calendar, day.to_datetime(from)).into_iter().filter(|begin| *begin > now && open(calendar, *begin)).min();
+            let found = begins(calendar, day.to_datetime(from))
+                .into_iter()
+                .filter(|begin| *begin > now && open(calendar, *begin))
+                .min();
             if let Some(found) = found {
                 return Some(changed.map_or(found, |changed| changed.min(found)).as_microsecond());
             }
@@ -85,7 +88,8 @@ pub(crate) fn days(first: usize, last: usize) -> [bool; 7] {
 
 /// An instant by the clock on their wall, as people say it.
 pub fn wall(calendar: &Calendar, at: Micros) -> String {
-    let shown = Timestamp::from_microsecond(at).map(|at| at.to_zoned(calendar.zone.clone()).strftime("%a %Y-%m-%d %H:%M %Z").to_string());
+    let shown = Timestamp::from_microsecond(at)
+        .map(|at| at.to_zoned(calendar.zone.clone()).strftime("%a %Y-%m-%d %H:%M %Z").to_string());
     shown.unwrap_or_default()
 }
 
@@ -96,7 +100,13 @@ mod tests {
     use jiff::tz::TimeZone;
 
     fn calendar(zone: &str, from: u16, to: u16) -> Calendar {
-        Calendar { zone: TimeZone::get(zone).unwrap(), days: days(0, 4), from, to, holidays: [Date::constant(2026, 4, 3)].into() }
+        Calendar {
+            zone: TimeZone::get(zone).unwrap(),
+            days: days(0, 4),
+            from,
+            to,
+            holidays: [Date::constant(2026, 4, 3)].into(),
+        }
     }
 
     #[track_caller]
@@ -107,8 +117,16 @@ mod tests {
     #[test]
     fn weekends_holidays_and_clocks_that_change() {
         let berlin = calendar("Europe/Berlin", 9 * 60, 17 * 60);
-        assert_eq!(next(&berlin, "2026-03-27T15:59:59Z"), "2026-03-27T15:59:59Z", "17:00 is 16:00 in UTC before the change");
-        assert_eq!(next(&berlin, "2026-03-27T16:00:00Z"), "2026-03-30T07:00:00Z", "over the weekend the clock is put forward");
+        assert_eq!(
+            next(&berlin, "2026-03-27T15:59:59Z"),
+            "2026-03-27T15:59:59Z",
+            "17:00 is 16:00 in UTC before the change"
+        );
+        assert_eq!(
+            next(&berlin, "2026-03-27T16:00:00Z"),
+            "2026-03-30T07:00:00Z",
+            "over the weekend the clock is put forward"
+        );
         assert_eq!(next(&berlin, "2026-04-02T15:00:00Z"), "2026-04-06T07:00:00Z", "Friday is a holiday");
         assert_eq!(next(&berlin, "2026-10-23T15:00:00Z"), "2026-10-26T08:00:00Z", "and back");
         let york = calendar("America/New_York", 9 * 60, 17 * 60);
@@ -120,7 +138,11 @@ mod tests {
     fn hours_that_there_are_not_and_hours_that_there_are_twice() {
         let mut night = calendar("Europe/Berlin", 2 * 60 + 30, 4 * 60);
         night.days = [true; 7];
-        assert_eq!(next(&night, "2026-03-29T00:00:00Z"), "2026-03-29T01:00:00Z", "there is no 02:30: it opens as the clock is put forward");
+        assert_eq!(
+            next(&night, "2026-03-29T00:00:00Z"),
+            "2026-03-29T01:00:00Z",
+            "there is no 02:30: it opens as the clock is put forward"
+        );
         assert_eq!(next(&night, "2026-10-25T00:00:00Z"), "2026-10-25T00:30:00Z");
         assert_eq!(next(&night, "2026-10-25T01:00:00Z"), "2026-10-25T01:30:00Z", "02:00 for the second time");
     }

@@ -32,7 +32,12 @@ pub struct Checked {
 }
 
 /// Looks at all quotas, in their order. `owner` says whose a namespace is.
-pub fn check(quotas: &Quotas, thresholds: &Thresholds, proposals: &Proposed, owner: impl Fn(&str) -> String) -> Vec<Checked> {
+pub fn check(
+    quotas: &Quotas,
+    thresholds: &Thresholds,
+    proposals: &Proposed,
+    owner: impl Fn(&str) -> String,
+) -> Vec<Checked> {
     let mut checked = Vec::with_capacity(quotas.standings.len());
     for standing in &quotas.standings {
         let (gauge, days) = gauge(quotas, standing, proposals);
@@ -51,8 +56,14 @@ fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposed) -> (Gauge, 
     let trend = trend::trend(days, Day::of(quotas.at));
     // The line is one of full days: it is asked for as of today's beginning.
     let today = Micros::from(Day::of(quotas.at)) * DAY;
-    let full_at = trend.and_then(|trend| trend.days_until(hard)).map(|days| (today + (days * DAY as f64) as Micros).max(quotas.at));
-    let key = Key { namespace: standing.namespace.clone(), quota: standing.quota.clone(), resource: standing.resource.clone() };
+    let full_at = trend
+        .and_then(|trend| trend.days_until(hard))
+        .map(|days| (today + (days * DAY as f64) as Micros).max(quotas.at));
+    let key = Key {
+        namespace: standing.namespace.clone(),
+        quota: standing.quota.clone(),
+        resource: standing.resource.clone(),
+    };
     let share = (hard > 0.0).then(|| standing.used.value() / hard);
     let proposed = proposals.get(&key);
     let per_week = trend.map(trend::Trend::per_week);
@@ -111,13 +122,15 @@ pub fn report(
     top: Option<usize>,
 ) -> Report {
     let mut order: Vec<&Checked> = checked.iter().collect();
-    let fullness =
-        |checked: &Checked| (checked.level, checked.gauge.share.unwrap_or(if checked.level.is_some() { f64::INFINITY } else { 0.0 }));
+    let fullness = |checked: &Checked| {
+        (checked.level, checked.gauge.share.unwrap_or(if checked.level.is_some() { f64::INFINITY } else { 0.0 }))
+    };
     order.sort_by(|a, b| {
         let (a, b) = (fullness(a), fullness(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
-    let columns = FIELDS.iter().chain(&["used_value", "hard_value", "proposed_value"]).map(|name| (*name).to_owned()).collect();
+    let columns =
+        FIELDS.iter().chain(&["used_value", "hard_value", "proposed_value"]).map(|name| (*name).to_owned()).collect();
     let mut table = Table { name: "quotas".to_owned(), columns, ..Table::default() };
     table.rows = order.iter().map(|checked| row(checked, quotas.at)).collect();
     if let Some(at) = sort_by.and_then(|field| table.column(field)) {
@@ -126,8 +139,14 @@ pub fn report(
     let count = |level: Option<Level>| checked.iter().filter(|one| one.level == level).count() as u64;
     let (critical, warning) = (count(Some(Level::Critical)), count(Some(Level::Warning)));
     let trends = checked.iter().filter(|one| one.gauge.per_week.is_some()).count();
-    let mut report =
-        Report { schema: "plimsoll.quota-check/v1".to_owned(), inputs, table, shown: top, findings_shown: top, ..Report::default() };
+    let mut report = Report {
+        schema: "plimsoll.quota-check/v1".to_owned(),
+        inputs,
+        table,
+        shown: top,
+        findings_shown: top,
+        ..Report::default()
+    };
     report.totals = vec![
         ("quotas".to_owned(), Value::Count(checked.len() as u64)),
         ("critical".to_owned(), Value::Count(critical)),
@@ -146,7 +165,11 @@ pub fn report(
     ));
     if trends < checked.len() {
         let missing = checked.len() - trends;
-        report.notes.push(format!("{missing} of them have no trend: it needs {} full days of the last {}", trend::LEAST, trend::MOST));
+        report.notes.push(format!(
+            "{missing} of them have no trend: it needs {} full days of the last {}",
+            trend::LEAST,
+            trend::MOST
+        ));
     }
     report.findings = order.iter().filter_map(|checked| finding(quotas, checked)).collect();
     report
@@ -156,7 +179,9 @@ fn row(checked: &Checked, at: Micros) -> Vec<Value> {
     let gauge = &checked.gauge;
     let text = |text: &str| Value::Text(text.to_owned());
     // People read these beside, as text.
-    let number = |quantity: Option<&str>| Value::Json(json!(quantity.and_then(|text| text.parse::<Quantity>().ok()).map(Quantity::value)));
+    let number = |quantity: Option<&str>| {
+        Value::Json(json!(quantity.and_then(|text| text.parse::<Quantity>().ok()).map(Quantity::value)))
+    };
     vec![
         text(&gauge.key.namespace),
         text(&gauge.key.quota),
@@ -256,13 +281,16 @@ mod tests {
         }
         quotas.standings.push(Standing { namespace: "e".into(), ..standing("1", "0") });
         let thresholds = Thresholds { warn: 0.8, critical: 0.95, days: None };
-        let proposals =
-            Proposed::from([(Key { namespace: "b".into(), quota: "q".into(), resource: "pods".into() }, "102".parse().unwrap())]);
+        let proposals = Proposed::from([(
+            Key { namespace: "b".into(), quota: "q".into(), resource: "pods".into() },
+            "102".parse().unwrap(),
+        )]);
         let checked = check(&quotas, &thresholds, &proposals, |namespace| format!("team-{namespace}"));
         let report = report(&quotas, &checked, &thresholds, Vec::new(), None, None);
         let names: Vec<&Value> = report.table.rows.iter().map(|row| &row[0]).collect();
         assert_eq!(names, ["e", "c", "b", "a", "d"].map(Value::from).iter().collect::<Vec<_>>());
-        let found: Vec<(&str, &str)> = report.findings.iter().map(|found| (found.id.as_str(), found.subject["owner"].as_str())).collect();
+        let found: Vec<(&str, &str)> =
+            report.findings.iter().map(|found| (found.id.as_str(), found.subject["owner"].as_str())).collect();
         assert_eq!(found, [("quota-full", "team-e"), ("quota-full", "team-c"), ("quota-near", "team-b")]);
         assert!(report.findings[2].remedy.contains("grant 102"), "{}", report.findings[2].remedy);
         assert_eq!(report.findings[1].summary, "pods of namespace c: 100 of 100 (100%)");

@@ -56,19 +56,25 @@ pub fn samples(objects: &Objects, now: Micros) -> Vec<(Series, f64)> {
     let mut samples = Vec::new();
     for quota in &objects.quotas {
         for (resource, hard) in &quota.hard {
-            let labels = [("namespace", quota.namespace.as_str()), ("resourcequota", &quota.name), ("resource", resource)];
+            let labels =
+                [("namespace", quota.namespace.as_str()), ("resourcequota", &quota.name), ("resource", resource)];
             samples.push((Series::new(QUOTA, &[&labels[..], &[("type", "hard")]].concat()), hard.value()));
         }
     }
     for ((namespace, quota, resource), used) in used(objects, now) {
         let labels = |resource| [("namespace", namespace.as_str()), ("resource", resource)];
         let series = if !quota.is_empty() {
-            Series::new(QUOTA, &[&labels(resource.as_str())[..], &[("resourcequota", &quota), ("type", "used")]].concat())
+            Series::new(
+                QUOTA,
+                &[&labels(resource.as_str())[..], &[("resourcequota", &quota), ("type", "used")]].concat(),
+            )
         } else if let Some(of) = resource.strip_prefix("requests.").filter(|of| *of != "storage") {
             Series::new(REQUESTS, &labels(of))
         } else if let Some(of) = resource.strip_prefix("limits.") {
             Series::new(LIMITS, &labels(of))
-        } else if matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-") {
+        } else if matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage")
+            || resource.starts_with("hugepages-")
+        {
             // The same as those with requests in front.
             continue;
         } else {
@@ -152,7 +158,8 @@ impl Collector {
             (OBJECTS, _) => self.take_days((namespace, String::new(), resource), days),
             (ALLOCATABLE, _) => {
                 if let Some(last) = days.last() {
-                    let held = self.nodes.entry(resource).or_default().entry(series.label("node").to_owned()).or_default();
+                    let held =
+                        self.nodes.entry(resource).or_default().entry(series.label("node").to_owned()).or_default();
                     if last.last_at >= held.0 {
                         *held = (last.last_at, last.last);
                     }
@@ -200,7 +207,9 @@ impl Collector {
                 if *day + 1 < Day::of(newest) {
                     continue;
                 }
-                let (Some(hard), Some(used)) = (in_form(*hard), in_form(used.map_or(0.0, |day| day.last))) else { continue };
+                let (Some(hard), Some(used)) = (in_form(*hard), in_form(used.map_or(0.0, |day| day.last))) else {
+                    continue;
+                };
                 let (namespace, quota, resource) = key;
                 quotas.standings.push(Standing { namespace, quota, resource, hard, used });
             }
@@ -209,7 +218,11 @@ impl Collector {
             for (resource, nodes) in &self.nodes {
                 let latest = nodes.values().map(|(at, _)| *at).max().unwrap_or_default();
                 // A node that has said nothing for a day is gone.
-                let held = nodes.values().filter(|(at, _)| latest - at < crate::model::series::DAY).map(|(_, value)| *value).sum();
+                let held = nodes
+                    .values()
+                    .filter(|(at, _)| latest - at < crate::model::series::DAY)
+                    .map(|(_, value)| *value)
+                    .sum();
                 if let Some(held) = Quantity::measured(held, form(resource)) {
                     quotas.allocatable.insert(resource.clone(), held);
                 }

@@ -54,7 +54,8 @@ pub fn step(
     }
     // A namespace that has another owner now is over for the one before, also where others could not be read.
     let known: BTreeSet<&Key> = checked.iter().map(|one| &one.gauge.key).collect();
-    let names: BTreeSet<String> = watches.keys().cloned().chain(by_owner.keys().map(|name| (*name).to_owned())).collect();
+    let names: BTreeSet<String> =
+        watches.keys().cloned().chain(by_owner.keys().map(|name| (*name).to_owned())).collect();
     let mut decided = Decided::default();
     let nothing = BTreeMap::new();
     for name in names {
@@ -105,7 +106,14 @@ fn refresh(watch: &mut Watch, seen: &BTreeMap<&Key, &Checked>, now: Micros, is_k
     let old: BTreeSet<Key> = watch.watched.iter().map(|watched| watched.gauge.key.clone()).collect();
     for (key, one) in seen {
         if let Some(level) = one.level.filter(|_| !old.contains(*key)) {
-            watch.watched.push(Watched { gauge: one.gauge.clone(), level, worst: level, since: now, ended: None, told: None });
+            watch.watched.push(Watched {
+                gauge: one.gauge.clone(),
+                level,
+                worst: level,
+                since: now,
+                ended: None,
+                told: None,
+            });
         }
     }
     watch.watched.sort_by(|a, b| a.gauge.key.cmp(&b.gauge.key));
@@ -145,7 +153,8 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
         since: watched.since,
         ended: watched.ended,
     };
-    let (over, mut alerts): (Vec<Alert>, Vec<Alert>) = watch.watched.iter().map(alert).partition(|alert| alert.ended.is_some());
+    let (over, mut alerts): (Vec<Alert>, Vec<Alert>) =
+        watch.watched.iter().map(alert).partition(|alert| alert.ended.is_some());
     let share = |alert: &Alert| alert.gauge.share.unwrap_or(f64::INFINITY);
     alerts.sort_by(|a, b| b.level.cmp(&a.level).then(share(b).total_cmp(&share(a))));
     watch.count += 1;
@@ -171,7 +180,17 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
         watched.worst = watched.level;
     }
     let level = alerts.iter().map(|alert| alert.level).max();
-    Message { id, cluster: cluster.to_owned(), owner: owner.name.clone(), at: now, reason, level, alerts, over, deeds: Vec::new() }
+    Message {
+        id,
+        cluster: cluster.to_owned(),
+        owner: owner.name.clone(),
+        at: now,
+        reason,
+        level,
+        alerts,
+        over,
+        deeds: Vec::new(),
+    }
 }
 
 fn waiting(watch: &Watch, owner: Owner, now: Micros) -> Option<Waiting> {
@@ -201,7 +220,8 @@ mod tests {
     const HOUR: Micros = 3_600 * SECOND;
 
     fn config(hours: Option<Calendar>, critical_any_time: bool) -> Config {
-        let default = Owner { name: "rest".into(), namespaces: vec![], channels: vec![], to: vec![], hours, critical_any_time };
+        let default =
+            Owner { name: "rest".into(), namespaces: vec![], channels: vec![], to: vec![], hours, critical_any_time };
         Config {
             cluster: String::new(),
             thresholds: Thresholds { warn: 0.8, critical: 0.95, days: None },
@@ -228,7 +248,16 @@ mod tests {
         };
         let key = Key { namespace: namespace.into(), quota: "q".into(), resource: "pods".into() };
         let (used, hard) = (format!("{}", (share * 100.0) as u64), "100".to_owned());
-        let gauge = Gauge { key, used, hard, share: Some(share), per_week: None, per_week_share: None, full_at: None, proposed: None };
+        let gauge = Gauge {
+            key,
+            used,
+            hard,
+            share: Some(share),
+            per_week: None,
+            per_week_share: None,
+            full_at: None,
+            proposed: None,
+        };
         Checked { gauge, level: at(0.0), held: at(0.02), owner: "pay".into() }
     }
 
@@ -255,8 +284,9 @@ mod tests {
             }
             let Some((_, message)) = decided.messages.first() else { return String::new() };
             let show = |alerts: &[Alert]| {
-                let names =
-                    alerts.iter().map(|a| format!("{} {}{}", a.gauge.key.namespace, a.level.name(), if a.is_new() { "!" } else { "" }));
+                let names = alerts.iter().map(|a| {
+                    format!("{} {}{}", a.gauge.key.namespace, a.level.name(), if a.is_new() { "!" } else { "" })
+                });
                 names.collect::<Vec<_>>().join(", ")
             };
             let over = if message.over.is_empty() { String::new() } else { format!(" / {}", show(&message.over)) };
@@ -296,7 +326,11 @@ mod tests {
         let mut world = World::new(config(Some(office()), true));
         assert_eq!(world.run(at("2026-03-28T02:00:00Z"), &[("b", 0.82)]), "waits: 1 warning");
         assert_eq!(world.run(at("2026-03-28T03:00:00Z"), &[("a", 0.97), ("b", 0.82)]), "news: a critical!, b warning!");
-        assert_eq!(world.run(at("2026-03-29T04:00:00Z"), &[("a", 0.97), ("b", 0.82)]), "", "repeated in working hours only");
+        assert_eq!(
+            world.run(at("2026-03-29T04:00:00Z"), &[("a", 0.97), ("b", 0.82)]),
+            "",
+            "repeated in working hours only"
+        );
         assert_eq!(world.run(at("2026-03-30T09:00:00Z"), &[("a", 0.97), ("b", 0.82)]), "repeat: a critical, b warning");
     }
 

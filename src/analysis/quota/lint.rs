@@ -47,7 +47,8 @@ fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
             let own = if is_request { &container.requests } else { &container.limits };
             let is_default = |range: &&&LimitRange| {
                 range.of == "Container"
-                    && (is_request && range.default_requests.contains_key(name) || range.default_limits.contains_key(name))
+                    && (is_request && range.default_requests.contains_key(name)
+                        || range.default_limits.contains_key(name))
             };
             // What has a limit only is taken to ask for as much.
             let is_stated = own.contains_key(name) || is_request && container.limits.contains_key(name);
@@ -62,10 +63,14 @@ fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
 /// Which of `requests.cpu`, `requests.memory` and `limits.memory` some pod, or some workload's template, leaves out, by namespace.
 pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let ranges =
-        |namespace: &str| -> Vec<&LimitRange> { objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect() };
-    let pods =
-        objects.pods.iter().filter(|pod| !matches!(pod.phase.as_str(), "Succeeded" | "Failed")).map(|pod| (&pod.namespace, &pod.spec));
+    let ranges = |namespace: &str| -> Vec<&LimitRange> {
+        objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect()
+    };
+    let pods = objects
+        .pods
+        .iter()
+        .filter(|pod| !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
+        .map(|pod| (&pod.namespace, &pod.spec));
     let templates = objects.workloads.iter().map(|workload| (&workload.namespace, &workload.template));
     for (namespace, spec) in pods.chain(templates) {
         let missing = left_out(spec, &ranges(namespace));
@@ -84,7 +89,11 @@ fn is_system(namespace: &str) -> bool {
 /// All findings, the gravest first.
 pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
     let is_wanted = |namespace: &str| {
-        if rules.namespaces.is_empty() { !is_system(namespace) } else { rules.namespaces.iter().any(|wanted| wanted == namespace) }
+        if rules.namespaces.is_empty() {
+            !is_system(namespace)
+        } else {
+            rules.namespaces.iter().any(|wanted| wanted == namespace)
+        }
     };
     let mut findings = Vec::new();
     pods_without(objects, &is_wanted, &mut findings);
@@ -97,23 +106,33 @@ pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
         finding.first_seen.clone_from(&at);
         finding.last_seen.clone_from(&at);
     }
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.id.cmp(&b.id)).then_with(|| a.subject.cmp(&b.subject)));
+    findings.sort_by(|a, b| {
+        b.severity.cmp(&a.severity).then_with(|| a.id.cmp(&b.id)).then_with(|| a.subject.cmp(&b.subject))
+    });
     findings
 }
 
 /// Pods and templates whose containers don't say what they need: one finding for each workload, or pod that none made.
 fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    let ranges =
-        |namespace: &str| -> Vec<&LimitRange> { objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect() };
+    let ranges = |namespace: &str| -> Vec<&LimitRange> {
+        objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect()
+    };
     // (namespace, kind, name) → (what is left out, pods)
     let mut found: BTreeMap<(String, String, String), (BTreeSet<String>, u64)> = BTreeMap::new();
     for workload in objects.workloads.iter().filter(|workload| is_wanted(&workload.namespace)) {
         let missing = left_out(&workload.template, &ranges(&workload.namespace));
         if !missing.is_empty() {
-            found.insert((workload.namespace.clone(), workload.kind.clone(), workload.name.clone()), (missing, workload.replicas));
+            found.insert(
+                (workload.namespace.clone(), workload.kind.clone(), workload.name.clone()),
+                (missing, workload.replicas),
+            );
         }
     }
-    for pod in objects.pods.iter().filter(|pod| is_wanted(&pod.namespace) && !matches!(pod.phase.as_str(), "Succeeded" | "Failed")) {
+    for pod in objects
+        .pods
+        .iter()
+        .filter(|pod| is_wanted(&pod.namespace) && !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
+    {
         // Pods of a workload that was read are told of with it. A ReplicaSet's name is its Deployment's and a hash.
         let known = pod.controller.as_ref().is_some_and(|(kind, name)| {
             let deployment = name.rsplit_once('-').map_or("", |(stem, _)| stem);
@@ -159,11 +178,14 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
     let mut pods: BTreeMap<&str, u64> = BTreeMap::new();
     objects.pods.iter().for_each(|pod| *pods.entry(&pod.namespace).or_default() += 1);
     // An empty list of quotas does not say what it is a list of: where the namespaces are known and pods too, it is taken for one.
-    for (namespace, pods) in pods.iter().filter(|(namespace, _)| is_wanted(namespace) && !with_quota.contains(**namespace)) {
+    for (namespace, pods) in
+        pods.iter().filter(|(namespace, _)| is_wanted(namespace) && !with_quota.contains(**namespace))
+    {
         let mut finding = Finding::new("quota-none", Severity::Warning, &[("namespace", namespace)]);
         finding.summary = format!("namespace {namespace} has {} and no ResourceQuota", counted(*pods, "pod"));
         finding.evidence.insert("pods".to_owned(), (*pods).into());
-        finding.remedy = "give it a quota (quota propose): without one it can take the whole cluster, and etcd's space".to_owned();
+        finding.remedy =
+            "give it a quota (quota propose): without one it can take the whole cluster, and etcd's space".to_owned();
         findings.push(finding);
     }
     for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
@@ -176,7 +198,9 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
             let mut finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)]);
             finding.summary = format!("namespace {name} names no owner");
             finding.evidence.insert("looked_for".to_owned(), rules.owner_keys.join(",").into());
-            finding.remedy = format!("label it, or annotate it: kubectl label namespace {name} team=…; quota alert writes to owners");
+            finding.remedy = format!(
+                "label it, or annotate it: kubectl label namespace {name} team=…; quota alert writes to owners"
+            );
             findings.push(finding);
         }
     }
@@ -185,20 +209,27 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
 /// Quotas that refuse pods outright: they ask for something that a template does not say.
 fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
-        let ranges: Vec<&LimitRange> = objects.limit_ranges.iter().filter(|range| range.namespace == quota.namespace).collect();
+        let ranges: Vec<&LimitRange> =
+            objects.limit_ranges.iter().filter(|range| range.namespace == quota.namespace).collect();
         let asks = |resource: &str| {
-            quota.hard.contains_key(resource) || resource.strip_prefix("requests.").is_some_and(|short| quota.hard.contains_key(short))
+            quota.hard.contains_key(resource)
+                || resource.strip_prefix("requests.").is_some_and(|short| quota.hard.contains_key(short))
         };
         for workload in objects.workloads.iter().filter(|workload| workload.namespace == quota.namespace) {
             if !usage::is_counted(quota, &workload.template) {
                 continue;
             }
-            let missing: Vec<String> = left_out(&workload.template, &ranges).into_iter().filter(|resource| asks(resource)).collect();
+            let missing: Vec<String> =
+                left_out(&workload.template, &ranges).into_iter().filter(|resource| asks(resource)).collect();
             if missing.is_empty() {
                 continue;
             }
-            let subject =
-                [("namespace", quota.namespace.as_str()), ("quota", &quota.name), ("kind", &workload.kind), ("name", &workload.name)];
+            let subject = [
+                ("namespace", quota.namespace.as_str()),
+                ("quota", &quota.name),
+                ("kind", &workload.kind),
+                ("name", &workload.name),
+            ];
             let mut finding = Finding::new("quota-refuses-silent-pods", Severity::Critical, &subject);
             finding.summary = format!(
                 "{} {}/{} can make no pods: quota {} grants {}, and its containers don't say how much they need",
@@ -230,7 +261,9 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 continue;
             }
             let each = usage::of_spec(&workload.template, false);
-            for standing in quotas.standings.iter().filter(|row| row.namespace == quota.namespace && row.quota == quota.name) {
+            for standing in
+                quotas.standings.iter().filter(|row| row.namespace == quota.namespace && row.quota == quota.name)
+            {
                 let Some(each) = each.get(&standing.resource).filter(|each| !each.is_zero()) else { continue };
                 let all = Quantity::from_nanos(each.nanos().saturating_mul(i128::from(surge)), each.form());
                 let room = standing.hard.minus(standing.used);
@@ -247,7 +280,8 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 // With room for one the rollout goes on, but slowly.
                 let severity = if *each > room { Severity::Critical } else { Severity::Warning };
                 let mut finding = Finding::new("quota-blocks-rollout", severity, &subject);
-                let room = if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
+                let room =
+                    if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
                 finding.summary = format!(
                     "a rollout of {} {}/{} wants {} more {} at once ({}), and quota {} has {} left: it {}",
                     workload.kind,
@@ -260,7 +294,8 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                     room,
                     if severity == Severity::Critical { "stands still" } else { "goes slowly" }
                 );
-                for (name, value) in [("used", standing.used), ("hard", standing.hard), ("wanted", all), ("left", room)] {
+                for (name, value) in [("used", standing.used), ("hard", standing.hard), ("wanted", all), ("left", room)]
+                {
                     finding.evidence.insert(name.to_owned(), value.to_string().into());
                 }
                 finding.evidence.insert("surge".to_owned(), workload.surge.into());
@@ -274,7 +309,9 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
 
 /// Quotas that grant much more than was ever used.
 fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    for standing in quotas.standings.iter().filter(|standing| is_wanted(&standing.namespace) && !standing.hard.is_zero()) {
+    for standing in
+        quotas.standings.iter().filter(|standing| is_wanted(&standing.namespace) && !standing.hard.is_zero())
+    {
         let usage = Usage::find(&quotas.usage, &standing.namespace, &standing.quota, &standing.resource);
         let Some(usage) = usage.filter(|usage| usage.days.len() >= rules.least_days) else { continue };
         let most = usage.days.iter().map(|day| day.max).fold(0.0, f64::max).max(standing.used.value());
@@ -282,7 +319,8 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
         if most >= rules.low * hard {
             continue;
         }
-        let subject = [("namespace", standing.namespace.as_str()), ("quota", &standing.quota), ("resource", &standing.resource)];
+        let subject =
+            [("namespace", standing.namespace.as_str()), ("quota", &standing.quota), ("resource", &standing.resource)];
         let mut finding = Finding::new("quota-never-reached", Severity::Info, &subject);
         let most = Quantity::measured(most, standing.hard.form()).unwrap_or_default();
         finding.summary = format!(
@@ -297,7 +335,8 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
         finding.evidence.insert("hard".to_owned(), standing.hard.to_string().into());
         finding.evidence.insert("peak".to_owned(), most.to_string().into());
         finding.evidence.insert("days".to_owned(), usage.days.len().into());
-        finding.remedy = "lower it (quota propose): what is granted and not used is missing elsewhere, or over-committed".to_owned();
+        finding.remedy =
+            "lower it (quota propose): what is granted and not used is missing elsewhere, or over-committed".to_owned();
         findings.push(finding);
     }
 }

@@ -23,10 +23,12 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
     for proposal in &proposals.rows {
         by_quota.entry((&proposal.namespace, &proposal.quota)).or_default().push(proposal);
     }
-    let window = proposals.span.map(|(from, to)| format!("{}/{}", time::format(from), time::format(to))).unwrap_or_default();
+    let window =
+        proposals.span.map(|(from, to)| format!("{}/{}", time::format(from), time::format(to))).unwrap_or_default();
     let mut manifests: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for ((namespace, quota), rows) in by_quota {
-        let mut hard: Map<String, Value> = rows.iter().map(|row| (row.resource.clone(), row.proposed.to_string().into())).collect();
+        let mut hard: Map<String, Value> =
+            rows.iter().map(|row| (row.resource.clone(), row.proposed.to_string().into())).collect();
         // `cpu` is another name of `requests.cpu`: of two that say the same, one.
         for (short, long) in [("cpu", "requests.cpu"), ("memory", "requests.memory")] {
             if quota.is_empty() && hard.contains_key(long) {
@@ -52,7 +54,8 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
                     expression
                 })
                 .collect();
-            let is_plain = |scope: &crate::model::objects::Scope| scope.operator == "Exists" && scope.name != "PriorityClass";
+            let is_plain =
+                |scope: &crate::model::objects::Scope| scope.operator == "Exists" && scope.name != "PriorityClass";
             if scopes.iter().all(is_plain) {
                 spec["scopes"] = scopes.iter().map(|scope| scope.name.clone()).collect();
             } else {
@@ -140,7 +143,8 @@ pub fn limit_ranges(objects: &Objects, namespaces: &[String]) -> BTreeMap<String
 fn containers<'o>(objects: &'o Objects, namespace: Option<&'o str>) -> impl Iterator<Item = &'o Container> {
     let here = move |of: &str| namespace.is_none_or(|namespace| namespace == of);
     let pods = objects.pods.iter().filter(move |pod| here(&pod.namespace)).map(|pod| &pod.spec);
-    let templates = objects.workloads.iter().filter(move |workload| here(&workload.namespace)).map(|workload| &workload.template);
+    let templates =
+        objects.workloads.iter().filter(move |workload| here(&workload.namespace)).map(|workload| &workload.template);
     pods.chain(templates).flat_map(|spec| spec.containers.iter().chain(&spec.init))
 }
 

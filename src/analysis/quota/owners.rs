@@ -6,7 +6,9 @@ use crate::model::quota::Quotas;
 /// Who owns `namespace`: the first owner of the configuration with a pattern for it; else whom its labels and annotations name (keys in
 /// the order of the configuration, a label before an annotation); else nobody, which is the empty name.
 pub fn of(config: &Config, quotas: &Quotas, namespace: &str) -> String {
-    if let Some(owner) = config.owners.iter().find(|owner| owner.namespaces.iter().any(|pattern| matches(pattern, namespace))) {
+    if let Some(owner) =
+        config.owners.iter().find(|owner| owner.namespaces.iter().any(|pattern| matches(pattern, namespace)))
+    {
         return owner.name.clone();
     }
     let Some(known) = quotas.namespaces.get(namespace) else { return String::new() };
@@ -76,7 +78,14 @@ mod tests {
 
     fn owner(name: &str, patterns: &[&str]) -> Owner {
         let namespaces = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
-        Owner { name: name.into(), namespaces, channels: vec!["mail".into()], to: vec![], hours: None, critical_any_time: true }
+        Owner {
+            name: name.into(),
+            namespaces,
+            channels: vec!["mail".into()],
+            to: vec![],
+            hours: None,
+            critical_any_time: true,
+        }
     }
 
     fn config() -> Config {

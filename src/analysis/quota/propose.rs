@@ -153,14 +153,20 @@ const USUAL: [&str; 5] = ["requests.cpu", "requests.memory", "limits.memory", "p
 const AT_QUOTA: f64 = 0.95;
 
 /// Makes proposals. `silent` has, by namespace, resources that some containers there don't state: a quota would refuse them.
-pub fn propose(quotas: &Quotas, refused: &Refused, silent: &BTreeMap<String, BTreeSet<String>>, rules: &Rules) -> Proposals {
+pub fn propose(
+    quotas: &Quotas,
+    refused: &Refused,
+    silent: &BTreeMap<String, BTreeSet<String>>,
+    rules: &Rules,
+) -> Proposals {
     let mut proposals = Proposals::default();
     let with_quota: BTreeSet<(&str, &str)> =
         quotas.standings.iter().map(|standing| (standing.namespace.as_str(), standing.resource.as_str())).collect();
     let standing: BTreeMap<(&str, &str, &str), (Quantity, Quantity)> = (quotas.standings.iter())
         .map(|row| ((row.namespace.as_str(), row.quota.as_str(), row.resource.as_str()), (row.hard, row.used)))
         .collect();
-    let newest = quotas.usage.iter().filter_map(|usage| usage.days.last()).map(|day| day.last_at).max().unwrap_or_default();
+    let newest =
+        quotas.usage.iter().filter_map(|usage| usage.days.last()).map(|day| day.last_at).max().unwrap_or_default();
     for usage in &quotas.usage {
         let is_wanted = rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace);
         // One whose namespace is gone needs none. Where namespaces are not known, one of which nothing was heard for a day.
@@ -198,7 +204,8 @@ pub fn propose(quotas: &Quotas, refused: &Refused, silent: &BTreeMap<String, BTr
 /// Whether a resource without quota gets one.
 fn gets_one(usage: &Usage, rules: &Rules) -> bool {
     // What belongs to the cluster itself is not held back by quotas unasked.
-    let is_system = matches!(usage.namespace.as_str(), "kube-system" | "kube-public" | "kube-node-lease") && rules.namespaces.is_empty();
+    let is_system = matches!(usage.namespace.as_str(), "kube-system" | "kube-public" | "kube-node-lease")
+        && rules.namespaces.is_empty();
     let most = days(usage, rules).map(|day| day.max).fold(0.0, f64::max);
     let is_hot = usage.resource.starts_with("count/") && usage.resource != "count/pods" && most >= rules.hot_count;
     !is_system && most > 0.0 && (USUAL.contains(&usage.resource.as_str()) || is_hot)
@@ -209,9 +216,15 @@ fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + 
     usage.days.iter().filter(move |day| from.is_none_or(|from| day.day >= from) && to.is_none_or(|to| day.day <= to))
 }
 
-fn of(usage: &Usage, stands: Option<(Quantity, Quantity)>, refused: &Refused, rules: &Rules) -> Option<(Proposal, (Micros, Micros))> {
+fn of(
+    usage: &Usage,
+    stands: Option<(Quantity, Quantity)>,
+    refused: &Refused,
+    rules: &Rules,
+) -> Option<(Proposal, (Micros, Micros))> {
     let in_form = |value: f64| Quantity::measured(value, form(&usage.resource));
-    let top = days(usage, rules).fold(None::<&Day>, |top, day| if top.is_none_or(|top| day.max > top.max) { Some(day) } else { top })?;
+    let top = days(usage, rules)
+        .fold(None::<&Day>, |top, day| if top.is_none_or(|top| day.max > top.max) { Some(day) } else { top })?;
     let latest = days(usage, rules).last()?;
     let first = days(usage, rules).next()?;
     let level = days(usage, rules).map(|day| day.sustained[rules.lasting]).fold(f64::NEG_INFINITY, f64::max);

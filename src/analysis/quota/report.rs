@@ -154,7 +154,9 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         findings.push(finding);
     }
     let commitment = |row: &Commitment| {
-        let share = |of: Quantity| if row.allocatable.is_zero() { Value::None } else { Value::from(of.value() / row.allocatable.value()) };
+        let share = |of: Quantity| {
+            if row.allocatable.is_zero() { Value::None } else { Value::from(of.value() / row.allocatable.value()) }
+        };
         vec![
             Value::Text(row.resource.clone()),
             text(Some(row.allocatable)),
@@ -167,20 +169,28 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     let cluster = Table {
         name: "cluster".to_owned(),
         title: "Against what the nodes can hold".to_owned(),
-        columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"].map(str::to_owned).to_vec(),
+        columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: commitments.iter().map(commitment).collect(),
     };
     let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
     if shown < table.rows.len() {
-        notes.push(format!("{shown} of {} limits; --top 0 shows all, and -o json, yaml and csv hold them.", table.rows.len()));
+        notes.push(format!(
+            "{shown} of {} limits; --top 0 shows all, and -o json, yaml and csv hold them.",
+            table.rows.len()
+        ));
     }
     let first_rows = Table { rows: table.rows[..shown].to_vec(), ..table.clone() };
     let people = if cluster.rows.is_empty() { vec![first_rows] } else { vec![first_rows, cluster.clone()] };
     let mut coverage = serde_json::Map::new();
     coverage.insert("days".to_owned(), days.into());
     coverage.insert("audit_logs".to_owned(), told.has_logs.into());
-    let silent: Vec<serde_json::Value> =
-        proposals.left_out.iter().map(|(namespace, resource)| json!({"namespace": namespace, "resource": resource})).collect();
+    let silent: Vec<serde_json::Value> = proposals
+        .left_out
+        .iter()
+        .map(|(namespace, resource)| json!({"namespace": namespace, "resource": resource}))
+        .collect();
     coverage.insert("left_out".to_owned(), silent.into());
     Report {
         schema: "plimsoll.quota-propose/v1".to_owned(),
@@ -255,7 +265,12 @@ fn window(span: Option<(Micros, Micros)>) -> Window {
 }
 
 /// The report of `quota lint`: a row for each finding; people get them counted by what they are, and the gravest in full.
-pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::input::InputReport>, top: Option<usize>) -> Report {
+pub fn linted(
+    findings: Vec<Finding>,
+    at: Micros,
+    inputs: Vec<crate::model::input::InputReport>,
+    top: Option<usize>,
+) -> Report {
     let columns = ["severity", "namespace", "quota", "resource", "kind", "name", "problem", "summary"];
     let row = |finding: &Finding| {
         let subject = |name: &str| Value::Text(finding.subject.get(name).cloned().unwrap_or_default());
@@ -285,11 +300,15 @@ pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::inpu
         ..Table::default()
     };
     let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count() as u64;
-    let of_severity = [Severity::Critical, Severity::Warning, Severity::Info].map(|severity| (severity.name(), count(severity)));
+    let of_severity =
+        [Severity::Critical, Severity::Warning, Severity::Info].map(|severity| (severity.name(), count(severity)));
     let shown = top.unwrap_or(findings.len()).min(findings.len());
     let mut notes = Vec::new();
     if shown < findings.len() {
-        notes.push(format!("The {shown} gravest of {} findings; --top 0 shows all, and -o json holds them.", findings.len()));
+        notes.push(format!(
+            "The {shown} gravest of {} findings; --top 0 shows all, and -o json holds them.",
+            findings.len()
+        ));
     }
     Report {
         schema: "plimsoll.quota-lint/v1".to_owned(),
@@ -299,8 +318,11 @@ pub fn linted(findings: Vec<Finding>, at: Micros, inputs: Vec<crate::model::inpu
         lead: vec![if findings.is_empty() {
             "Nothing found.".to_owned()
         } else {
-            let each: Vec<String> =
-                of_severity.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+            let each: Vec<String> = of_severity
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
             format!("{}: {}.", counted(findings.len() as u64, "finding"), each.join(", "))
         }],
         table: Table {
@@ -374,7 +396,12 @@ pub fn api(
             counted(demands.users.len() as u64, "user"),
             counted(seats, "seat")
         )],
-        table: Table { name: "rows".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows, ..Table::default() },
+        table: Table {
+            name: "rows".to_owned(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows,
+            ..Table::default()
+        },
         shown: top,
         notes,
         ..Report::default()

@@ -30,7 +30,8 @@ pub struct Trend {
 pub fn trend(days: &[Day], today: i32) -> Option<Trend> {
     // Of today the highest value may be still to come.
     let within = |day: &&Day| day.day < today && i64::from(day.day) >= i64::from(today) - MOST as i64;
-    let points: Vec<(f64, f64)> = days.iter().filter(within).map(|day| (f64::from(day.day) - f64::from(today), day.max)).collect();
+    let points: Vec<(f64, f64)> =
+        days.iter().filter(within).map(|day| (f64::from(day.day) - f64::from(today), day.max)).collect();
     if points.len() < LEAST {
         return None;
     }
@@ -59,7 +60,10 @@ impl Trend {
 pub fn usage<'u>(usage: &'u [Usage], namespace: &str, quota: &str, resource: &str) -> Option<&'u Usage> {
     let other = match resource {
         "cpu" | "memory" | "ephemeral-storage" => Some(format!("requests.{resource}")),
-        _ => resource.strip_prefix("requests.").filter(|name| matches!(*name, "cpu" | "memory" | "ephemeral-storage")).map(str::to_owned),
+        _ => resource
+            .strip_prefix("requests.")
+            .filter(|name| matches!(*name, "cpu" | "memory" | "ephemeral-storage"))
+            .map(str::to_owned),
     };
     let find = |quota: &str, resource: &str| Usage::find(usage, namespace, quota, resource);
     let either = |quota: &str| find(quota, resource).or_else(|| find(quota, other.as_deref()?));
@@ -119,7 +123,8 @@ mod tests {
             ..Usage::default()
         };
         let known = [of("", "pods"), of("", "requests.cpu"), of("q", "pods")];
-        let find = |namespace, quota, resource| usage(&known, namespace, quota, resource).map(|usage| usage.quota.as_str());
+        let find =
+            |namespace, quota, resource| usage(&known, namespace, quota, resource).map(|usage| usage.quota.as_str());
         assert_eq!(find("a", "q", "pods"), Some("q"));
         assert_eq!(find("a", "r", "pods"), Some(""));
         assert_eq!(find("a", "q", "cpu"), Some(""));

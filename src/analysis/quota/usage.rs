@@ -117,7 +117,8 @@ fn one() -> Quantity {
 pub fn of_spec(spec: &PodSpec, is_infeasible: bool) -> Amounts {
     let mut used = Amounts::from([("pods".to_owned(), one())]);
     for (name, amount) in requests(spec, is_infeasible) {
-        let is_plain = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+        let is_plain =
+            matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
         if is_plain {
             used.insert(name.clone(), amount);
         }
@@ -205,11 +206,17 @@ pub fn by_namespace(objects: &Objects, now: Micros) -> BTreeMap<String, Amounts>
 
 /// Whether a pod asks for nothing and may take anything: the first to be evicted.
 fn is_best_effort(spec: &PodSpec) -> bool {
-    let is_said = |amounts: &Amounts| amounts.iter().any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero());
+    let is_said = |amounts: &Amounts| {
+        amounts.iter().any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero())
+    };
     if is_said(&spec.pod_requests) || is_said(&spec.pod_limits) {
         return false;
     }
-    !spec.containers.iter().chain(&spec.init).any(|container| is_said(&container.requests) || is_said(&container.limits))
+    !spec
+        .containers
+        .iter()
+        .chain(&spec.init)
+        .any(|container| is_said(&container.requests) || is_said(&container.limits))
 }
 
 /// Whether a quota's scope takes a pod.
@@ -247,5 +254,9 @@ pub fn of_quota(quota: &ResourceQuota, objects: &Objects, all: &BTreeMap<String,
         here.filter(|pod| is_counted(quota, &pod.spec)).for_each(|pod| add(&mut of_pods, &of_pod(pod, now)));
         Some(&of_pods)
     };
-    quota.hard.keys().map(|name| (name.clone(), used.and_then(|used| used.get(name)).copied().unwrap_or_default())).collect()
+    quota
+        .hard
+        .keys()
+        .map(|name| (name.clone(), used.and_then(|used| used.get(name)).copied().unwrap_or_default()))
+        .collect()
 }

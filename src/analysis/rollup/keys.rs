@@ -224,7 +224,8 @@ impl Keys {
 
     /// Takes in all keys of another set.
     pub fn renumber(&mut self, other: &Self) -> Renumbering {
-        let symbols: Vec<Symbol> = (0..other.symbols.len() as u32).map(|s| self.intern(other.symbols.get(Symbol(s)))).collect();
+        let symbols: Vec<Symbol> =
+            (0..other.symbols.len() as u32).map(|s| self.intern(other.symbols.get(Symbol(s)))).collect();
         let s = |symbol: Symbol| symbols[symbol.0 as usize];
         let subjects: Vec<u32> = other
             .subjects
@@ -242,7 +243,13 @@ impl Keys {
         let pulses = other
             .pulses
             .iter()
-            .map(|k| self.pulses.number(PulseKey { subject: subjects[k.subject as usize], instance: s(k.instance), op: k.op }))
+            .map(|k| {
+                self.pulses.number(PulseKey {
+                    subject: subjects[k.subject as usize],
+                    instance: s(k.instance),
+                    op: k.op,
+                })
+            })
             .collect();
         let traffic = other
             .traffic

@@ -168,11 +168,18 @@ impl Part {
         self.streams[stream].newest = self.streams[stream].newest.max(newest.unwrap_or(Micros::MIN));
         let bound = self.streams[stream].newest.saturating_sub(SLACK);
         let to = self.keys.renumber(&batch.keys);
-        let block =
-            Block { observations: batch.observations, names: batch.names, keys: to.traffic, symbols: to.symbols, fact_only: true, left: 0 };
+        let block = Block {
+            observations: batch.observations,
+            names: batch.names,
+            keys: to.traffic,
+            symbols: to.symbols,
+            fact_only: true,
+            left: 0,
+        };
         let mut order: Vec<usize> = (0..block.observations.len()).collect();
         order.sort_by(|&a, &b| in_order(&block.observations[a], &block.observations[b]));
-        let (before, wait): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&index| block.observations[index].at < bound);
+        let (before, wait): (Vec<usize>, Vec<usize>) =
+            order.into_iter().partition(|&index| block.observations[index].at < bound);
         for index in before {
             let observation = &block.observations[index];
             self.sequences.take(&request(observation, &self.keys, block.keys[observation.key as usize]), |_, _| {});
@@ -232,7 +239,9 @@ impl Part {
     fn release(&mut self) {
         let open = self.streams.iter().filter(|stream| !stream.done);
         // What stands at the very end waits until it is known whether another part follows.
-        let Some(bound) = open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released) else {
+        let Some(bound) =
+            open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released)
+        else {
             return;
         };
         self.count_waiting(bound, true);
@@ -298,7 +307,9 @@ impl Part {
                 match self.pending.end(identity, at) {
                     Some(_) => {}
                     // Its start may stand in the part before.
-                    None if self.split != Micros::MIN && received <= self.split => self.loose_ends.push((identity, open)),
+                    None if self.split != Micros::MIN && received <= self.split => {
+                        self.loose_ends.push((identity, open))
+                    }
                     None => self.arrived(open),
                 }
             } else {
@@ -364,11 +375,13 @@ impl Part {
                 Op::Get | Op::List | Op::Watch => object.reads += 1,
                 _ => {
                     object.writes += 1;
-                    object.lease |= self.keys.symbols.get(self.keys.subjects.get(key_data.subject).resource) == "leases";
+                    object.lease |=
+                        self.keys.symbols.get(self.keys.subjects.get(key_data.subject).resource) == "leases";
                 }
             }
             // Of a create it says that the object is there already.
-            object.conflicts += u64::from(key_data.code == Some(409) && self.keys.symbols.get(key_data.verb) != "create");
+            object.conflicts +=
+                u64::from(key_data.code == Some(409) && self.keys.symbols.get(key_data.verb) != "create");
             object.span = together(object.span, Some((at, at)));
         }
     }

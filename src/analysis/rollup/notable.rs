@@ -140,11 +140,15 @@ pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
         (b"delete", b"persistentvolumes", b"") => some("delete-volume"),
         (b"delete", b"leases", _) if e.namespace.is("kube-system") => some("delete-control-plane-lease"),
         (b"create", b"pods", b"eviction") => some("evict"),
-        (b"delete", b"pods", b"") if !user.starts_with("system:") || user.starts_with("system:serviceaccount:") => some("delete-pod"),
+        (b"delete", b"pods", b"") if !user.starts_with("system:") || user.starts_with("system:serviceaccount:") => {
+            some("delete-pod")
+        }
         (b"update" | b"patch", _, b"scale" | b"") if scales(resource, sub) && sets_replicas_to_zero(e.request_body) => {
             Some(("scale-to-zero", "replicas=0".to_owned()))
         }
-        (b"update" | b"patch", b"nodes", b"") if is_cordon(e.request_body) => Some(("cordon", "unschedulable=true".to_owned())),
+        (b"update" | b"patch", b"nodes", b"") if is_cordon(e.request_body) => {
+            Some(("cordon", "unschedulable=true".to_owned()))
+        }
         _ if changes && group == b"admissionregistration.k8s.io" => some("webhook-write"),
         (_, b"apiservices", b"") if changes => some("apiservice-write"),
         _ if changes && group == b"rbac.authorization.k8s.io" => some("rbac-write"),
@@ -171,7 +175,9 @@ fn sets_replicas_to_zero(body: &[u8]) -> bool {
     }
     let is_zero = |value: &Value| value.as_u64() == Some(0) && value.is_u64();
     match parse(body) {
-        Some(Value::Array(steps)) => steps.iter().any(|step| step["path"] == "/spec/replicas" && step.get("value").is_some_and(is_zero)),
+        Some(Value::Array(steps)) => {
+            steps.iter().any(|step| step["path"] == "/spec/replicas" && step.get("value").is_some_and(is_zero))
+        }
         Some(object) => object.pointer("/spec/replicas").is_some_and(is_zero),
         None => false,
     }

@@ -110,8 +110,11 @@ impl Objects {
             return;
         }
         let mut rows: Vec<(ObjectKey, Object)> = self.kept.drain().collect();
-        let text = |k: &ObjectKey| (keys.subject_text(k.subject), keys.symbols.get(k.namespace), self.names.get(k.name));
-        rows.sort_unstable_by(|(a, x), (b, y)| (y.reads + y.writes).cmp(&(x.reads + x.writes)).then_with(|| text(a).cmp(&text(b))));
+        let text =
+            |k: &ObjectKey| (keys.subject_text(k.subject), keys.symbols.get(k.namespace), self.names.get(k.name));
+        rows.sort_unstable_by(|(a, x), (b, y)| {
+            (y.reads + y.writes).cmp(&(x.reads + x.writes)).then_with(|| text(a).cmp(&text(b)))
+        });
         self.dropped += rows.split_off(limit).iter().map(|(_, o)| o.reads + o.writes).sum::<u64>();
         self.kept = rows.into_iter().collect();
     }
@@ -119,7 +122,10 @@ impl Objects {
     fn forget_names(&mut self) {
         let mut names = Symbols::default();
         let mut change = |rows: &mut Rows, old: &Symbols| {
-            *rows = rows.drain().map(|(key, object)| (ObjectKey { name: names.intern(old.get(key.name)), ..key }, object)).collect();
+            *rows = rows
+                .drain()
+                .map(|(key, object)| (ObjectKey { name: names.intern(old.get(key.name)), ..key }, object))
+                .collect();
         };
         self.open.values_mut().for_each(|rows| change(rows, &self.names));
         change(&mut self.kept, &self.names);
@@ -149,6 +155,9 @@ impl Objects {
         self.close(Progress { released: Micros::MAX, split: Micros::MIN, span: 0 }, keys);
         self.fold(MAX_OBJECTS, keys);
         let names = self.names;
-        (self.kept.into_iter().map(|(key, object)| (key, names.get(key.name).to_owned(), object)).collect(), self.dropped)
+        (
+            self.kept.into_iter().map(|(key, object)| (key, names.get(key.name).to_owned(), object)).collect(),
+            self.dropped,
+        )
     }
 }

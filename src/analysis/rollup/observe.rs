@@ -230,7 +230,8 @@ impl Memo {
     #[inline]
     fn find(&self, key: &[u8]) -> Result<u32, u64> {
         let hash = self.hasher.hash_one(key);
-        let found = self.known.find(hash, |&(h, from, to, _)| h == hash && &self.bytes[from as usize..to as usize] == key);
+        let found =
+            self.known.find(hash, |&(h, from, to, _)| h == hash && &self.bytes[from as usize..to as usize] == key);
         found.map(|known| known.3).ok_or(hash)
     }
 
@@ -309,7 +310,9 @@ impl Observer {
     fn person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
         let e = event.event;
         // Where a wrapper names a cluster, more than the caller decides.
-        let Some(caller) = e.caller.filter(|_| e.cluster.is_none() && e.instance.is_none()) else { return self.new_person(event, row) };
+        let Some(caller) = e.caller.filter(|_| e.cluster.is_none() && e.instance.is_none()) else {
+            return self.new_person(event, row);
+        };
         let place = event.stream.id as usize % self.people.len();
         let people = &mut self.people[place];
         if people.of != (caller.generation, event.stream.id) {
@@ -332,7 +335,13 @@ impl Observer {
             known.person.source = self.batch.keys.symbols.intern_json(e.source).0;
             known.person.seen = self.batch.callers.len() as u32;
             let about = Arc::clone(&known.about);
-            self.batch.callers.push(CallerSeen { key: row, about, is_known: true, requests: 0, span: (event.at, event.at) });
+            self.batch.callers.push(CallerSeen {
+                key: row,
+                about,
+                is_known: true,
+                requests: 0,
+                span: (event.at, event.at),
+            });
         }
         known.person
     }
@@ -341,7 +350,9 @@ impl Observer {
     fn new_person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
         let e = event.event;
         self.scratch.clear();
-        for part in [event.cluster().as_bytes(), e.user.decode().as_bytes(), e.agent_product().as_bytes(), e.source.raw()] {
+        for part in
+            [event.cluster().as_bytes(), e.user.decode().as_bytes(), e.agent_product().as_bytes(), e.source.raw()]
+        {
             self.scratch.extend_from_slice(part);
             self.scratch.push(0xff);
         }
@@ -357,7 +368,8 @@ impl Observer {
         self.callers.clear();
         self.block += 1;
         // The next block is about as long as this one.
-        let next = Batch { observations: Vec::with_capacity(self.batch.observations.len() * 9 / 8), ..Batch::default() };
+        let next =
+            Batch { observations: Vec::with_capacity(self.batch.observations.len() * 9 / 8), ..Batch::default() };
         std::mem::replace(&mut self.batch, next)
     }
 
@@ -418,7 +430,13 @@ impl Observer {
                 let number = self.batch.callers.len() as u32;
                 self.callers.insert(hash, &self.key, number);
                 let about = Arc::new(About::of(e));
-                self.batch.callers.push(CallerSeen { key: row, about, is_known: false, requests: 0, span: (event.at, event.at) });
+                self.batch.callers.push(CallerSeen {
+                    key: row,
+                    about,
+                    is_known: false,
+                    requests: 0,
+                    span: (event.at, event.at),
+                });
                 number
             }
         }
@@ -475,7 +493,9 @@ fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
 
 /// Whether it is the kind of write by which a leader keeps its lease, and was done.
 fn holds_lease(event: &Event<'_>, verb: &[u8]) -> bool {
-    matches!(verb, b"update" | b"patch") && event.resource.is("leases") && event.code.is_some_and(|code| (200..300).contains(&code))
+    matches!(verb, b"update" | b"patch")
+        && event.resource.is("leases")
+        && event.code.is_some_and(|code| (200..300).contains(&code))
 }
 
 /// The object after an update or patch that was done and no dry run, where the log holds it.
@@ -485,8 +505,10 @@ fn written(event: &Event<'_>) -> Option<Written> {
     if !done || !parameter(&event.uri.decode(), "dryRun").is_empty() {
         return None;
     }
-    let version =
-        |body| Some(text_of(member(member(body, "metadata")?, "resourceVersion")?)?.decode()).filter(|version| !version.is_empty());
+    let version = |body| {
+        Some(text_of(member(member(body, "metadata")?, "resourceVersion")?)?.decode())
+            .filter(|version| !version.is_empty())
+    };
     let now = version(event.response_body)?;
     let same = is_update && version(event.request_body).is_some_and(|before| before == now);
     Some(Written { version: xxh3_64(now.as_bytes()).max(1), same })

@@ -292,7 +292,8 @@ impl Rollup {
         // The same addresses stand in every tile.
         let mut hashes: HashMap<Symbol, u64, foldhash::fast::FixedState> = HashMap::default();
         rows.map(move |(_, key, row)| {
-            let mut hash = |source: Symbol| *hashes.entry(source).or_insert_with(|| md5_64(self.keys.symbols.get(source)));
+            let mut hash =
+                |source: Symbol| *hashes.entry(source).or_insert_with(|| md5_64(self.keys.symbols.get(source)));
             let mut addresses = Addresses::default();
             match &row.set {
                 SourceSet::Exact(counts) => addresses.smallest.extend(counts.iter().map(|(source, _)| hash(*source))),

@@ -68,7 +68,13 @@ impl Row for Traffic {
         let text = |key: u64| {
             let k = keys.traffic.get(key as u32);
             let s = |symbol| keys.symbols.get(symbol);
-            (keys.subject_text(k.subject), [s(k.instance), s(k.verb), s(k.subresource), s(k.namespace)], k.scope, k.code, k.shape)
+            (
+                keys.subject_text(k.subject),
+                [s(k.instance), s(k.verb), s(k.subresource), s(k.namespace)],
+                k.scope,
+                k.code,
+                k.shape,
+            )
         };
         text(a).cmp(&text(b))
     }
@@ -306,8 +312,9 @@ impl Row for Sources {
         self.set = match (Self::pairs(std::mem::take(&mut self.set)), Self::pairs(other.set)) {
             (Ok(mine), Ok(theirs)) => add(mine, theirs),
             (mine, theirs) => {
-                let sketch =
-                    |set: Result<Counts, (Vec<u64>, Counts)>| set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts));
+                let sketch = |set: Result<Counts, (Vec<u64>, Counts)>| {
+                    set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts))
+                };
                 let ((mut hashes, mine), (more, theirs)) = (sketch(mine), sketch(theirs));
                 hashes.extend(more);
                 hashes.sort_unstable();
@@ -341,7 +348,9 @@ impl Row for Sources {
     fn renumber(&mut self, to: &Renumbering) {
         let change = |source: Symbol| to.symbols[source.0 as usize];
         match &mut self.set {
-            SourceSet::Open(counts) => *counts = counts.drain().map(|(source, count)| (change(source), count)).collect(),
+            SourceSet::Open(counts) => {
+                *counts = counts.drain().map(|(source, count)| (change(source), count)).collect()
+            }
             SourceSet::Exact(counts) | SourceSet::Sketch { heaviest: counts, .. } => {
                 counts.iter_mut().for_each(|(source, _)| *source = change(*source));
             }

@@ -111,8 +111,9 @@ pub struct Sequences {
 impl Sequences {
     /// Takes a request, in the order of time; hands each fact and its gap (µs) to `found`.
     pub fn take(&mut self, request: &Request, mut found: impl FnMut(Fact, u64)) {
-        let gap =
-            |since: Micros, limit: Micros| (0..=limit).contains(&(request.received - since)).then_some((request.received - since) as u64);
+        let gap = |since: Micros, limit: Micros| {
+            (0..=limit).contains(&(request.received - since)).then_some((request.received - since) as u64)
+        };
         if request.complete {
             let failed = match request.code {
                 Some(429) => Some(Fact::Retry429),
@@ -134,7 +135,8 @@ impl Sequences {
                 }
             }
             if let Some(written) = request.written {
-                let again = before.is_some_and(|last| last.version == written.version && gap(last.at, READ_LOOK_BACK).is_some());
+                let again = before
+                    .is_some_and(|last| last.version == written.version && gap(last.at, READ_LOOK_BACK).is_some());
                 if written.same || again {
                     found(Fact::NoChange, (request.at - request.received).max(0) as u64);
                 }
@@ -146,7 +148,8 @@ impl Sequences {
             }
         }
         if request.holds {
-            let before = self.turns.replace(request.at, request.turn, Turn::Held { at: request.at, request: request.request });
+            let before =
+                self.turns.replace(request.at, request.turn, Turn::Held { at: request.at, request: request.request });
             if let Some(Turn::Held { at, request: holder }) = before
                 && holder != request.request
                 && let Some(gap) = gap(at, READ_LOOK_BACK)

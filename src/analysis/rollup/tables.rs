@@ -136,7 +136,8 @@ fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
     let scope = if is_other { OTHER } else { k.scope.name() };
     let mut fields = vec![tile.to_string()];
     fields.extend(
-        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)].map(str::to_owned),
+        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
+            .map(str::to_owned),
     );
     let other = || if is_other { OTHER.to_owned() } else { String::new() };
     fields.push(k.code.map_or_else(other, |code| code.to_string()));
@@ -238,7 +239,12 @@ fn client_row(keys: &Keys, key: ClientKey, client: &Client) -> Vec<String> {
     fields.extend([client.requests.to_string(), first.to_string(), last.to_string(), client.service_account.clone()]);
     fields.extend([client.versions.members().join(";"), client.groups.members().join(";")]);
     fields.push(Sample::of(nodes.iter().map(|(node, _)| text(*node))).members().join(";"));
-    fields.extend([client.pods.members().join(";"), client.instances.members().join(";"), nodes.len().to_string(), heaviest.join(";")]);
+    fields.extend([
+        client.pods.members().join(";"),
+        client.instances.members().join(";"),
+        nodes.len().to_string(),
+        heaviest.join(";"),
+    ]);
     fields
 }
 
@@ -251,6 +257,7 @@ fn deprecated_row(key: &DeprecatedKey, row: &Calls) -> Vec<String> {
 
 /// `text=count` joined by `;`.
 fn pairs(keys: &Keys, counts: &[(Symbol, u32)]) -> String {
-    let pairs: Vec<String> = counts.iter().map(|(source, count)| format!("{}={count}", keys.symbols.get(*source))).collect();
+    let pairs: Vec<String> =
+        counts.iter().map(|(source, count)| format!("{}={count}", keys.symbols.get(*source))).collect();
     pairs.join(";")
 }

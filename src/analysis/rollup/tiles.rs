@@ -33,8 +33,12 @@ impl Scale {
     /// Of sequences and sources.
     pub const SUBJECTS: Self = Self { levels: LEVELS, first_hour: 1024, limits: [256, 192, 128, 128], delay: 0 };
     /// Of pulse: seconds first, and requests that began up to [`PULSE_DELAY`] before their end.
-    pub const PULSE: Self =
-        Self { levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]], first_hour: 256, limits: [64, 768, 512, 512], delay: PULSE_DELAY };
+    pub const PULSE: Self = Self {
+        levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]],
+        first_hour: 256,
+        limits: [64, 768, 512, 512],
+        delay: PULSE_DELAY,
+    };
 
     /// The length of a tile for a span, in seconds.
     pub fn length(&self, span: Micros) -> i64 {

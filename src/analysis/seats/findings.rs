@@ -31,10 +31,16 @@ pub(super) fn all(seats: &Seats) -> Vec<Finding> {
 }
 
 fn finding(id: &str, severity: Severity, capture: &Capture, level: &str, user: &str) -> Finding {
-    let subject = [("cluster", capture.cluster.as_str()), ("instance", &capture.instance), ("priority_level", level), ("user", user)];
+    let subject = [
+        ("cluster", capture.cluster.as_str()),
+        ("instance", &capture.instance),
+        ("priority_level", level),
+        ("user", user),
+    ];
     let mut finding = Finding::new(id, severity, &subject);
     // What the last arrival tells is the least that it can be.
-    finding.confidence = if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
+    finding.confidence =
+        if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
     finding.first_seen = time::format(capture.at);
     finding.last_seen = finding.first_seen.clone();
     finding
@@ -74,7 +80,11 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
     waits.summary = format!(
         "in priority level {name}{} {} in queues, the oldest for {}{held}",
         of_instance(capture),
-        if level.queued == 1 { "1 request waits".to_owned() } else { format!("{} wait", counted(level.queued, "request")) },
+        if level.queued == 1 {
+            "1 request waits".to_owned()
+        } else {
+            format!("{} wait", counted(level.queued, "request"))
+        },
         duration(oldest),
     );
     "see who holds and waits for the seats in the rows; slow that client down, give it a FlowSchema and level of its own, or give this level more shares"
@@ -128,8 +138,12 @@ fn refuses(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Find
     let who = most.map_or_else(String::new, |(user, most)| {
         format!("; {} holds {} of {} seats", called(user), most.seats, level.seats.unwrap_or(held))
     });
-    refuses.summary =
-        format!("priority level {name}{} rejected {} in {}{who}", of_instance(capture), counted(refused, "request"), duration(micros));
+    refuses.summary = format!(
+        "priority level {name}{} rejected {} in {}{who}",
+        of_instance(capture),
+        counted(refused, "request"),
+        duration(micros)
+    );
     "rejected clients get 429 and should wait before they try again; find who sends most to this level, or give the level more shares or queues"
         .clone_into(&mut refuses.remedy);
     evidence(

@@ -200,7 +200,8 @@ impl Seats {
                 }
             }
         }
-        let mut holders: Vec<_> = holders.into_iter().map(|(holder, (held, instances))| (holder, held, instances)).collect();
+        let mut holders: Vec<_> =
+            holders.into_iter().map(|(holder, (held, instances))| (holder, held, instances)).collect();
         holders.sort_by_key(|(_, held, _)| std::cmp::Reverse((held.demand(), held.executing + held.queued)));
         Self { captures, holders }
     }
@@ -236,7 +237,9 @@ fn capture(cluster: String, instance: String, pages: &[DumpPage]) -> Capture {
         left_out: of_requests().count().saturating_sub(1) as u64,
         levels: BTreeMap::new(),
     };
-    if let Some(DumpPage { rows: Rows::Levels(levels), at: told_at, .. }) = nearest(|rows| matches!(rows, Rows::Levels(_))) {
+    if let Some(DumpPage { rows: Rows::Levels(levels), at: told_at, .. }) =
+        nearest(|rows| matches!(rows, Rows::Levels(_)))
+    {
         let first = pages.iter().find_map(|page| match &page.rows {
             Rows::Levels(levels) if page.at < *told_at => Some((levels, page.at)),
             _ => None,
@@ -244,7 +247,9 @@ fn capture(cluster: String, instance: String, pages: &[DumpPage]) -> Capture {
         for level in levels {
             let now = capture.levels.entry(level.name.clone()).or_default();
             (now.executing, now.queued) = (level.executing.unwrap_or_default(), level.waiting.unwrap_or_default());
-            now.refused = first.and_then(|(before, since)| refused(before.iter().find(|b| b.name == level.name)?, level, told_at - since));
+            now.refused = first.and_then(|(before, since)| {
+                refused(before.iter().find(|b| b.name == level.name)?, level, told_at - since)
+            });
             now.told = level.clone();
         }
     }

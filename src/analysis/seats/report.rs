@@ -99,7 +99,8 @@ fn known<'a>(profiles: Option<(&'a Clients<'_>, &'a [Found<'_>])>, holder: &Hold
 
 /// The report.
 pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
-    let mut table = Table { name: "holders".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
+    let mut table =
+        Table { name: "holders".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
     let mut problems = Vec::new();
     for (holder, held, instances) in &seats.holders {
         let known = known(read.profiles, holder);
@@ -158,7 +159,13 @@ fn ratio(part: u64, whole: u64) -> Value {
     if whole == 0 { Value::None } else { Value::Number(part as f64 / whole as f64) }
 }
 
-fn row(seats: &Seats, holder: &Holder, held: &Held, instances: &BTreeSet<String>, known: Option<Known<'_>>) -> Vec<Value> {
+fn row(
+    seats: &Seats,
+    holder: &Holder,
+    held: &Held,
+    instances: &BTreeSet<String>,
+    known: Option<Known<'_>>,
+) -> Vec<Value> {
     let text = |text: &str| Value::Text(text.to_owned());
     let (of_level, demand) = seats.totals(&holder.cluster, &holder.level);
     let (mut verbs, mut resources): (BTreeMap<&str, u64>, BTreeMap<&str, u64>) = Default::default();
@@ -166,11 +173,14 @@ fn row(seats: &Seats, holder: &Holder, held: &Held, instances: &BTreeSet<String>
         *verbs.entry(verb).or_default() += count;
         *resources.entry(resource).or_default() += count;
     }
-    let group = |of: BTreeMap<&str, u64>| Value::Group(of.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect());
+    let group = |of: BTreeMap<&str, u64>| {
+        Value::Group(of.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect())
+    };
     let mut asks: Vec<_> = held.asks.iter().collect();
     asks.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let asks: Vec<String> = asks.iter().map(|((verb, what), count)| format!("{verb} {what} {count}")).collect();
-    let without_executing = seats.captures.iter().any(|capture| instances.contains(&capture.instance) && !capture.lists_executing);
+    let without_executing =
+        seats.captures.iter().any(|capture| instances.contains(&capture.instance) && !capture.lists_executing);
     let of_executing = |value: Value| if without_executing { Value::None } else { value };
     vec![
         text(&holder.cluster),
@@ -241,7 +251,12 @@ fn levels(seats: &Seats) -> Table {
             ]);
         }
     }
-    Table { name: "priority_levels".to_owned(), title: "Priority levels".to_owned(), columns: LEVELS.map(str::to_owned).to_vec(), rows }
+    Table {
+        name: "priority_levels".to_owned(),
+        title: "Priority levels".to_owned(),
+        columns: LEVELS.map(str::to_owned).to_vec(),
+        rows,
+    }
 }
 
 /// A table of some columns of another.
@@ -312,7 +327,9 @@ fn levels_for_people(levels: &Table) -> Table {
     let mut people = some(levels, &NAMES);
     let is_some = |value: &Value| matches!(value, Value::Count(1..));
     let at = ["executing", "queued", "rejected_total", "timed_out_total"].map(|name| people.column(name));
-    people.rows.retain(|row| at.iter().flatten().any(|&at| is_some(&row[at])) || row[2] == Value::Text("quiescing".to_owned()));
+    people.rows.retain(|row| {
+        at.iter().flatten().any(|&at| is_some(&row[at])) || row[2] == Value::Text("quiescing".to_owned())
+    });
     people.title.clone_from(&levels.title);
     // What no page tells needs no column.
     for name in ["instance", "limit", "nominal", "utilization", "rejected_total", "timed_out_total"] {
@@ -358,7 +375,10 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
         );
     }
     if any(|capture| matches!(capture.moment, Moment::Arrival | Moment::Modified) && capture.details.is_some()) {
-        notes.push("When a page was taken is not known: waits are counted to the last arrival on it, and may be longer.".to_owned());
+        notes.push(
+            "When a page was taken is not known: waits are counted to the last arrival on it, and may be longer."
+                .to_owned(),
+        );
     }
     let left_out: u64 = seats.captures.iter().map(|capture| capture.left_out).sum();
     if left_out > 0 {
@@ -371,7 +391,11 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
         let (from, to) = clients.span;
         let (at, _) = span(seats);
         if at < from - 300 * SECOND || at > to + 300 * SECOND {
-            notes.push(format!("The audit logs are of another time than the pages: {} to {}.", time::format(from), time::format(to)));
+            notes.push(format!(
+                "The audit logs are of another time than the pages: {} to {}.",
+                time::format(from),
+                time::format(to)
+            ));
         } else {
             notes.push(format!("AGENTS and FINDINGS are of the audit logs' {}.", duration(to - from)));
         }

@@ -107,7 +107,8 @@ impl Fold<'_> {
     #[inline]
     pub fn event(&mut self, event: Timed<'_, '_>) {
         let query = &self.plan.query;
-        let counted = query.since.is_none_or(|since| event.at >= since) && query.until.is_none_or(|until| event.at < until);
+        let counted =
+            query.since.is_none_or(|since| event.at >= since) && query.until.is_none_or(|until| event.at < until);
         if !counted {
             return;
         }
@@ -119,7 +120,12 @@ impl Fold<'_> {
         let known = Known { server: query.server, flow };
         if !query.filters.iter().all(|filter| filter.accepts(&event, known)) {
             if long_running && terminal {
-                self.batch.long.push(Long { identity: event.identity(&mut self.scratch), at: event.at, row: None, started: None });
+                self.batch.long.push(Long {
+                    identity: event.identity(&mut self.scratch),
+                    at: event.at,
+                    row: None,
+                    started: None,
+                });
             }
             return;
         }
@@ -221,7 +227,8 @@ impl Fold<'_> {
             }
         }
         // What is before 1970 or beyond 2106 is no log's time, and goes to the first or the last interval.
-        let interval = query.interval.map(|length| event.at.div_euclid(length).clamp(0, i64::from(LAST_INTERVAL)) as u32);
+        let interval =
+            query.interval.map(|length| event.at.div_euclid(length).clamp(0, i64::from(LAST_INTERVAL)) as u32);
         if let Some(interval) = interval {
             self.key.extend(interval.to_le_bytes());
         }

@@ -50,8 +50,11 @@ pub fn measured(query: &Query, breakdown: Breakdown) -> Measured {
         for row in &breakdown.rows {
             by_time.entry(row.interval.unwrap_or_default()).or_default().merge(&row.stats);
         }
-        let line =
-            |(at, stats): (Micros, Stats)| Line { interval: Some(at), dims: Vec::new(), measures: measures(&stats, None, row_seconds) };
+        let line = |(at, stats): (Micros, Stats)| Line {
+            interval: Some(at),
+            dims: Vec::new(),
+            measures: measures(&stats, None, row_seconds),
+        };
         (interval, by_time.into_iter().map(line).collect())
     });
     let window = window(&breakdown);
@@ -113,8 +116,10 @@ fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, r
     if *open > 0 {
         first += &format!("; {} still open", grouped(*open));
     }
-    let names: Vec<&str> = reading.streams.iter().map(|(_, instance)| instance.as_str()).filter(|name| !name.is_empty()).collect();
-    let mut clusters: Vec<&str> = reading.streams.iter().map(|(cluster, _)| cluster.as_str()).filter(|name| !name.is_empty()).collect();
+    let names: Vec<&str> =
+        reading.streams.iter().map(|(_, instance)| instance.as_str()).filter(|name| !name.is_empty()).collect();
+    let mut clusters: Vec<&str> =
+        reading.streams.iter().map(|(cluster, _)| cluster.as_str()).filter(|name| !name.is_empty()).collect();
     clusters.dedup();
     let mut second = format!("{} to {}", time::format(from), time::format(to));
     if !names.is_empty() && names.len() <= 4 {
@@ -153,7 +158,10 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
         ));
     }
     if breakdown.late_for_peak > 0 {
-        notes.push(format!("{} too far out of order to be seen in PEAK/S.", counted(breakdown.late_for_peak, "request")));
+        notes.push(format!(
+            "{} too far out of order to be seen in PEAK/S.",
+            counted(breakdown.late_for_peak, "request")
+        ));
     }
     notes
 }

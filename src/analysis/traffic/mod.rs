@@ -222,7 +222,11 @@ impl Traffic {
         waiting.into_iter().for_each(|start| self.remains(start));
         let stats = |row: u32| {
             let mut sum = Stats::default();
-            folds.iter().filter_map(|fold| fold.stats(row)).chain(self.extra.get(&row)).for_each(|stats| sum.merge(stats));
+            folds
+                .iter()
+                .filter_map(|fold| fold.stats(row))
+                .chain(self.extra.get(&row))
+                .for_each(|stats| sum.merge(stats));
             sum
         };
         let peaks = self.peaks.finish();

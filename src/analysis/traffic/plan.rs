@@ -185,7 +185,8 @@ mod tests {
             let plan = plan(interval);
             let mut rows = plan.rows();
             let place = interval.map(|_| 7);
-            let numbers: Vec<u32> = (0..MAX_ROWS + 10).map(|user| rows.number(place, [user.to_string().as_str()].into_iter())).collect();
+            let numbers: Vec<u32> =
+                (0..MAX_ROWS + 10).map(|user| rows.number(place, [user.to_string().as_str()].into_iter())).collect();
             assert_eq!(rows.number(place, ["5"].into_iter()), numbers[5], "what has a row keeps it");
             let beyond = numbers[MAX_ROWS];
             assert!(rows.is_beyond(beyond) && !rows.is_beyond(numbers[MAX_ROWS - 3]));

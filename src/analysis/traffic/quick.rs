@@ -18,7 +18,8 @@ const MAX_ROWS: usize = 1 << 20;
 const MAX_NUMBERS: usize = 1 << 19;
 
 /// What follows from a caller alone; from a target alone.
-const CALLER: [Dim; 7] = [Dim::User, Dim::Client, Dim::ServiceAccount, Dim::Agent, Dim::AgentVersion, Dim::SourceIp, Dim::Node];
+const CALLER: [Dim; 7] =
+    [Dim::User, Dim::Client, Dim::ServiceAccount, Dim::Agent, Dim::AgentVersion, Dim::SourceIp, Dim::Node];
 const TARGET: [Dim; 4] = [Dim::Verb, Dim::Resource, Dim::Group, Dim::Subresource];
 
 /// Rows by the numbers of what they follow from.
@@ -79,14 +80,28 @@ impl Parts {
 impl Quick {
     /// For a query whose rows follow from caller, target, code and stage.
     pub fn of(query: &Query) -> Option<Self> {
-        let those = |dims: &[Dim]| Parts { dims: query.by.iter().filter(|dim| dims.contains(dim)).copied().collect(), ..Parts::default() };
+        let those = |dims: &[Dim]| Parts {
+            dims: query.by.iter().filter(|dim| dims.contains(dim)).copied().collect(),
+            ..Parts::default()
+        };
         let (callers, targets) = (those(&CALLER), those(&TARGET));
         let by_code = query.by.iter().any(|dim| matches!(dim, Dim::Code | Dim::CodeClass));
         let by_stage = query.by.contains(&Dim::Stage);
-        let others = query.by.iter().filter(|dim| matches!(dim, Dim::Code | Dim::CodeClass | Dim::Stage) || dim.is_flow()).count();
+        let others = query
+            .by
+            .iter()
+            .filter(|dim| matches!(dim, Dim::Code | Dim::CodeClass | Dim::Stage) || dim.is_flow())
+            .count();
         let by_flow = query.by.iter().any(|dim| dim.is_flow());
         let all = callers.dims.len() + targets.dims.len() + others == query.by.len();
-        (all && query.interval.is_none()).then(|| Self { callers, targets, by_code, by_stage, by_flow, rows: HashTable::new() })
+        (all && query.interval.is_none()).then(|| Self {
+            callers,
+            targets,
+            by_code,
+            by_stage,
+            by_flow,
+            rows: HashTable::new(),
+        })
     }
 
     /// The key of the event's row, if the reader knows its caller and target.

@@ -37,7 +37,8 @@ pub const FIELDS: [&str; 13] = [
 ];
 
 /// The fields that a baseline adds.
-pub const BASE_FIELDS: [&str; 6] = ["base_requests", "base_rps", "rps_change", "base_error_rate", "base_p99_ms", "p99_change"];
+pub const BASE_FIELDS: [&str; 6] =
+    ["base_requests", "base_rps", "rps_change", "base_error_rate", "base_p99_ms", "p99_change"];
 
 /// Rows of a further table that people are shown, unless they ask for all.
 const TABLE_ROWS: usize = 10;
@@ -118,7 +119,8 @@ pub struct Told {
 pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape) -> Report {
     let sort_by = shape.sort_by.as_deref().unwrap_or(if now.series.is_some() { "time" } else { "requests" });
     let fields = fields(&now.total, now.total.requests);
-    let mut totals: Vec<(String, Value)> = FIELDS.iter().map(|f| (*f).to_owned()).zip(fields).filter(|(f, _)| f != "share").collect();
+    let mut totals: Vec<(String, Value)> =
+        FIELDS.iter().map(|f| (*f).to_owned()).zip(fields).filter(|(f, _)| f != "share").collect();
     if let Some(base) = base {
         let values = base_fields(Some(&base.total), &now.total, base.total.rps);
         totals.extend(BASE_FIELDS.iter().map(|f| (*f).to_owned()).zip(values));
@@ -147,7 +149,11 @@ pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape)
         ));
     }
     let made = if shape.shown_only { shape.top.unwrap_or(usize::MAX) } else { usize::MAX };
-    let table = Table { rows: order.iter().take(made).map(|&row| rows.values(row)).collect(), columns: rows.columns, ..Table::default() };
+    let table = Table {
+        rows: order.iter().take(made).map(|&row| rows.values(row)).collect(),
+        columns: rows.columns,
+        ..Table::default()
+    };
     notes.extend(told.notes);
     let first_rows = |table: &Table| {
         let mut table = table.clone();
@@ -224,8 +230,15 @@ impl<'b> Rows<'b> {
         let value = match (of_field, of_base) {
             (None, _) if self.has_time && column == 0 => line.interval.map(time::format),
             (None, _) => line.dims.get(column - usize::from(self.has_time)).cloned(),
-            (Some(at), None) => return fields(&line.measures, self.requests).into_iter().nth(at).unwrap_or(Value::None),
-            (_, Some(at)) => return base_fields(self.was[row], &line.measures, self.base_rps).into_iter().nth(at).unwrap_or(Value::None),
+            (Some(at), None) => {
+                return fields(&line.measures, self.requests).into_iter().nth(at).unwrap_or(Value::None);
+            }
+            (_, Some(at)) => {
+                return base_fields(self.was[row], &line.measures, self.base_rps)
+                    .into_iter()
+                    .nth(at)
+                    .unwrap_or(Value::None);
+            }
         };
         value.map_or(Value::None, Value::Text)
     }
@@ -247,7 +260,8 @@ impl<'b> Rows<'b> {
 
 /// What rows were before. Those that are gone are added to them: that is a change too.
 fn against<'b>(lines: &mut Vec<Line>, total: &Measures, base: &'b Measured) -> Vec<Option<&'b Measures>> {
-    let mut before: HashMap<&[String], &Measures> = base.rows.iter().map(|line| (line.dims.as_slice(), &line.measures)).collect();
+    let mut before: HashMap<&[String], &Measures> =
+        base.rows.iter().map(|line| (line.dims.as_slice(), &line.measures)).collect();
     let mut was: Vec<_> = lines.iter().map(|line| before.remove(line.dims.as_slice())).collect();
     let mut gone: Vec<_> = before.into_iter().collect();
     gone.sort_by_key(|(dims, _)| *dims);
@@ -320,7 +334,12 @@ fn trends(now: &Measured, interval: Micros, top: Option<usize>) -> Table {
     let rows = lines.into_iter().map(|(dims, (requests, counts))| {
         let mut row: Vec<Value> = dims.iter().map(|text| Value::from(text.as_str())).collect();
         let share = requests as f64 / total;
-        row.extend([requests.into(), share.into(), (requests as f64 / now.seconds).into(), Value::Series(squeeze(&counts))]);
+        row.extend([
+            requests.into(),
+            share.into(),
+            (requests as f64 / now.seconds).into(),
+            Value::Series(squeeze(&counts)),
+        ]);
         row
     });
     Table { rows: rows.collect(), columns, ..Table::default() }
@@ -334,11 +353,13 @@ fn squeeze(counts: &[u64]) -> Vec<u64> {
 
 /// For people: all rows together, by interval; intervals without requests too.
 fn intervals(now: &Measured, interval: Micros, lines: &[Line]) -> Table {
-    let by_time: HashMap<Micros, &Measures> = lines.iter().map(|line| (line.interval.unwrap_or_default(), &line.measures)).collect();
+    let by_time: HashMap<Micros, &Measures> =
+        lines.iter().map(|line| (line.interval.unwrap_or_default(), &line.measures)).collect();
     let (first, last) = bounds(now, interval);
     let mut columns = vec!["time".to_owned()];
     columns.extend(FIELDS.iter().filter(|f| **f != "peak_rps").map(|f| (*f).to_owned()));
-    let nothing = Measures { rps: Some(0.0), open: Some(0), errors: Some(0), client_errors: Some(0), ..Measures::default() };
+    let nothing =
+        Measures { rps: Some(0.0), open: Some(0), errors: Some(0), client_errors: Some(0), ..Measures::default() };
     let mut rows = Vec::new();
     let mut at = first;
     while at <= last && rows.len() < 4096 {
@@ -383,12 +404,21 @@ mod tests {
             assert_eq!(report.table.rows.len(), if shown_only { 2 } else { 3 });
             assert!(report.table.rows.iter().all(|row| row.len() == report.table.columns.len()));
             let cell = |row: usize, column: &str| report.table.rows[row][report.table.column(column).unwrap()].clone();
-            assert_eq!((cell(0, "requests"), cell(0, "time")), (Value::Count(3), Value::Text("1970-01-01T00:01:00Z".to_owned())));
-            assert_eq!(report.totals.iter().find(|(name, _)| name == "rows").map(|(_, rows)| rows.clone()), Some(Value::Count(3)));
+            assert_eq!(
+                (cell(0, "requests"), cell(0, "time")),
+                (Value::Count(3), Value::Text("1970-01-01T00:01:00Z".to_owned()))
+            );
+            assert_eq!(
+                report.totals.iter().find(|(name, _)| name == "rows").map(|(_, rows)| rows.clone()),
+                Some(Value::Count(3))
+            );
         }
         let shape = Shape { sort_by: Some("user".to_owned()), ..Shape::default() };
         let report = report(now, None, Told::default(), &shape);
         let row = &report.table.rows[0];
-        assert_eq!((&row[0], &row[1], row.len()), (&Value::None, &Value::Text("(other)".to_owned()), report.table.columns.len()));
+        assert_eq!(
+            (&row[0], &row[1], row.len()),
+            (&Value::None, &Value::Text("(other)".to_owned()), report.table.columns.len())
+        );
     }
 }

@@ -44,7 +44,9 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         for (user, why) in &refused {
             context.say(format!("not fenced: {user}: {why}"))?;
         }
-        context.say("no client to fence: no finding of severity warning or critical is about one; --client USER names others")?;
+        context.say(
+            "no client to fence: no finding of severity warning or critical is about one; --client USER names others",
+        )?;
         return Ok(());
     }
     let seats = server_seats(&analysed, &cluster, now);
@@ -76,7 +78,8 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
             Ok(out.flush()?)
         }
         _ => {
-            let window = Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
+            let window =
+                Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
             let mut coverage = Map::new();
             coverage.insert("flow_schemas".to_owned(), matched.coverage.clone());
             coverage.insert("server_seats".to_owned(), json!(seats.in_words()));
@@ -94,10 +97,13 @@ pub(super) fn check(form: Emit, flags: &EmitFlags, sources: &[String]) -> Result
     if form != Emit::Fence && flags.ramp.is_some() {
         return Err(Error::Usage("--ramp is for --emit fence".to_owned()));
     }
-    let once = |source: &&String| Path::new(source.as_str()).metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    let once =
+        |source: &&String| Path::new(source.as_str()).metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
     let is_stream = |source: &&String| *source == "-" || is_url(source) || once(source);
     match sources.iter().find(is_stream) {
-        Some(source) => Err(Error::Usage(format!("{source}: --emit reads the logs several times; write it to a file first"))),
+        Some(source) => {
+            Err(Error::Usage(format!("{source}: --emit reads the logs several times; write it to a file first")))
+        }
         None => Ok(()),
     }
 }
@@ -127,9 +133,12 @@ fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &s
             if let Some(why) = fence::refusal(user) {
                 return Err(Error::Usage(format!("--client {user}: not fenced: {why}")));
             }
-            let is_there = analysed.clients.list.iter().any(|profile| profile.who.user == user && profile.who.cluster == cluster);
+            let is_there =
+                analysed.clients.list.iter().any(|profile| profile.who.user == user && profile.who.cluster == cluster);
             if !is_there && form == Emit::Flowschema {
-                return Err(Error::Usage(format!("--client {user}: no request of this user in the log; plimsoll clients shows the users")));
+                return Err(Error::Usage(format!(
+                    "--client {user}: no request of this user in the log; plimsoll clients shows the users"
+                )));
             }
         }
         let mut users = flags.clients.clone();
@@ -137,7 +146,8 @@ fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &s
         return Ok((users, Vec::new()));
     }
     let all = fence::culprits(analysed.clients, analysed.findings, cluster);
-    let (refused, mut users): (Vec<String>, Vec<String>) = all.into_iter().partition(|user| fence::refusal(user).is_some());
+    let (refused, mut users): (Vec<String>, Vec<String>) =
+        all.into_iter().partition(|user| fence::refusal(user).is_some());
     let refused = refused.into_iter().filter_map(|user| fence::refusal(&user).map(|why| (user, why.to_owned())));
     let mut refused: Refused = refused.collect();
     if users.len() > WORST {
@@ -171,14 +181,19 @@ fn fenced(
     let mut traffic = Traffic::default();
     let streams = streams(analysed)?;
     let progress = progress(&streams, context);
-    let make = || Looking { counting: Counting(plan.fold(), None), durations: Durations::default(), selection: analysed.selection };
+    let make = || Looking {
+        counting: Counting(plan.fold(), None),
+        durations: Durations::default(),
+        selection: analysed.selection,
+    };
     let (workers, _) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
         if let Delivery::Block { batch, .. } = delivery {
             traffic.take(batch);
         }
     });
     progress.finish();
-    let (folds, durations): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.counting.0, worker.durations)).unzip();
+    let (folds, durations): (Vec<_>, Vec<_>) =
+        workers.into_iter().map(|worker| (worker.counting.0, worker.durations)).unzip();
     let medians = Durations::medians(durations.into_iter());
     let breakdown = traffic.finish(&plan, &folds);
     let rows = breakdown.rows.into_iter().filter_map(|row| {
@@ -296,7 +311,9 @@ fn replay(
     progress.finish();
     let replayed = replay.finish();
     if replayed.unseen > 0 {
-        context.say("the log does not hold the starts of watches (stage ResponseStarted): they are left out of the replay")?;
+        context.say(
+            "the log does not hold the starts of watches (stage ResponseStarted): they are left out of the replay",
+        )?;
     }
     Ok(replayed)
 }
@@ -311,7 +328,9 @@ fn source(matched: &Matched) -> String {
         .filter_map(Json::as_str)
         .collect();
     match paths.is_empty() {
-        true => "those that kube-apiserver 1.36 makes itself, as none were found (--flow-schemas names others)".to_owned(),
+        true => {
+            "those that kube-apiserver 1.36 makes itself, as none were found (--flow-schemas names others)".to_owned()
+        }
         false => paths.join(", "),
     }
 }

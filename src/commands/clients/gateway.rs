@@ -10,8 +10,12 @@ use std::io::Write as _;
 pub(super) fn run(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
     let Analysed { args, clients, findings, outcome, .. } = analysed;
     let flags = &args.emit;
-    if let Some(user) = flags.clients.iter().find(|user| !clients.list.iter().any(|profile| profile.who.user == user.as_str())) {
-        return Err(Error::Usage(format!("--client {user}: no request of this user is in the logs; plimsoll clients lists users")));
+    if let Some(user) =
+        flags.clients.iter().find(|user| !clients.list.iter().any(|profile| profile.who.user == user.as_str()))
+    {
+        return Err(Error::Usage(format!(
+            "--client {user}: no request of this user is in the logs; plimsoll clients lists users"
+        )));
     }
     let (limits, refused) = gateway::limits(clients, findings, Asked { users: &flags.clients });
     for (whom, why) in refused {

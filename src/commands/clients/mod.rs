@@ -82,12 +82,20 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let facts = pages::quiet_facts(found.pages, context.settings.threads);
     let metrics = Metered::new(&facts);
-    let snapshot = args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
+    let snapshot =
+        args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);
     if let Some(form) = args.emit.emit {
-        let analysed = emit::Analysed { args, selection: &selection, clients: &clients, findings: &findings, facts: &facts, outcome };
+        let analysed = emit::Analysed {
+            args,
+            selection: &selection,
+            clients: &clients,
+            findings: &findings,
+            facts: &facts,
+            outcome,
+        };
         return emit::run(form, analysed, context);
     }
     let mut coverage = serde_json::Map::new();

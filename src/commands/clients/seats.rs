@@ -41,7 +41,9 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
         }
     }
     if dumps.is_empty() {
-        return Err(Error::Input("no dump page could be read; the messages above say why, or --since and --until leave none".to_owned()));
+        return Err(Error::Input(
+            "no dump page could be read; the messages above say why, or --since and --until leave none".to_owned(),
+        ));
     }
     let limits = limits(std::mem::take(&mut found.pages), &dumps, context)?;
     let seats = Seats::new(dumps, &limits);
@@ -83,17 +85,29 @@ fn read(
     let mut losses: Vec<Loss> = Vec::new();
     let lost = |kind, offset, detail| Loss { kind, path: path.clone(), line: 0, offset, count: 1, detail };
     let taken = page.source.reader().map_err(|error| error.to_string());
-    match taken.and_then(|reader| reader.take(apf::LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string())) {
-        Ok(size) if size as u64 == apf::LONGEST => losses.push(lost(LossKind::DumpTooLong, apf::LONGEST, String::new())),
+    match taken.and_then(|reader| reader.take(apf::LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string()))
+    {
+        Ok(size) if size as u64 == apf::LONGEST => {
+            losses.push(lost(LossKind::DumpTooLong, apf::LONGEST, String::new()))
+        }
         Ok(_) => {}
         Err(detail) => {
             let kind = if page.source.packing == Packing::None { LossKind::Io } else { LossKind::Damaged };
             losses.push(lost(kind, bytes.len() as u64, detail));
         }
     }
-    let rows = apf::read(&bytes, |apf::Fault { line, offset, what }| match losses.iter_mut().find(|loss| loss.kind == LossKind::NotARow) {
-        Some(loss) => loss.count += 1,
-        None => losses.push(Loss { kind: LossKind::NotARow, path: path.clone(), line, offset, count: 1, detail: what.to_owned() }),
+    let rows = apf::read(&bytes, |apf::Fault { line, offset, what }| {
+        match losses.iter_mut().find(|loss| loss.kind == LossKind::NotARow) {
+            Some(loss) => loss.count += 1,
+            None => losses.push(Loss {
+                kind: LossKind::NotARow,
+                path: path.clone(),
+                line,
+                offset,
+                count: 1,
+                detail: what.to_owned(),
+            }),
+        }
     });
     for loss in &losses {
         context.lost(loss)?;
@@ -112,7 +126,9 @@ fn read(
         Clock::Samples | Clock::Modified => Moment::Modified,
     };
     if rows.is_none() && losses.is_empty() {
-        context.lost(format!("{path}: this is no dump page of API Priority and Fairness; is APF on, and may this user read /debug?"))?;
+        context.lost(format!(
+            "{path}: this is no dump page of API Priority and Fairness; is APF on, and may this user read /debug?"
+        ))?;
     }
     Ok(rows.map(|rows| DumpPage { cluster, instance, path, at: page.at, moment, rows }))
 }
@@ -136,7 +152,8 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
 #[cfg(feature = "live")]
 fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
     use crate::sources::live::Cluster;
-    let cluster = Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+    let cluster =
+        Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
@@ -175,5 +192,7 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
 
 #[cfg(not(feature = "live"))]
 fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Found, Error> {
-    Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+    Err(Error::Usage(
+        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+    ))
 }

@@ -14,8 +14,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Why a database is not copied.
-const NO_DATABASE: &str =
-    "a database of etcd holds all Secrets, and one that is in use changes while it is copied; take a snapshot with --include-etcd";
+const NO_DATABASE: &str = "a database of etcd holds all Secrets, and one that is in use changes while it is copied; take a snapshot with --include-etcd";
 
 /// Bytes of a metrics page that are taken.
 const MOST: u64 = 256 << 20;
@@ -27,7 +26,13 @@ pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
         if is_url(source) {
             match page(source, at) {
                 Ok((instance, bytes)) => {
-                    taker.keep("metrics", source, &format!("metrics/{}/{}.txt", part(&instance), stamp(at)), at, &bytes)?;
+                    taker.keep(
+                        "metrics",
+                        source,
+                        &format!("metrics/{}/{}.txt", part(&instance), stamp(at)),
+                        at,
+                        &bytes,
+                    )?;
                 }
                 Err(why) => drop(taker.miss("metrics", source, why)),
             }
@@ -35,7 +40,13 @@ pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
             match group(source) {
                 Ok(text) => {
                     let name = Path::new(source).file_name().unwrap_or_default().to_string_lossy();
-                    taker.keep("cgroup", source, &format!("cgroup/{}/{}.txt", part(&name), stamp(at)), at, text.as_bytes())?;
+                    taker.keep(
+                        "cgroup",
+                        source,
+                        &format!("cgroup/{}/{}.txt", part(&name), stamp(at)),
+                        at,
+                        text.as_bytes(),
+                    )?;
                 }
                 Err(why) => drop(taker.miss("cgroup", source, why)),
             }
@@ -118,7 +129,9 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
                 Content::Empty | Content::Other(_) => "files",
             };
             let wanted = format!("{what}/{}", below(path, from_folder.then(|| Path::new(source))));
-            let name = (1..).map(|n| if n == 1 { wanted.clone() } else { numbered(&wanted, n) }).find(|name| names.insert(name.clone()));
+            let name = (1..)
+                .map(|n| if n == 1 { wanted.clone() } else { numbered(&wanted, n) })
+                .find(|name| names.insert(name.clone()));
             match File::open(path) {
                 Ok(mut file) => taker.copy("file", &of, &name.unwrap_or(wanted), &mut file)?,
                 Err(error) => drop(taker.miss("file", &of, format!("{of}: {error}"))),

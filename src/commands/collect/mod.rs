@@ -75,7 +75,10 @@ pub struct Args {
 const OTHER_ARCHIVES: [&str; 6] = [".tar", ".tgz", ".gz", ".zip", ".zst", ".xz"];
 
 fn rate(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|rate| (0.01..=1000.0).contains(rate)).ok_or_else(|| "a number from 0.01 to 1000".to_owned())
+    text.parse()
+        .ok()
+        .filter(|rate| (0.01..=1000.0).contains(rate))
+        .ok_or_else(|| "a number from 0.01 to 1000".to_owned())
 }
 
 /// Runs the command.
@@ -83,13 +86,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let stop = stop_signal()?;
     also::check(&args.sources)?;
     let named = args.output_file.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-    if let Some(ending) = OTHER_ARCHIVES.into_iter().find(|ending| named.ends_with(ending) && !named.ends_with(ARCHIVE)) {
+    if let Some(ending) = OTHER_ARCHIVES.into_iter().find(|ending| named.ends_with(ending) && !named.ends_with(ARCHIVE))
+    {
         return Err(Error::Usage(format!(
             "-f {named}: no archive is written as {ending}, only as {ARCHIVE}; any other name is a folder's"
         )));
     }
     let access = args.access.access(&stop)?;
-    let cluster = Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+    let cluster =
+        Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
@@ -124,7 +129,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     progress.finish();
     if stop.load(Ordering::Relaxed) {
         let wanted = args.duration.map_or_else(String::new, |length| format!(" of {} s", length.as_secs()));
-        context.say(format!("stopped after {} s{wanted}: what was taken by then is kept", began.elapsed().as_secs()))?;
+        context
+            .say(format!("stopped after {} s{wanted}: what was taken by then is kept", began.elapsed().as_secs()))?;
     }
     if args.include_etcd && !stop.load(Ordering::Relaxed) {
         taker.etcd(&access, &target, context)?;

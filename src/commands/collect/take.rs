@@ -107,7 +107,16 @@ pub(in crate::commands) fn stamp(at: Micros) -> String {
 
 impl<'a> Taker<'a> {
     pub(super) fn new(args: &'a Args, cluster: Cluster, writer: BundleWriter, stop: &Arc<AtomicBool>) -> Self {
-        Self { args, cluster, writer, rows: Vec::new(), from: now(), next: Some(Instant::now()), listed: None, stop: Arc::clone(stop) }
+        Self {
+            args,
+            cluster,
+            writer,
+            rows: Vec::new(),
+            from: now(),
+            next: Some(Instant::now()),
+            listed: None,
+            stop: Arc::clone(stop),
+        }
     }
 
     fn row(&mut self, what: &'static str, of: &str) -> &mut Row {
@@ -119,7 +128,14 @@ impl<'a> Taker<'a> {
     }
 
     /// Something was had: it becomes a file.
-    pub(super) fn keep(&mut self, what: &'static str, of: &str, path: &str, at: Micros, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn keep(
+        &mut self,
+        what: &'static str,
+        of: &str,
+        path: &str,
+        at: Micros,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         self.writer.add(path, at, bytes)?;
         let row = self.row(what, of);
         row.asked += 1;
@@ -145,7 +161,9 @@ impl<'a> Taker<'a> {
 
     /// Metrics, if it is time for them. What can't be taken in time is left out, not made up for.
     pub(super) fn tick(&mut self) -> io::Result<()> {
-        let Some(due) = self.next.filter(|next| *next <= Instant::now() && !self.stop.load(Ordering::Relaxed)) else { return Ok(()) };
+        let Some(due) = self.next.filter(|next| *next <= Instant::now() && !self.stop.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
         self.next = self.args.duration.map(|_| (due + self.args.every).max(Instant::now()));
         self.metrics()
     }
@@ -191,7 +209,14 @@ impl<'a> Taker<'a> {
     }
 
     /// Asks one apiserver for one thing, unless it is known that it may not be read.
-    fn ask(&mut self, number: usize, what: &'static str, of: &str, path: &str, file: &dyn Fn(Micros) -> String) -> io::Result<()> {
+    fn ask(
+        &mut self,
+        number: usize,
+        what: &'static str,
+        of: &str,
+        path: &str,
+        file: &dyn Fn(Micros) -> String,
+    ) -> io::Result<()> {
         if self.row(what, of).is_forbidden || self.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -201,8 +226,7 @@ impl<'a> Taker<'a> {
             Err(error) => {
                 self.refused(what, of, &error);
                 if self.row(what, of).is_forbidden && path == apf::PATHS[0] {
-                    self.row(what, of).why +=
-                        "; the other two pages of that folder need the same (nonResourceURLs [/debug/api_priority_and_fairness/*])";
+                    self.row(what, of).why += "; the other two pages of that folder need the same (nonResourceURLs [/debug/api_priority_and_fairness/*])";
                 }
             }
         }
@@ -289,7 +313,11 @@ impl<'a> Taker<'a> {
     /// Adds a file that is read as it is written; what it lacks at the end of what it was is told.
     pub(super) fn copy(&mut self, what: &'static str, of: &str, path: &str, file: &mut File) -> io::Result<()> {
         let meta = file.metadata()?;
-        let at = meta.modified().ok().and_then(|at| jiff::Timestamp::try_from(at).ok()).map_or_else(now, |at| at.as_microsecond());
+        let at = meta
+            .modified()
+            .ok()
+            .and_then(|at| jiff::Timestamp::try_from(at).ok())
+            .map_or_else(now, |at| at.as_microsecond());
         let missing = self.writer.add_from(path, at, meta.len(), file)?;
         let row = self.row(what, of);
         row.asked += 1;
@@ -307,19 +335,29 @@ impl<'a> Taker<'a> {
         let unwritten = |error: io::Error| Error::Input(format!("{}: can't write it: {error}", target.display()));
         let name = format!("{}.etcd", target.file_name().unwrap_or_default().to_string_lossy());
         let mut file = Fresh::create(&target.with_file_name(name)).map_err(unwritten)?;
-        context.say("the bundle will hold a snapshot of etcd, and with it all Secrets: whoever can read it can read them")?;
+        context.say(
+            "the bundle will hold a snapshot of etcd, and with it all Secrets: whoever can read it can read them",
+        )?;
         for endpoint in &self.args.endpoints {
             match pull_one(endpoint, access, &mut file, context) {
                 Ok(_) => {
                     let mut whole = File::open(file.path()).map_err(unwritten)?;
-                    return self.copy("etcd", &endpoint.name, &format!("etcd/{}.db", now() / SECOND), &mut whole).map_err(unwritten);
+                    return self
+                        .copy("etcd", &endpoint.name, &format!("etcd/{}.db", now() / SECOND), &mut whole)
+                        .map_err(unwritten);
                 }
                 Err(PullError::Write(error)) => return Err(unwritten(error)),
                 Err(PullError::Stopped) => {
-                    self.miss("etcd", &endpoint.name, format!("{}: stopped before the snapshot was whole", endpoint.name));
+                    self.miss(
+                        "etcd",
+                        &endpoint.name,
+                        format!("{}: stopped before the snapshot was whole", endpoint.name),
+                    );
                     return Ok(());
                 }
-                Err(PullError::Member(what) | PullError::Credentials(what)) => drop(self.miss("etcd", &endpoint.name, what)),
+                Err(PullError::Member(what) | PullError::Credentials(what)) => {
+                    drop(self.miss("etcd", &endpoint.name, what))
+                }
             }
             file.restart().map_err(unwritten)?;
         }

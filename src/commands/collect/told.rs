@@ -24,7 +24,11 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
     )];
     let lost = taken.rows.iter().filter(|row| row.is_lost()).count();
     if lost > 0 {
-        let rules = if taken.rows.iter().any(|row| row.is_forbidden) { " A ClusterRole with all rules is in docs/collect.md." } else { "" };
+        let rules = if taken.rows.iter().any(|row| row.is_forbidden) {
+            " A ClusterRole with all rules is in docs/collect.md."
+        } else {
+            ""
+        };
         lead.push(format!("{} could not be had, see WHY NOT.{rules}", counted(lost as u64, "thing")));
     }
     let next = match target.strip_suffix(ARCHIVE) {

@@ -51,7 +51,8 @@ impl KeyWorker for Folding<'_> {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let opened = open::open(&args.source.source, context)?;
     let store = &opened.database.store;
-    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
+    let space =
+        Keyspace::new(args.source.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
     space.expect(opened.database.key_pages());
     let want = space.want();
     let make = || Folding { hand: space.hand(), revisions: Revisions::default(), want: &want };
@@ -108,11 +109,18 @@ fn structure(opened: &Opened, walk: &Walk, no_trailer: bool) -> Vec<Check> {
         }
     });
     let entries = walk.buckets.iter().map(|bucket| bucket.entries).sum();
-    for (name, fault, checked) in
-        [("pages", Fault::Page, walk.used.count()), ("key-order", Fault::Order, entries), ("entries", Fault::Entry, entries)]
-    {
+    for (name, fault, checked) in [
+        ("pages", Fault::Page, walk.used.count()),
+        ("key-order", Fault::Order, entries),
+        ("entries", Fault::Entry, entries),
+    ] {
         let told = walk.damages.told.iter().filter(|damage| damage.fault == fault).map(ToString::to_string);
-        checks.push(Check { name, checked: Some(checked), failed: walk.damages.counts[fault as usize], what: told.collect() });
+        checks.push(Check {
+            name,
+            checked: Some(checked),
+            failed: walk.damages.counts[fault as usize],
+            what: told.collect(),
+        });
     }
     checks.push(match &opened.database.store.free_list {
         None => Check::unknown("free-list", "not stored, as etcd wants it"),

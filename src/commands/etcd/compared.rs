@@ -7,7 +7,10 @@ use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
 
 /// The latest database that sources hold, by resource; nothing where they hold none.
-pub(in crate::commands) fn database(sources: &[String], context: &mut Context<'_>) -> Result<Option<(Database, Vec<InputReport>)>, Error> {
+pub(in crate::commands) fn database(
+    sources: &[String],
+    context: &mut Context<'_>,
+) -> Result<Option<(Database, Vec<InputReport>)>, Error> {
     let Some(opened) = open::last(sources, context)? else { return Ok(None) };
     let space = Keyspace::new(None, Mode::Plain, opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;

@@ -44,7 +44,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut names = before.names(&old, &wanted, context.settings.threads);
     let rest: Vec<u64> = wanted.into_iter().filter(|hash| !names.contains_key(hash)).collect();
     names.extend(after.names(&new, &rest, context.settings.threads));
-    let shape = Shape { objects: args.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
+    let shape =
+        Shape { objects: args.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
     let report = compared.report(&names, &new, [file_before, file_after], &shape);
     context.print(&report, FailOn::Never)
 }

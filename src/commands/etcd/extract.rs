@@ -70,7 +70,8 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let has_selector = [&args.key_prefix, &args.resource, &args.namespace, &args.name].iter().any(|selector| selector.is_some());
+    let has_selector =
+        [&args.key_prefix, &args.resource, &args.namespace, &args.name].iter().any(|selector| selector.is_some());
     if args.deleted_since.is_none() && !has_selector {
         let flags = "--deleted-since NEWER, or one of --key-prefix, --resource, --namespace and --name";
         return Err(Error::Usage(format!("say which objects to extract: {flags}")));
@@ -118,7 +119,12 @@ fn living(argument: &str, context: &mut Context<'_>) -> Result<Living, Error> {
 }
 
 /// The objects that are asked for, by key.
-fn objects(args: &Args, roots: &[String], newer: Option<&Living>, context: &mut Context<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+fn objects(
+    args: &Args,
+    roots: &[String],
+    newer: Option<&Living>,
+    context: &mut Context<'_>,
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let opened = open::open(&args.source, context)?;
     newest::values(&opened, &|key| args.wants(key, roots) && !newer.is_some_and(|newer| newer.has_key(key)), context)
 }
@@ -128,7 +134,8 @@ impl Args {
         let of = registry::parse(key, roots);
         let is = |wanted: &Option<String>, what: &str| wanted.as_deref().is_none_or(|wanted| wanted == what);
         let resource = self.resource.as_deref().is_none_or(|wanted| {
-            wanted == of.resource || wanted.split_once('.').is_some_and(|(resource, group)| resource == of.resource && group == of.group)
+            wanted == of.resource
+                || wanted.split_once('.').is_some_and(|(resource, group)| resource == of.resource && group == of.group)
         });
         let is_namespace = of.resource == "namespaces" && of.group.is_empty();
         let namespace = is(&self.namespace, of.namespace) || is_namespace && is(&self.namespace, of.name);
@@ -141,7 +148,12 @@ impl Args {
 }
 
 /// Decodes what was found; says what can't be.
-fn decoded(found: Vec<(String, Vec<u8>)>, roots: &[String], args: &Args, context: &mut Context<'_>) -> Result<Vec<Candidate>, Error> {
+fn decoded(
+    found: Vec<(String, Vec<u8>)>,
+    roots: &[String],
+    args: &Args,
+    context: &mut Context<'_>,
+) -> Result<Vec<Candidate>, Error> {
     let mut candidates = Vec::new();
     let mut encrypted = Vec::new();
     for (key, value) in found {
@@ -151,7 +163,9 @@ fn decoded(found: Vec<(String, Vec<u8>)>, roots: &[String], args: &Args, context
                     let unknown: Vec<String> = decoded.unknown.into_iter().collect();
                     let what = format!("{key} has fields of a newer Kubernetes: {}", unknown.join(", "));
                     if !args.lossy {
-                        context.lost(format!("{what}; it is left out. Use a newer plimsoll, or --lossy to take it without them"))?;
+                        context.lost(format!(
+                            "{what}; it is left out. Use a newer plimsoll, or --lossy to take it without them"
+                        ))?;
                         continue;
                     }
                     context.lost(format!("{what}; it is extracted without them"))?;
@@ -207,7 +221,9 @@ fn write(extracted: Extracted, as_json: bool, args: &Args, context: &mut Context
         extracted.documents.iter().try_for_each(|one| objects::yaml(&one.comments, &one.object, out))
     };
     let Some(path) = &args.output_file else { return Ok(print(&mut context.io.out)?) };
-    let failed = |error: std::io::Error| Error::Input(format!("{}: can't write it: {error}", plain(&path.display().to_string())));
+    let failed = |error: std::io::Error| {
+        Error::Input(format!("{}: can't write it: {error}", plain(&path.display().to_string())))
+    };
     let mut file = BufWriter::new(Fresh::create(path).map_err(failed)?);
     print(&mut file).map_err(failed)?;
     file.into_inner().map_err(|error| failed(error.into_error()))?.finish().map_err(failed)

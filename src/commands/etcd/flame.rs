@@ -32,7 +32,8 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Some(form) = context.settings.format.of_flame() else {
-        let message = "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
+        let message =
+            "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
         return Err(Error::Usage(message.to_owned()));
     };
     let old = args.diff.as_ref().map(|old| open::open(old, context)).transpose()?;

@@ -36,7 +36,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
     if !facts.has_store() {
         let first = read.inputs.first().map_or("", |input| input.path.as_str());
-        return Err(Error::Input(format!("{first}: neither a page of etcd nor of an apiserver; take one from :2379/metrics of a member")));
+        return Err(Error::Input(format!(
+            "{first}: neither a page of etcd nor of an apiserver; take one from :2379/metrics of a member"
+        )));
     }
     let coverage = report::coverage(&facts, &read.losses);
     context.print(&etcd::report(&facts, read.inputs, coverage), FailOn::Never)

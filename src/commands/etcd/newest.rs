@@ -39,7 +39,8 @@ pub(super) fn values(
     is_wanted: &(dyn Fn(&str) -> bool + Sync),
     context: &mut Context<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let (workers, walk) = opened.database.walk(context.settings.threads, false, || Worker { is_wanted, found: HashMap::new() });
+    let (workers, walk) =
+        opened.database.walk(context.settings.threads, false, || Worker { is_wanted, found: HashMap::new() });
     for damage in &walk.damages.told {
         context.lost(format!("{}: {damage}; objects in it are missing, or older than they should be", opened.path))?;
     }
@@ -50,7 +51,8 @@ pub(super) fn values(
             *entry = newest;
         }
     }
-    let mut living: Vec<(String, Vec<u8>)> = all.into_iter().filter_map(|(key, (_, value))| Some((key, value?))).collect();
+    let mut living: Vec<(String, Vec<u8>)> =
+        all.into_iter().filter_map(|(key, (_, value))| Some((key, value?))).collect();
     living.sort();
     Ok(living)
 }
@@ -78,8 +80,10 @@ pub(in crate::commands) fn objects<T>(
         }
     }
     if undecoded > 0 {
-        context
-            .lost(format!("{}: {undecoded} objects can't be decoded, and are not known; plimsoll etcd check says which", opened.path))?;
+        context.lost(format!(
+            "{}: {undecoded} objects can't be decoded, and are not known; plimsoll etcd check says which",
+            opened.path
+        ))?;
     }
     Ok(Some((opened.path, taken)))
 }

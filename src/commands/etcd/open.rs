@@ -57,7 +57,11 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
         return Err(Error::Input(format!("{}: no etcd database to read", plain(argument))));
     };
     if names.len() > 1 {
-        context.say(format!("{argument} holds {} etcd databases; this is about the latest, {}", names.len(), opened.path))?;
+        context.say(format!(
+            "{argument} holds {} etcd databases; this is about the latest, {}",
+            names.len(),
+            opened.path
+        ))?;
     }
     Ok(opened)
 }
@@ -94,11 +98,16 @@ fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, 
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {
     let input = |what: String| Error::Input(what);
     let data = match (&source.place, source.packing) {
-        (Place::File(path), Packing::None) => Data::map(path).map_err(|error| input(format!("{}: {error}", source.path)))?,
+        (Place::File(path), Packing::None) => {
+            Data::map(path).map_err(|error| input(format!("{}: {error}", source.path)))?
+        }
         _ => {
             let mut bytes = Vec::new();
             let reader = source.reader().map_err(|error| input(error.to_string()))?;
-            reader.take(64 << 30).read_to_end(&mut bytes).map_err(|error| input(format!("{}: {error}", source.path)))?;
+            reader
+                .take(64 << 30)
+                .read_to_end(&mut bytes)
+                .map_err(|error| input(format!("{}: {error}", source.path)))?;
             Data::Memory(bytes)
         }
     };
@@ -129,8 +138,10 @@ impl Opened {
     /// What is known of the file after a pass; says what is damaged.
     pub(super) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
         for damage in &walk.damages.told {
-            context
-                .lost(format!("{}: {damage}; what it held is not counted. Take another snapshot, or one of another member", self.path))?;
+            context.lost(format!(
+                "{}: {damage}; what it held is not counted. Take another snapshot, or one of another member",
+                self.path
+            ))?;
         }
         let Database { bolt, store, .. } = &self.database;
         let records = walk.buckets.iter().filter(|bucket| !bucket.name.is_empty()).map(|bucket| bucket.entries).sum();
@@ -158,7 +169,11 @@ impl Opened {
             consistent_index: store.consistent_index,
             term: store.term,
             storage_version: store.storage_version.clone(),
-            members: store.members.iter().map(|m| (m.name.clone(), m.peer_urls.first().cloned().unwrap_or_default())).collect(),
+            members: store
+                .members
+                .iter()
+                .map(|m| (m.name.clone(), m.peer_urls.first().cloned().unwrap_or_default()))
+                .collect(),
             alarms: store.alarms.iter().map(|(member, alarm)| (format!("{member:x}"), (*alarm).to_owned())).collect(),
             leases: store.leases.len() as u64,
         })
@@ -176,7 +191,8 @@ impl Opened {
             });
         }
         // Where the order of keys is damaged, a second pass finds the rest.
-        let wanted: HashSet<u64> = hashes.iter().copied().filter(|hash| !found.contains_key(hash) && space.get(*hash).is_some()).collect();
+        let wanted: HashSet<u64> =
+            hashes.iter().copied().filter(|hash| !found.contains_key(hash) && space.get(*hash).is_some()).collect();
         if !wanted.is_empty() {
             let (workers, _) = self.database.walk(threads, false, || Naming { wanted: &wanted, found: HashMap::new() });
             found.extend(workers.into_iter().flat_map(|worker| worker.found));

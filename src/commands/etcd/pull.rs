@@ -73,12 +73,13 @@ impl AccessFlags {
         let password = match (&self.user, &self.password_file) {
             (None, _) => None,
             (Some(user), Some(path)) => {
-                let read = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+                let read = std::fs::read_to_string(path)
+                    .map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
                 Some((user.clone(), read.trim_end_matches(['\r', '\n']).to_owned()))
             }
             (Some(user), None) => {
-                let password =
-                    std::env::var(PASSWORD).map_err(|_| Error::Usage(format!("--user needs {PASSWORD} or --password-file FILE")))?;
+                let password = std::env::var(PASSWORD)
+                    .map_err(|_| Error::Usage(format!("--user needs {PASSWORD} or --password-file FILE")))?;
                 Some((user.clone(), password))
             }
         };
@@ -120,7 +121,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Err(PullError::Member(what)) => {
                 let next = args.endpoints.get(at + 1);
                 if let Some(next) = next {
-                    context.say(format!("{what}; nothing of it is kept, for members' snapshots differ. On to {}", next.name))?;
+                    context.say(format!(
+                        "{what}; nothing of it is kept, for members' snapshots differ. On to {}",
+                        next.name
+                    ))?;
                 }
                 failures.push(plain(&what).into_owned());
                 file.restart().map_err(unwritten)?;
@@ -132,12 +136,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// Pulls from one member, and reads what came.
-pub(in crate::commands) fn one(endpoint: &Endpoint, access: &Access, file: &mut Fresh, context: &Context<'_>) -> Result<Pulled, PullError> {
+pub(in crate::commands) fn one(
+    endpoint: &Endpoint,
+    access: &Access,
+    file: &mut Fresh,
+    context: &Context<'_>,
+) -> Result<Pulled, PullError> {
     let started = Instant::now();
     let mut progress: Option<Progress> = None;
     let mut sink = |part: Part<'_>| {
         let length = part.bytes.len() as u64;
-        progress.get_or_insert_with(|| Progress::bytes(length + part.remaining, context.settings.progress)).read(length);
+        progress
+            .get_or_insert_with(|| Progress::bytes(length + part.remaining, context.settings.progress))
+            .read(length);
         file.write_all(part.bytes)
     };
     let bytes = pull::snapshot(endpoint, access, &mut sink);

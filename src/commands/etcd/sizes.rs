@@ -41,7 +41,9 @@ impl KeyWorker for Measuring<'_> {
             return;
         }
         let mut counter = Counter::default();
-        let written = decode::decode(kv.value).ok().filter(|decoded| serde_json::to_writer(&mut counter, &decoded.object).is_ok());
+        let written = decode::decode(kv.value)
+            .ok()
+            .filter(|decoded| serde_json::to_writer(&mut counter, &decoded.object).is_ok());
         self.sizes.unread += u64::from(written.is_none());
         let bytes = if written.is_some() { counter.0 } else { kv.value.len() as u64 };
         self.sizes.add((of.group, of.resource), of.namespace, bytes);

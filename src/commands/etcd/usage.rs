@@ -49,7 +49,11 @@ fn parse_by(text: &str) -> Result<By, String> {
         "manager" => By::Manager,
         _ => match text.strip_prefix("label:") {
             Some(key) if !key.is_empty() => By::Label(key.to_owned()),
-            _ => return Err("one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY".to_owned()),
+            _ => {
+                return Err(
+                    "one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY".to_owned()
+                );
+            }
         },
     })
 }
@@ -57,7 +61,9 @@ fn parse_by(text: &str) -> Result<By, String> {
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.keys_only && matches!(args.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
-        return Err(Error::Usage("--by kind, owner, manager and label look into values: leave out --keys-only".to_owned()));
+        return Err(Error::Usage(
+            "--by kind, owner, manager and label look into values: leave out --keys-only".to_owned(),
+        ));
     }
     let opened = open::open(&args.source.source, context)?;
     let compacted = opened.database.store.compacted();

@@ -73,10 +73,9 @@ pub(super) fn step(text: &str) -> Result<Step, String> {
     }
     let length = parse_duration(text).filter(|length| (60 * SECOND..=28 * DAY).contains(length));
     let is_even = |length: &Micros| DAY % length == 0 || length % DAY == 0;
-    length
-        .filter(is_even)
-        .map(Step::Of)
-        .ok_or_else(|| "auto, or a length from 1m to 28d of which a day has a whole number, or whole days: 1h, 15m, 1d".to_owned())
+    length.filter(is_even).map(Step::Of).ok_or_else(|| {
+        "auto, or a length from 1m to 28d of which a day has a whole number, or whole days: 1h, 15m, 1d".to_owned()
+    })
 }
 
 /// Reads `auto`, `none`, or lengths with commas.
@@ -160,7 +159,11 @@ impl Asked {
         // One more: neither end need be a multiple of the step.
         let most = back / step + 1;
         if most > MOST {
-            return Err(format!("--since {} back is more than {MOST} steps of {}; choose a longer --step", duration(back), duration(step)));
+            return Err(format!(
+                "--since {} back is more than {MOST} steps of {}; choose a longer --step",
+                duration(back),
+                duration(step)
+            ));
         }
         // What is not cut by --since is cut to whole steps.
         let most = if self.window.0.is_some() { most } else { most - 1 };
@@ -185,7 +188,9 @@ impl Asked {
         let steps = (self.horizon + step - 1) / step;
         if steps > AHEAD {
             let (horizon, step) = (duration(self.horizon), duration(step));
-            return Err(Error::Usage(format!("--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step")));
+            return Err(Error::Usage(format!(
+                "--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step"
+            )));
         }
         let seasons = match &self.season {
             Season::Auto => None,
@@ -197,7 +202,9 @@ impl Asked {
                 let seasons = lengths.iter().map(in_steps).collect::<Result<Vec<usize>, _>>();
                 Some(seasons.map_err(|(length, step)| {
                     let (length, step) = (duration(length), duration(step));
-                    Error::Usage(format!("--season {length} is not two or more whole steps of {step}; choose another --step"))
+                    Error::Usage(format!(
+                        "--season {length} is not two or more whole steps of {step}; choose another --step"
+                    ))
                 })?)
             }
         };

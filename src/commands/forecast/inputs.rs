@@ -169,7 +169,9 @@ fn stored(
             }
             Ok(())
         };
-        store.points(&Selector::default(), (from, until.unwrap_or(Micros::MAX)), &mut losses, &mut each).map_err(failed)?;
+        store
+            .points(&Selector::default(), (from, until.unwrap_or(Micros::MAX)), &mut losses, &mut each)
+            .map_err(failed)?;
     }
     if is_over {
         return Err(too_many(source));
@@ -219,7 +221,8 @@ fn file(source: &str, asked: &Asked, all: &mut Gathering<'_>, context: &mut Cont
     match import::read(source, asked.name.as_deref(), &mut Into { all }) {
         Ok(imported) => {
             if imported.not_finite > 0 {
-                context.say(format!("{source}: {} left out: no finite numbers", counted(imported.not_finite, "value")))?;
+                context
+                    .say(format!("{source}: {} left out: no finite numbers", counted(imported.not_finite, "value")))?;
             }
             Ok(input(imported.samples, None))
         }
@@ -280,7 +283,12 @@ fn recorded(series: &Series) -> Series {
 
 /// Asks the Prometheus that is named, if there is one.
 #[cfg(feature = "live")]
-fn prometheus(asked: &Asked, is_on_days: bool, all: &mut Gathering<'_>, context: &mut Context<'_>) -> Result<Option<InputReport>, Error> {
+fn prometheus(
+    asked: &Asked,
+    is_on_days: bool,
+    all: &mut Gathering<'_>,
+    context: &mut Context<'_>,
+) -> Result<Option<InputReport>, Error> {
     use crate::commands::prometheus;
     use crate::sources::prometheus::Queries;
     let Some(url) = &asked.prometheus.prometheus else { return Ok(None) };
@@ -290,7 +298,12 @@ fn prometheus(asked: &Asked, is_on_days: bool, all: &mut Gathering<'_>, context:
     let mut names: Vec<String> = QUERIES.iter().map(|(query, ..)| (*query).to_owned()).collect();
     // Queries of a person's own are series of their own.
     let standard = Queries::standard();
-    names.extend(prometheus::queries(&asked.prometheus)?.iter().map(|query| query.name.clone()).filter(|name| standard.get(name).is_err()));
+    names.extend(
+        prometheus::queries(&asked.prometheus)?
+            .iter()
+            .map(|query| query.name.clone())
+            .filter(|name| standard.get(name).is_err()),
+    );
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut is_over = false;
     let mut verbs: std::collections::HashMap<(usize, Micros), f64> = Default::default();
@@ -321,7 +334,8 @@ fn ended(read: &mut Read, asked: &Asked) {
     let Some(last) = read.histories.iter().map(|history| history.last.at).max() else { return };
     let long = DAY.max(3 * read.step);
     let is_gone = |history: &History| last - history.last.at > long;
-    let gone: Vec<String> = read.histories.iter().filter(|history| is_gone(history)).map(|history| history.series.to_string()).collect();
+    let gone: Vec<String> =
+        read.histories.iter().filter(|history| is_gone(history)).map(|history| history.series.to_string()).collect();
     let Some(first) = gone.first().filter(|_| !asked.with_ended) else { return };
     read.notes.push(format!(
         "{} ended more than {} before the last point of all ({}) and left out, as {first}; --ended has them too",

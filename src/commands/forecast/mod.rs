@@ -121,7 +121,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         ));
     }
     if context.settings.format == Format::Svg && (!args.additions.is_empty() || args.nodes.is_some()) {
-        return Err(Error::Usage("-o svg draws what is foreseen, not what if: leave --add and --nodes out, or -o svg".to_owned()));
+        return Err(Error::Usage(
+            "-o svg draws what is foreseen, not what if: leave --add and --nodes out, or -o svg".to_owned(),
+        ));
     }
     let sort_by = context.sort_by(&FIELDS)?;
     let asked = Asked::new(args, context)?;
@@ -156,7 +158,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         notes,
         ..Told::default()
     };
-    let again = |place: usize| targets.get(place).map(|target| foresee(&target.grid, target.limit, &options)).unwrap_or_default();
+    let again = |place: usize| {
+        targets.get(place).map(|target| foresee(&target.grid, target.limit, &options)).unwrap_or_default()
+    };
     let mut report = report::report(&targets, &forecasts, &again, told);
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
@@ -183,7 +187,8 @@ fn draw(report: &Report, context: &mut Context<'_>) -> Result<(), Error> {
 /// What the capacity model looks at: targets take the grids of most of it away.
 fn observed(histories: &[History]) -> Vec<(Series, Grid)> {
     let is_observed = |series: &Series| {
-        OBSERVED.contains(&series.name.as_str()) && (series.name != CGROUP_MEMORY || series.label("kind") == "working_set")
+        OBSERVED.contains(&series.name.as_str())
+            && (series.name != CGROUP_MEMORY || series.label("kind") == "working_set")
     };
     let chosen = histories.iter().filter(|history| is_observed(&history.series));
     chosen.map(|history| (history.series.clone(), history.grid.clone())).collect()

@@ -88,7 +88,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Usage(format!("--kind {kind}: there are {}", kinds.join(", "))));
     }
     if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose")));
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose"
+        )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let filters = rollup::conditions(&args.filters)?;
@@ -98,19 +100,24 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let found = traffic::find(&args.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
-        return Err(Error::Input(format!("{}: no audit log; dangerous operations are seen in no other place", args.sources.join(", "))));
+        return Err(Error::Input(format!(
+            "{}: no audit log; dangerous operations are seen in no other place",
+            args.sources.join(", ")
+        )));
     }
     let between = match (&args.before, &args.after) {
         (Some(before), Some(after)) => Some(removed::between(before, after, context)?),
         _ => removed::within(&args.sources, context)?,
     };
     let mut all = Batch::default();
-    let make = || Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
+    let make =
+        || Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
     let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
     let Batch { mut operations, gone, seen } = all;
     operations.retain(|one| args.wants(one));
     let owners = owners(args, &operations, context)?;
-    let around = Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
+    let around =
+        Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
     let mut groups = groups(operations, around, args.window);
     // What was looked at for drains only.
     groups.retain(|group| args.kinds.is_empty() || args.kinds.iter().any(|kind| kind == group.first.kind));

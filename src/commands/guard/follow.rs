@@ -82,7 +82,8 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
     for folder in &follower.waiting {
         context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
-    let mut worker = Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
+    let mut worker =
+        Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
     let mut wire = Tripwire::new(args.window);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut told = 0;
@@ -143,7 +144,11 @@ impl Mail {
         let owner = match &flags.owner {
             Some(name) if !config.owners.iter().any(|owner| owner.name == *name) => {
                 let names: Vec<&str> = config.owners.iter().map(|owner| owner.name.as_str()).collect();
-                return Err(Error::Usage(format!("--owner {name}: {} has no such owner; there are: {}", path.display(), names.join(", "))));
+                return Err(Error::Usage(format!(
+                    "--owner {name}: {} has no such owner; there are: {}",
+                    path.display(),
+                    names.join(", ")
+                )));
             }
             name => owners::resolve(&config, name.as_deref().unwrap_or_default()),
         };
@@ -172,8 +177,9 @@ impl Mail {
             if let Some(message) = message(&groups, cluster, &self.owner.name, now) {
                 self.state.told.extend(message.deeds.iter().map(|deed| (deed.id(), now)));
                 // Of kinds of which each counts each is remembered: what comes later is told without it.
-                let each =
-                    groups.iter().filter(|group| group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1));
+                let each = groups.iter().filter(|group| {
+                    group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1)
+                });
                 self.state.told.extend(each.flat_map(|group| group.ids.iter().map(|id| (id.clone(), now))));
                 self.state.outbox.push(messages::parcel(&self.owner, &message, &self.config)?);
                 is_new = true;
@@ -211,7 +217,10 @@ impl Mail {
         if self.state.outbox.is_empty() {
             return Ok(());
         }
-        context.lost(format!("{} in the outbox, to be sent when it runs again", counted(self.state.outbox.len() as u64, "message")))
+        context.lost(format!(
+            "{} in the outbox, to be sent when it runs again",
+            counted(self.state.outbox.len() as u64, "message")
+        ))
     }
 }
 

@@ -85,7 +85,11 @@ fn key(text: &str) -> Result<String, String> {
 
 fn name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && c != ',';
-    if !text.is_empty() && text.chars().all(is_plain) { Ok(text.to_owned()) } else { Err("a name, without blanks and commas".to_owned()) }
+    if !text.is_empty() && text.chars().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name, without blanks and commas".to_owned())
+    }
 }
 
 /// Five fields with numbers in their ranges: what Kubernetes refuses would leave the window closed for ever.
@@ -99,7 +103,9 @@ fn schedule(text: &str) -> Result<String, String> {
     };
     let ranges = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)];
     let fields: Vec<&str> = text.split_whitespace().collect();
-    if fields.len() == 5 && fields.iter().zip(ranges).all(|(field, range)| field.split(',').all(|part| is_in(part, range))) {
+    if fields.len() == 5
+        && fields.iter().zip(ranges).all(|(field, range)| field.split(',').all(|part| is_in(part, range)))
+    {
         return Ok(fields.join(" "));
     }
     Err("five fields, as 0 9 * * 1-5: minute, hour, day, month, weekday".to_owned())
@@ -111,10 +117,14 @@ fn zone(text: &str) -> Result<String, String> {
 
 fn map(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
     };
     let both = text.split_once('/').filter(|(namespace, name)| is_name(namespace) && is_name(name));
-    both.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).ok_or_else(|| "NAMESPACE/NAME of a ConfigMap".to_owned())
+    both.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+        .ok_or_else(|| "NAMESPACE/NAME of a ConfigMap".to_owned())
 }
 
 impl Args {
@@ -174,7 +184,8 @@ fn print(policies: &[&Policy], terms: &Terms, context: &mut Context<'_>) -> Resu
         Format::Yaml | Format::Table => {
             for object in all.iter().filter_map(Value::as_object) {
                 let comment = object["metadata"]["annotations"]["plimsoll.io/protects"].as_str().map(str::to_owned);
-                let comments: Vec<String> = comment.filter(|_| object["kind"] == "ValidatingAdmissionPolicy").into_iter().collect();
+                let comments: Vec<String> =
+                    comment.filter(|_| object["kind"] == "ValidatingAdmissionPolicy").into_iter().collect();
                 objects::yaml(&comments, object, &mut context.io.out)?;
             }
             Ok(())
@@ -191,14 +202,21 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         return Err(Error::Input(format!("{}: no audit log to replay", args.sources.join(", "))));
     }
     let mut all = Batch::default();
-    let make = || Chosen { observer: Watch::new(policies, terms), selection: &selection, event: Watch::event, flush: Watch::flush };
+    let make = || Chosen {
+        observer: Watch::new(policies, terms),
+        selection: &selection,
+        event: Watch::event,
+        flush: Watch::flush,
+    };
     let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
     let Batch { mut requests, events, beyond } = all;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));
     let (known, database) = known(args, terms, &requests, context)?;
     let logged = outcome.total();
     let window = match (logged.first, logged.last) {
-        (Some(from), Some(to)) => Span { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 },
+        (Some(from), Some(to)) => {
+            Span { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 }
+        }
         _ => Span::default(),
     };
     let told = Told { inputs: outcome.inputs, window, events, beyond, database, top: context.settings.top };
@@ -206,13 +224,20 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
 }
 
 /// What a database and captured objects say of the objects that were asked about, and where from.
-fn known(args: &Args, terms: &Terms, requests: &[Request], context: &mut Context<'_>) -> Result<(Known, Option<String>), Error> {
+fn known(
+    args: &Args,
+    terms: &Terms,
+    requests: &[Request],
+    context: &mut Context<'_>,
+) -> Result<(Known, Option<String>), Error> {
     let mut known = Known::default();
     for capture in captures::find(&args.sources).captures {
         for (name, namespace) in capture.objects.namespaces {
-            let object = json!({"metadata": {"name": name, "labels": namespace.labels, "annotations": namespace.annotations}});
+            let object =
+                json!({"metadata": {"name": name, "labels": namespace.labels, "annotations": namespace.annotations}});
             known.namespaces.entry(name.clone()).or_insert_with(|| is_marked(&object, &terms.critical, false));
-            let target = Target { resource: "namespaces".to_owned(), namespace: name.clone(), name, ..Target::default() };
+            let target =
+                Target { resource: "namespaces".to_owned(), namespace: name.clone(), name, ..Target::default() };
             known.objects.entry(target).or_insert_with(|| Old::of(&object, terms));
         }
     }
@@ -228,10 +253,14 @@ fn known(args: &Args, terms: &Terms, requests: &[Request], context: &mut Context
         let namespace = if of.resource == "namespaces" && of.group.is_empty() { name.clone() } else { namespace };
         Target { group, resource, namespace, name }
     };
-    let is_wanted =
-        |of: &ObjectKey<'_>| of.resource == "namespaces" || collections.contains(&(of.group, of.resource)) || wanted.contains(&target(of));
-    let take = |of: &ObjectKey<'_>, object: &Value| (target(of), Old::of(object, terms), is_marked(object, &terms.critical, false));
-    let Some((path, objects)) = newest::objects(args.before.as_deref(), &args.sources, &is_wanted, take, context)? else {
+    let is_wanted = |of: &ObjectKey<'_>| {
+        of.resource == "namespaces" || collections.contains(&(of.group, of.resource)) || wanted.contains(&target(of))
+    };
+    let take = |of: &ObjectKey<'_>, object: &Value| {
+        (target(of), Old::of(object, terms), is_marked(object, &terms.critical, false))
+    };
+    let Some((path, objects)) = newest::objects(args.before.as_deref(), &args.sources, &is_wanted, take, context)?
+    else {
         return Ok((known, None));
     };
     let mut namespaces = BTreeMap::new();

@@ -77,9 +77,12 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     }
     let mut told = Told { inputs, ..Told::default() };
     // Of several captures the last that has configurations; each tells of all namespaces that it holds.
-    let has = |objects: &Objects| objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration");
-    let labels =
-        |objects: &Objects| -> Namespaces { objects.namespaces.iter().map(|(name, one)| (name.clone(), one.labels.clone())).collect() };
+    let has = |objects: &Objects| {
+        objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration")
+    };
+    let labels = |objects: &Objects| -> Namespaces {
+        objects.namespaces.iter().map(|(name, one)| (name.clone(), one.labels.clone())).collect()
+    };
     let mut namespaces: Namespaces = captures.iter().flat_map(|capture| labels(&capture.objects)).collect();
     if let Some(capture) = captures.into_iter().rev().find(|capture| has(&capture.objects)) {
         "the objects that were named".clone_into(&mut told.source);

@@ -111,5 +111,9 @@ pub(super) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sa
 
 /// Says what in a sample could not be understood.
 pub(super) fn tell(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
-    sample.problems.iter().take(10).try_for_each(|problem| context.lost(format!("{place}: {problem}; the rest was used")))
+    sample
+        .problems
+        .iter()
+        .take(10)
+        .try_for_each(|problem| context.lost(format!("{place}: {problem}; the rest was used")))
 }

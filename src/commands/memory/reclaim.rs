@@ -78,7 +78,10 @@ fn step(text: &str) -> Result<u64, String> {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()).filter(|number| (0.0..=100.0).contains(number));
+    let number = text
+        .strip_suffix('%')
+        .and_then(|number| number.parse::<f64>().ok())
+        .filter(|number| (0.0..=100.0).contains(number));
     number.map(|number| number / 100.0).ok_or_else(|| "a share of 0% to 100%".to_owned())
 }
 
@@ -148,7 +151,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn say_once(said: &mut HashMap<String, String>, about: &str, what: String, context: &mut Context<'_>) -> Result<(), Error> {
+fn say_once(
+    said: &mut HashMap<String, String>,
+    about: &str,
+    what: String,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     if said.get(about) != Some(&what) {
         context.say(&what)?;
         said.insert(about.to_owned(), what);
@@ -234,7 +242,8 @@ fn one(
         return Ok(Some(outcome));
     }
     if !args.yes {
-        outcome.ended = format!("would ask for {} in steps of {}; --yes does it", bytes(plan.goal as f64), bytes(plan.step as f64));
+        outcome.ended =
+            format!("would ask for {} in steps of {}; --yes does it", bytes(plan.goal as f64), bytes(plan.step as f64));
         return Ok(Some(outcome));
     }
     match Reclaimer::new(group, args.method, &args.state) {
@@ -297,14 +306,20 @@ fn act(
         // A step that frees next to nothing may be bad luck; three are not.
         barren = if got * 10 < ask { barren + 1 } else { 0 };
         if barren >= 3 || reclaimer.method() == Method::ForceEmpty {
-            break if barren >= 3 { "the kernel finds no more".to_owned() } else { "the cgroup was emptied".to_owned() };
+            break if barren >= 3 {
+                "the kernel finds no more".to_owned()
+            } else {
+                "the cgroup was emptied".to_owned()
+            };
         }
     };
     let limit = |seen: &Seen| own_limit(&seen.sample);
     if let Some(after) = &outcome.after
         && limit(after) != limit(&outcome.before)
     {
-        let shown = |amount: Option<Amount>| amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64));
+        let shown = |amount: Option<Amount>| {
+            amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64))
+        };
         context.say(format!(
             "{}: its limit was changed meanwhile by somebody else, from {} to {}",
             group.path,

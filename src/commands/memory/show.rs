@@ -101,7 +101,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             continue;
         }
         let Some(sample) = read(group, context)? else { continue };
-        told.inputs.push(InputReport { path: group.folder.display().to_string(), kind: "cgroup", records: 1, ..InputReport::default() });
+        told.inputs.push(InputReport {
+            path: group.folder.display().to_string(),
+            kind: "cgroup",
+            records: 1,
+            ..InputReport::default()
+        });
         seen.push(Seen { depth: *depth, ..Seen::new(sample, before.as_ref(), host) });
     }
     if seen.is_empty() {
@@ -127,7 +132,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// What a flag names, else the bundles among the sources, whose own pages and profiles are looked for.
 fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
     match named {
-        [] => sources.iter().filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file()).cloned().collect(),
+        [] => sources
+            .iter()
+            .filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file())
+            .cloned()
+            .collect(),
         named => named.to_vec(),
     }
 }
@@ -148,7 +157,9 @@ fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Co
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
     if told.heaps.is_empty() && !args.metrics.is_empty() {
-        told.notes.push("The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned());
+        told.notes.push(
+            "The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned(),
+        );
     }
     Ok(())
 }
@@ -169,8 +180,10 @@ fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut C
     for profiles::Taken { instance, profile } in &taken {
         let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
         if heap.is_none() && !args.heap.is_empty() {
-            told.notes
-                .push(format!("{}: by its folder's name it belongs to none of these cgroups, or it is no heap profile.", profile.path));
+            told.notes.push(format!(
+                "{}: by its folder's name it belongs to none of these cgroups, or it is no heap profile.",
+                profile.path
+            ));
         }
         heaps.extend(heap);
         told.inputs.push(InputReport {
@@ -190,10 +203,9 @@ fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut C
 fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> {
     let field = context.settings.sort_by.as_deref().unwrap_or("usage");
     let rows = report::rows("memory-show", &seen);
-    let column = rows
-        .table
-        .column(field)
-        .ok_or_else(|| Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", "))))?;
+    let column = rows.table.column(field).ok_or_else(|| {
+        Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", ")))
+    })?;
     let key = |index: usize| match &rows.table.rows[index][column] {
         Value::Count(count) => (*count as f64, String::new()),
         Value::Number(number) => (*number, String::new()),
@@ -214,7 +226,10 @@ fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> 
     };
     let mut order: Vec<_> = (0..seen.len()).map(|index| (index, place(index))).collect();
     order.sort_by(|(_, a), (_, b)| {
-        let steps = a.iter().zip(b).map(|(((x, s), p), ((y, t), q))| y.total_cmp(x).then_with(|| s.cmp(t)).then_with(|| p.cmp(q)));
+        let steps = a
+            .iter()
+            .zip(b)
+            .map(|(((x, s), p), ((y, t), q))| y.total_cmp(x).then_with(|| s.cmp(t)).then_with(|| p.cmp(q)));
         steps.into_iter().find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
     });
     let mut seen: Vec<Option<Seen>> = seen.into_iter().map(Some).collect();

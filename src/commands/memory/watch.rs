@@ -126,7 +126,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             continue;
         }
         for finding in &findings {
-            let is_new = told.insert(finding.fingerprint.clone() + &finding.id, finding.severity).is_none_or(|old| old < finding.severity);
+            let is_new = told
+                .insert(finding.fingerprint.clone() + &finding.id, finding.severity)
+                .is_none_or(|old| old < finding.severity);
             if is_new && (context.settings.format != Format::Table || !context.io.out_is_terminal) {
                 context.say(format!("{}: {}", finding.severity.name(), finding.summary))?;
             }

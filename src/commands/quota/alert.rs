@@ -78,7 +78,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         config.repeat = repeat;
     }
     if let Some(folder) = &args.template {
-        config.templates = alerts::read_templates(folder).map_err(|error| Error::Usage(format!("--template: {error}")))?;
+        config.templates =
+            alerts::read_templates(folder).map_err(|error| Error::Usage(format!("--template: {error}")))?;
     }
     // A template that is wrong is to be found before something has to be told.
     message::render(&trial(), &config.templates).map_err(Error::Usage)?;
@@ -126,7 +127,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let is_printed = config.channels.iter().any(|channel| channel.way == Way::Stdout);
     if is_printed {
         let taken = outcomes.iter().filter(|outcome| outcome.result.is_ok()).count() as u64;
-        return context.say(format!("{} sent, {} waiting for working hours", counted(taken, "message"), decided.waiting.len()));
+        return context.say(format!(
+            "{} sent, {} waiting for working hours",
+            counted(taken, "message"),
+            decided.waiting.len()
+        ));
     }
     context.print(&report(rows, inputs, now, "sent"), FailOn::Never)
 }
@@ -171,13 +176,17 @@ fn trial() -> Message {
 /// What stands and was told, and the channels of those who were.
 fn standing(state: &State, config: &Config, at: Micros) -> Standing {
     let alerts = digest::standing(&state.watches);
-    let channels = alerts.keys().map(|name| (owners::resolve(config, name).name, owners::resolve(config, name).channels)).collect();
+    let channels = alerts
+        .keys()
+        .map(|name| (owners::resolve(config, name).name, owners::resolve(config, name).channels))
+        .collect();
     // As messages name them.
     let alerts = alerts.into_iter().map(|(name, alerts)| (owners::resolve(config, &name).name, alerts)).collect();
     Standing { cluster: state.cluster.clone(), at, alerts, channels }
 }
 
-const COLUMNS: [&str; 11] = ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];
+const COLUMNS: [&str; 11] =
+    ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];
 
 /// A row for each message and channel, and for each owner whose news wait.
 fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<&[Outcome]>) -> Vec<Vec<Value>> {
@@ -201,7 +210,8 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
     };
     for parcel in outbox {
         for channel in &parcel.channels {
-            let outcome = outcomes.and_then(|all| all.iter().find(|one| one.id == parcel.message.id && one.channel == *channel));
+            let outcome =
+                outcomes.and_then(|all| all.iter().find(|one| one.id == parcel.message.id && one.channel == *channel));
             match outcome.map(|outcome| &outcome.result) {
                 Some(Ok(())) => add(&parcel.message, channel, "sent", None),
                 Some(Err(error)) => add(&parcel.message, channel, "failed", Some(error)),
@@ -216,8 +226,13 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
     }
     for waiting in &decided.waiting {
         let until = waiting.until.map_or("never".to_owned(), time::format);
-        let local = waiting.until.zip(waiting.owner.hours.as_ref()).map(|(until, hours)| Value::Text(calendar::wall(hours, until)));
-        for Channel { name, .. } in config.channels.iter().filter(|channel| waiting.owner.channels.contains(&channel.name)) {
+        let local = waiting
+            .until
+            .zip(waiting.owner.hours.as_ref())
+            .map(|(until, hours)| Value::Text(calendar::wall(hours, until)));
+        for Channel { name, .. } in
+            config.channels.iter().filter(|channel| waiting.owner.channels.contains(&channel.name))
+        {
             rows.push(vec![
                 text(if waiting.owner.name.is_empty() { "(nobody)" } else { &waiting.owner.name }),
                 text(name),
@@ -249,8 +264,19 @@ fn report(rows: Vec<Vec<Value>>, inputs: Vec<InputReport>, now: Micros, done: &s
     lead += &format!(", at {}", time::format(now - now.rem_euclid(SECOND)));
     let columns = COLUMNS.map(str::to_owned).to_vec();
     let table = Table { name: "messages".to_owned(), columns, rows, ..Table::default() };
-    let totals = vec![("sent".to_owned(), sent.into()), ("failed".to_owned(), failed.into()), ("waiting".to_owned(), waiting.into())];
-    let mut report = Report { schema: "plimsoll.quota-alert/v1".to_owned(), inputs, table, totals, lead: vec![lead], ..Report::default() };
+    let totals = vec![
+        ("sent".to_owned(), sent.into()),
+        ("failed".to_owned(), failed.into()),
+        ("waiting".to_owned(), waiting.into()),
+    ];
+    let mut report = Report {
+        schema: "plimsoll.quota-alert/v1".to_owned(),
+        inputs,
+        table,
+        totals,
+        lead: vec![lead],
+        ..Report::default()
+    };
     report.coverage.insert("at".to_owned(), time::format(now).into());
     report
 }

@@ -16,7 +16,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let sources = &args.source.sources;
     let (since, until) = args.source.time.resolve(context.io.now).map_err(Error::Usage)?;
     if sources.is_empty() {
-        return Err(Error::Usage("--api counts what each user asked for: name audit logs, or a bundle with some".to_owned()));
+        return Err(Error::Usage(
+            "--api counts what each user asked for: name audit logs, or a bundle with some".to_owned(),
+        ));
     }
     let found = find::audit_logs(sources);
     let is_some = !found.streams.is_empty();
@@ -34,7 +36,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
     let mut demands = Demands::default();
     let selection = Selection { since, until, ..Selection::default() };
-    let make = || Chosen { observer: Observer::new(&matched.sets), selection: &selection, event: Observer::event, flush: Observer::flush };
+    let make = || Chosen {
+        observer: Observer::new(&matched.sets),
+        selection: &selection,
+        event: Observer::event,
+        flush: Observer::flush,
+    };
     let outcome = rollup::pass(found.streams, make, |batch| demands.merge(batch), context)?;
     let rows = api::propose(&demands, set, args.headroom, args.clients);
     let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
@@ -61,8 +68,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let mut all = set.levels.clone();
     all.extend(levels.iter().map(|(level, _)| level.clone()));
-    let granted: Vec<(String, u32, u32)> =
-        levels.iter().map(|(level, _)| (level.name.clone(), level.shares, nominal(seats.number(), level, &all))).collect();
+    let granted: Vec<(String, u32, u32)> = levels
+        .iter()
+        .map(|(level, _)| (level.name.clone(), level.shares, nominal(seats.number(), level, &all)))
+        .collect();
     let mut note = vec![format!(
         "Seats of an apiserver: {}. A LIST may take more than one seat (up to 10 from the cache), a write holds its own a little longer; both are counted as one.",
         seats.in_words()

@@ -43,8 +43,8 @@ impl Flags {
         };
         let set = config.thresholds;
         let (warn, critical) = (self.warn.unwrap_or(set.warn), self.critical.unwrap_or(set.critical));
-        config.thresholds =
-            alerts::thresholds(warn, critical, self.days.or(set.days)).map_err(|error| Error::Usage(format!("--{error}")))?;
+        config.thresholds = alerts::thresholds(warn, critical, self.days.or(set.days))
+            .map_err(|error| Error::Usage(format!("--{error}")))?;
         if !self.owner_keys.is_empty() {
             config.owner_keys.clone_from(&self.owner_keys);
         }
@@ -75,7 +75,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut inputs = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
     let checked = look(&mut inputs, &args.source, &config);
     if inputs.quotas.standings.is_empty() {
-        context.say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
+        context
+            .say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
     }
     let Inputs { quotas, inputs, .. } = inputs;
     let report = check::report(&quotas, &checked, &config.thresholds, inputs, sort_by.as_deref(), context.settings.top);
@@ -89,7 +90,9 @@ pub(super) fn look(inputs: &mut Inputs, flags: &SourceFlags, config: &Config) ->
     let quotas = &inputs.quotas;
     let rules = propose::Rules { days: inputs.days, namespaces: flags.namespaces.clone(), ..propose::Rules::default() };
     let rows = propose::propose(quotas, &inputs.refused, &lint::silence(&inputs.objects), &rules).rows;
-    let proposed: Proposed =
-        rows.into_iter().map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed)).collect();
+    let proposed: Proposed = rows
+        .into_iter()
+        .map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed))
+        .collect();
     check::check(quotas, &config.thresholds, &proposed, |namespace| owners::of(config, quotas, namespace))
 }

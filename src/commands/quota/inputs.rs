@@ -75,20 +75,33 @@ pub fn read(flags: &SourceFlags, with_sketch: bool, context: &mut Context<'_>) -
 }
 
 /// Reads all of it; of a live cluster only objects of the kinds that are wanted.
-pub fn read_kinds(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+pub fn read_kinds(
+    flags: &SourceFlags,
+    is_wanted: &dyn Fn(&str) -> bool,
+    context: &mut Context<'_>,
+) -> Result<Inputs, Error> {
     read_some(flags, is_wanted, false, context)
 }
 
-fn read_some(flags: &SourceFlags, is_wanted: &dyn Fn(&str) -> bool, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+fn read_some(
+    flags: &SourceFlags,
+    is_wanted: &dyn Fn(&str) -> bool,
+    with_sketch: bool,
+    context: &mut Context<'_>,
+) -> Result<Inputs, Error> {
     let (since, until) = flags.time.resolve(context.io.now).map_err(Error::Usage)?;
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
     let mut inputs = Inputs { days, ..Inputs::default() };
-    let (stores, sources): (Vec<String>, Vec<String>) = flags.sources.iter().cloned().partition(|source| is_store(source));
+    let (stores, sources): (Vec<String>, Vec<String>) =
+        flags.sources.iter().cloned().partition(|source| is_store(source));
     stored(&stores, with_sketch, &mut collector, &mut inputs, context)?;
     let has_history = history(flags, (since, until), &mut collector, context)? || !stores.is_empty();
     if flags.live && !sources.is_empty() {
-        return Err(Error::Usage(format!("--live: objects are read from {} already; what stands now can't be both", sources.join(", "))));
+        return Err(Error::Usage(format!(
+            "--live: objects are read from {} already; what stands now can't be both",
+            sources.join(", ")
+        )));
     }
     if sources.is_empty() && has_history && !flags.live {
         // What stands now is the last that the history says.
@@ -178,7 +191,9 @@ fn history(
     let until = until.unwrap_or(context.io.now);
     let window = (since.unwrap_or(until - HISTORY), until);
     let names = QUERIES.map(|(name, ..)| name);
-    for (series, days) in crate::commands::prometheus::days(&flags.prometheus, flags.step.micros(), &names, window, context)? {
+    for (series, days) in
+        crate::commands::prometheus::days(&flags.prometheus, flags.step.micros(), &names, window, context)?
+    {
         let known = QUERIES.iter().find(|(name, ..)| *name == series.name);
         let Some((_, name, kind)) = known else { continue };
         let mut labels = series.labels;
@@ -191,7 +206,12 @@ fn history(
 }
 
 #[cfg(not(feature = "live"))]
-fn history(_: &SourceFlags, _: (Option<Micros>, Option<Micros>), _: &mut Collector, _: &mut Context<'_>) -> Result<bool, Error> {
+fn history(
+    _: &SourceFlags,
+    _: (Option<Micros>, Option<Micros>),
+    _: &mut Collector,
+    _: &mut Context<'_>,
+) -> Result<bool, Error> {
     Ok(false)
 }
 
@@ -225,7 +245,10 @@ fn files(
     let clusters: std::collections::BTreeSet<&str> = captures.iter().map(|capture| capture.cluster.as_str()).collect();
     if clusters.len() > 1 {
         let names: Vec<&str> = clusters.into_iter().collect();
-        return Err(Error::Usage(format!("objects of several clusters ({}): quotas are a cluster's own; name one", names.join(", "))));
+        return Err(Error::Usage(format!(
+            "objects of several clusters ({}): quotas are a cluster's own; name one",
+            names.join(", ")
+        )));
     }
     let within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
     let mut taken = 0;
@@ -247,7 +270,12 @@ fn files(
     if !found.streams.is_empty() {
         inputs.has_logs = true;
         let selection = Selection { since, until, ..Selection::default() };
-        let make = || Chosen { observer: Refused::default(), selection: &selection, event: Refused::event, flush: std::mem::take };
+        let make = || Chosen {
+            observer: Refused::default(),
+            selection: &selection,
+            event: Refused::event,
+            flush: std::mem::take,
+        };
         let outcome = rollup::pass(found.streams, make, |batch| inputs.refused.merge(batch), context)?;
         inputs.inputs.extend(outcome.inputs);
     }
@@ -265,7 +293,8 @@ fn live(
 ) -> Result<(), Error> {
     use crate::sources::live::Cluster;
     use crate::sources::objects::live;
-    let cluster = Cluster::connect(&crate::commands::live::target(&flags.kube)).map_err(|error| Error::Input(error.to_string()))?;
+    let cluster = Cluster::connect(&crate::commands::live::target(&flags.kube))
+        .map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
@@ -279,7 +308,14 @@ fn live(
     let records = objects.counts.values().sum();
     let skipped = errors.len() as u64;
     let first_error = errors.first().map(ToString::to_string);
-    inputs.inputs.push(InputReport { path: cluster.name().to_owned(), kind: "objects", bytes: 0, records, skipped, first_error });
+    inputs.inputs.push(InputReport {
+        path: cluster.name().to_owned(),
+        kind: "objects",
+        bytes: 0,
+        records,
+        skipped,
+        first_error,
+    });
     collector.objects(cluster.name(), context.io.now, &objects);
     context.say(format!("read {} of {}", counted(records, "object"), cluster.name()))?;
     inputs.objects = objects;
@@ -287,6 +323,12 @@ fn live(
 }
 
 #[cfg(not(feature = "live"))]
-fn live(_: &SourceFlags, _: &dyn Fn(&str) -> bool, _: &mut Collector, _: &mut Inputs, _: &mut Context<'_>) -> Result<(), Error> {
+fn live(
+    _: &SourceFlags,
+    _: &dyn Fn(&str) -> bool,
+    _: &mut Collector,
+    _: &mut Inputs,
+    _: &mut Context<'_>,
+) -> Result<(), Error> {
     Err(Error::Usage("this plimsoll was built without the 'live' feature: name a SOURCE".to_owned()))
 }

@@ -24,8 +24,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         rules.owner_keys.clone_from(&args.owner_keys);
     }
     if inputs.objects.kinds.is_empty() {
-        let note =
-            "only series were read: pods, workloads and namespaces are not known, and only quotas that are never reached can be found";
+        let note = "only series were read: pods, workloads and namespaces are not known, and only quotas that are never reached can be found";
         context.say(note)?;
     } else if !inputs.objects.has("Pod") {
         context.say("no pods were read: what they lack can't be told")?;

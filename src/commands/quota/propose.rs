@@ -80,11 +80,16 @@ fn share(text: &str) -> Result<f64, String> {
         Some(number) => number.trim().parse::<f64>().map(|number| number / 100.0),
         None => text.parse(),
     };
-    share.ok().filter(|share| (0.0..=100.0).contains(share)).ok_or_else(|| "a share from 0, as in 20% or 0.2".to_owned())
+    share
+        .ok()
+        .filter(|share| (0.0..=100.0).contains(share))
+        .ok_or_else(|| "a share from 0, as in 20% or 0.2".to_owned())
 }
 
 fn lasting(text: &str) -> Result<usize, String> {
-    parse_duration(text).and_then(propose::lasting).ok_or_else(|| "one of 5m, 15m, 1h, 4h: what the history keeps".to_owned())
+    parse_duration(text)
+        .and_then(propose::lasting)
+        .ok_or_else(|| "one of 5m, 15m, 1h, 4h: what the history keeps".to_owned())
 }
 
 /// Runs the command.
@@ -144,7 +149,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// The project of each namespace that has one; `None` where namespaces stand for themselves.
 fn project(args: &Args, quotas: &Quotas) -> Result<Option<BTreeMap<String, String>>, Error> {
     let by = |value: &dyn Fn(&Namespace) -> Option<&String>| {
-        let known = quotas.namespaces.iter().filter_map(|(name, namespace)| Some((name.clone(), value(namespace)?.clone())));
+        let known =
+            quotas.namespaces.iter().filter_map(|(name, namespace)| Some((name.clone(), value(namespace)?.clone())));
         Some(known.filter(|(_, project)| !project.is_empty()).collect())
     };
     if let Some(key) = &args.project_label {
@@ -156,8 +162,8 @@ fn project(args: &Args, quotas: &Quotas) -> Result<Option<BTreeMap<String, Strin
     let Some(path) = &args.projects else { return Ok(None) };
     let wrong = |what: String| Error::Usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let projects: BTreeMap<String, Vec<String>> =
-        serde_yaml_ng::from_str(&text).map_err(|error| wrong(format!("{error}; each line is project: [namespace, …]")))?;
+    let projects: BTreeMap<String, Vec<String>> = serde_yaml_ng::from_str(&text)
+        .map_err(|error| wrong(format!("{error}; each line is project: [namespace, …]")))?;
     let mut project_of: BTreeMap<String, String> = BTreeMap::new();
     for (project, namespaces) in projects {
         for namespace in namespaces {
@@ -171,13 +177,21 @@ fn project(args: &Args, quotas: &Quotas) -> Result<Option<BTreeMap<String, Strin
 }
 
 /// Writes one file for each namespace, and a kustomization that names them.
-fn write(folder: &std::path::Path, documents: &BTreeMap<String, Vec<Value>>, context: &mut Context<'_>) -> Result<(), Error> {
-    let failed = |path: &std::path::Path, error: std::io::Error| Error::Input(format!("{}: can't be written: {error}", path.display()));
+fn write(
+    folder: &std::path::Path,
+    documents: &BTreeMap<String, Vec<Value>>,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let failed = |path: &std::path::Path, error: std::io::Error| {
+        Error::Input(format!("{}: can't be written: {error}", path.display()))
+    };
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let mut names = BTreeSet::new();
     for (namespace, objects) in documents {
         // Names of namespaces are labels of DNS; one that is not came from a file that lies.
-        if namespace.is_empty() || !namespace.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        if namespace.is_empty()
+            || !namespace.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        {
             context.lost(format!("'{namespace}' is no name of a namespace: no file was written for it"))?;
             continue;
         }
@@ -190,7 +204,8 @@ fn write(folder: &std::path::Path, documents: &BTreeMap<String, Vec<Value>>, con
         fresh::replace(&path, &text).map_err(|error| failed(&path, error))?;
         names.insert(name);
     }
-    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names});
+    let kustomization =
+        json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names});
     let mut text = Vec::new();
     objects::yaml(&[], kustomization.as_object().unwrap_or(&Map::new()), &mut text)?;
     let path = folder.join("kustomization.yaml");

@@ -59,7 +59,11 @@ impl Batches<'_, '_> {
             self.stored.refused += appended.refused;
             self.batches += 1;
             if self.context.settings.verbose && !self.batch.is_empty() {
-                self.context.say(format!("batch {}: {} stored", self.batches, counted(self.stored.stored, "sample")))?;
+                self.context.say(format!(
+                    "batch {}: {} stored",
+                    self.batches,
+                    counted(self.stored.stored, "sample")
+                ))?;
             }
             Ok(())
         });
@@ -75,7 +79,9 @@ impl Batches<'_, '_> {
 impl Sink for Batches<'_, '_> {
     fn series(&mut self, series: &Series) -> Result<usize, String> {
         let id = self.writer.series(series);
-        self.ids.push(id.ok_or_else(|| format!("{series}: a name is of letters, digits, _ and :, and all of it below 32 KiB"))?);
+        self.ids.push(
+            id.ok_or_else(|| format!("{series}: a name is of letters, digits, _ and :, and all of it below 32 KiB"))?,
+        );
         Ok(self.ids.len() - 1)
     }
 
@@ -110,10 +116,16 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         match read {
             Ok(imported) => {
                 let other = imported.not_finite + batches.stored.refused - before.refused;
-                let left = if other > 0 { format!("; {} left out: no finite numbers", counted(other, "value")) } else { String::new() };
+                let left = if other > 0 {
+                    format!("; {} left out: no finite numbers", counted(other, "value"))
+                } else {
+                    String::new()
+                };
                 batches.context.say(format!("{file}: {} stored{left}", counted(stored, "sample")))?;
             }
-            Err(refused) => batches.context.lost(format!("{refused}; {} before it stored", counted(stored, "sample")))?,
+            Err(refused) => {
+                batches.context.lost(format!("{refused}; {} before it stored", counted(stored, "sample")))?
+            }
         }
         if let Err(what) = flushed {
             batches.context.lost(what)?;

@@ -97,9 +97,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(Sub::Import(args)) = &args.command {
         return import::run(args, context);
     }
-    let Some(folder) = &args.store else { return Err(Error::Usage("--store DIR: name the folder of the store".to_owned())) };
+    let Some(folder) = &args.store else {
+        return Err(Error::Usage("--store DIR: name the folder of the store".to_owned()));
+    };
     let store = open_or_make(folder).map_err(failed)?;
-    let mut recorder = Recorder { writer: Writer::new(&store), store, keep: args.keep.clone(), looked: None, batches: 0 };
+    let mut recorder =
+        Recorder { writer: Writer::new(&store), store, keep: args.keep.clone(), looked: None, batches: 0 };
     if let Some(limit) = args.keep.max_size {
         recorder.writer.limit_files(limit / 8);
     }
@@ -146,13 +149,17 @@ impl Recorder {
         for (series, at, value) in samples {
             match self.writer.series(series) {
                 Some(series) => batch.push(Sample { series, at: *at, value: *value }),
-                None => context.lost(format!("{series}: this is no name of a series, or too long; its sample was left out"))?,
+                None => context
+                    .lost(format!("{series}: this is no name of a series, or too long; its sample was left out"))?,
             }
         }
         let appended = self.writer.append(&batch).map_err(failed)?;
         self.batches += 1;
         if appended.refused > 0 {
-            context.lost(format!("{} without a finite value or a sensible time left out", counted(appended.refused, "sample")))?;
+            context.lost(format!(
+                "{} without a finite value or a sensible time left out",
+                counted(appended.refused, "sample")
+            ))?;
         }
         if context.settings.verbose {
             context.say(format!("batch {}: {} stored", self.batches, counted(appended.stored, "sample")))?;
@@ -185,10 +192,16 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
     for loss in put_together(store, now).map_err(failed)? {
         context.lost(loss)?;
     }
-    let dropped = drop_old(store, now, Keep { points: keep.keep_points, days: keep.keep, bytes: keep.max_size }).map_err(failed)?;
-    let limit = keep.max_size.map(|limit| format!("to keep the store below {}", bytes(limit as f64))).unwrap_or_default();
+    let dropped = drop_old(store, now, Keep { points: keep.keep_points, days: keep.keep, bytes: keep.max_size })
+        .map_err(failed)?;
+    let limit =
+        keep.max_size.map(|limit| format!("to keep the store below {}", bytes(limit as f64))).unwrap_or_default();
     if let (Some(first), Some(last)) = (dropped.points.first(), dropped.points.last()) {
-        context.say(format!("{limit} the points of {} to {} were dropped; what those days came to is kept", date(*first), date(*last)))?;
+        context.say(format!(
+            "{limit} the points of {} to {} were dropped; what those days came to is kept",
+            date(*first),
+            date(*last)
+        ))?;
     }
     if let (Some((first, _)), Some((_, last))) = (dropped.days.first(), dropped.days.last()) {
         context.say(format!("{limit} the days {} to {} were dropped", date(*first), date(*last)))?;

@@ -82,7 +82,8 @@ impl<'a> Taker<'a> {
         let what = format!("{:?} {:?} {:?}", args.sources, args.kube.kubeconfig, args.kube.context);
         let file = store.folder.join(format!("state-{:016x}.json", xxh3_64(what.as_bytes())));
         // What is damaged is forgotten: the next rates are taken one round later.
-        let state: State = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let state: State =
+            std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         Self {
             args,
             written: state.clone(),
@@ -156,7 +157,8 @@ impl<'a> Taker<'a> {
         let mut is_something = !found.pages.is_empty();
         for folder in found.pages {
             for page in folder.pages {
-                let instance = if folder.instance.is_empty() { page.source.path.clone() } else { folder.instance.clone() };
+                let instance =
+                    if folder.instance.is_empty() { page.source.path.clone() } else { folder.instance.clone() };
                 if self.state.rates.last(&instance).is_none_or(|last| page.at > last) {
                     pages.push(Page { instance, page });
                 }
@@ -168,7 +170,9 @@ impl<'a> Taker<'a> {
         }
         if !is_something && errors.len() == before {
             let why = others.pop().unwrap_or_default();
-            errors.push(format!("{source}: nothing here that is recorded: metrics pages, objects, PodMetrics, cgroups. {why}"));
+            errors.push(format!(
+                "{source}: nothing here that is recorded: metrics pages, objects, PodMetrics, cgroups. {why}"
+            ));
         }
     }
 
@@ -204,7 +208,8 @@ impl<'a> Taker<'a> {
     fn cgroups(&mut self, source: &str, now: Micros, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
         let path = Path::new(source);
         if is_live(source) {
-            let group = Machine::find(Path::new("/")).ok().and_then(|machine| Some(machine.group(&machine.below(path)?)));
+            let group =
+                Machine::find(Path::new("/")).ok().and_then(|machine| Some(machine.group(&machine.below(path)?)));
             match group.map(|group| group.read(now)) {
                 Some(Ok(sample)) => remember(&sample.path, &sample, samples),
                 Some(Err(error)) => errors.push(format!("{source}: {error}")),
@@ -249,7 +254,9 @@ impl<'a> Taker<'a> {
                     }
                     round.push(scrape);
                 }
-                None if read.losses.is_empty() => errors.push(format!("{path}: this page holds nothing that is recorded")),
+                None if read.losses.is_empty() => {
+                    errors.push(format!("{path}: this page holds nothing that is recorded"))
+                }
                 None => {}
             }
         }
@@ -312,7 +319,9 @@ impl<'a> Taker<'a> {
                     Err(what) => errors.push(format!("{}: {what}", usage::PATH)),
                 },
                 // Not every cluster has a metrics server.
-                Err(error) if context.settings.verbose => context.say(format!("{error}; namespace_usage is not recorded"))?,
+                Err(error) if context.settings.verbose => {
+                    context.say(format!("{error}; namespace_usage is not recorded"))?
+                }
                 Err(_) => {}
             }
             has_answered |= !objects.kinds.is_empty();
@@ -325,8 +334,16 @@ impl<'a> Taker<'a> {
     }
 
     #[cfg(not(feature = "live"))]
-    fn cluster(&mut self, _: &mut Samples, _: &mut Vec<Page>, _: &mut Vec<String>, _: &mut Context<'_>) -> Result<(), Error> {
-        Err(Error::Usage("name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned()))
+    fn cluster(
+        &mut self,
+        _: &mut Samples,
+        _: &mut Vec<Page>,
+        _: &mut Vec<String>,
+        _: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        Err(Error::Usage(
+            "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+        ))
     }
 }
 

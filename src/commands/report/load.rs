@@ -79,8 +79,12 @@ impl Load {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
         load.bundle(found.bundle.as_ref());
-        load.clusters =
-            found.streams.iter().map(|own| own.stream.cluster.clone()).chain(found.pages.iter().map(|own| own.cluster.clone())).collect();
+        load.clusters = found
+            .streams
+            .iter()
+            .map(|own| own.stream.cluster.clone())
+            .chain(found.pages.iter().map(|own| own.cluster.clone()))
+            .collect();
         load.clusters.extend(found.bundle.as_ref().map(|bundle| bundle.cluster.clone()));
         load.clusters.retain(|cluster| !cluster.is_empty());
         load.clusters.sort();
@@ -128,7 +132,8 @@ impl Load {
 
     /// The sources that hold something of these kinds.
     pub(in crate::commands) fn of(&self, kinds: &[Source]) -> Vec<String> {
-        let holds = |source: &&String| self.holders.iter().any(|(kind, holder)| kinds.contains(kind) && holder == *source);
+        let holds =
+            |source: &&String| self.holders.iter().any(|(kind, holder)| kinds.contains(kind) && holder == *source);
         self.sources.iter().filter(holds).cloned().collect()
     }
 
@@ -136,8 +141,11 @@ impl Load {
     fn look_into(&mut self, source: &String, context: &Context<'_>) {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
-        let memory =
-            if Path::new(source).exists() { cgroup::open(Path::new(source), context.io.now).unwrap_or_default() } else { Vec::new() };
+        let memory = if Path::new(source).exists() {
+            cgroup::open(Path::new(source), context.io.now).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
         let heaps = heap::count(one);
         let has = [
             (Source::Audit, !found.streams.is_empty()),
@@ -168,9 +176,11 @@ impl Load {
             self.pulse = Pulse::of_pages(&self.facts);
         }
         for (_, samples) in &self.memory {
-            self.span = together(self.span, samples.first().zip(samples.last()).map(|(first, last)| (first.at, last.at)));
+            self.span =
+                together(self.span, samples.first().zip(samples.last()).map(|(first, last)| (first.at, last.at)));
         }
-        let bound = |(from, to): Span| (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
+        let bound =
+            |(from, to): Span| (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
         self.span = self.span.map(bound).filter(|(from, to)| from < to);
         Ok(())
     }
@@ -191,7 +201,9 @@ impl Load {
     pub(in crate::commands) fn verdict(&self) -> Verdict {
         match &self.pulse {
             Some(pulse) => window::verdict(pulse),
-            None => Verdict::Unknown("neither audit logs nor a series of metrics pages of apiservers tell how the load went".to_owned()),
+            None => Verdict::Unknown(
+                "neither audit logs nor a series of metrics pages of apiservers tell how the load went".to_owned(),
+            ),
         }
     }
 
@@ -205,7 +217,8 @@ impl Load {
         let calm = self.pulse.as_ref().map_or(window, |pulse| window::calm(pulse, window.0));
         self.calm = Some(calm);
         if self.has(Source::Metrics) {
-            let mut lengths: Vec<Micros> = self.facts.instances.iter().flat_map(|own| &own.intervals).map(|(from, to)| to - from).collect();
+            let mut lengths: Vec<Micros> =
+                self.facts.instances.iter().flat_map(|own| &own.intervals).map(|(from, to)| to - from).collect();
             lengths.sort_unstable();
             let slack = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
             // Differences are taken between pages: those around the window belong to it.
@@ -217,7 +230,12 @@ impl Load {
             return Ok(());
         }
         let by = vec![Dim::Client, Dim::Agent, Dim::Verb, Dim::Group, Dim::Resource, Dim::Subresource];
-        let part = |since: Micros, until: Micros| Query { by: by.clone(), since: Some(since), until: Some(until), ..Query::default() };
+        let part = |since: Micros, until: Micros| Query {
+            by: by.clone(),
+            since: Some(since),
+            until: Some(until),
+            ..Query::default()
+        };
         let before = self.count(&part(calm.0, calm.1), context)?;
         let within = self.count(&part(window.0, window.1), context)?;
         let seconds = |span: Span| self.pulse.as_ref().map_or(0.0, |pulse| suspects::seconds(pulse, span));
@@ -290,7 +308,8 @@ pub(in crate::commands) fn pulse_of_logs(
         return Ok(None);
     }
     let piece = find::span(&found).map_or(PIECE, piece_of);
-    let query = Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
+    let query =
+        Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
     let breakdown = traffic::read(&query, found, None, false, context)?.0;
     give_back();
     Ok(breakdown.first.zip(breakdown.last).map(|span| Pulse::of_logs(&breakdown.rows, piece, span)))

@@ -60,7 +60,9 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: a report has an order of its own; its HTML can be sorted by any column")));
+        return Err(Error::Usage(format!(
+            "--sort-by {field}: a report has an order of its own; its HTML can be sorted by any column"
+        )));
     }
     if args.sources.iter().any(|source| source == "-") {
         return Err(Error::Usage(
@@ -88,7 +90,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// The window that was asked for.
 fn given(args: &Args, context: &Context<'_>) -> Result<Option<(Micros, Micros)>, Error> {
     let time = |flag: &str, text: &Option<String>| {
-        text.as_deref().map(|text| parse_time(text, context.io.now).map_err(|why| Error::Usage(format!("{flag}: {why}")))).transpose()
+        text.as_deref()
+            .map(|text| parse_time(text, context.io.now).map_err(|why| Error::Usage(format!("{flag}: {why}"))))
+            .transpose()
     };
     match (time("--from", &args.from)?, time("--to", &args.to)?) {
         (Some(from), Some(to)) if from >= to => Err(Error::Usage("--from is not before --to".to_owned())),
@@ -103,10 +107,14 @@ fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
     let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
     match load.span {
         Some(span) if from < span.1 && span.0 < to => Ok(()),
-        Some(span) => {
-            Err(Error::Usage(format!("--from, --to: nothing is known of {}: the sources cover {}", shown((from, to)), shown(span))))
-        }
-        None => Err(Error::Usage("--from, --to: the sources have no times: audit logs, metrics pages and cgroups do".to_owned())),
+        Some(span) => Err(Error::Usage(format!(
+            "--from, --to: nothing is known of {}: the sources cover {}",
+            shown((from, to)),
+            shown(span)
+        ))),
+        None => Err(Error::Usage(
+            "--from, --to: the sources have no times: audit logs, metrics pages and cgroups do".to_owned(),
+        )),
     }
 }
 
@@ -120,7 +128,12 @@ fn templates(paths: &[PathBuf]) -> Result<Vec<Own>, Error> {
 }
 
 /// Reads everything and makes the report.
-fn incident(args: &Args, given: Option<(Micros, Micros)>, own: Vec<Own>, context: &mut Context<'_>) -> Result<(Incident, Load), Error> {
+fn incident(
+    args: &Args,
+    given: Option<(Micros, Micros)>,
+    own: Vec<Own>,
+    context: &mut Context<'_>,
+) -> Result<(Incident, Load), Error> {
     context.pages = Some(Memo::default());
     context.tell_losses_once();
     keep_little();
@@ -169,14 +182,21 @@ fn incident(args: &Args, given: Option<(Micros, Micros)>, own: Vec<Own>, context
         (Some(pulse), Some(window)) => charts::phases(pulse, load.calm.unwrap_or(window), window),
         _ => Vec::new(),
     };
-    let chronic = sections.all.iter().flat_map(|section| &section.report.findings).filter(|finding| finding.severity >= Severity::Warning);
+    let chronic = sections
+        .all
+        .iter()
+        .flat_map(|section| &section.report.findings)
+        .filter(|finding| finding.severity >= Severity::Warning);
     let chronic = chronic.count();
-    let told = Told { verdict: &verdict, causes: &causes, timeline: &timeline, phases: &phases, read: &load.read, chronic };
+    let told =
+        Told { verdict: &verdict, causes: &causes, timeline: &timeline, phases: &phases, read: &load.read, chronic };
     let mut summary = summary::summary(&told);
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
-        summary
-            .push(format!("These sources are of {} clusters ({all}), told as one here; a report of each tells more.", load.clusters.len()));
+        summary.push(format!(
+            "These sources are of {} clusters ({all}), told as one here; a report of each tells more.",
+            load.clusters.len()
+        ));
     }
     let cluster = load.clusters.join(", ");
     let title = args.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {

@@ -40,7 +40,12 @@ struct Asked {
 /// Where it is told what a command says: its name in JSON, a heading, and what it is for.
 type Head = [&'static str; 3];
 
-fn asked([name, title, about]: Head, words: &'static [&'static str], kinds: &'static [Source], behind: &[&[String]]) -> Asked {
+fn asked(
+    [name, title, about]: Head,
+    words: &'static [&'static str],
+    kinds: &'static [Source],
+    behind: &[&[String]],
+) -> Asked {
     Asked { name, title, about, words, behind: behind.concat(), kinds }
 }
 
@@ -76,12 +81,19 @@ fn wanted(load: &Load, window: Option<Span>) -> Vec<Asked> {
     }
     let all = within(load.bounds);
     if load.has(Audit) || load.has(Metrics) {
-        let head = ["balance", "How the apiservers share the load", "Skew, since when, who pins it, and what would even it out."];
+        let head = [
+            "balance",
+            "How the apiservers share the load",
+            "Skew, since when, who pins it, and what would even it out.",
+        ];
         wanted.push(asked(head, &["balance"], &[Audit, Metrics], &[&all]));
     }
     if load.facts.has_requests() && load.has_rates() {
-        let head =
-            ["health", "How the control plane does", "Priority levels, objectives, LISTs, watches, webhooks and objects by metrics."];
+        let head = [
+            "health",
+            "How the control plane does",
+            "Priority levels, objectives, LISTs, watches, webhooks and objects by metrics.",
+        ];
         wanted.push(asked(head, &["traffic"], &[Metrics], &[&words(&["--from", "metrics", "--health"]), &all]));
     }
     if load.facts.has_store() {
@@ -93,14 +105,44 @@ fn wanted(load: &Load, window: Option<Span>) -> Vec<Asked> {
         wanted.push(asked(head, &["controllers"], &[Audit, Metrics, Objects], &[&all]));
     }
     let rest: [(Head, &'static [&'static str], Source, bool); 8] = [
-        (["etcd_usage", "What fills etcd", "Keys and bytes by resource and namespace."], &["etcd", "usage"], Etcd, true),
-        (["etcd_history", "What is written to etcd again and again", "Hot keys and old revisions."], &["etcd", "history"], Etcd, true),
-        (["etcd_check", "Whether etcd's database is whole", "Checksums, trees, order, values, leases."], &["etcd", "check"], Etcd, true),
-        (["memory", "Memory of cgroups", "What the bytes are, and whether memory is short."], &["memory", "show"], Cgroup, true),
+        (
+            ["etcd_usage", "What fills etcd", "Keys and bytes by resource and namespace."],
+            &["etcd", "usage"],
+            Etcd,
+            true,
+        ),
+        (
+            ["etcd_history", "What is written to etcd again and again", "Hot keys and old revisions."],
+            &["etcd", "history"],
+            Etcd,
+            true,
+        ),
+        (
+            ["etcd_check", "Whether etcd's database is whole", "Checksums, trees, order, values, leases."],
+            &["etcd", "check"],
+            Etcd,
+            true,
+        ),
+        (
+            ["memory", "Memory of cgroups", "What the bytes are, and whether memory is short."],
+            &["memory", "show"],
+            Cgroup,
+            true,
+        ),
         (["heap", "What the Go heap holds", "By what it is for, and by function."], &["heap", "top"], Heap, true),
-        (["heap_diff", "How the Go heap changed", "The first profile and the last."], &["heap", "diff"], Heap, load.heaps > 1),
+        (
+            ["heap_diff", "How the Go heap changed", "The first profile and the last."],
+            &["heap", "diff"],
+            Heap,
+            load.heaps > 1,
+        ),
         (["quota", "Quotas", "Who comes near to a quota."], &["quota", "check"], Objects, true),
-        (["quota_proposals", "Quotas as they should be", "Peak and 20 % headroom."], &["quota", "propose"], Objects, true),
+        (
+            ["quota_proposals", "Quotas as they should be", "Peak and 20 % headroom."],
+            &["quota", "propose"],
+            Objects,
+            true,
+        ),
     ];
     for (head, words, kind, is_wanted) in rest {
         if load.has(kind) && is_wanted {
@@ -114,12 +156,16 @@ fn wanted(load: &Load, window: Option<Span>) -> Vec<Asked> {
         }
     }
     if !load.history.is_empty() {
-        let head = ["forecast", "When limits will be reached", "Quotas, nodes, seats, etcd and memory, by their history."];
+        let head =
+            ["forecast", "When limits will be reached", "Quotas, nodes, seats, etcd and memory, by their history."];
         wanted.push(asked(head, &["forecast"], &[], &[&load.history]));
     }
     if let [first, last] = load.ends.as_slice() {
-        let head =
-            ["etcd_diff", "What changed in etcd", "Keys that were added, removed and changed between the first database and the last."];
+        let head = [
+            "etcd_diff",
+            "What changed in etcd",
+            "Keys that were added, removed and changed between the first database and the last.",
+        ];
         wanted.push(asked(head, &["etcd", "diff"], &[], &[&words(&[first, last])]));
     }
     wanted
@@ -131,10 +177,19 @@ fn of_logs(load: &Load, window: Option<Span>, wanted: &mut Vec<Asked>) {
     let during = window.map_or_else(|| all.clone(), |(from, to)| within((Some(from), Some(to))));
     let title = |during: &'static str, always: &'static str| if window.is_some() { during } else { always };
     let about = "How each client behaves, what is wrong with it, and what to do.";
-    wanted.push(asked(["clients", title("Clients within the incident", "Clients"), about], &["clients"], &[Audit, Metrics], &[&during]));
+    wanted.push(asked(
+        ["clients", title("Clients within the incident", "Clients"), about],
+        &["clients"],
+        &[Audit, Metrics],
+        &[&during],
+    ));
     for (name, dims, title) in [
         ("traffic_by_client", "user,agent", title("Requests by client, within the incident", "Requests by client")),
-        ("traffic", "verb,resource", title("Requests by verb and resource, within the incident", "Requests by verb and resource")),
+        (
+            "traffic",
+            "verb,resource",
+            title("Requests by verb and resource, within the incident", "Requests by verb and resource"),
+        ),
     ] {
         let head = [name, title, "How many, how often they fail, and how long they take."];
         wanted.push(asked(head, &["traffic"], &[Audit], &[&words(&["--by", dims]), &during]));
@@ -143,13 +198,19 @@ fn of_logs(load: &Load, window: Option<Span>, wanted: &mut Vec<Asked>) {
         let side = |from: Micros, to: Micros| format!("{}..{}", time::format(from), time::format(to));
         if from - calm.0 >= SECOND && load.of(&[Audit]).len() == 1 {
             let sides = words(&["--before", &side(calm.0, from), "--after", &side(from, to)]);
-            let head = ["compare", "What changed with the incident", "Before and within, and what of it is more than chance."];
+            let head =
+                ["compare", "What changed with the incident", "Before and within, and what of it is more than chance."];
             wanted.push(asked(head, &["compare"], &[Audit], &[&sides]));
         }
         if from - calm.0 >= ENOUGH {
             let about = "What was wrong already, while nothing had happened yet: it did not cause the incident, but it is worth mending.";
             let before = within((Some(calm.0), Some(from)));
-            wanted.push(asked(["chronic", "Clients before the incident", about], &["clients"], &[Audit, Metrics], &[&before]));
+            wanted.push(asked(
+                ["chronic", "Clients before the incident", about],
+                &["clients"],
+                &[Audit, Metrics],
+                &[&before],
+            ));
         }
     }
     let head = ["guard", "Dangerous operations", "What people and programs did that can't be undone easily."];
@@ -159,7 +220,8 @@ fn of_logs(load: &Load, window: Option<Span>, wanted: &mut Vec<Asked>) {
 impl Sections {
     /// Asks a command; one that can't answer is left out, and it is said why.
     fn ask(&mut self, load: &Load, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
-        let command: Vec<String> = words(asked.words).into_iter().chain(load.of(asked.kinds)).chain(asked.behind).collect();
+        let command: Vec<String> =
+            words(asked.words).into_iter().chain(load.of(asked.kinds)).chain(asked.behind).collect();
         // What machines read is whole; people sort and search a table that is not too long for it.
         let form: &[&str] = match context.settings.format {
             Format::Json | Format::Yaml => &["-o", "json"],
@@ -173,7 +235,13 @@ impl Sections {
                     if !is_whole {
                         report.table.rows.truncate(report.shown.unwrap_or(usize::MAX));
                     }
-                    Section { name: asked.name, title: asked.title, about: asked.about, command: command.clone(), report }
+                    Section {
+                        name: asked.name,
+                        title: asked.title,
+                        about: asked.about,
+                        command: command.clone(),
+                        report,
+                    }
                 };
                 self.all.extend(gathered.reports.into_iter().take(1).map(own));
             }
@@ -186,13 +254,19 @@ impl Sections {
     /// Flame graphs of the key space and of the heap, and how both changed.
     fn draw(&mut self, load: &Load, context: &mut Context<'_>) -> Result<(), Error> {
         let mut flames: Vec<(&'static str, &'static str, Vec<String>)> = Vec::new();
-        let of = |command: &[&str], kind: Source| -> Vec<String> { words(command).into_iter().chain(load.of(&[kind])).collect() };
+        let of = |command: &[&str], kind: Source| -> Vec<String> {
+            words(command).into_iter().chain(load.of(&[kind])).collect()
+        };
         if load.has(Etcd) {
             flames.push(("keyspace", "The key space of etcd, by bytes", of(&["etcd", "flame"], Etcd)));
         }
         if let [first, _] = load.ends.as_slice() {
             let command = of(&["etcd", "flame"], Etcd).into_iter().chain(words(&["--diff", first]));
-            flames.push(("keyspace_diff", "The key space of etcd, and how it changed: red has grown, blue has shrunk", command.collect()));
+            flames.push((
+                "keyspace_diff",
+                "The key space of etcd, and how it changed: red has grown, blue has shrunk",
+                command.collect(),
+            ));
         }
         if load.has(Heap) {
             flames.push(("heap", "The Go heap, by bytes in use", of(&["heap", "flame"], Heap)));
@@ -200,13 +274,20 @@ impl Sections {
         let compared = self.all.iter().find(|section| section.name == "heap_diff");
         if let Some(first) = compared.and_then(|section| section.report.inputs.first()) {
             let command = of(&["heap", "flame"], Heap).into_iter().chain(words(&["--diff", &first.path]));
-            flames.push(("heap_diff", "The Go heap, and how it changed: red has grown, blue has shrunk", command.collect()));
+            flames.push((
+                "heap_diff",
+                "The Go heap, and how it changed: red has grown, blue has shrunk",
+                command.collect(),
+            ));
         }
         for (name, title, command) in flames {
             match gather(&command, context) {
-                Ok(gathered) => {
-                    self.flames.extend(gathered.trees.into_iter().take(1).map(|tree| Flame { name, title, command: command.clone(), tree }))
-                }
+                Ok(gathered) => self.flames.extend(gathered.trees.into_iter().take(1).map(|tree| Flame {
+                    name,
+                    title,
+                    command: command.clone(),
+                    tree,
+                })),
                 Err(Error::Output(error)) => return Err(Error::Output(error)),
                 Err(error) => self.lost.push(format!("{title}: {error}")),
             }

@@ -27,7 +27,13 @@ pub(super) fn course(sources: &[String], context: &mut Context<'_>) -> Result<Co
     Ok(told(&load.verdict(), load.pulse.as_ref(), &load.facts, &load.memory, load.span))
 }
 
-fn told(verdict: &Verdict, pulse: Option<&Pulse>, facts: &Facts, memory: &[(String, Vec<Sample>)], span: Option<Span>) -> Course {
+fn told(
+    verdict: &Verdict,
+    pulse: Option<&Pulse>,
+    facts: &Facts,
+    memory: &[(String, Vec<Sample>)],
+    span: Option<Span>,
+) -> Course {
     let words = match verdict {
         Verdict::Incident(stretch) => {
             format!("The load stands out from {} to {} UTC.", clock(stretch.from), clock(stretch.to + SECOND - 1))
@@ -54,7 +60,8 @@ fn latency(facts: &Facts, piece: Micros) -> Option<Chart> {
         let points = series.iter().filter_map(|line| Some((line.interval?, line.measures.latency_ms[at]?)));
         (name.to_owned(), points.collect())
     };
-    let (title, lines) = ("Latency in ms, watches left out".to_owned(), vec![line("median", 0), line("99th percentile", 2)]);
+    let (title, lines) =
+        ("Latency in ms, watches left out".to_owned(), vec![line("median", 0), line("99th percentile", 2)]);
     Some(Chart { name: "latency_ms".to_owned(), title, unit: Unit::Count, lines, source: Source::Metrics })
 }
 
@@ -71,7 +78,10 @@ impl Growing {
     /// Takes in a page of metrics.
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "nothing is read live"))]
     pub(super) fn page(&mut self, cluster: &str, instance: &str, at: Micros, body: Vec<u8>) {
-        let folding = self.pages.entry((cluster.to_owned(), instance.to_owned())).or_insert_with(|| Folding(Fold::new(Kept::Incident)));
+        let folding = self
+            .pages
+            .entry((cluster.to_owned(), instance.to_owned()))
+            .or_insert_with(|| Folding(Fold::new(Kept::Incident)));
         let mut read = PagesRead::default();
         // What is wrong with a page is told by the commands that read it.
         read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
@@ -92,10 +102,14 @@ impl Growing {
 
     /// What it comes to.
     pub(super) fn so_far(&self) -> SoFar {
-        let folded: Vec<Folded<'_>> =
-            self.pages.iter().map(|((cluster, instance), fold)| (cluster.as_str(), instance.as_str(), &fold.0)).collect();
+        let folded: Vec<Folded<'_>> = self
+            .pages
+            .iter()
+            .map(|((cluster, instance), fold)| (cluster.as_str(), instance.as_str(), &fold.0))
+            .collect();
         let facts = Facts::new(&folded);
-        let memory: Vec<(String, Vec<Sample>)> = self.memory.iter().map(|(name, samples)| (name.clone(), samples.clone())).collect();
+        let memory: Vec<(String, Vec<Sample>)> =
+            self.memory.iter().map(|(name, samples)| (name.clone(), samples.clone())).collect();
         SoFar { facts, memory, span: self.span }
     }
 }
@@ -114,9 +128,10 @@ impl SoFar {
         let of_logs = pulse_of_logs(find::find(sources, Wanted::Logs, context.io.now), (None, None), context)?;
         span = together(span, of_logs.as_ref().map(|pulse| pulse.span));
         let pulse = of_logs.or_else(|| Pulse::of_pages(&facts));
-        let verdict = pulse
-            .as_ref()
-            .map_or_else(|| Verdict::Unknown("there is not enough yet to tell how the load goes".to_owned()), window::verdict);
+        let verdict = pulse.as_ref().map_or_else(
+            || Verdict::Unknown("there is not enough yet to tell how the load goes".to_owned()),
+            window::verdict,
+        );
         Ok(told(&verdict, pulse.as_ref(), &facts, &memory, span))
     }
 }

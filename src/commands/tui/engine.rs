@@ -70,7 +70,8 @@ impl Engine {
         keep_little();
         for is_seen in [true, false] {
             let queue = Arc::clone(&queue);
-            let mut worker = Worker { settings: settings.clone(), messages: messages.clone(), growing: growing.cloned() };
+            let mut worker =
+                Worker { settings: settings.clone(), messages: messages.clone(), growing: growing.cloned() };
             std::thread::spawn(move || {
                 loop {
                     worker.work(queue.pop(is_seen));
@@ -201,7 +202,8 @@ impl Worker {
         for (at, want) in wants.iter().enumerate() {
             let told = self.with(|context| match want {
                 Want::Command(words) => {
-                    let words: Vec<String> = words.iter().cloned().chain(["-o".to_owned(), "wide".to_owned()]).collect();
+                    let words: Vec<String> =
+                        words.iter().cloned().chain(["-o".to_owned(), "wide".to_owned()]).collect();
                     let gathered = gather(&words, context)?;
                     gathered.trees.iter().for_each(|tree| answer.draw(at, tree));
                     gathered.reports.iter().for_each(|report| answer.add(at, report));

@@ -19,7 +19,11 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
         "txt" => Format::Wide,
         "svg" => Format::Svg,
         "folded" => Format::Folded,
-        _ => return Err(Error::Usage("its ending tells the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned())),
+        _ => {
+            return Err(Error::Usage(
+                "its ending tells the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned(),
+            ));
+        }
     };
     if Path::new(path).exists() {
         return Err(Error::Usage("it is there already; name another".to_owned()));
@@ -31,11 +35,15 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
             views::render(&Report { table, ..Report::default() }, form, &style, &mut text)?;
         }
         _ => {
-            let Want::Command(words) = want else { return Err(Error::Usage("there is nothing to write here".to_owned())) };
+            let Want::Command(words) = want else {
+                return Err(Error::Usage("there is nothing to write here".to_owned()));
+            };
             let gathered = gather(words, context)?;
             match (form.is_of_stacks(), gathered.trees.first(), gathered.reports.first()) {
                 (true, Some(tree), _) => views::flame::draw(tree, form, &mut text)?,
-                (true, None, _) => return Err(Error::Usage("only a flame graph is written as .svg or .folded".to_owned())),
+                (true, None, _) => {
+                    return Err(Error::Usage("only a flame graph is written as .svg or .folded".to_owned()));
+                }
                 (false, _, Some(report)) => views::render(report, form, &style, &mut text)?,
                 (false, _, None) => return Err(Error::Usage("a flame graph is written as .svg or .folded".to_owned())),
             }

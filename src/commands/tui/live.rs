@@ -55,7 +55,8 @@ impl Shared {
     /// Nothing has been read.
     pub(super) fn new(spool: Spool, growing: Arc<Mutex<Growing>>, messages: Sender<Msg>, every: Duration) -> Arc<Self> {
         let has_more = AtomicBool::new(false);
-        let shared = Arc::new(Self { spool: Mutex::new(spool), messages, growing, found: Mutex::default(), has_more, every });
+        let shared =
+            Arc::new(Self { spool: Mutex::new(spool), messages, growing, found: Mutex::default(), has_more, every });
         let told = Arc::clone(&shared);
         std::thread::spawn(move || {
             // What several apiservers give at about the same time is looked at once.
@@ -80,7 +81,10 @@ impl Shared {
             let written = locked(&shared.spool).save(Path::new(&path));
             let next = if path.ends_with(ARCHIVE) { "unpack it, and " } else { "" };
             shared.send(Msg::Done(match written {
-                Ok(files) => format!("written: {path} ({}); {next}plimsoll report and plimsoll tui read it", counted(files, "file")),
+                Ok(files) => format!(
+                    "written: {path} ({}); {next}plimsoll report and plimsoll tui read it",
+                    counted(files, "file")
+                ),
                 Err(error) => format!("{path}: can't write it: {error}"),
             }));
         });
@@ -278,7 +282,8 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
             let taken = match crate::sources::find::is_url(&source) {
                 true => collect::page(&source, at).map(|(instance, bytes)| ("metrics", instance, bytes)),
                 false => collect::group(&source).map(|text| {
-                    let name = std::path::Path::new(&source).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    let name =
+                        std::path::Path::new(&source).file_name().unwrap_or_default().to_string_lossy().into_owned();
                     ("cgroup", if name.is_empty() { "machine".to_owned() } else { name }, text.into_bytes())
                 }),
             };
@@ -291,7 +296,10 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
                         "metrics" => locked(&shared.growing).page("", &of, at, bytes),
                         _ => locked(&shared.growing).group(&of, at, &String::from_utf8_lossy(&bytes)),
                     }
-                    shared.came(&[if kind == "metrics" { (Source::Metrics, "") } else { (Source::Cgroup, "cgroup") }], false);
+                    shared.came(
+                        &[if kind == "metrics" { (Source::Metrics, "") } else { (Source::Cgroup, "cgroup") }],
+                        false,
+                    );
                     pace.well()
                 }
                 Err(why) => pace.failed(why),
@@ -317,7 +325,8 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
             let mut failed = None;
             follower.poll_lines(&mut |stream, lines| {
                 has_come = true;
-                let of = if stream.instance.is_empty() { format!("log-{}", stream.id) } else { stream.instance.clone() };
+                let of =
+                    if stream.instance.is_empty() { format!("log-{}", stream.id) } else { stream.instance.clone() };
                 failed = locked(&shared.spool).lines(&of, lines).err().or(failed.take());
             });
             for error in std::mem::take(&mut follower.errors) {

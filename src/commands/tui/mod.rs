@@ -82,7 +82,8 @@ fn now() -> Micros {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if !context.io.out_is_terminal {
         return Err(Error::Usage(
-            "the terminal UI needs a terminal; without one: plimsoll report, or the command of what is looked at".to_owned(),
+            "the terminal UI needs a terminal; without one: plimsoll report, or the command of what is looked at"
+                .to_owned(),
         ));
     }
     let theme = args.theme.as_deref().or(context.settings.tui.theme.as_deref());
@@ -90,11 +91,16 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // NO_COLOR and --color never mean it.
         None if !context.settings.style.color => Theme::none(),
         None => Theme::usual(),
-        Some(name) => Theme::named(name).ok_or_else(|| Error::Usage(format!("theme {name}: there are: {}", NAMES.join(", "))))?,
+        Some(name) => {
+            Theme::named(name).ok_or_else(|| Error::Usage(format!("theme {name}: there are: {}", NAMES.join(", "))))?
+        }
     };
-    let keys = Keys::with(&context.settings.tui.keys).map_err(|why| Error::Usage(format!("config file, tui.keys: {why}")))?;
+    let keys =
+        Keys::with(&context.settings.tui.keys).map_err(|why| Error::Usage(format!("config file, tui.keys: {why}")))?;
     if args.sources.iter().chain(&args.follow).any(|source| source == "-") {
-        return Err(Error::Usage("-: what is looked at again and again can't be a pipe; write it to a file".to_owned()));
+        return Err(Error::Usage(
+            "-: what is looked at again and again can't be a pipe; write it to a file".to_owned(),
+        ));
     }
     let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));
     // Whoever mistypes a path wants to know at once.
@@ -107,9 +113,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let history = args.history.clone();
     #[cfg(not(feature = "history"))]
     let history = Vec::new();
-    let has_cluster = args.sources.is_empty() && args.follow.is_empty() || args.kube.context.is_some() || args.kube.kubeconfig.is_some();
+    let has_cluster = args.sources.is_empty() && args.follow.is_empty()
+        || args.kube.context.is_some()
+        || args.kube.kubeconfig.is_some();
     let named = args.follow.iter().chain(&args.sources);
-    let name = named.map(|source| Path::new(source).file_name().map_or(source.as_str(), |name| name.to_str().unwrap_or(source)));
+    let name = named
+        .map(|source| Path::new(source).file_name().map_or(source.as_str(), |name| name.to_str().unwrap_or(source)));
     let name = if has_cluster { "cluster".to_owned() } else { name.collect::<Vec<_>>().join(" ") };
     let is_live = has_cluster || !again.is_empty() || !args.follow.is_empty();
     let state = State::new(&name, is_live, keys, theme);
@@ -118,7 +127,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         #[cfg(feature = "live")]
         return live(args, (still, again, history), has_cluster, &sender, console, context);
         #[cfg(not(feature = "live"))]
-        return Err(Error::Usage("this plimsoll was built without the 'live' feature: it can only look at what was written".to_owned()));
+        return Err(Error::Usage(
+            "this plimsoll was built without the 'live' feature: it can only look at what was written".to_owned(),
+        ));
     }
     let engine = Engine::start(context.settings.clone(), &sender, None);
     engine.look(still, history);
@@ -151,8 +162,8 @@ fn live(
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let below = args.spool.clone().unwrap_or_else(std::env::temp_dir);
-    let spool =
-        Spool::create(&below, args.keep).map_err(|error| Error::Input(format!("{}: can't write there: {error}", below.display())))?;
+    let spool = Spool::create(&below, args.keep)
+        .map_err(|error| Error::Input(format!("{}: can't write there: {error}", below.display())))?;
     let growing = Arc::new(Mutex::new(Growing::default()));
     let engine = Engine::start(context.settings.clone(), sender, Some(&growing));
     let shared = live::Shared::new(spool, growing, sender.clone(), args.every);

@@ -85,7 +85,8 @@ impl Spool {
     pub(super) fn add_short(&mut self, kind: &str, of: &str, prefix: &str, at: Micros, bytes: &[u8]) -> io::Result<()> {
         self.add(kind, of, prefix, at, bytes)?;
         let own = format!("{kind}/{}/{prefix}", part(of));
-        let mine: Vec<String> = self.files.iter().filter(|file| file.0.starts_with(&own)).map(|file| file.0.clone()).collect();
+        let mine: Vec<String> =
+            self.files.iter().filter(|file| file.0.starts_with(&own)).map(|file| file.0.clone()).collect();
         for name in mine.iter().take(mine.len().saturating_sub(LATEST)) {
             // Its place in the list stays: others are known by theirs.
             let _ = fs::remove_file(self.folder.join(name));
@@ -103,8 +104,10 @@ impl Spool {
             return Ok(());
         }
         let at = now();
-        let is_over =
-            |log: &Log| at - log.since >= CUT || self.files.get(log.place.wrapping_sub(self.gone)).is_none_or(|file| file.2 >= LONGEST);
+        let is_over = |log: &Log| {
+            at - log.since >= CUT
+                || self.files.get(log.place.wrapping_sub(self.gone)).is_none_or(|file| file.2 >= LONGEST)
+        };
         if self.logs.get(of).is_none_or(is_over) {
             // Numbered as rotated files are: together they are one log, in the order of their events.
             let name = format!("audit/{}/audit.log.{}", part(of), self.gone + self.files.len());

@@ -44,7 +44,8 @@ impl Console {
     fn with_history(sources: &[&str], history: &[&str]) -> Self {
         let state = State::new("list-storm", false, Keys::default(), Theme::usual());
         let mut console = Self { state, worker: worker(), known: Rc::default(), is_quick: false, done: Vec::new() };
-        let [sources, history] = [sources, history].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
+        let [sources, history] =
+            [sources, history].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
         let found = console.worker.with(|context| super::engine::look(&sources, history, context)).unwrap();
         console.tell(Msg::Found(found));
         console
@@ -105,7 +106,10 @@ fn each_tab_at_each_size() {
     for tab in Tab::ALL {
         console.key(char::from_digit(((tab.index() + 1) % 10) as u32, 10).unwrap());
         for (width, height) in SIZES {
-            insta::assert_snapshot!(format!("{}-{width}x{height}", tab.name().to_lowercase()), console.screen(width, height));
+            insta::assert_snapshot!(
+                format!("{}-{width}x{height}", tab.name().to_lowercase()),
+                console.screen(width, height)
+            );
         }
     }
 }
@@ -167,7 +171,10 @@ fn forecasts_are_rows_and_charts() {
     assert!(screen.contains("ml/compute requests.cpu") && screen.contains("forecast (15) │ charts"), "{screen}");
     console.key('v');
     let screen = console.screen(120, 40);
-    assert!(screen.contains("charts (12)") && screen.contains('┊') && screen.contains('━'), "a chart with now and a limit: {screen}");
+    assert!(
+        screen.contains("charts (12)") && screen.contains('┊') && screen.contains('━'),
+        "a chart with now and a limit: {screen}"
+    );
     console.key('j');
     assert_ne!(console.screen(120, 40), screen, "the next chart");
 }
@@ -179,8 +186,19 @@ fn without_logs_pages_tell_latency_in_time() {
     assert!(screen.contains("p99 ms") && screen.contains("requests  "), "{screen}");
     let course = console.state.course.as_ref().unwrap();
     let chart = course.charts.iter().find(|chart| chart.name == "latency_ms").unwrap();
-    let told =
-        ["traffic", "samples/list-storm/metrics", "--from", "metrics", "--by", "verb", "--series", "--interval", "15s", "-o", "wide"];
+    let told = [
+        "traffic",
+        "samples/list-storm/metrics",
+        "--from",
+        "metrics",
+        "--by",
+        "verb",
+        "--series",
+        "--interval",
+        "15s",
+        "-o",
+        "wide",
+    ];
     let words: Vec<String> = told.map(str::to_owned).to_vec();
     let report = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
     let all = report.people.unwrap().remove(1);
@@ -211,11 +229,21 @@ fn the_moment_that_is_looked_at_is_what_is_asked_for() {
     let line = shown(&console.state, Tab::Traffic).unwrap().remove(0);
     let (from, to) = console.state.clock.asked().unwrap();
     assert_eq!(to - from, 300 * SECOND);
-    assert!(line.contains(&format!("--since {} --until {}", crate::model::time::format(from), crate::model::time::format(to))), "{line}");
+    assert!(
+        line.contains(&format!(
+            "--since {} --until {}",
+            crate::model::time::format(from),
+            crate::model::time::format(to)
+        )),
+        "{line}"
+    );
     // What it shows is what that command prints.
-    let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).chain(["-o".to_owned(), "json".to_owned()]).collect();
+    let words: Vec<String> =
+        line.split(' ').skip(1).map(str::to_owned).chain(["-o".to_owned(), "json".to_owned()]).collect();
     let printed = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
-    let Some(Body::Grid(grid)) = console.state.panes[Tab::Traffic.index()].part().map(|part| &part.body) else { panic!("no table") };
+    let Some(Body::Grid(grid)) = console.state.panes[Tab::Traffic.index()].part().map(|part| &part.body) else {
+        panic!("no table")
+    };
     assert_eq!(grid.rows.len(), printed.table.rows.len());
     let requests = printed.table.column("requests").unwrap();
     assert!(grid.rows[0].contains(&printed.table.rows[0][requests]));
@@ -259,7 +287,8 @@ fn wide_letters_and_narrow_screens_cut_no_number() {
     console.key('v');
     let screen = console.screen(80, 24);
     let Some(Body::Grid(grid)) = console.state.pane().part().map(|part| &part.body) else { panic!("no table") };
-    let keys = grid.selected_fields().iter().find(|(name, _)| *name == "keys").map(|(_, value)| (*value).clone()).unwrap();
+    let keys =
+        grid.selected_fields().iter().find(|(name, _)| *name == "keys").map(|(_, value)| (*value).clone()).unwrap();
     let Value::Count(keys) = keys else { panic!("{keys:?}") };
     let shown = crate::model::units::grouped(keys);
     assert!(
@@ -278,7 +307,13 @@ fn keys_are_quick_with_ten_thousand_clients() {
     let mut console = Console::of(STORM);
     let rows = (0..10_000u64).map(|n| {
         let name = format!("system:serviceaccount:team-{}:client-{n}", n % 97);
-        vec![name.as_str().into(), "agent".into(), Value::Count(n * 7919 % 10_007), Value::Number(n as f64 / 3.0), Value::Number(0.01)]
+        vec![
+            name.as_str().into(),
+            "agent".into(),
+            Value::Count(n * 7919 % 10_007),
+            Value::Number(n as f64 / 3.0),
+            Value::Number(0.01),
+        ]
     });
     let columns = ["user", "agent", "requests", "rps", "share"].map(str::to_owned).to_vec();
     let table = Table { columns, rows: rows.collect(), ..Table::default() };
@@ -308,7 +343,8 @@ fn keys_are_quick_with_ten_thousand_clients() {
 fn sources_that_fail_say_since_when_and_why() {
     let mut state = State::new("lab", true, Keys::default(), Theme::none());
     state.update(Msg::Tick(1_000 * SECOND));
-    let failing = Standing::Failing { since: 940 * SECOND, why: "connection refused".to_owned(), again: Some(1_008 * SECOND) };
+    let failing =
+        Standing::Failing { since: 940 * SECOND, why: "connection refused".to_owned(), again: Some(1_008 * SECOND) };
     state.update(Msg::Source(Status { name: "10.0.0.1:6443".to_owned(), standing: failing }));
     state.update(Msg::Source(Status { name: "10.0.0.2:6443".to_owned(), standing: Standing::Well(999 * SECOND) }));
     let mut console = Console { state, worker: worker(), known: Rc::default(), is_quick: true, done: Vec::new() };
@@ -412,7 +448,13 @@ fn agree(console: &Console, terminal: &mut Terminal<TestBackend>) -> Result<(), 
         && grid.selected_index().is_some()
     {
         let is_seen = (2..height).any(|y| buffer[(0, y)].style().bg == state.theme.selected.bg);
-        prop_assert!(is_seen, "{}: row {:?} of {:?} can't be seen", state.tab.name(), grid.selected_index(), grid.counts());
+        prop_assert!(
+            is_seen,
+            "{}: row {:?} of {:?} can't be seen",
+            state.tab.name(),
+            grid.selected_index(),
+            grid.counts()
+        );
     }
     Ok(())
 }
@@ -422,7 +464,8 @@ fn no_order_of_keys_breaks_it() {
     let first = Console::of(STORM);
     let known = Rc::clone(&first.known);
     let found: Found = first.state.found.clone().unwrap();
-    let config = ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(events in prop::collection::vec(happening(), 2_000))| {
         let state = State::new("list-storm", false, Keys::default(), Theme::usual());
         let mut console = Console { state, worker: worker(), known: Rc::clone(&known), is_quick: true, done: Vec::new() };

@@ -16,7 +16,11 @@ pub(super) fn read(path: &Path) -> Result<BTreeSet<Date>, String> {
         return Err("too large for a list of holidays".to_owned());
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    if text.trim_start_matches('\u{feff}').trim_start().starts_with("BEGIN:VCALENDAR") { calendar(&text) } else { lines(&text) }
+    if text.trim_start_matches('\u{feff}').trim_start().starts_with("BEGIN:VCALENDAR") {
+        calendar(&text)
+    } else {
+        lines(&text)
+    }
 }
 
 /// A date each, `#` begins a comment.
@@ -25,7 +29,8 @@ fn lines(text: &str) -> Result<BTreeSet<Date>, String> {
     for (number, line) in text.lines().enumerate() {
         let date = line.split('#').next().unwrap_or_default().trim();
         if !date.is_empty() {
-            let parsed = date.parse().map_err(|_| format!("line {}: '{date}' is no date; write 2026-12-25", number + 1))?;
+            let parsed =
+                date.parse().map_err(|_| format!("line {}: '{date}' is no date; write 2026-12-25", number + 1))?;
             dates.insert(parsed);
         }
     }
@@ -52,7 +57,9 @@ fn calendar(text: &str) -> Result<BTreeSet<Date>, String> {
             "DTSTART" if within => first = date(value),
             "DTEND" if within => until = date(value),
             "RRULE" | "RDATE" if within && first.is_some() => {
-                return Err(format!("line {number}: events that recur are not read; export the calendar with each date"));
+                return Err(format!(
+                    "line {number}: events that recur are not read; export the calendar with each date"
+                ));
             }
             "END" if value == "VEVENT" => {
                 within = false;
@@ -87,7 +94,10 @@ mod tests {
 
     #[test]
     fn dates_and_comments() {
-        assert_eq!(shown(&lines("# 2026\n2026-12-25 # Christmas\n\n 2026-01-01\r\n").unwrap()), "2026-01-01 2026-12-25");
+        assert_eq!(
+            shown(&lines("# 2026\n2026-12-25 # Christmas\n\n 2026-01-01\r\n").unwrap()),
+            "2026-01-01 2026-12-25"
+        );
         assert!(lines("2026-01-01\n2026-13-01\n").unwrap_err().starts_with("line 2: '2026-13-01'"));
     }
 
@@ -98,7 +108,8 @@ mod tests {
         assert_eq!(shown(&calendar(text).unwrap()), "2026-05-01 2026-12-24 2026-12-25 2026-12-26");
         let recurs = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20260101\nRRULE:FREQ=YEARLY\nEND:VEVENT\n";
         assert!(calendar(recurs).unwrap_err().starts_with("line 4"));
-        let endless = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:00010101\nDTEND;VALUE=DATE:99990101\nEND:VEVENT\n";
+        let endless =
+            "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:00010101\nDTEND;VALUE=DATE:99990101\nEND:VEVENT\n";
         assert_eq!(calendar(endless).unwrap().len(), LASTS);
     }
 }

@@ -142,8 +142,14 @@ struct SmtpFile {
 
 /// The configuration where there is no file: owners by the usual labels and annotations, and nobody is told.
 pub fn none() -> Config {
-    let default =
-        Owner { name: String::new(), namespaces: Vec::new(), channels: Vec::new(), to: Vec::new(), hours: None, critical_any_time: true };
+    let default = Owner {
+        name: String::new(),
+        namespaces: Vec::new(),
+        channels: Vec::new(),
+        to: Vec::new(),
+        hours: None,
+        critical_any_time: true,
+    };
     Config {
         cluster: String::new(),
         thresholds: THRESHOLDS,
@@ -166,7 +172,11 @@ pub fn read(path: &Path) -> Result<Config, String> {
 fn load(path: &Path) -> Result<String, String> {
     let fail = |error: std::io::Error| format!("{}: can't read the configuration of alerts: {error}", path.display());
     if std::fs::metadata(path).map_err(fail)?.len() > LONGEST {
-        return Err(format!("{}: larger than {} MiB: this is no configuration of alerts", path.display(), LONGEST >> 20));
+        return Err(format!(
+            "{}: larger than {} MiB: this is no configuration of alerts",
+            path.display(),
+            LONGEST >> 20
+        ));
     }
     std::fs::read_to_string(path).map_err(fail)
 }
@@ -186,7 +196,9 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
     let thresholds = thresholds(warn, critical, file.days)?;
     let mut channels = Vec::new();
     for (name, given) in file.channels {
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+        if name.is_empty()
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        {
             return Err(format!("channels: '{name}': a name is made of letters, digits, and - _ ."));
         }
         channels.push(channel(&name, given, folder).map_err(|error| format!("channels: {name}: {error}"))?);
@@ -252,11 +264,14 @@ fn reachable(config: &Config) -> Result<(), String> {
     for owner in config.owners.iter().chain([&config.default]) {
         for name in &owner.channels {
             let channel = config.channels.iter().find(|channel| channel.name == *name);
-            let is_mute =
-                channel.is_some_and(|channel| matches!(&channel.way, Way::Smtp { to, .. } if to.is_empty() && owner.to.is_empty()));
+            let is_mute = channel.is_some_and(
+                |channel| matches!(&channel.way, Way::Smtp { to, .. } if to.is_empty() && owner.to.is_empty()),
+            );
             if is_mute {
                 let who = if owner.name.is_empty() { "default" } else { owner.name.as_str() };
-                return Err(format!("{who}: channel {name} sends mail, but neither it nor the owner has an address: add 'to'"));
+                return Err(format!(
+                    "{who}: channel {name} sends mail, but neither it nor the owner has an address: add 'to'"
+                ));
             }
         }
     }
@@ -277,7 +292,8 @@ fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Pat
         None => inherited.hours.clone(),
         Some(Value::String(text)) if text == "always" => None,
         Some(value) => {
-            let hours: HoursFile = serde_yaml_ng::from_value(value).map_err(|error| format!("hours: {error}; or write always"))?;
+            let hours: HoursFile =
+                serde_yaml_ng::from_value(value).map_err(|error| format!("hours: {error}; or write always"))?;
             Some(calendar(hours, folder).map_err(|error| format!("hours: {error}"))?)
         }
     };
@@ -305,12 +321,16 @@ fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
     })?;
     let days = match given.days {
         None => span("Mon-Fri").ok_or("days")?,
-        Some(Value::String(text)) => span(&text).ok_or_else(|| format!("days: '{text}': write Mon-Fri, or [Mon, Wed]"))?,
+        Some(Value::String(text)) => {
+            span(&text).ok_or_else(|| format!("days: '{text}': write Mon-Fri, or [Mon, Wed]"))?
+        }
         Some(Value::Sequence(items)) => {
             let mut days = [false; 7];
             for item in &items {
-                let day =
-                    item.as_str().and_then(weekday).ok_or_else(|| format!("days: {item:?} is none of Mon Tue Wed Thu Fri Sat Sun"))?;
+                let day = item
+                    .as_str()
+                    .and_then(weekday)
+                    .ok_or_else(|| format!("days: {item:?} is none of Mon Tue Wed Thu Fri Sat Sun"))?;
                 days[day] = true;
             }
             days
@@ -320,8 +340,9 @@ fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
     if !days.contains(&true) {
         return Err("days: there is none".to_owned());
     }
-    let minute =
-        |name: &str, text: &str| minute(text).ok_or_else(|| format!("{name}: '{text}' is no time of a day; write \"09:00\", in quotes"));
+    let minute = |name: &str, text: &str| {
+        minute(text).ok_or_else(|| format!("{name}: '{text}' is no time of a day; write \"09:00\", in quotes"))
+    };
     let (from, to) = (minute("from", &given.from)?, minute("to", &given.to)?);
     if from == 1440 || to == 0 || from == to {
         return Err("from and to: from 00:00 to 24:00 is a whole day; two that are the same are none".to_owned());
@@ -350,13 +371,20 @@ fn span(text: &str) -> Option<[bool; 7]> {
 /// `09:30` as minutes of the day; up to `24:00`.
 fn minute(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
-    let number = |text: &str| text.parse::<u16>().ok().filter(|_| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = |text: &str| {
+        text.parse::<u16>().ok().filter(|_| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     (minutes < 60 && hours * 60 + minutes <= 1440).then_some(hours * 60 + minutes)
 }
 
 /// At most one of a file and a variable.
-fn secret(name: &str, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Option<Secret>, String> {
+fn secret(
+    name: &str,
+    file: Option<PathBuf>,
+    variable: Option<String>,
+    folder: &Path,
+) -> Result<Option<Secret>, String> {
     match (file, variable) {
         (Some(_), Some(_)) => Err(format!("{name}-file and {name}-env: one of them")),
         (Some(path), None) => Ok(Some(Secret::File(folder.join(path)))),
@@ -394,7 +422,13 @@ fn login(user: Option<String>, password: Option<Secret>, token: Option<Secret>) 
 }
 
 fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, String> {
-    let ways = [given.alertmanager.is_some(), given.webhook.is_some(), given.slack.is_some(), given.smtp.is_some(), given.stdout.is_some()];
+    let ways = [
+        given.alertmanager.is_some(),
+        given.webhook.is_some(),
+        given.slack.is_some(),
+        given.smtp.is_some(),
+        given.stdout.is_some(),
+    ];
     if ways.iter().filter(|is_given| **is_given).count() != 1 {
         return Err("one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
     }
@@ -404,7 +438,9 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         let password = secret("password", given.password_file, given.password_env, folder)?;
         let login = login(given.user, password, secret("token", given.token_file, given.token_env, folder)?)?;
         let text = given.hold.unwrap_or_else(|| HOLD.to_owned());
-        let hold = duration(&text).filter(|hold| !hold.is_zero()).ok_or_else(|| format!("hold: '{text}' is no time; write 25h"))?;
+        let hold = duration(&text)
+            .filter(|hold| !hold.is_zero())
+            .ok_or_else(|| format!("hold: '{text}' is no time; write 25h"))?;
         given.link.as_deref().map_or(Ok(()), is_url).map_err(|error| error.replace("url:", "link:"))?;
         way = Way::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
         ca_file = given.ca_file;
@@ -434,7 +470,8 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         };
         is_address(&given.from).map_err(|error| error.replace("to:", "from:"))?;
         given.to.iter().try_for_each(|address| is_address(address))?;
-        let (server, port, tls, from, to) = (given.server, given.port.unwrap_or(usual), given.tls, given.from, given.to);
+        let (server, port, tls, from, to) =
+            (given.server, given.port.unwrap_or(usual), given.tls, given.from, given.to);
         way = Way::Smtp { server, port, tls, login, from, to };
         ca_file = given.ca_file;
     }
@@ -455,7 +492,10 @@ pub fn read_templates(folder: &Path) -> Result<Templates, String> {
     };
     let found = Templates { subject: one("subject.txt")?, text: one("text.txt")?, slack: one("slack.txt")? };
     if found == Templates::default() {
-        return Err(format!("{}: there is none of subject.txt, text.txt and slack.txt in this folder", folder.display()));
+        return Err(format!(
+            "{}: there is none of subject.txt, text.txt and slack.txt in this folder",
+            folder.display()
+        ));
     }
     Ok(found)
 }

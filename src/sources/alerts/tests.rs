@@ -34,7 +34,8 @@ fn everything_is_read() {
     let config = read_text(WHOLE).unwrap();
     assert_eq!(config.thresholds, Thresholds { warn: 0.75, critical: 0.9, days: Some(14.0) });
     assert_eq!((config.repeat, config.keep), (Duration::from_secs(43_200), Duration::from_secs(14 * 86_400)));
-    let kinds: Vec<String> = config.channels.iter().map(|channel| format!("{}={}", channel.name, channel.way.kind())).collect();
+    let kinds: Vec<String> =
+        config.channels.iter().map(|channel| format!("{}={}", channel.name, channel.way.kind())).collect();
     assert_eq!(kinds, ["chat=slack", "hook=webhook", "log=stdout", "mail=smtp", "pages=alertmanager"]);
     let Way::Smtp { port, tls, .. } = &config.channels[3].way else { panic!() };
     assert_eq!((*port, *tls), (587, Tls::Starttls));
@@ -59,7 +60,11 @@ fn what_is_wrong_is_said_with_its_place() {
         ("Sun-Thu", "Sun-Xyz", "owners: number 1 (pay): hours: days: 'Sun-Xyz'"),
         ("\"22:00\"", "\"25:00\"", "from: '25:00' is no time of a day"),
         ("\"22:00\"", "\"06:30\"", "two that are the same"),
-        ("channels: [pages, chat]", "channels: [pager]", "there is no channel 'pager'; there are: chat hook log mail pages"),
+        (
+            "channels: [pages, chat]",
+            "channels: [pager]",
+            "there is no channel 'pager'; there are: chat hook log mail pages",
+        ),
         ("channels: [pages, chat]", "channels: []", "nobody would be told"),
         ("name: web", "name: pay", "owners: number 2 (pay): there is another"),
         ("name: web, ", "", "an owner needs a name"),
@@ -84,9 +89,15 @@ fn what_is_wrong_is_said_with_its_place() {
 
 #[test]
 fn times_of_a_day() {
-    for (text, expected) in
-        [("00:00", Some(0)), ("24:00", Some(1440)), ("24:01", None), ("9:00", None), ("09:60", None), ("+9:00", None), ("", None)]
-    {
+    for (text, expected) in [
+        ("00:00", Some(0)),
+        ("24:00", Some(1440)),
+        ("24:01", None),
+        ("9:00", None),
+        ("09:60", None),
+        ("+9:00", None),
+        ("", None),
+    ] {
         assert_eq!(minute(text), expected, "{text}");
     }
 }

@@ -37,7 +37,9 @@ impl<'h> Columns<'h> {
 
     /// A line's cells, one for each column.
     pub(super) fn cut<'l>(&self, line: &'l str) -> Option<Vec<&'l str>> {
-        self.by_place(line).filter(|cells| self.fits(cells)).or_else(|| self.by_form(line).filter(|cells| self.fits(cells)))
+        self.by_place(line)
+            .filter(|cells| self.fits(cells))
+            .or_else(|| self.by_form(line).filter(|cells| self.fits(cells)))
     }
 
     /// Cuts where the headings begin; each cell but the last must end in a comma and blanks.
@@ -54,7 +56,11 @@ impl<'h> Columns<'h> {
         let cells = edges.windows(2).enumerate().map(|(column, edge)| {
             let cell = line[edge[0]..edge[1]].trim_end_matches(' ');
             let last = column + 1 == self.starts.len();
-            let text = if last { Some(cell) } else { cell.strip_suffix(',').or_else(|| (edge[0] == line.len()).then_some(cell)) };
+            let text = if last {
+                Some(cell)
+            } else {
+                cell.strip_suffix(',').or_else(|| (edge[0] == line.len()).then_some(cell))
+            };
             // Blanks before the text would mean that the cell begins elsewhere. A name of blanks looks like that too; then commas decide.
             text.filter(|text| !text.starts_with(' '))
         });
@@ -89,8 +95,9 @@ impl<'h> Columns<'h> {
             // Behind the user stand a verb and a path; what is too much behind them belongs to the path.
             let user = self.find("UserName").filter(|user| user + 2 < self.names.len())?;
             let is_verb = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase());
-            let in_user =
-                (0..=rest).find(|more| is_verb(text(pieces[user + 1 + more])) && text(pieces[user + 2 + more]).starts_with('/'))?;
+            let in_user = (0..=rest).find(|more| {
+                is_verb(text(pieces[user + 1 + more])) && text(pieces[user + 2 + more]).starts_with('/')
+            })?;
             join(&mut pieces, user, in_user);
             join(&mut pieces, user + 2, rest - in_user);
         }
@@ -99,8 +106,11 @@ impl<'h> Columns<'h> {
 
     /// Whether what must be a number or a time looks like one.
     fn fits(&self, cells: &[&str]) -> bool {
-        const NUMBERS: [&str; 6] = ["QueueIndex", "RequestIndexInQueue", "Index", "PendingRequests", "WaitingRequests", "InitialSeats"];
-        let is_number = |text: &str| text.starts_with('<') || text.strip_prefix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit());
+        const NUMBERS: [&str; 6] =
+            ["QueueIndex", "RequestIndexInQueue", "Index", "PendingRequests", "WaitingRequests", "InitialSeats"];
+        let is_number = |text: &str| {
+            text.starts_with('<') || text.strip_prefix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit())
+        };
         cells.len() == self.names.len()
             && cells.first().is_some_and(|level| !level.is_empty())
             && NUMBERS.iter().filter_map(|name| self.find(name)).all(|at| !cells[at].is_empty() && is_number(cells[at]))

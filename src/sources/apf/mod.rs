@@ -76,9 +76,11 @@ pub fn read(page: &[u8], mut fault: impl FnMut(Fault)) -> Option<Rows> {
     Some(match kind {
         Kind::Levels => Rows::Levels(levels),
         Kind::Queues => Rows::Queues(queues),
-        Kind::Requests => {
-            Rows::Requests { requests, details: columns.find("UserName").is_some(), executing: columns.find("StartTime").is_some() }
-        }
+        Kind::Requests => Rows::Requests {
+            requests,
+            details: columns.find("UserName").is_some(),
+            executing: columns.find("StartTime").is_some(),
+        },
     })
 }
 
@@ -191,7 +193,10 @@ impl Row<'_> {
         Ok(Request {
             level: self.text("PriorityLevelName"),
             flow_schema: self.text("FlowSchemaName"),
-            flow: self.columns.find_any(&["FlowDistingsher", "FlowDistinguisher"]).map_or_else(String::new, |at| self.cells[at].to_owned()),
+            flow: self
+                .columns
+                .find_any(&["FlowDistingsher", "FlowDistinguisher"])
+                .map_or_else(String::new, |at| self.cells[at].to_owned()),
             arrived,
             started,
             executes: started.is_some(),

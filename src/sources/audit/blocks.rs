@@ -304,7 +304,10 @@ impl Sequence {
             if bytes.len() > MAX_LINE {
                 self.offset += bytes.len() as u64;
                 self.in_long_line = true;
-                return Some(Chunk { losses: vec![(LossKind::TooLong, offset, String::new())], ..Chunk::of(Vec::new(), offset) });
+                return Some(Chunk {
+                    losses: vec![(LossKind::TooLong, offset, String::new())],
+                    ..Chunk::of(Vec::new(), offset)
+                });
             }
             target = bytes.len() + BLOCK.max(bytes.len());
         }

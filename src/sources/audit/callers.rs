@@ -182,7 +182,14 @@ impl Callers {
     }
 
     #[inline(never)]
-    fn find_user<'a>(&mut self, mut number: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
+    fn find_user<'a>(
+        &mut self,
+        mut number: u32,
+        text: &'a [u8],
+        start: usize,
+        slot: usize,
+        event: &mut Event<'a>,
+    ) -> Option<Found> {
         loop {
             let user = self.users.get(number as usize)?;
             if text.get(..user.length) == Some(&self.text[user.from..user.from + user.length]) {
@@ -192,7 +199,13 @@ impl Callers {
                 }
                 event.user = user.user.string(text);
                 event.groups = user.groups.bytes(text);
-                return Some(Found { end: start + user.length, non_ascii: user.non_ascii, user: number, slot, whole: false });
+                return Some(Found {
+                    end: start + user.length,
+                    non_ascii: user.non_ascii,
+                    user: number,
+                    slot,
+                    whole: false,
+                });
             }
             number = user.next;
         }
@@ -200,7 +213,14 @@ impl Callers {
 
     /// Remembers the user that `event` was just filled with from `text[start..end]`.
     #[cold]
-    pub fn remember_user<'a>(&mut self, text: &'a [u8], start: usize, end: usize, non_ascii: bool, event: &Event<'a>) -> Option<Found> {
+    pub fn remember_user<'a>(
+        &mut self,
+        text: &'a [u8],
+        start: usize,
+        end: usize,
+        non_ascii: bool,
+        event: &Event<'a>,
+    ) -> Option<Found> {
         let hash = Self::hash(&text[start..end]).filter(|_| end - start <= MAX_LENGTH)?;
         if self.users.len() >= MAX_CALLERS {
             self.forget();
@@ -236,7 +256,14 @@ impl Callers {
 
     /// Remembers the caller of `event`: a known user and what `event` was just filled with from
     /// `text[whole]`, which begins with the user and ends with the agent.
-    pub fn remember<'a>(&mut self, found: Found, text: &'a [u8], whole: Range<usize>, non_ascii: bool, event: &mut Event<'a>) {
+    pub fn remember<'a>(
+        &mut self,
+        found: Found,
+        text: &'a [u8],
+        whole: Range<usize>,
+        non_ascii: bool,
+        event: &mut Event<'a>,
+    ) {
         let text = &text[whole];
         if text.len() > MAX_LENGTH {
             return;
@@ -293,7 +320,9 @@ impl Callers {
     /// Keeps the annotations of the caller's last event.
     #[inline]
     pub fn keep_annotations(&mut self, caller: Option<Caller>, text: &[u8]) {
-        let Some(index) = caller.map(|caller| caller.index as usize).filter(|_| text.len() <= MAX_LENGTH && text.is_ascii()) else {
+        let Some(index) =
+            caller.map(|caller| caller.index as usize).filter(|_| text.len() <= MAX_LENGTH && text.is_ascii())
+        else {
             return;
         };
         let number = self.annotations.number(text, self.hasher.hash_one(text));
@@ -345,7 +374,12 @@ impl Annotations {
         }
         let (number, from) = (self.all.len() as u32, self.text.len() as u32);
         self.text.extend_from_slice(text);
-        self.all.push(Annotation { hash, from, to: self.text.len() as u32, only_reason: holds_only_reason(text).is_some() });
+        self.all.push(Annotation {
+            hash,
+            from,
+            to: self.text.len() as u32,
+            only_reason: holds_only_reason(text).is_some(),
+        });
         let all = &self.all;
         self.index.insert_unique(hash, number, |&number| all[number as usize].hash);
         Some(number)

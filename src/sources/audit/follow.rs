@@ -125,7 +125,11 @@ impl Follower {
                         follower.growing.push(argument.clone());
                     }
                     if !from_folder {
-                        named.extend(places.into_iter().filter_map(|place| if let Place::File(path) = place { Some(path) } else { None }));
+                        named.extend(
+                            places
+                                .into_iter()
+                                .filter_map(|place| if let Place::File(path) = place { Some(path) } else { None }),
+                        );
                     }
                 }
                 Err(SourceError::NoMatch(_)) => follower.growing.push(argument.clone()),
@@ -139,9 +143,12 @@ impl Follower {
             follower.bundle = found.bundle;
             for error in found.errors {
                 match error {
-                    SourceError::NothingHere { folder, .. } | SourceError::NoMatch(folder) => follower.waiting.push(folder),
+                    SourceError::NothingHere { folder, .. } | SourceError::NoMatch(folder) => {
+                        follower.waiting.push(folder)
+                    }
                     // Rotated between the look at its folder and the look at the file: it is found again.
-                    SourceError::Io { path, error } if error.kind() == io::ErrorKind::NotFound && !rest.contains(&path) => {}
+                    SourceError::Io { path, error }
+                        if error.kind() == io::ErrorKind::NotFound && !rest.contains(&path) => {}
                     other => follower.errors.push(other),
                 }
             }
@@ -198,7 +205,12 @@ impl Follower {
 
     /// Reads what there is, until there is nothing more or `go_on` says no; returns whether there may be
     /// more right now. Streams advance together in time, as far as their lines tell it.
-    pub fn poll<W: Worker>(&mut self, worker: &mut W, go_on: &mut dyn FnMut() -> bool, consume: &mut dyn FnMut(W::Batch)) -> bool {
+    pub fn poll<W: Worker>(
+        &mut self,
+        worker: &mut W,
+        go_on: &mut dyn FnMut() -> bool,
+        consume: &mut dyn FnMut(W::Batch),
+    ) -> bool {
         self.streams.iter_mut().for_each(|stream| stream.ready = true);
         loop {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
@@ -215,7 +227,12 @@ impl Follower {
 
     /// The end of the run: reads to where the files reach now, and last lines without a newline, if they are
     /// whole. Returns whether all was read before `go_on` said no.
-    pub fn finish<W: Worker>(&mut self, worker: &mut W, go_on: &mut dyn FnMut() -> bool, consume: &mut dyn FnMut(W::Batch)) -> bool {
+    pub fn finish<W: Worker>(
+        &mut self,
+        worker: &mut W,
+        go_on: &mut dyn FnMut() -> bool,
+        consume: &mut dyn FnMut(W::Batch),
+    ) -> bool {
         // A second look finds what a folder that was changing did not show to the first.
         for _ in 0..3 {
             let found = self.look(true);

@@ -162,7 +162,8 @@ fn mentions_audit(text: &str) -> bool {
 fn origin_of(members: &Members<'_>, outer: &Origin) -> Origin {
     let mut origin = outer.clone();
     // EKS: log group /aws/eks/CLUSTER/cluster, stream kube-apiserver-audit-ID.
-    if let Some(group) = members.text("logGroup").or_else(|| members.text("logGroupName")).or_else(|| members.text("log_group"))
+    if let Some(group) =
+        members.text("logGroup").or_else(|| members.text("logGroupName")).or_else(|| members.text("log_group"))
         && let Some(cluster) = group.strip_prefix("/aws/eks/").and_then(|rest| rest.split('/').next())
     {
         origin.cluster = Some(cluster.to_owned());

@@ -21,7 +21,8 @@ pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<()
     let operation = entry.object("operation");
     let flag = |key| operation.as_ref().and_then(|o| o.get(key)) == Some("true");
     let resource = entry.object("resource");
-    let cluster = resource.as_ref().and_then(|r| r.object("labels")).and_then(|l| l.text("cluster_name").map(Cow::into_owned));
+    let cluster =
+        resource.as_ref().and_then(|r| r.object("labels")).and_then(|l| l.text("cluster_name").map(Cow::into_owned));
     let raw = |key| payload.get(key).unwrap_or_default().as_bytes();
     let event = Event {
         cluster: cluster.map(Cow::Owned),
@@ -31,7 +32,11 @@ pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<()
             (None, None) => Level::Metadata,
         },
         stage: Some(if flag("first") && !flag("last") { Stage::ResponseStarted } else { Stage::ResponseComplete }),
-        audit_id: operation.as_ref().and_then(|o| o.string("id")).or_else(|| entry.string("insertId")).unwrap_or_default(),
+        audit_id: operation
+            .as_ref()
+            .and_then(|o| o.string("id"))
+            .or_else(|| entry.string("insertId"))
+            .unwrap_or_default(),
         uri: JsonStr::plain(&uri),
         verb: JsonStr::plain(verb),
         user: payload.object("authenticationInfo").and_then(|a| a.string("principalEmail")).unwrap_or_default(),
@@ -69,7 +74,9 @@ impl<'a> Object<'a> {
         let [group, _version, rest @ ..] = parts.as_slice() else { return Self::default() };
         let group = if *group == "core" { "" } else { group };
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") => (*namespace, rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") => {
+                (*namespace, rest)
+            }
             _ => ("", rest),
         };
         let part = |i: usize| rest.get(i).copied().unwrap_or_default();
@@ -121,7 +128,10 @@ mod tests {
         let pod = Object::parse("core/v1/namespaces/web/pods/a/exec");
         assert_eq!(pod, Object { group: "", resource: "pods", namespace: "web", name: "a", subresource: "exec" });
         assert_eq!(pod.path("core/v1/namespaces/web/pods/a/exec"), "api/v1/namespaces/web/pods/a/exec");
-        assert_eq!(Object::parse("core/v1/namespaces/web"), Object { resource: "namespaces", name: "web", ..Object::default() });
+        assert_eq!(
+            Object::parse("core/v1/namespaces/web"),
+            Object { resource: "namespaces", name: "web", ..Object::default() }
+        );
         let role = Object::parse("rbac.authorization.k8s.io/v1/clusterroles/x");
         assert_eq!((role.group, role.resource, role.name), ("rbac.authorization.k8s.io", "clusterroles", "x"));
         assert_eq!(Object::parse("healthz"), Object::default());

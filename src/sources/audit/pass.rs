@@ -144,7 +144,8 @@ pub fn run<W: Worker>(
                         let Some(order) = cuts.first().map(|cut| cut.order) else {
                             let count = feed.order();
                             drop(feed);
-                            if !lock(schedule).exhausted(stream) || send.send(Message::Blocks { stream, count }).is_ok() {
+                            if !lock(schedule).exhausted(stream) || send.send(Message::Blocks { stream, count }).is_ok()
+                            {
                                 continue;
                             }
                             break;
@@ -171,7 +172,8 @@ pub fn run<W: Worker>(
             })
             .collect();
         drop(send);
-        let mut turns: Vec<Turn<W::Batch>> = names.iter().map(|_| Turn { due: 0, pending: BTreeMap::new(), total: None }).collect();
+        let mut turns: Vec<Turn<W::Batch>> =
+            names.iter().map(|_| Turn { due: 0, pending: BTreeMap::new(), total: None }).collect();
         for message in receive {
             let stream = match message {
                 Message::Parsed { stream, order, run } => {
@@ -197,7 +199,8 @@ pub fn run<W: Worker>(
         handles.into_iter().map(|handle| handle.join()).collect::<Vec<_>>()
     });
     // A panic in a worker is a defect: it goes on here, where it is seen.
-    let workers = workers.into_iter().map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+    let workers =
+        workers.into_iter().map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
     (workers, log.finish())
 }
 
@@ -220,7 +223,12 @@ impl Schedule {
     }
 
     fn next(&mut self) -> Option<usize> {
-        let (index, _) = self.streams.iter().enumerate().filter(|(_, s)| s.1).min_by_key(|(_, s)| (s.0.is_some() || s.2 > 0, s.0, s.2))?;
+        let (index, _) = self
+            .streams
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.1)
+            .min_by_key(|(_, s)| (s.0.is_some() || s.2 > 0, s.0, s.2))?;
         self.streams[index].2 += 1;
         Some(index)
     }
@@ -246,11 +254,19 @@ pub(super) struct Parser {
 
 impl Parser {
     /// Hands the events of a block to `worker`; returns the largest `at`.
-    pub(super) fn block<W: Worker>(&mut self, cut: Cut, stream: &Stream, worker: &mut W, counts: &mut Counts) -> Option<Micros> {
+    pub(super) fn block<W: Worker>(
+        &mut self,
+        cut: Cut,
+        stream: &Stream,
+        worker: &mut W,
+        counts: &mut Counts,
+    ) -> Option<Micros> {
         counts.bytes = cut.disk_bytes;
-        let Chunk { bytes: buffer, lines, offset, losses, ends_file, unfinished_is_loss } = cut.load(std::mem::take(&mut self.buffer));
+        let Chunk { bytes: buffer, lines, offset, losses, ends_file, unfinished_is_loss } =
+            cut.load(std::mem::take(&mut self.buffer));
         let bytes = &buffer[lines];
-        let mut events = Events { times: &mut self.times, stream, worker, coverage: &mut counts.coverage, no_time: false };
+        let mut events =
+            Events { times: &mut self.times, stream, worker, coverage: &mut counts.coverage, no_time: false };
         let mut start = 0;
         let mut event = Event::default();
         let mut lines = 0;

@@ -192,7 +192,13 @@ fn sources<'a>(at: &mut Cursor<'a>, event: &mut Event<'a>) -> Option<()> {
 
 /// The object reference, where there is one.
 #[inline]
-fn target<'a>(text: &'a [u8], at: &mut Cursor<'a>, verb: u128, targets: &mut Targets, event: &mut Event<'a>) -> Option<()> {
+fn target<'a>(
+    text: &'a [u8],
+    at: &mut Cursor<'a>,
+    verb: u128,
+    targets: &mut Targets,
+    event: &mut Event<'a>,
+) -> Option<()> {
     let start = at.position();
     if verb != 0
         && let Some((end, non_ascii)) = targets.find(text, start, verb, event)
@@ -206,7 +212,13 @@ fn target<'a>(text: &'a [u8], at: &mut Cursor<'a>, verb: u128, targets: &mut Tar
 
 /// The same where it is not what was met before.
 #[inline(never)]
-fn new_target<'a>(text: &'a [u8], at: &mut Cursor<'a>, verb: u128, targets: &mut Targets, event: &mut Event<'a>) -> Option<()> {
+fn new_target<'a>(
+    text: &'a [u8],
+    at: &mut Cursor<'a>,
+    verb: u128,
+    targets: &mut Targets,
+    event: &mut Event<'a>,
+) -> Option<()> {
     let start = at.position();
     if at.eat(br#","objectRef":{"#) {
         let variable = object_ref(at, event)?;

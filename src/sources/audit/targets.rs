@@ -99,7 +99,14 @@ impl Targets {
     }
 
     #[inline(never)]
-    fn matches<'a>(&self, index: u32, text: &'a [u8], start: usize, verb: u128, event: &mut Event<'a>) -> Option<(usize, bool)> {
+    fn matches<'a>(
+        &self,
+        index: u32,
+        text: &'a [u8],
+        start: usize,
+        verb: u128,
+        event: &mut Event<'a>,
+    ) -> Option<(usize, bool)> {
         let known = self.known.get(index as usize).filter(|known| known.verb == verb)?;
         let mut at = start;
         let mut from = known.from;
@@ -135,7 +142,14 @@ impl Targets {
     }
 
     /// Remembers the object reference that `event` was just filled with from `text[start..end]`.
-    pub fn remember<'a>(&mut self, text: &'a [u8], range: Range<usize>, verb: u128, variable: Variable<'a>, event: &mut Event<'a>) {
+    pub fn remember<'a>(
+        &mut self,
+        text: &'a [u8],
+        range: Range<usize>,
+        verb: u128,
+        variable: Variable<'a>,
+        event: &mut Event<'a>,
+    ) {
         let Range { start, end } = range;
         let Some(hashes) = Self::hashes(text, start, verb) else { return };
         let texts = [event.resource, event.group, event.subresource];

@@ -156,8 +156,9 @@ fn body(depth: u32) -> impl Strategy<Value = serde_json::Value> {
     leaf.prop_recursive(depth, 40, 5, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(|items| serde_json::json!(items)),
-            prop::collection::vec((key.clone(), inner), 0..5)
-                .prop_map(|members| serde_json::Value::Object(members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+            prop::collection::vec((key.clone(), inner), 0..5).prop_map(|members| serde_json::Value::Object(
+                members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+            )),
         ]
     })
 }

@@ -57,7 +57,9 @@ pub fn read_text(text: &str, name: &str, at: Micros) -> Option<Sample> {
 
 /// Which interface these files are of.
 pub(super) fn version(sample: &Sample) -> Version {
-    let v1 = ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.failcnt"].iter().any(|file| sample.value(file).is_some())
+    let v1 = ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.failcnt"]
+        .iter()
+        .any(|file| sample.value(file).is_some())
         || sample.stat("total_rss").is_some()
         || sample.stat("rss").is_some();
     match (v1, sample.pressure) {
@@ -122,9 +124,16 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let key = if time_in(&name).is_some() { folder.parent().unwrap_or(folder) } else { folder };
         let name = key.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let sample =
-            Sample { path: name.clone(), at: time_in(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now), ..sample };
-        let series = found.entry(key.to_owned()).or_insert_with(|| Series { name, place: key.display().to_string(), ..Series::default() });
+        let sample = Sample {
+            path: name.clone(),
+            at: time_in(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now),
+            ..sample
+        };
+        let series = found.entry(key.to_owned()).or_insert_with(|| Series {
+            name,
+            place: key.display().to_string(),
+            ..Series::default()
+        });
         series.samples.push(sample);
         return Ok(());
     }
@@ -140,9 +149,14 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
         } else if kind.is_file() && looks_like(&path) {
             let Some((sample, bytes)) = read_file(&path, now)? else { continue };
             // Copies with no time in their names are groups of their own.
-            let key = if path.file_stem().is_some_and(|stem| *stem == *sample.path) { path.clone() } else { folder.to_owned() };
+            let key = if path.file_stem().is_some_and(|stem| *stem == *sample.path) {
+                path.clone()
+            } else {
+                folder.to_owned()
+            };
             let place = key.display().to_string();
-            let series = found.entry(key).or_insert_with(|| Series { name: sample.path.clone(), place, ..Series::default() });
+            let series =
+                found.entry(key).or_insert_with(|| Series { name: sample.path.clone(), place, ..Series::default() });
             series.samples.push(sample);
             series.bytes += bytes;
         }

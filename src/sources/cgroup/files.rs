@@ -57,7 +57,9 @@ fn table(file: &str, text: &str, problems: &mut Vec<String>) -> Fields {
         let mut words = line.split_whitespace();
         match (words.next(), words.next().map(str::parse::<u64>), words.next()) {
             (None, ..) => {}
-            (Some(name), Some(Ok(value)), None) if fields.iter().all(|(own, _)| own != name) => fields.push((name.to_owned(), value)),
+            (Some(name), Some(Ok(value)), None) if fields.iter().all(|(own, _)| own != name) => {
+                fields.push((name.to_owned(), value))
+            }
             _ => {
                 bad += 1;
                 if bad <= 3 {
@@ -129,7 +131,10 @@ mod tests {
     #[test]
     fn numbers_limits_and_tables_are_read() {
         assert_eq!(read("memory.max", "max\n").value("memory.max"), Some(Amount::Max));
-        assert_eq!(read("memory.limit_in_bytes", "9223372036854771712\n").value("memory.limit_in_bytes"), Some(Amount::Max));
+        assert_eq!(
+            read("memory.limit_in_bytes", "9223372036854771712\n").value("memory.limit_in_bytes"),
+            Some(Amount::Max)
+        );
         assert_eq!(read("memory.current", "4096\n").number("memory.current"), Some(4096));
         let events = read("memory.events", "low 0\nhigh 3\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n");
         assert_eq!((events.table("memory.events", "max"), events.table("memory.events", "nope")), (Some(9), None));
@@ -140,7 +145,8 @@ mod tests {
 
     #[test]
     fn pressure_is_read_with_and_without_full() {
-        let text = "some avg10=1.50 avg60=0.75 avg300=0.10 total=12345\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
+        let text =
+            "some avg10=1.50 avg60=0.75 avg300=0.10 total=12345\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
         let both = read("memory.pressure", text).pressure.unwrap();
         assert_eq!((both.some.avg10, both.some.total_us, both.full.unwrap().total_us), (1.5, 12345, 42));
         assert_eq!(read("memory.pressure", text.lines().next().unwrap()).pressure.unwrap().full, None);

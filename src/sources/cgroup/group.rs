@@ -64,7 +64,8 @@ impl Group {
             // A group that goes away while it is read tells nothing of those below it.
             sample.above.extend(group.read_one(now));
         }
-        let minimum = |group: Self| text(&group.folder.join("memory.min")).and_then(|text| text.trim().parse::<u64>().ok());
+        let minimum =
+            |group: Self| text(&group.folder.join("memory.min")).and_then(|text| text.trim().parse::<u64>().ok());
         sample.protected_below = self.children().into_iter().filter_map(minimum).sum();
         Ok(sample)
     }

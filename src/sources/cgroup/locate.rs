@@ -46,8 +46,10 @@ pub fn locate(machine: &Machine, wanted: &Wanted) -> Result<Vec<Group>, SourceEr
         Wanted::Pid(pid) => vec![machine.group(&machine.path_of(*pid).map_err(fail)?)],
         Wanted::Unit(unit) => named(machine, |name| is_unit(name, unit)),
         Wanted::Component(program) => {
-            let paths: BTreeSet<String> =
-                processes(machine).filter(|(_, name)| name == program).filter_map(|(pid, _)| machine.path_of(pid).ok()).collect();
+            let paths: BTreeSet<String> = processes(machine)
+                .filter(|(_, name)| name == program)
+                .filter_map(|(pid, _)| machine.path_of(pid).ok())
+                .collect();
             match paths.is_empty() {
                 true => named(machine, |name| is_unit(name, program)),
                 false => paths.iter().map(|path| machine.group(path)).collect(),
@@ -61,12 +63,16 @@ pub fn locate(machine: &Machine, wanted: &Wanted) -> Result<Vec<Group>, SourceEr
                 is_unit(own, name)
                     || own == name
                     || name.len() >= 8
-                        && (id.starts_with(name.as_str()) || own.contains(&format!("pod{name}")) || own.contains(&format!("pod{pod}")))
+                        && (id.starts_with(name.as_str())
+                            || own.contains(&format!("pod{name}"))
+                            || own.contains(&format!("pod{pod}")))
             })
         }
     };
     if found.is_empty() {
-        return Err(fail(io::Error::other("there is no such cgroup on this machine; plimsoll memory show / --recursive lists all")));
+        return Err(fail(io::Error::other(
+            "there is no such cgroup on this machine; plimsoll memory show / --recursive lists all",
+        )));
     }
     Ok(found)
 }
@@ -110,9 +116,12 @@ fn program(process: &Path) -> Option<String> {
 
 /// The names of all programs that run in a group or below it; `?` for those that can't be seen from here.
 pub fn process_names(machine: &Machine, group: &Group) -> BTreeSet<String> {
-    let pids = group.tree().into_iter().filter_map(|group| std::fs::read_to_string(group.folder.join("cgroup.procs")).ok());
-    let pids: Vec<String> = pids.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let pids =
+        group.tree().into_iter().filter_map(|group| std::fs::read_to_string(group.folder.join("cgroup.procs")).ok());
+    let pids: Vec<String> =
+        pids.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
     // A process of another PID namespace is told as 0: nobody knows what it is.
-    let name = |pid: &String| if pid == "0" { Some("?".to_owned()) } else { program(&machine.root.join("proc").join(pid)) };
+    let name =
+        |pid: &String| if pid == "0" { Some("?".to_owned()) } else { program(&machine.root.join("proc").join(pid)) };
     pids.iter().filter_map(name).collect()
 }

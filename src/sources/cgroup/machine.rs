@@ -40,7 +40,8 @@ impl Machine {
                 "no memory hierarchy of cgroups here (looked in sys/fs/cgroup and in the mount table); name a captured copy, or where the host's root is with --root",
             ),
         })?;
-        let unified = unified.into_iter().find(|folder| *folder != memory && folder.join("cgroup.controllers").is_file());
+        let unified =
+            unified.into_iter().find(|folder| *folder != memory && folder.join("cgroup.controllers").is_file());
         Ok(Self { root: root.to_owned(), memory, unified })
     }
 

@@ -211,9 +211,11 @@ mod tests {
             ("ownerReferences", [vec![0x81], owner].concat()),
             ("managedFields", [vec![0x9f], field.clone(), vec![0xff]].concat()),
         ]);
-        let value =
-            [vec![0xd9, 0xd9, 0xf7], map(&[("kind", s("Widget")), ("metadata", metadata), ("spec", vec![0x1b, 1, 2, 3, 4, 5, 6, 7, 8])])]
-                .concat();
+        let value = [
+            vec![0xd9, 0xd9, 0xf7],
+            map(&[("kind", s("Widget")), ("metadata", metadata), ("spec", vec![0x1b, 1, 2, 3, 4, 5, 6, 7, 8])]),
+        ]
+        .concat();
         let want = Want { owners: true, managers: true, label: Some("app".to_owned()), time: true };
         let object = look(&value, &want).unwrap();
         assert_eq!((&*object.kind, &*object.uid, object.label.as_deref()), ("Widget", "u-2", Some("web")));

@@ -122,7 +122,10 @@ mod tests {
     use serde_json::json;
 
     fn hex(text: &str) -> Vec<u8> {
-        text.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("ASCII"), 16).expect("hex")).collect()
+        text.as_bytes()
+            .chunks(2)
+            .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("ASCII"), 16).expect("hex"))
+            .collect()
     }
 
     #[test]
@@ -151,7 +154,9 @@ mod tests {
         ] {
             assert_eq!(super::json(&hex(bytes)), Some(value), "{bytes}");
         }
-        for bad in ["", "18", "62", "8301", "a1", "a10102", "ff", "1c", "f97c00", "0000", "7f01ff", "9bffffffffffffffff"] {
+        for bad in
+            ["", "18", "62", "8301", "a1", "a10102", "ff", "1c", "f97c00", "0000", "7f01ff", "9bffffffffffffffff"]
+        {
             assert_eq!(super::json(&hex(bad)), None, "{bad}");
         }
         assert_eq!(super::json(&[0x81; 1000]), None);

@@ -102,7 +102,8 @@ impl Database {
     pub fn read(bolt: Bolt) -> Self {
         let used = Used::new(&bolt);
         let mut damages = Damages::default();
-        let mut database = Self { store: Store::default(), small: Vec::new(), keys: None, used, damages: Damages::default(), bolt };
+        let mut database =
+            Self { store: Store::default(), small: Vec::new(), keys: None, used, damages: Damages::default(), bolt };
         let mut found = Vec::new();
         let root = Bucket { name: String::new(), root: database.bolt.meta.root, inline: Vec::new() };
         database.small_bucket(&root, &mut damages, |element| {
@@ -115,8 +116,11 @@ impl Database {
         let mut store = Store::default();
         for bucket in found {
             if bucket.name == KEY {
-                let tree =
-                    if bucket.root == 0 { Tree::default() } else { database.bolt.tree(bucket.root, KEY, &database.used, &mut damages) };
+                let tree = if bucket.root == 0 {
+                    Tree::default()
+                } else {
+                    database.bolt.tree(bucket.root, KEY, &database.used, &mut damages)
+                };
                 database.keys = Some((bucket, tree));
             } else {
                 database.small_bucket(&bucket, &mut damages, |element| store.take(&bucket.name, &element));
@@ -151,7 +155,9 @@ impl Database {
             for element in leaf.iter() {
                 match revision(element.key) {
                     Some((at, _)) if at.main > transaction => return false,
-                    Some((at, _)) if at.main == transaction => key_value(element.value).into_iter().for_each(|kv| each(kv.key)),
+                    Some((at, _)) if at.main == transaction => {
+                        key_value(element.value).into_iter().for_each(|kv| each(kv.key))
+                    }
                     _ => {}
                 }
             }
@@ -172,7 +178,8 @@ impl Database {
 
     fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
         let is_inline = bucket.root == 0;
-        let tree = if is_inline { Tree::default() } else { self.bolt.tree(bucket.root, &bucket.name, &self.used, damages) };
+        let tree =
+            if is_inline { Tree::default() } else { self.bolt.tree(bucket.root, &bucket.name, &self.used, damages) };
         let mut pages = pages_of(&bucket.name, &tree);
         let mut before: Vec<u8> = Vec::new();
         let mut take = |id: u64, leaf: Leaf<'_>, damages: &mut Damages| {
@@ -247,12 +254,19 @@ impl Database {
     /// endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions
     /// of which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
     /// (Source: etcd server/storage/mvcc/hash.go.)
-    pub fn kv_hash(&self, walk: &Walk, threads: usize, dropped: &[u64], is_dropped: impl Fn(&[u8], u64) -> bool + Sync) -> u32 {
+    pub fn kv_hash(
+        &self,
+        walk: &Walk,
+        threads: usize,
+        dropped: &[u64],
+        is_dropped: impl Fn(&[u8], u64) -> bool + Sync,
+    ) -> u32 {
         let start = crc32c::crc32c(KEY.as_bytes());
         let sum_of = |leaf: &Leaf<'_>, sum: (u32, usize)| {
             leaf.iter().fold(sum, |(sum, bytes), element| {
                 let is_out = revision(element.key).is_some_and(|(at, _)| {
-                    dropped.binary_search(&at.main).is_ok() && key_value(element.value).is_some_and(|kv| is_dropped(kv.key, at.main))
+                    dropped.binary_search(&at.main).is_ok()
+                        && key_value(element.value).is_some_and(|kv| is_dropped(kv.key, at.main))
                 });
                 if is_out {
                     return (sum, bytes);
@@ -394,7 +408,12 @@ impl Run {
             None => Some((first, last)),
             Some((begin, (end, page))) => {
                 if end >= first.0 {
-                    damages.add_fault(Fault::Order, id, KEY, format!("begins with a key that is not behind those of page {page}"));
+                    damages.add_fault(
+                        Fault::Order,
+                        id,
+                        KEY,
+                        format!("begins with a key that is not behind those of page {page}"),
+                    );
                 }
                 Some((begin, last))
             }
@@ -421,14 +440,24 @@ fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: u64, worker: &mut impl KeyWorker, 
             }
         };
         let Some(kv) = key_value(element.value) else {
-            part.damages.add_fault(Fault::Entry, id, KEY, format!("has a value that can't be read, of revision {}", at.main));
+            part.damages.add_fault(
+                Fault::Entry,
+                id,
+                KEY,
+                format!("has a value that can't be read, of revision {}", at.main),
+            );
             continue;
         };
         part.revision = part.revision.max(at.main);
         worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
     }
     if ends.is_some_and(|((first, _), _)| first.main < lower) {
-        part.damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one under which its branch names it");
+        part.damages.add_fault(
+            Fault::Order,
+            id,
+            KEY,
+            "begins with a key below the one under which its branch names it",
+        );
     }
     ends
 }

@@ -116,14 +116,17 @@ fn protobuf(envelope: &[u8]) -> Result<Decoded, Undecodable> {
                 }
             }
             (2, mvcc::Field::Bytes(bytes)) => raw = bytes,
-            (3, mvcc::Field::Bytes(packing)) if !packing.is_empty() => return Err(damaged("it is packed, as by no known apiserver")),
+            (3, mvcc::Field::Bytes(packing)) if !packing.is_empty() => {
+                return Err(damaged("it is packed, as by no known apiserver"));
+            }
             _ => {}
         }
     }
     if fields.damaged {
         return Err(damaged("its protobuf envelope breaks off"));
     }
-    let message = Schema::get().kind(&api_version, &kind).ok_or_else(|| Undecodable::Kind(api_version.clone(), kind.clone()))?;
+    let message =
+        Schema::get().kind(&api_version, &kind).ok_or_else(|| Undecodable::Kind(api_version.clone(), kind.clone()))?;
     let mut decoder = Decoder { schema: Schema::get(), unknown: BTreeSet::new(), values: 0 };
     let mut object = Map::new();
     object.insert("apiVersion".to_owned(), api_version.into());
@@ -143,7 +146,13 @@ struct Decoder {
 
 impl Decoder {
     /// Adds the fields of `bytes` to `into`.
-    fn object(&mut self, message: &Message, bytes: &[u8], into: &mut Map<String, Value>, depth: usize) -> Result<(), Undecodable> {
+    fn object(
+        &mut self,
+        message: &Message,
+        bytes: &[u8],
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Undecodable> {
         let mut found = self.fields(message, bytes, depth)?;
         for field in &message.fields {
             let mine = found.remove(&field.number).unwrap_or_default();
@@ -161,7 +170,12 @@ impl Decoder {
     }
 
     /// The fields of a message by number; those that the table lacks are noted.
-    fn fields<'v>(&mut self, message: &Message, bytes: &'v [u8], depth: usize) -> Result<BTreeMap<u64, Found<'v>>, Undecodable> {
+    fn fields<'v>(
+        &mut self,
+        message: &Message,
+        bytes: &'v [u8],
+        depth: usize,
+    ) -> Result<BTreeMap<u64, Found<'v>>, Undecodable> {
         if depth > DEEPEST {
             return Err(damaged(format!("{} is nested more than {DEEPEST} deep", message.name)));
         }
@@ -191,7 +205,8 @@ impl Decoder {
         match field.shape {
             Shape::List if found.is_empty() => Ok(empty()),
             Shape::List => {
-                let items: Result<Vec<Value>, _> = found.iter().map(|one| self.one(field, std::slice::from_ref(one), depth)).collect();
+                let items: Result<Vec<Value>, _> =
+                    found.iter().map(|one| self.one(field, std::slice::from_ref(one), depth)).collect();
                 Ok(Some(Value::Array(items?)))
             }
             Shape::Map if found.is_empty() => Ok(empty()),
@@ -272,8 +287,13 @@ impl Decoder {
         let schema = || values.iter_mut().find(|value| matches!(value, Some(Value::Object(_)))).and_then(Option::take);
         let either = list.or_else(schema);
         let is_or_bool = message.fields.iter().any(|field| field.kind == Type::Bool);
-        let or_else =
-            || if is_or_bool { Value::from(values.iter().flatten().any(|value| *value == Value::Bool(true))) } else { Value::Null };
+        let or_else = || {
+            if is_or_bool {
+                Value::from(values.iter().flatten().any(|value| *value == Value::Bool(true)))
+            } else {
+                Value::Null
+            }
+        };
         Ok(match either {
             Some(value) => value,
             None => or_else(),
@@ -281,10 +301,17 @@ impl Decoder {
     }
 
     /// A map: its entries are messages of key and value. Sorted, as Go does it.
-    fn map(&mut self, field: &Field, found: &[mvcc::Field<'_>], depth: usize) -> Result<Map<String, Value>, Undecodable> {
+    fn map(
+        &mut self,
+        field: &Field,
+        found: &[mvcc::Field<'_>],
+        depth: usize,
+    ) -> Result<Map<String, Value>, Undecodable> {
         let mut sorted = BTreeMap::new();
         for entry in found {
-            let mvcc::Field::Bytes(entry) = entry else { return Err(damaged(format!("its field {} is of another type", field.json))) };
+            let mvcc::Field::Bytes(entry) = entry else {
+                return Err(damaged(format!("its field {} is of another type", field.json)));
+            };
             let (mut key, mut value) = (String::new(), Found::new());
             let mut parts = Fields::new(entry);
             for part in parts.by_ref() {

@@ -107,7 +107,11 @@ pub(in crate::sources) fn base64(bytes: &[u8]) -> String {
     for chunk in bytes.chunks(3) {
         let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
-            out.push(if place <= chunk.len() { char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]) } else { '=' });
+            out.push(if place <= chunk.len() {
+                char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize])
+            } else {
+                '='
+            });
         }
     }
     out
@@ -138,7 +142,9 @@ mod tests {
 
     #[test]
     fn base64_is_as_in_rfc_4648() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")] {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
+        {
             assert_eq!(base64(bytes.as_bytes()), text);
         }
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");

@@ -63,7 +63,9 @@ impl Store {
             ("meta", b"term") => self.term = number(element.value),
             ("meta", b"scheduledCompactRev") => self.scheduled_compact = revision(element.value).map(|(at, _)| at.main),
             ("meta", b"finishedCompactRev") => self.finished_compact = revision(element.value).map(|(at, _)| at.main),
-            ("meta", b"storageVersion") => self.storage_version = Some(String::from_utf8_lossy(element.value).into_owned()),
+            ("meta", b"storageVersion") => {
+                self.storage_version = Some(String::from_utf8_lossy(element.value).into_owned())
+            }
             ("lease", _) => {
                 // Field 1 is the id, 2 the seconds.
                 let mut lease = (0, 0);

@@ -229,7 +229,8 @@ fn exemplar(line: &[u8], at: usize) -> Result<Exemplar<'_>, Fault> {
     let mut timestamp = None;
     if at < line.len() {
         let (text, start, end) = field(line, at, dialect)?;
-        timestamp = Some(time(text, dialect).ok_or(Fault { what: "the exemplar's timestamp is no number", at: start })?);
+        timestamp =
+            Some(time(text, dialect).ok_or(Fault { what: "the exemplar's timestamp is no number", at: start })?);
         at = end;
     }
     if at < line.len() {

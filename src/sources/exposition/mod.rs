@@ -91,7 +91,10 @@ impl<'p> Reader<'p> {
 
     /// What the next line holds; `None` behind the last.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an item borrows the reader's labels, which no Iterator can give")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an item borrows the reader's labels, which no Iterator can give"
+    )]
     pub fn next(&mut self) -> Option<Item<'_, 'p>> {
         let rest = self.page.get(self.at..).filter(|rest| !rest.is_empty())?;
         let end = memchr::memchr(b'\n', rest);

@@ -172,7 +172,8 @@ impl Checker {
         let mut closed = Ok(());
         if !belongs {
             closed = self.close();
-            self.family = Some(Family { name: name.clone().into_owned(), kind: Some(Type::Unknown), ..Family::default() });
+            self.family =
+                Some(Family { name: name.clone().into_owned(), kind: Some(Type::Unknown), ..Family::default() });
         }
         let Some(family) = &mut self.family else { return closed };
         family.sampled = true;
@@ -197,7 +198,8 @@ impl Family {
         if let Some(point) = point {
             let value = label(point).ok_or("a sample without the label that its type demands")?;
             if point == "le" || kind == Type::Summary {
-                let number = number(value.as_bytes()).filter(|n| !n.is_nan()).ok_or("a le or quantile that is no number")?;
+                let number =
+                    number(value.as_bytes()).filter(|n| !n.is_nan()).ok_or("a le or quantile that is no number")?;
                 if kind == Type::Summary && !(0.0..=1.0).contains(&number) {
                     return Err("a quantile that is not between 0 and 1");
                 }
@@ -207,7 +209,8 @@ impl Family {
                 bound = Some(number);
             }
         }
-        let mut labels: Group = sample.labels.iter().map(|l| (l.name.decode().into_owned(), l.value.decode().into_owned())).collect();
+        let mut labels: Group =
+            sample.labels.iter().map(|l| (l.name.decode().into_owned(), l.value.decode().into_owned())).collect();
         labels.sort_unstable();
         let mut group = labels.clone();
         match kind {
@@ -223,7 +226,14 @@ impl Family {
     }
 
     /// Whether the sample stands where it may.
-    fn place(&mut self, sample: &Sample<'_, '_>, name: &str, labels: Group, group: Group, kind: Type) -> Result<(), &'static str> {
+    fn place(
+        &mut self,
+        sample: &Sample<'_, '_>,
+        name: &str,
+        labels: Group,
+        group: Group,
+        kind: Type,
+    ) -> Result<(), &'static str> {
         let same = self.group.as_ref() == Some(&group);
         let later = same && self.timestamp != sample.timestamp;
         if same {
@@ -294,13 +304,14 @@ fn values(sample: &Sample<'_, '_>, kind: Type, suffix: &str) -> Result<(), &'sta
     if counts && suffix != "_gsum" && value < 0.0 {
         return Err("a counter that is negative");
     }
-    let whole =
-        matches!(kind, Type::Histogram | Type::GaugeHistogram | Type::Summary) && ["_count", "_bucket", "_gcount"].contains(&suffix);
+    let whole = matches!(kind, Type::Histogram | Type::GaugeHistogram | Type::Summary)
+        && ["_count", "_bucket", "_gcount"].contains(&suffix);
     if whole && value.fract() != 0.0 {
         return Err("a count that is not a whole number");
     }
     if let Some(exemplar) = sample.exemplar {
-        let allowed = matches!((kind, suffix), (Type::Histogram | Type::GaugeHistogram, "_bucket") | (Type::Counter, "_total"));
+        let allowed =
+            matches!((kind, suffix), (Type::Histogram | Type::GaugeHistogram, "_bucket") | (Type::Counter, "_total"));
         if !allowed {
             return Err("an exemplar where none is allowed");
         }

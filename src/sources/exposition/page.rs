@@ -119,7 +119,12 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
     } else if let Some((line, offset)) = open {
         tell(ProblemKind::CutOff, line, offset, "the page ends before the histogram's +Inf bucket".to_owned());
     } else if families.like_open_metrics {
-        tell(ProblemKind::CutOff, lines, page.len(), "families are described as in OpenMetrics, but # EOF is missing".to_owned());
+        tell(
+            ProblemKind::CutOff,
+            lines,
+            page.len(),
+            "families are described as in OpenMetrics, but # EOF is missing".to_owned(),
+        );
     }
     if summary.samples == 0 && problems == 0 {
         problem(Problem { kind: ProblemKind::Empty, line: 1, offset: 0, detail: String::new() });
@@ -188,7 +193,10 @@ impl<'p> Families<'p> {
                 if matches!(text, b"unknown" | b"info" | b"stateset" | b"gaugehistogram") {
                     self.like_open_metrics = true;
                 } else if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
-                    return Some(format!("a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped", named()));
+                    return Some(format!(
+                        "a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped",
+                        named()
+                    ));
                 }
                 if std::mem::replace(&mut known.0, true) {
                     return Some(format!("a second # TYPE of {}", named()));

@@ -25,7 +25,8 @@ fn all(page: &str) -> (Vec<String>, Vec<Problem>) {
 
 #[test]
 fn values_that_other_parsers_cut_are_whole() {
-    let (samples, problems) = all("a{b=\"x}y\",c=\"p,q\",d=\"r=s\",e=\"\\\"\\\\\\n\"} 1.5e3 1700000000123\nb:c +Inf\n d\t-2 \n");
+    let (samples, problems) =
+        all("a{b=\"x}y\",c=\"p,q\",d=\"r=s\",e=\"\\\"\\\\\\n\"} 1.5e3 1700000000123\nb:c +Inf\n d\t-2 \n");
     assert_eq!(samples, ["a[b=x}y|c=p,q|d=r=s|e=\"\\\n] 1500 @1700000000.123", "b:c[] inf", "d[] -2"]);
     assert!(problems.is_empty(), "{problems:?}");
 }
@@ -58,18 +59,29 @@ fn what_is_no_sample_is_named_with_its_place() {
     ] {
         let (samples, problems) = all(&format!("ok 1\n{line}\nok2 2\n"));
         assert_eq!(samples, ["ok[] 1", "ok2[] 2"], "{line}");
-        assert_eq!((problems[0].kind, problems[0].line, problems[0].offset), (ProblemKind::Line, 2, 5), "{line}: {problems:?}");
+        assert_eq!(
+            (problems[0].kind, problems[0].line, problems[0].offset),
+            (ProblemKind::Line, 2, 5),
+            "{line}: {problems:?}"
+        );
         assert!(problems[0].detail.ends_with(&format!("(column {column})")), "{line}: {problems:?}");
     }
 }
 
 #[test]
 fn a_page_that_ends_too_early_is_noticed() {
-    for (page, line) in
-        [("a 1\nb 2", 2), ("a 1\nb{c=\"", 2), ("# TYPE a counter\na_total 1\n", 2), ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2)]
-    {
+    for (page, line) in [
+        ("a 1\nb 2", 2),
+        ("a 1\nb{c=\"", 2),
+        ("# TYPE a counter\na_total 1\n", 2),
+        ("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n", 2),
+    ] {
         let (_, problems) = all(page);
-        assert_eq!(problems.iter().map(|p| (p.kind, p.line)).collect::<Vec<_>>(), [(ProblemKind::CutOff, line)], "{page}");
+        assert_eq!(
+            problems.iter().map(|p| (p.kind, p.line)).collect::<Vec<_>>(),
+            [(ProblemKind::CutOff, line)],
+            "{page}"
+        );
     }
     assert!(all("h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\n").1.is_empty());
 }
@@ -80,7 +92,15 @@ fn families_and_series_stand_once() {
     let (samples, problems) = all(page);
     assert_eq!(samples, ["a[b=1] 1", "a[b=2] 3", "c_bucket[le=+Inf] 1"]);
     let kinds: Vec<_> = problems.iter().map(|p| (p.kind, p.line)).collect();
-    assert_eq!(kinds, [(ProblemKind::Repeated, 4), (ProblemKind::Described, 5), (ProblemKind::Described, 6), (ProblemKind::Described, 9)]);
+    assert_eq!(
+        kinds,
+        [
+            (ProblemKind::Repeated, 4),
+            (ProblemKind::Described, 5),
+            (ProblemKind::Described, 6),
+            (ProblemKind::Described, 9)
+        ]
+    );
 }
 
 #[test]

@@ -94,7 +94,9 @@ pub(super) fn build(found: &Found, timeout: Duration) -> Result<(Client, Arc<Nam
         }
         _ => Err(LiveError::Kubeconfig {
             path: format!("proxy {}", proxy.uri().host().unwrap_or_default()),
-            what: "only proxies with http:// and socks5:// can be used; see proxy-url in the kubeconfig, and HTTPS_PROXY".to_owned(),
+            what:
+                "only proxies with http:// and socks5:// can be used; see proxy-url in the kubeconfig, and HTTPS_PROXY"
+                    .to_owned(),
         }),
     }
 }
@@ -122,8 +124,10 @@ where
         .with_server_name_resolver(Resolver(Arc::clone(&names)))
         .enable_http1()
         .wrap_connector(connector);
-    let client = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build::<_, Body>(connector);
-    let service = config.extra_headers_layer().map_err(|error| refused(&error, config))?.layer(client).map_err(BoxError::from);
+    let client =
+        legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build::<_, Body>(connector);
+    let service =
+        config.extra_headers_layer().map_err(|error| refused(&error, config))?.layer(client).map_err(BoxError::from);
     let client = match auth {
         Some(auth) => Client::new(auth.layer(service), "default"),
         None => Client::new(service, "default"),
@@ -168,7 +172,9 @@ pub(super) fn credentials(error: &AuthError, plugin: &str) -> LiveError {
                 None => format!("failed ({})", out.status),
             }
         }
-        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => "printed no ExecCredential that can be read".to_owned(),
+        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
+            "printed no ExecCredential that can be read".to_owned()
+        }
         AuthError::ExecPluginFailed => "printed an ExecCredential without a status".to_owned(),
         AuthError::UnrefreshableTokenResponse => "gave a token, and none when it was asked again".to_owned(),
         other => return LiveError::Credentials { what: foreign(&other.to_string()) },

@@ -12,8 +12,7 @@ use kube::{Client, Config};
 use std::sync::Arc;
 
 /// From the apiserver's cache: nothing here is worth a read of etcd.
-const SLICES: &str =
-    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes&resourceVersion=0";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes&resourceVersion=0";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes?resourceVersion=0";
 /// Anybody who is logged in may read it, and it costs nothing.
 const VERSION: &str = "/version";
@@ -26,7 +25,12 @@ pub(super) struct Fleet {
 }
 
 /// Finds them. An error is one of the kubeconfig's server itself: nothing can be read then.
-pub(super) async fn apiservers(client: &Client, names: &Names, config: &Config, manners: &Manners) -> Result<Fleet, LiveError> {
+pub(super) async fn apiservers(
+    client: &Client,
+    names: &Names,
+    config: &Config,
+    manners: &Manners,
+) -> Result<Fleet, LiveError> {
     let url = &config.cluster_url;
     let own = Arc::new(Door::new(authority(url), url.clone()));
     let mut notes = Vec::new();
@@ -36,8 +40,11 @@ pub(super) async fn apiservers(client: &Client, names: &Names, config: &Config, 
     let itself = matches!(addresses.as_slice(), [only] if *only == own.name);
     if itself || addresses.is_empty() || !trusted {
         if !trusted && !addresses.is_empty() && !itself {
-            let why =
-                if config.accept_invalid_certs { "its certificate is not checked (insecure-skip-tls-verify)" } else { "it is plain http" };
+            let why = if config.accept_invalid_certs {
+                "its certificate is not checked (insecure-skip-tls-verify)"
+            } else {
+                "it is plain http"
+            };
             notes.push(format!(
                 "the cluster names {}, but credentials are not sent there: the kubeconfig's server is used alone, because {why}",
                 count(addresses.len())
@@ -48,7 +55,8 @@ pub(super) async fn apiservers(client: &Client, names: &Names, config: &Config, 
         let apiserver = Apiserver { name: own.name.clone(), found: how, version };
         return Ok(Fleet { apiservers: vec![apiserver], doors: vec![own], notes });
     }
-    let doors: Vec<Arc<Door>> = addresses.iter().filter_map(|name| Some(Arc::new(Door::new(name.clone(), direct(name)?)))).collect();
+    let doors: Vec<Arc<Door>> =
+        addresses.iter().filter_map(|name| Some(Arc::new(Door::new(name.clone(), direct(name)?)))).collect();
     let probes = doors.iter().map(|door| probe(client, names, door, manners));
     let answers = join(probes).await;
     let mut apiservers = Vec::new();
@@ -66,7 +74,9 @@ pub(super) async fn apiservers(client: &Client, names: &Names, config: &Config, 
         };
         apiservers.push(Apiserver { name: door.name.clone(), found: how, version });
     }
-    let list = |silent: &[(String, String)]| silent.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ");
+    let list = |silent: &[(String, String)]| {
+        silent.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ")
+    };
     if silent.len() < doors.len() {
         if !silent.is_empty() {
             notes.push(format!("of {}, {} can't be read: {}", count(doors.len()), silent.len(), list(&silent)));
@@ -85,9 +95,16 @@ pub(super) async fn apiservers(client: &Client, names: &Names, config: &Config, 
 }
 
 /// The addresses that the cluster names, in order, each once.
-async fn named(client: &Client, own: &Door, manners: &Manners, notes: &mut Vec<String>) -> Result<(Vec<String>, Found), LiveError> {
+async fn named(
+    client: &Client,
+    own: &Door,
+    manners: &Manners,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<String>, Found), LiveError> {
     let mut refusals = Vec::new();
-    for (path, how, read) in [(SLICES, Found::EndpointSlice, slices as Reader), (ENDPOINTS, Found::Endpoints, endpoints as Reader)] {
+    for (path, how, read) in
+        [(SLICES, Found::EndpointSlice, slices as Reader), (ENDPOINTS, Found::Endpoints, endpoints as Reader)]
+    {
         match request::get(client, own, path, manners).await {
             Ok(answer) => match read(&answer.body) {
                 Some(mut addresses) if !addresses.is_empty() => {

@@ -178,7 +178,9 @@ impl LiveError {
     /// What happened, without the server's name: for lists that have named it.
     pub(super) fn cause(&self) -> String {
         match self {
-            Self::Unreachable { what, .. } | Self::Certificate { what, .. } | Self::Forbidden { what, .. } => what.clone(),
+            Self::Unreachable { what, .. } | Self::Certificate { what, .. } | Self::Forbidden { what, .. } => {
+                what.clone()
+            }
             Self::Timeout { after, received, .. } => format!("{} within {after:?}", so_far(*received)),
             Self::Unauthorized { .. } => "it does not accept the kubeconfig's credentials".to_owned(),
             Self::Busy { code, tries, .. } => format!("{code} after {tries} tries"),
@@ -226,7 +228,10 @@ pub(in crate::sources) fn foreign(text: &str) -> String {
         }
         let end = word.trim_end_matches(['"', '\'', ':']);
         behind_bearer = ["bearer", "basic"].iter().any(|scheme| {
-            end.len().checked_sub(scheme.len()).and_then(|at| end.get(at..)).is_some_and(|tail| tail.eq_ignore_ascii_case(scheme))
+            end.len()
+                .checked_sub(scheme.len())
+                .and_then(|at| end.get(at..))
+                .is_some_and(|tail| tail.eq_ignore_ascii_case(scheme))
         });
     }
     match out.char_indices().nth(LONGEST) {
@@ -250,7 +255,9 @@ fn masked(word: &str, out: &mut String) {
 /// A JSON Web Token, a token of EKS or Google, or a long jumble of letters and digits.
 fn is_credential(run: &str) -> bool {
     let prefixed = ["eyJ", "k8s-aws-v1.", "ya29."].iter().any(|prefix| run.starts_with(prefix)) && run.len() >= 16;
-    let jumble = |part: &str| part.len() >= 24 && part.bytes().any(|b| b.is_ascii_digit()) && part.bytes().any(|b| b.is_ascii_alphabetic());
+    let jumble = |part: &str| {
+        part.len() >= 24 && part.bytes().any(|b| b.is_ascii_digit()) && part.bytes().any(|b| b.is_ascii_alphabetic())
+    };
     prefixed || run.split(['.', '/', '-', '_']).any(jumble)
 }
 
@@ -266,12 +273,17 @@ mod tests {
             ("got k8s-aws-v1.aHR0cHM6Ly9zdHM", "got ***"),
             ("\u{1b}[31mred\nline", "[31mred line"),
             ("User \"system:serviceaccount:kube-system:generic-garbage-collector\" cannot get", "same"),
-            ("ip-10-0-0-12.eu-west-1.compute.internal:6443 in /usr/lib/google-cloud-sdk/bin/gke-gcloud-auth-plugin", "same"),
+            (
+                "ip-10-0-0-12.eu-west-1.compute.internal:6443 in /usr/lib/google-cloud-sdk/bin/gke-gcloud-auth-plugin",
+                "same",
+            ),
         ] {
             let masked = foreign(text);
             match expected {
                 "same" => assert_eq!(masked, text),
-                "token *** rejected" => assert!(masked.ends_with("*** rejected") && !masked.contains("eyJ"), "{masked}"),
+                "token *** rejected" => {
+                    assert!(masked.ends_with("*** rejected") && !masked.contains("eyJ"), "{masked}")
+                }
                 _ => assert_eq!(masked, expected),
             }
         }

@@ -27,7 +27,10 @@ pub(super) struct Surroundings<'a> {
 
 impl Surroundings<'_> {
     fn text(&self, names: &[&str]) -> String {
-        names.iter().find_map(|name| (self.variable)(name)?.into_string().ok().filter(|text| !text.is_empty())).unwrap_or_default()
+        names
+            .iter()
+            .find_map(|name| (self.variable)(name)?.into_string().ok().filter(|text| !text.is_empty()))
+            .unwrap_or_default()
     }
 }
 
@@ -49,13 +52,17 @@ pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<F
     };
     let broken = |what: String| LiveError::Kubeconfig { path: path.clone(), what };
     let name = context.context.as_ref().map(|context| context.cluster.clone()).unwrap_or_default();
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == name).and_then(|cluster| cluster.cluster.clone());
+    let cluster =
+        kubeconfig.clusters.iter().find(|cluster| cluster.name == name).and_then(|cluster| cluster.cluster.clone());
     let Some(cluster) = cluster else {
-        return Err(broken(format!("context '{wanted}' is for cluster '{name}', which is not in it; choose another --context")));
+        return Err(broken(format!(
+            "context '{wanted}' is for cluster '{name}', which is not in it; choose another --context"
+        )));
     };
     // A user that is not there is no error to kubectl either: the requests are anonymous.
     let options = KubeConfigOptions { context: Some(wanted), cluster: None, user: None };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| broken(foreign(&explain(error))))?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| broken(foreign(&explain(error))))?;
     impersonate(&mut config, target);
     let proxy = proxy(cluster.proxy_url.as_deref(), &config.cluster_url, around);
     Ok(Found { name, config, proxy })
@@ -66,7 +73,9 @@ fn read(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Option<(Kubec
     let asked = asked.filter(|path| !path.as_os_str().is_empty());
     let (paths, must_exist) = match (asked, (around.variable)("KUBECONFIG").filter(|value| !value.is_empty())) {
         (Some(path), _) => (vec![path.to_owned()], true),
-        (None, Some(value)) => (std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect(), false),
+        (None, Some(value)) => {
+            (std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect(), false)
+        }
         (None, None) => (around.home.iter().map(|home| home.join(".kube/config")).collect(), false),
     };
     let called = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -74,7 +83,11 @@ fn read(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Option<(Kubec
     for path in &paths {
         let broken = |error| LiveError::Kubeconfig { path: path.display().to_string(), what: explain(error) };
         let next = match Kubeconfig::read_from(path) {
-            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => continue,
+            Err(KubeconfigError::ReadConfig(error, _))
+                if error.kind() == std::io::ErrorKind::NotFound && !must_exist =>
+            {
+                continue;
+            }
             read => read.map_err(broken)?,
         };
         merged = Some(match merged {
@@ -85,7 +98,9 @@ fn read(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Option<(Kubec
     match merged {
         Some(kubeconfig) => Ok(Some((kubeconfig, called))),
         None if is_pod(around) => Ok(None),
-        None => Err(LiveError::NoKubeconfig { looked: if called.is_empty() { "~/.kube/config".to_owned() } else { called } }),
+        None => Err(LiveError::NoKubeconfig {
+            looked: if called.is_empty() { "~/.kube/config".to_owned() } else { called },
+        }),
     }
 }
 
@@ -97,7 +112,10 @@ fn in_cluster(target: &Target, around: &Surroundings<'_>) -> Result<Found, LiveE
     if let Some(context) = &target.context {
         return Err(LiveError::UnknownContext { context: context.clone(), known: Vec::new() });
     }
-    let broken = |error| LiveError::Kubeconfig { path: "the pod's service account".to_owned(), what: foreign(&format!("{error}")) };
+    let broken = |error| LiveError::Kubeconfig {
+        path: "the pod's service account".to_owned(),
+        what: foreign(&format!("{error}")),
+    };
     let mut config = Config::incluster().map_err(broken)?;
     impersonate(&mut config, target);
     let proxy = proxy(None, &config.cluster_url, around);
@@ -119,7 +137,11 @@ fn impersonate(config: &mut Config, target: &Target) {
 
 /// The kubeconfig's `proxy-url` holds for every request. `HTTPS_PROXY` and `NO_PROXY` hold as in Go, where nothing on this
 /// machine is asked through a proxy.
-fn proxy(own: Option<&str>, server: &http::Uri, around: &Surroundings<'_>) -> Option<hyper_util::client::proxy::matcher::Intercept> {
+fn proxy(
+    own: Option<&str>,
+    server: &http::Uri,
+    around: &Surroundings<'_>,
+) -> Option<hyper_util::client::proxy::matcher::Intercept> {
     if let Some(own) = own.filter(|url| !url.is_empty()) {
         return Matcher::builder().all(own).build().intercept(server);
     }
@@ -140,7 +162,9 @@ fn explain(error: KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => format!("can't read the kubeconfig: {error}"),
         KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => format!("is not a kubeconfig: YAML with a mistake near line {}, column {}", at.line(), at.column()),
+            Some(at) => {
+                format!("is not a kubeconfig: YAML with a mistake near line {}, column {}", at.line(), at.column())
+            }
             None => "is not a kubeconfig".to_owned(),
         },
         other => other.to_string(),
@@ -159,7 +183,8 @@ mod tests {
         - {name: three, context: {cluster: third, user: me}}\n";
 
     fn ask(target: &Target, variables: &[(&str, String)], home: Option<PathBuf>) -> Result<Found, LiveError> {
-        let variables: HashMap<&str, OsString> = variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
+        let variables: HashMap<&str, OsString> =
+            variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
         let around = Surroundings { variable: &|name| variables.get(name).cloned(), home };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(find(target, &around))
@@ -198,7 +223,10 @@ mod tests {
         let target = Target { kubeconfig: Some(path.clone()), ..Target::default() };
         assert!(error(&target, &[], None).contains("config: can't read the kubeconfig"));
         let missing = [("KUBECONFIG", path.display().to_string())];
-        assert!(error(&Target::default(), &missing, None).starts_with(&format!("no kubeconfig: looked for {}", path.display())));
+        assert!(
+            error(&Target::default(), &missing, None)
+                .starts_with(&format!("no kubeconfig: looked for {}", path.display()))
+        );
         assert!(error(&Target::default(), &[], None).contains("~/.kube/config"));
         std::fs::write(&path, TWO).unwrap();
         let unknown = Target { context: Some("four".into()), ..target.clone() };
@@ -207,7 +235,9 @@ mod tests {
         assert!(error(&dangling, &[], None).contains("cluster 'third', which is not in it"));
         std::fs::write(&path, TWO.replace("current-context: one\n", "")).unwrap();
         assert!(error(&target, &[], None).contains("give --context NAME; it has: one, two, three"));
-        for mistake in ["token: [sesame]", "token: sesame, username: {a: b}", "token: \"sesame", "token: sesame\n  - x: sesame"] {
+        for mistake in
+            ["token: [sesame]", "token: sesame, username: {a: b}", "token: \"sesame", "token: sesame\n  - x: sesame"]
+        {
             std::fs::write(&path, TWO.replace("token: abc", mistake)).unwrap();
             let said = error(&target, &[], None);
             assert!(said.contains("line") && !said.contains("sesame"), "{mistake}: {said}");
@@ -242,7 +272,10 @@ mod tests {
             proxy(own, server, around).map(|proxy| proxy.uri().to_string())
         }
         assert_eq!(of(None, &far, &around), None);
-        assert_eq!(of(Some("socks5://127.0.0.1:1080"), &far, &around).unwrap().trim_end_matches('/'), "socks5://127.0.0.1:1080");
+        assert_eq!(
+            of(Some("socks5://127.0.0.1:1080"), &far, &around).unwrap().trim_end_matches('/'),
+            "socks5://127.0.0.1:1080"
+        );
         let set = |name: &str| match name {
             "HTTPS_PROXY" => Some("http://proxy.test:3128".into()),
             "no_proxy" => Some("two.test,10.0.0.0/8".into()),
@@ -250,7 +283,13 @@ mod tests {
         };
         let around = Surroundings { variable: &set, home: None };
         assert_eq!(of(None, &far, &around).unwrap().trim_end_matches('/'), "http://proxy.test:3128");
-        for near in ["https://two.test", "https://10.1.2.3:6443", "https://127.0.0.1:6443", "https://[::1]:6443", "https://localhost"] {
+        for near in [
+            "https://two.test",
+            "https://10.1.2.3:6443",
+            "https://127.0.0.1:6443",
+            "https://[::1]:6443",
+            "https://localhost",
+        ] {
             let server = near.parse().unwrap();
             assert_eq!(of(None, &server, &around), None, "{near}");
         }

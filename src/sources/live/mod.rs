@@ -98,7 +98,11 @@ pub struct Page {
 impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // An answer may be a Secret.
-        f.debug_struct("Page").field("instance", &self.instance).field("at", &self.at).field("bytes", &self.body.len()).finish()
+        f.debug_struct("Page")
+            .field("instance", &self.instance)
+            .field("at", &self.at)
+            .field("bytes", &self.body.len())
+            .finish()
     }
 }
 
@@ -120,7 +124,10 @@ pub struct Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Neither client nor configuration: they hold credentials.
-        f.debug_struct("Cluster").field("name", &self.name).field("apiservers", &self.apiservers).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("name", &self.name)
+            .field("apiservers", &self.apiservers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -133,7 +140,8 @@ impl Cluster {
         let worker = Worker::start()?;
         let target = target.clone();
         let (name, client, manners, fleet) = worker.run(async move {
-            let around = kubeconfig::Surroundings { variable: &|name| std::env::var_os(name), home: std::env::home_dir() };
+            let around =
+                kubeconfig::Surroundings { variable: &|name| std::env::var_os(name), home: std::env::home_dir() };
             let found = kubeconfig::find(&target, &around).await?;
             let (client, names) = client::build(&found, target.timeout)?;
             let manners = Manners {
@@ -181,7 +189,8 @@ impl Cluster {
     }
 
     fn ask(&self, door: &Arc<Door>, path: &str) -> impl Future<Output = Result<Page, LiveError>> + Send + 'static {
-        let (client, manners, door, path) = (self.client.clone(), Arc::clone(&self.manners), Arc::clone(door), path.to_owned());
+        let (client, manners, door, path) =
+            (self.client.clone(), Arc::clone(&self.manners), Arc::clone(door), path.to_owned());
         async move {
             let request::Answer { at, body } = request::get(&client, &door, &path, &manners).await?;
             Ok(Page { instance: door.name.clone(), at, body })

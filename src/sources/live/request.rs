@@ -84,7 +84,12 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
             Ok(reply) => reply,
             Err(_) => {
                 let About { server, path } = door.about(path);
-                return Err(LiveError::Timeout { server, path, after: manners.timeout, received: received.into_inner() });
+                return Err(LiveError::Timeout {
+                    server,
+                    path,
+                    after: manners.timeout,
+                    received: received.into_inner(),
+                });
             }
         };
         match reply {
@@ -133,7 +138,10 @@ async fn once(client: &Client, uri: &Uri, manners: &Manners, received: &AtomicU6
         .header(ACCEPT_ENCODING, if manners.gzip { "gzip" } else { "identity" })
         .body(Body::empty())
         .map_err(|error| Fault::Failed(kube::Error::HttpError(error)))?;
-    let response = client.send(request).await.map_err(|error| if ended(&error) { Fault::Gone(error) } else { Fault::Failed(error) })?;
+    let response = client
+        .send(request)
+        .await
+        .map_err(|error| if ended(&error) { Fault::Gone(error) } else { Fault::Failed(error) })?;
     let (head, mut body) = response.into_parts();
     let limit = if head.status == StatusCode::OK { manners.limit } else { MESSAGE };
     let mut bytes = Vec::new();
@@ -146,7 +154,9 @@ async fn once(client: &Client, uri: &Uri, manners: &Manners, received: &AtomicU6
             }
             // Of an error's text, what came is enough.
             Err(_) if head.status != StatusCode::OK => break,
-            Err(error) => return Err(Fault::Cut(format!("the answer broke off ({})", innermost(&error)), bytes.len() as u64)),
+            Err(error) => {
+                return Err(Fault::Cut(format!("the answer broke off ({})", innermost(&error)), bytes.len() as u64));
+            }
         }
         if bytes.len() as u64 > limit {
             if head.status == StatusCode::OK {
@@ -224,7 +234,9 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
 
 /// Whether a connection that stood ended without an answer.
 fn ended(error: &kube::Error) -> bool {
-    chain(error).find_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>()).is_some_and(|error| !error.is_connect())
+    chain(error)
+        .find_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
+        .is_some_and(|error| !error.is_connect())
 }
 
 /// Which apiserver and path an error is about.
@@ -243,7 +255,9 @@ impl About {
                 LiveError::Forbidden { server, path, what, next }
             }
             Fault::Status(code, what) => LiveError::Status { server, path, code: code.as_u16(), what },
-            Fault::Busy { code, retry_after } => LiveError::Busy { server, path, code: code.as_u16(), tries: 1, retry_after },
+            Fault::Busy { code, retry_after } => {
+                LiveError::Busy { server, path, code: code.as_u16(), tries: 1, retry_after }
+            }
             Fault::Cut(what, received) => LiveError::Cut { server, path, what, received },
             Fault::TooLarge => LiveError::TooLarge { server, path, limit: manners.limit },
             Fault::Failed(error) | Fault::Gone(error) => self::failed(server, path, &error, &manners.plugin),
@@ -307,7 +321,11 @@ fn failed(server: String, path: String, error: &kube::Error, plugin: &str) -> Li
         let what = "no connection in time".to_owned();
         return LiveError::Unreachable { server, path, what, next: "is there a route to it (VPN, firewall, proxy)?" };
     }
-    let what = if ended(error) { format!("the connection ended without an answer ({})", innermost(error)) } else { innermost(error) };
+    let what = if ended(error) {
+        format!("the connection ended without an answer ({})", innermost(error))
+    } else {
+        innermost(error)
+    };
     LiveError::Unreachable { server, path, what, next: "check the kubeconfig's server, and the network between" }
 }
 
@@ -323,17 +341,23 @@ fn certificate(server: String, path: String, error: &rustls::Error) -> LiveError
             format!("its certificate is for another name ({})", foreign(&error.to_string())),
             "set the kubeconfig's server to a name that it is for, or tls-server-name",
         ),
-        Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => {
-            ("its certificate has expired".to_owned(), "renew it (`kubeadm certs check-expiration`), or set this machine's clock")
-        }
+        Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => (
+            "its certificate has expired".to_owned(),
+            "renew it (`kubeadm certs check-expiration`), or set this machine's clock",
+        ),
         Error::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
             ("its certificate is not valid yet".to_owned(), "set the clock of this machine or of the apiserver's")
         }
-        Error::InvalidCertificate(_) => {
-            (format!("its certificate can't be accepted ({})", foreign(&error.to_string())), "look at it with `openssl s_client -connect`")
-        }
+        Error::InvalidCertificate(_) => (
+            format!("its certificate can't be accepted ({})", foreign(&error.to_string())),
+            "look at it with `openssl s_client -connect`",
+        ),
         Error::AlertReceived(
-            Alert::BadCertificate | Alert::UnknownCA | Alert::CertificateExpired | Alert::CertificateUnknown | Alert::CertificateRequired,
+            Alert::BadCertificate
+            | Alert::UnknownCA
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::CertificateRequired,
         ) => (
             format!("it does not accept the client's certificate ({})", foreign(&error.to_string())),
             "it may have expired or be of another cluster: see client-certificate in the kubeconfig",
@@ -342,7 +366,10 @@ fn certificate(server: String, path: String, error: &rustls::Error) -> LiveError
             "what answers there does not speak TLS".to_owned(),
             "is the kubeconfig's server http:// rather than https://, or the port another one?",
         ),
-        other => (format!("no TLS connection ({})", foreign(&other.to_string())), "check the kubeconfig's server, and what is between"),
+        other => (
+            format!("no TLS connection ({})", foreign(&other.to_string())),
+            "check the kubeconfig's server, and what is between",
+        ),
     };
     LiveError::Certificate { server, path, what, next }
 }
@@ -368,14 +395,21 @@ mod tests {
             let said = missing_rule(path, "forbidden", true);
             assert!(said.contains(rule), "{path}: {said}");
         }
-        assert!(missing_rule("/metrics", "users \"x\" is forbidden: cannot impersonate", true).contains("verbs [impersonate]"));
+        assert!(
+            missing_rule("/metrics", "users \"x\" is forbidden: cannot impersonate", true)
+                .contains("verbs [impersonate]")
+        );
     }
 
     #[test]
     fn paths_follow_the_path_of_the_server() {
-        let uri = |base: &str, path| Door::new(String::new(), base.parse().unwrap()).uri(path).map(|uri| uri.to_string());
+        let uri =
+            |base: &str, path| Door::new(String::new(), base.parse().unwrap()).uri(path).map(|uri| uri.to_string());
         assert_eq!(uri("https://a.test:6443", "/metrics").unwrap(), "https://a.test:6443/metrics");
-        assert_eq!(uri("https://a.test/k8s/clusters/c-1/", "/metrics?x=1").unwrap(), "https://a.test/k8s/clusters/c-1/metrics?x=1");
+        assert_eq!(
+            uri("https://a.test/k8s/clusters/c-1/", "/metrics?x=1").unwrap(),
+            "https://a.test/k8s/clusters/c-1/metrics?x=1"
+        );
         for bad in ["metrics", "", "/a b", "/\u{7f}"] {
             assert_eq!(uri("https://a.test", bad), None, "{bad:?}");
         }

@@ -76,7 +76,8 @@ pub fn find(arguments: &[String]) -> Captures {
                 continue;
             }
             let above = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let at = [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
+            let at =
+                [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
             let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
             // What a person names one by one is one capture.
             let folder = if from_folder { folder } else { PathBuf::new() };
@@ -97,7 +98,14 @@ pub fn find(arguments: &[String]) -> Captures {
                     if skipped == 0 {
                         merge(captures.entry((cluster, folder, at)).or_default(), objects);
                     }
-                    all.inputs.push(InputReport { path, kind: "objects", bytes: bytes.len() as u64, records, skipped, first_error });
+                    all.inputs.push(InputReport {
+                        path,
+                        kind: "objects",
+                        bytes: bytes.len() as u64,
+                        records,
+                        skipped,
+                        first_error,
+                    });
                 }
                 Err(error) => all.errors.push(error),
             }
@@ -121,7 +129,8 @@ pub fn find(arguments: &[String]) -> Captures {
 
 /// Takes in the objects of another file.
 fn merge(into: &mut Objects, from: Objects) {
-    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds } = from;
+    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds } =
+        from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);
     into.limit_ranges.extend(limit_ranges);
@@ -153,5 +162,6 @@ fn modified(place: &Place) -> Option<Micros> {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, CaptureError> {
-    whole(source, MOST)?.ok_or_else(|| CaptureError::Malformed { path: source.path.clone(), what: "longer than 2 GiB".to_owned() })
+    whole(source, MOST)?
+        .ok_or_else(|| CaptureError::Malformed { path: source.path.clone(), what: "longer than 2 GiB".to_owned() })
 }

@@ -5,7 +5,8 @@ use serde_json::Value;
 /// Where containers stand.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 /// What of a container may hold passwords and tokens.
-const OF_CONTAINERS: [&str; 7] = ["env", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
+const OF_CONTAINERS: [&str; 7] =
+    ["env", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
 /// The whole object once more, as `kubectl apply` keeps it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -32,7 +33,10 @@ pub fn page(bytes: &[u8]) -> Result<Page, String> {
         Some(Value::Null) => 0,
         _ => return Err("no list of objects".to_owned()),
     };
-    let next = document.get_mut("metadata").and_then(Value::as_object_mut).and_then(|metadata| metadata.shift_remove("continue"));
+    let next = document
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .and_then(|metadata| metadata.shift_remove("continue"));
     let next = next.and_then(|next| next.as_str().map(str::to_owned)).filter(|next| !next.is_empty());
     clean(&mut document);
     let text = serde_json::to_vec(&document).map_err(|error| error.to_string())?;
@@ -82,8 +86,18 @@ mod tests {
         let text = String::from_utf8(page.text).unwrap();
         assert!(!text.contains("hush"), "{text}");
         assert_eq!((page.objects, page.next.as_deref()), (3, Some("abc")));
-        for kept in [r#""team":"a""#, r#""manager":"kubectl""#, r#""requests":{"cpu":"1"}"#, r#""image":"i""#, r#""resourceVersion":"7""#] {
-            assert_eq!(text.matches(kept).count(), if kept.contains("resourceVersion") { 1 } else { 2 }, "{kept}: {text}");
+        for kept in [
+            r#""team":"a""#,
+            r#""manager":"kubectl""#,
+            r#""requests":{"cpu":"1"}"#,
+            r#""image":"i""#,
+            r#""resourceVersion":"7""#,
+        ] {
+            assert_eq!(
+                text.matches(kept).count(),
+                if kept.contains("resourceVersion") { 1 } else { 2 },
+                "{kept}: {text}"
+            );
         }
     }
 

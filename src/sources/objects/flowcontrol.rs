@@ -1,7 +1,9 @@
 //! FlowSchemas and PriorityLevelConfigurations: found in bundles by what files hold, read from files that are named, or those that
 //! kube-apiserver makes itself. All versions of the API group are read: v1, and v1beta1 to v1beta3 with their older names.
 
-use crate::model::flowcontrol::{Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
+use crate::model::flowcontrol::{
+    Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
+};
 use crate::model::time::Micros;
 use crate::sources::content::Content;
 use crate::sources::find::{belongs, expand};
@@ -81,7 +83,8 @@ pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
                 Ok(config) => {
                     let (bundle, folder, ..) = belongs(&place, argument, true);
                     let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
-                    let names = folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned());
+                    let names =
+                        folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned());
                     let file = Path::new(&source.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
                     let at = std::iter::once(file).chain(names).find_map(|name| time_in(&name));
                     let capture = captures.entry((cluster, at, folder)).or_default();
@@ -169,7 +172,8 @@ fn mentions(source: &mut Source) -> bool {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, ObjectsError> {
-    whole(source, MOST)?.ok_or_else(|| ObjectsError::Malformed { path: source.path.clone(), what: "longer than 64 MiB".to_owned() })
+    whole(source, MOST)?
+        .ok_or_else(|| ObjectsError::Malformed { path: source.path.clone(), what: "longer than 64 MiB".to_owned() })
 }
 
 /// The objects in a file: JSON or YAML, single ones, lists of them, several documents.
@@ -184,7 +188,8 @@ fn parse(path: &str, bytes: &[u8]) -> Result<FlowConfig, ObjectsError> {
         }
     } else {
         for (at, document) in serde_yaml_ng::Deserializer::from_slice(bytes).enumerate() {
-            let document = Value::deserialize(document).map_err(|error| malformed(format!("document {}: not YAML: {error}", at + 1)))?;
+            let document = Value::deserialize(document)
+                .map_err(|error| malformed(format!("document {}: not YAML: {error}", at + 1)))?;
             take(&document, None, &mut config).map_err(|what| malformed(format!("document {}: {what}", at + 1)))?;
         }
     }
@@ -198,7 +203,10 @@ fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(
     let kind = own.or(kind).unwrap_or_default();
     if let Some(items) = object.get("items").and_then(Value::as_array) {
         let of = kind.strip_suffix("List").filter(|of| !of.is_empty());
-        return items.iter().enumerate().try_for_each(|(at, item)| take(item, of, config).map_err(|what| format!("item {at}: {what}")));
+        return items
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, item)| take(item, of, config).map_err(|what| format!("item {at}: {what}")));
     }
     if version.is_some_and(|version| !version.starts_with(GROUP)) {
         return Ok(());
@@ -297,7 +305,13 @@ fn schema(object: &Value) -> Result<FlowSchema, String> {
     let rules = spec.rules.unwrap_or_default().into_iter().map(rule).collect::<Result<_, _>>()?;
     // What the apiserver takes where it is not given.
     let precedence = spec.matching_precedence.unwrap_or(1000);
-    Ok(FlowSchema { name: metadata.name, precedence, level: spec.priority_level_configuration.name, distinguisher, rules })
+    Ok(FlowSchema {
+        name: metadata.name,
+        precedence,
+        level: spec.priority_level_configuration.name,
+        distinguisher,
+        rules,
+    })
 }
 
 fn rule(raw: RawRule) -> Result<Rule, String> {
@@ -316,10 +330,12 @@ fn rule(raw: RawRule) -> Result<Rule, String> {
     let subjects = raw.subjects.unwrap_or_default().into_iter().map(subject).collect::<Result<_, _>>()?;
     let resource = |raw: RawResourceRule| {
         let RawResourceRule { verbs, api_groups, resources, cluster_scope, namespaces } = raw;
-        let [verbs, groups, resources, namespaces] = [verbs, api_groups, resources, namespaces].map(Option::unwrap_or_default);
+        let [verbs, groups, resources, namespaces] =
+            [verbs, api_groups, resources, namespaces].map(Option::unwrap_or_default);
         ResourceRule { verbs, groups, resources, cluster_scope: cluster_scope.unwrap_or(false), namespaces }
     };
-    let path = |RawPathRule { verbs, paths }| PathRule { verbs: verbs.unwrap_or_default(), paths: paths.unwrap_or_default() };
+    let path =
+        |RawPathRule { verbs, paths }| PathRule { verbs: verbs.unwrap_or_default(), paths: paths.unwrap_or_default() };
     Ok(Rule {
         subjects,
         resources: raw.resource_rules.unwrap_or_default().into_iter().map(resource).collect(),
@@ -384,7 +400,9 @@ fn level(object: &Value) -> Result<PriorityLevel, String> {
         Some(other) => return Err(format!("limitResponse.type is '{other}', not Queue or Reject")),
     };
     // v1beta3 can't tell 0 from nothing but by this annotation.
-    let zero = metadata.annotations.is_some_and(|all| all.contains_key("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"));
+    let zero = metadata
+        .annotations
+        .is_some_and(|all| all.contains_key("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"));
     let default = if is_exempt || zero { 0 } else { DEFAULT_SHARES };
     Ok(PriorityLevel {
         name: metadata.name,
@@ -434,7 +452,8 @@ items:
 ";
         let config = parse("x", text.as_bytes()).unwrap();
         let queue = Limit::Queue { queues: 3, hand_size: 2, queue_length_limit: 50 };
-        let levels: Vec<_> = config.levels.iter().map(|level| (level.name.as_str(), level.shares, level.limit)).collect();
+        let levels: Vec<_> =
+            config.levels.iter().map(|level| (level.name.as_str(), level.shares, level.limit)).collect();
         assert_eq!(levels, [("old", 7, queue), ("zero", 0, Limit::Reject)]);
         assert_eq!((config.schemas[0].precedence, config.schemas[0].level.as_str()), (1000, "old"));
     }

@@ -1,7 +1,8 @@
 //! From one object's JSON to the model: what of each kind capacity depends on.
 
 use crate::model::objects::{
-    Amounts, Claim, Container, LimitRange, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope, Service, Workload,
+    Amounts, Claim, Container, LimitRange, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope, Service,
+    Workload,
 };
 use crate::model::quota::Namespace;
 use crate::model::time::{Micros, SECOND, parse_any};
@@ -177,7 +178,10 @@ impl Terms {
     fn cross(&self) -> bool {
         let crosses = |term: &Term| !term.namespaces.is_empty() || term.namespace_selector.is_some();
         self.required_during_scheduling_ignored_during_execution.iter().any(crosses)
-            || self.preferred_during_scheduling_ignored_during_execution.iter().any(|weighted| crosses(&weighted.pod_affinity_term))
+            || self
+                .preferred_during_scheduling_ignored_during_execution
+                .iter()
+                .any(|weighted| crosses(&weighted.pod_affinity_term))
     }
 }
 
@@ -410,22 +414,38 @@ fn part<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>) -> Result<
     json.map_or_else(|| Ok(T::default()), |json| serde_json::from_str(json.get()).map_err(|error| error.to_string()))
 }
 
-fn read(kind: &str, meta: &Meta, spec: Option<&RawValue>, status: Option<&RawValue>, objects: &mut Objects) -> Result<(), String> {
+fn read(
+    kind: &str,
+    meta: &Meta,
+    spec: Option<&RawValue>,
+    status: Option<&RawValue>,
+    objects: &mut Objects,
+) -> Result<(), String> {
     let (name, namespace) = (meta.name.clone(), meta.namespace.clone());
     match kind {
         "Namespace" => {
-            let one = Namespace { name: name.clone(), labels: meta.labels.clone(), annotations: meta.annotations.clone() };
+            let one =
+                Namespace { name: name.clone(), labels: meta.labels.clone(), annotations: meta.annotations.clone() };
             objects.namespaces.insert(name, one);
         }
         "ResourceQuota" => {
             let (spec, status): (QuotaSpec, QuotaSpec) = (part(spec)?, part(status)?);
-            let plain = spec.scopes.into_iter().map(|name| Scope { name, operator: "Exists".to_owned(), values: Vec::new() });
+            let plain =
+                spec.scopes.into_iter().map(|name| Scope { name, operator: "Exists".to_owned(), values: Vec::new() });
             let selected = spec.scope_selector.match_expressions.into_iter();
-            let selected = selected.map(|Expression { scope_name: name, operator, values }| Scope { name, operator, values });
+            let selected =
+                selected.map(|Expression { scope_name: name, operator, values }| Scope { name, operator, values });
             let scopes = plain.chain(selected).collect();
             let managers = meta.managed_fields.iter().filter(|fields| fields.subresource.is_empty());
             let managers = managers.map(|fields| fields.manager.clone()).collect();
-            objects.quotas.push(ResourceQuota { namespace, name, hard: spec.hard, used: status.used, scopes, managers });
+            objects.quotas.push(ResourceQuota {
+                namespace,
+                name,
+                hard: spec.hard,
+                used: status.used,
+                scopes,
+                managers,
+            });
         }
         "LimitRange" => {
             let spec: LimitSpec = part(spec)?;
@@ -450,8 +470,10 @@ fn read(kind: &str, meta: &Meta, spec: Option<&RawValue>, status: Option<&RawVal
         }
         "Node" => {
             let (spec, status): (NodeSpec, NodeStatus) = (part(spec)?, part(status)?);
-            let is_ready = status.conditions.iter().any(|condition| condition.of == "Ready" && condition.status == "True");
-            let is_tainted = spec.taints.iter().any(|taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute");
+            let is_ready =
+                status.conditions.iter().any(|condition| condition.of == "Ready" && condition.status == "True");
+            let is_tainted =
+                spec.taints.iter().any(|taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute");
             let takes_pods = is_ready && spec.unschedulable != Some(true);
             objects.nodes.push(Node { name, allocatable: status.allocatable, takes_pods, is_tainted });
         }
@@ -506,7 +528,8 @@ fn workload(kind: &str, meta: &Meta, spec: WorkloadSpec, status: WorkloadStatus)
 fn pod(meta: &Meta, spec: RawPodSpec, status: PodStatus) -> Pod {
     let controller = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
     let controller = controller.map(|owner| (owner.kind.clone(), owner.name.clone()));
-    let statuses: Vec<ContainerStatus> = status.container_statuses.into_iter().chain(status.init_container_statuses).collect();
+    let statuses: Vec<ContainerStatus> =
+        status.container_statuses.into_iter().chain(status.init_container_statuses).collect();
     let deleted: Option<Micros> = meta.deletion_timestamp.as_deref().and_then(parse_any);
     let gone_by = deleted.zip(meta.deletion_grace_period_seconds).map(|(at, grace)| at + grace * SECOND);
     let infeasible = |condition: &Condition| condition.of == "PodResizePending" && condition.reason == "Infeasible";
@@ -530,10 +553,20 @@ fn pod_spec(raw: RawPodSpec, statuses: &[ContainerStatus]) -> PodSpec {
         let status = statuses.iter().find(|status| status.name == raw.name);
         let status = status.and_then(|status| {
             let Resources { requests, limits } = status.resources.as_ref()?;
-            Some(Resized { requests: requests.clone(), limits: limits.clone(), allocated: status.allocated_resources.clone() })
+            Some(Resized {
+                requests: requests.clone(),
+                limits: limits.clone(),
+                allocated: status.allocated_resources.clone(),
+            })
         });
         let Resources { requests, limits } = raw.resources;
-        Container { name: raw.name, requests, limits, is_sidecar: raw.restart_policy.as_deref() == Some("Always"), status }
+        Container {
+            name: raw.name,
+            requests,
+            limits,
+            is_sidecar: raw.restart_policy.as_deref() == Some("Always"),
+            status,
+        }
     };
     PodSpec {
         crosses_namespaces: raw.affinity.pod_affinity.cross() || raw.affinity.pod_anti_affinity.cross(),

@@ -63,7 +63,9 @@ pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Ve
 pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
     let mut next: Option<String> = None;
     for _ in 0..PAGES {
-        let page = cluster.get(0, &page_of(path, next.as_deref())).map_err(|error| ListError::Live { path: path.to_owned(), error })?;
+        let page = cluster
+            .get(0, &page_of(path, next.as_deref()))
+            .map_err(|error| ListError::Live { path: path.to_owned(), error })?;
         next = read::page(&page.body, objects).map_err(|what| ListError::Malformed { path: path.to_owned(), what })?;
         if next.is_none() {
             break;
@@ -74,17 +76,22 @@ pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), 
 
 /// The path of a list's first page, or of the one that a token stands for.
 pub fn page_of(path: &str, token: Option<&str>) -> String {
-    token.map_or_else(|| format!("{path}?limit={PAGE}"), |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)))
+    token.map_or_else(
+        || format!("{path}?limit={PAGE}"),
+        |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)),
+    )
 }
 
 /// A token as it stands in a URL.
 fn escaped(token: &str) -> String {
     token
         .bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }

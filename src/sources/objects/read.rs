@@ -63,7 +63,8 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64,
         let items: Vec<&RawValue> = serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
         return each(&items, of, objects);
     }
-    let document: Document<'_> = serde_json::from_str(json.get()).map_err(|error| format!("no Kubernetes object: {error}"))?;
+    let document: Document<'_> =
+        serde_json::from_str(json.get()).map_err(|error| format!("no Kubernetes object: {error}"))?;
     let kind = document.kind.as_deref().unwrap_or(of.0);
     let version = document.api_version.as_deref().unwrap_or(of.1);
     if let Some(items) = document.items {

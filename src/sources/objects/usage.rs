@@ -136,9 +136,17 @@ mod tests {
             {"metadata":{"name":"c","namespace":"ads"},"containers":[]}]}"#;
         let usage = read(text, 7).unwrap().unwrap();
         assert_eq!(usage.at, parse_any("2026-11-20T09:00:05Z").unwrap());
-        let value = |namespace: &str, resource: &str| usage.by_namespace[namespace].get(resource).map(|amount| amount.value());
-        assert_eq!((value("web", "cpu"), value("web", "memory"), value("ads", "cpu")), (Some(2.75), Some(2097152.0), None));
+        let value =
+            |namespace: &str, resource: &str| usage.by_namespace[namespace].get(resource).map(|amount| amount.value());
+        assert_eq!(
+            (value("web", "cpu"), value("web", "memory"), value("ads", "cpu")),
+            (Some(2.75), Some(2097152.0), None)
+        );
         assert_eq!(read(br#"{"kind":"PodMetricsList","items":[]}"#, 7), Ok(None));
-        assert!(read(br#"{"items":[{"metadata":{},"containers":[{"usage":{"cpu":"x"}}]}]}"#, 7).unwrap_err().contains("cpu: x"));
+        assert!(
+            read(br#"{"items":[{"metadata":{},"containers":[{"usage":{"cpu":"x"}}]}]}"#, 7)
+                .unwrap_err()
+                .contains("cpu: x")
+        );
     }
 }

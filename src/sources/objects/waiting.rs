@@ -85,15 +85,24 @@ impl Spec {
     pub(super) fn waiting(self) -> Waiting {
         let containers = || self.containers.iter().chain(&self.init_containers);
         let images: BTreeSet<String> = containers().map(|container| tagged(&container.image)).collect();
-        let ports: BTreeSet<u32> =
-            containers().flat_map(|container| &container.ports).filter_map(|port| port.host_port).filter(|port| *port != 0).collect();
+        let ports: BTreeSet<u32> = containers()
+            .flat_map(|container| &container.ports)
+            .filter_map(|port| port.host_port)
+            .filter(|port| *port != 0)
+            .collect();
         // What a volume is called is no matter; ConfigMaps and Secrets are everywhere.
-        let is_anywhere = |volume: &Map<String, Value>| volume.contains_key("configMap") || volume.contains_key("secret");
+        let is_anywhere =
+            |volume: &Map<String, Value>| volume.contains_key("configMap") || volume.contains_key("secret");
         let volumes = self.volumes.iter().filter(|volume| !is_anywhere(volume)).map(|volume| {
-            let source = volume.iter().filter(|(name, _)| *name != "name").map(|(name, value)| (name.clone(), value.clone())).collect();
+            let source = volume
+                .iter()
+                .filter(|(name, _)| *name != "name")
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
             canonical(&Value::Object(source), false)
         });
-        let affinity = |name: &str| self.affinity.get(name).filter(|value| !value.is_null()).map(|value| canonical(value, true));
+        let affinity =
+            |name: &str| self.affinity.get(name).filter(|value| !value.is_null()).map(|value| canonical(value, true));
         let (near, far) = (affinity("podAffinity"), affinity("podAntiAffinity"));
         let each = |values: &[Value]| sorted(values.iter().map(|value| canonical(value, false)));
         let (spread, claims) = (each(&self.topology_spread_constraints), each(&self.resource_claims));
@@ -115,7 +124,11 @@ impl Spec {
             claims,
         ]);
         Waiting {
-            scheduler: if self.scheduler_name.is_empty() { "default-scheduler".to_owned() } else { self.scheduler_name },
+            scheduler: if self.scheduler_name.is_empty() {
+                "default-scheduler".to_owned()
+            } else {
+                self.scheduler_name
+            },
             priority: self.priority.unwrap_or(0),
             needs: needs.to_string(),
             apart: apart.into_iter().filter(|(_, is)| *is).map(|(apart, _)| apart).collect(),
@@ -162,8 +175,13 @@ mod tests {
         ] {
             assert_ne!(needs(other).needs, plain.needs, "{other}");
         }
-        let all = needs(r#"{"affinity":{"podAffinity":{}},"topologySpreadConstraints":[{"maxSkew":1}],"resourceClaims":[{"name":"gpu"}]}"#);
+        let all = needs(
+            r#"{"affinity":{"podAffinity":{}},"topologySpreadConstraints":[{"maxSkew":1}],"resourceClaims":[{"name":"gpu"}]}"#,
+        );
         assert_eq!(all.apart, [Apart::PodAffinity, Apart::TopologySpread, Apart::ResourceClaims]);
-        assert_eq!(needs(r#"{"schedulingGates":[{"name":"quota"}],"priority":7,"schedulerName":"volcano"}"#).gates, ["quota"]);
+        assert_eq!(
+            needs(r#"{"schedulingGates":[{"name":"quota"}],"priority":7,"schedulerName":"volcano"}"#).gates,
+            ["quota"]
+        );
     }
 }

@@ -39,7 +39,12 @@ pub(crate) struct Fault {
 
 impl Fault {
     fn at_byte(byte: usize, what: impl Into<String>) -> Self {
-        Self { line: None, byte, what: what.into(), advice: "take the profile again; go tool pprof -raw shows what it makes of it" }
+        Self {
+            line: None,
+            byte,
+            what: what.into(),
+            advice: "take the profile again; go tool pprof -raw shows what it makes of it",
+        }
     }
 
     fn at_line(line: u64, what: impl Into<String>) -> Self {
@@ -113,7 +118,10 @@ impl Profile {
         let broken = |fault| ProfileError::Broken { path: path.clone(), fault: Broken(fault) };
         let read = result.map_err(|error| ProfileError::Damaged { path: path.clone(), at, error })?;
         if at as u64 > LONGEST {
-            return Err(broken(Fault::at_byte(at - 1, "is more than a heap profile can be: plimsoll reads up to 128 MiB")));
+            return Err(broken(Fault::at_byte(
+                at - 1,
+                "is more than a heap profile can be: plimsoll reads up to 128 MiB",
+            )));
         }
         let stacks = read.map_err(broken)?;
         Ok(Self { path, bytes: if source.size > 0 { source.size } else { at as u64 }, stacks })
@@ -217,5 +225,7 @@ pub(super) fn begins_like_one(head: &[u8]) -> bool {
 /// Whether it is the text form of another kind of profile.
 pub(super) fn is_other_text(head: &[u8]) -> bool {
     let line = &head[..memchr::memchr(b'\n', head).unwrap_or(head.len()).min(80)];
-    line.starts_with(b"--- contention") || line.starts_with(b"--- mutex") || memchr::memmem::find(line, b" profile: total ").is_some()
+    line.starts_with(b"--- contention")
+        || line.starts_with(b"--- mutex")
+        || memchr::memmem::find(line, b" profile: total ").is_some()
 }

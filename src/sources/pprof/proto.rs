@@ -212,7 +212,9 @@ fn resolve(mut tables: Tables, stacks: &mut Stacks) -> Result<Tables, Fault> {
     let texts = stacks.texts();
     let text = |number: u64, at: usize, what: &str| {
         let known = u32::try_from(number).ok().filter(|known| number == 0 || (*known as usize) < texts);
-        known.ok_or_else(|| Fault::at_byte(at, format!("names text {number} as {what}, but the profile has {texts} texts")))
+        known.ok_or_else(|| {
+            Fault::at_byte(at, format!("names text {number} as {what}, but the profile has {texts} texts"))
+        })
     };
     let mut types = Vec::with_capacity(tables.types.len());
     for &(name, unit, at) in &tables.types {
@@ -228,7 +230,8 @@ fn resolve(mut tables: Tables, stacks: &mut Stacks) -> Result<Tables, Fault> {
     }
     let frames = lines.into_iter().map(|Line { function, at, line }| {
         let function = numbers.whole(function);
-        let fault = || Fault::at_byte(at as usize, format!("names function {function}, which the profile does not have"));
+        let fault =
+            || Fault::at_byte(at as usize, format!("names function {function}, which the profile does not have"));
         Ok(Frame { function: function_ids.get(function).ok_or_else(fault)?, line })
     });
     stacks.frames = frames.collect::<Result<_, _>>()?;

@@ -72,7 +72,8 @@ impl Samples {
 
     /// Whether nothing is wrong and no location has another number with us: told in a hurry, for that is how nearly all profiles are.
     fn is_in_order(&self, types: usize, ids: &Ids) -> bool {
-        let all_known = ids.in_order().is_some_and(|locations| self.calls.is_empty() || (self.largest as usize) < locations);
+        let all_known =
+            ids.in_order().is_some_and(|locations| self.calls.is_empty() || (self.largest as usize) < locations);
         let all_full = self.value_ends.iter().enumerate().all(|(sample, end)| *end as usize == (sample + 1) * types);
         let mut totals = vec![0i64; types];
         let mut may_be_added = |(value, total): (&i64, &mut i64)| match total.checked_add(*value) {
@@ -91,7 +92,8 @@ impl Samples {
         let types = &stacks.types;
         let mut totals = vec![0i64; types.len()];
         let (mut from, mut values_from) = (0, 0);
-        let ends = self.call_ends.iter().zip(&self.value_ends).map(|(calls, values)| (*calls as usize, *values as usize));
+        let ends =
+            self.call_ends.iter().zip(&self.value_ends).map(|(calls, values)| (*calls as usize, *values as usize));
         for (sample, ((to, values_to), start)) in ends.zip(&self.places).enumerate() {
             let (count, start) = (sample + 1, *start as usize);
             for (call, index) in self.calls.get_mut(from..to).unwrap_or_default().iter_mut().zip(from as u32..) {
@@ -108,7 +110,10 @@ impl Samples {
             let values = self.values.get(values_from..values_to).unwrap_or_default();
             if values.len() != types.len() {
                 let (values, types) = (values.len(), types.len());
-                return Err(Fault::at_byte(start, format!("(sample {count}) has {values} values, but the profile {types} sample types")));
+                return Err(Fault::at_byte(
+                    start,
+                    format!("(sample {count}) has {values} values, but the profile {types} sample types"),
+                ));
             }
             for ((value, total), kind) in values.iter().zip(&mut totals).zip(types) {
                 if *value < 0 {
@@ -116,7 +121,9 @@ impl Samples {
                     return Err(Fault::negative(Fault::at_byte(start, ""), &what));
                 }
                 let sum = total.checked_add(*value);
-                *total = sum.ok_or_else(|| Fault::at_byte(start, format!("(sample {count}) takes all {} above 2^63", kind.name)))?;
+                *total = sum.ok_or_else(|| {
+                    Fault::at_byte(start, format!("(sample {count}) takes all {} above 2^63", kind.name))
+                })?;
             }
             (from, values_from) = (to, values_to);
         }

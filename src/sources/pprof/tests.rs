@@ -90,7 +90,8 @@ fn a_profile_is_read() {
     let stacks = decode(&parts().concat()).unwrap();
     assert_eq!(stacks.types, [SampleType { name: "inuse_space".into(), unit: "bytes".into() }]);
     assert_eq!((stacks.samples(), stacks.total(0), stacks.at), (2, 15, Some(1_795_166_606_000_000)));
-    let names: Vec<&str> = stacks.stack(0).iter().flat_map(|l| stacks.frames_of(*l)).map(|frame| stacks.name(*frame)).collect();
+    let names: Vec<&str> =
+        stacks.stack(0).iter().flat_map(|l| stacks.frames_of(*l)).map(|frame| stacks.name(*frame)).collect();
     assert_eq!(names, ["f", "main"]);
     assert_eq!((stacks.file(stacks.frames[0]), stacks.frames[0].line, stacks.functions[0].start_line), ("a.go", 7, 3));
 }
@@ -153,17 +154,24 @@ fn of_many_samples_the_one_that_is_wrong_is_told() {
     // The last sample but one is another, or wrong.
     let count = 3 * 8192;
     let with_last = |last: &[u8]| {
-        let samples: Vec<u8> = std::iter::repeat_n(sample(&[1, 2], &[10]), count - 1).flatten().chain(last.iter().copied()).collect();
+        let samples: Vec<u8> =
+            std::iter::repeat_n(sample(&[1, 2], &[10]), count - 1).flatten().chain(last.iter().copied()).collect();
         with(1, samples)
     };
     let stacks = decode(&with_last(&sample(&[2], &[7]))).unwrap();
     // One more stands behind it.
     assert_eq!((stacks.samples(), stacks.total(0)), (count + 1, 10 * (count as u64 - 1) + 7 + 5));
-    assert_eq!((stacks.stack(count - 2), stacks.stack(count - 1), stacks.value(count - 1, 0)), (&[0, 1][..], &[1][..], 7));
+    assert_eq!(
+        (stacks.stack(count - 2), stacks.stack(count - 1), stacks.value(count - 1, 0)),
+        (&[0, 1][..], &[1][..], 7)
+    );
     let bytes = with_last(&sample(&[9], &[7]));
     let place = memchr::memmem::rfind(&bytes, &sample(&[9], &[7])).unwrap();
     let told = broken(&bytes);
-    assert!(told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) names location 9"), "{told}");
+    assert!(
+        told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) names location 9"),
+        "{told}"
+    );
     // Too much only with all others.
     let told = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
     assert!(told.contains("(sample 24576) takes all inuse_space above 2^63"), "{told}");
@@ -175,7 +183,10 @@ fn what_is_broken_is_told_with_its_place() {
         (with(1, sample(&[1, 9], &[10])), "(sample 1) names location 9, which the profile does not have"),
         (with(1, sample(&[0], &[10])), "names location 0"),
         (with(1, sample(&[1], &[10, 11])), "has 2 values, but the profile 1 sample types"),
-        (with(1, sample(&[1], &[(-5i64).cast_unsigned()])), "(sample 1) has a negative inuse_space: -5; if this is a difference"),
+        (
+            with(1, sample(&[1], &[(-5i64).cast_unsigned()])),
+            "(sample 1) has a negative inuse_space: -5; if this is a difference",
+        ),
         (with(1, sample(&[1], &[i64::MAX as u64])), "(sample 2) takes all inuse_space above 2^63"),
         (with(1, n(2, 4)), "should be a sample but is a number"),
         (with(3, location(1, 9)), "names function 9, which the profile does not have"),
@@ -207,8 +218,12 @@ fn the_text_form_is_scaled_as_pprof_does() {
     assert_eq!(names, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
     // 1 / (1 - e^-1) = 1.58197…
     assert_eq!((0..4).map(|kind| stacks.value(0, kind)).collect::<Vec<_>>(), [3, 1_658_822, 1, 829_411]);
-    let frames: Vec<_> =
-        stacks.stack(0).iter().flat_map(|l| stacks.frames_of(*l)).map(|f| (stacks.name(*f), stacks.file(*f), f.line)).collect();
+    let frames: Vec<_> = stacks
+        .stack(0)
+        .iter()
+        .flat_map(|l| stacks.frames_of(*l))
+        .map(|f| (stacks.name(*f), stacks.file(*f), f.line))
+        .collect();
     assert_eq!(frames, [("a.f", "/a/f.go", 12), ("main.main", "/a/main.go", 3)]);
     let place = stacks.locations[stacks.stack(1)[0] as usize];
     assert_eq!((place.address, stacks.frames_of(stacks.stack(1)[0]).len()), (0x20, 0));
@@ -251,7 +266,9 @@ fn profiles_are_known_by_their_content() {
     ] {
         assert!(!begins_like_one(other), "{:?}", String::from_utf8_lossy(other));
     }
-    assert!(is_other_text(b"goroutine profile: total 5\n") && is_other_text(b"--- mutex:\n") && !is_other_text(b"text"));
+    assert!(
+        is_other_text(b"goroutine profile: total 5\n") && is_other_text(b"--- mutex:\n") && !is_other_text(b"text")
+    );
 }
 
 /// What is read must hold together, whatever it was.

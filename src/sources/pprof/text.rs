@@ -136,7 +136,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|bad| Fault::at_byte(bad.valid_up_to(), "is not text (UTF-8)"))?;
     let mut lines = text.lines().zip(1u64..).peekable();
     let heading = lines.next().map_or("", |(line, _)| line);
-    let bad_heading = || Fault::at_line(1, "is no heading of a heap profile (heap profile: 1: 2 [3: 4] @ heap/1048576)");
+    let bad_heading =
+        || Fault::at_line(1, "is no heading of a heap profile (heap profile: 1: 2 [3: 4] @ heap/1048576)");
     let (sums, kind) = heading.strip_prefix("heap profile:").and_then(counts).ok_or_else(bad_heading)?;
     let (rate, period) = rate(kind).ok_or_else(bad_heading)?;
     // As pprof does: where nothing was freed, or the writer doesn't count what was, there is one pair of numbers.
@@ -146,7 +147,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
     } else {
         &[("objects", "count"), ("space", "bytes")]
     };
-    let types = kinds.iter().map(|(name, unit)| SampleType { name: (*name).to_owned(), unit: (*unit).to_owned() }).collect();
+    let types =
+        kinds.iter().map(|(name, unit)| SampleType { name: (*name).to_owned(), unit: (*unit).to_owned() }).collect();
     let mut stacks = Stacks::of(types);
     stacks.period = period;
     let mut known = Known::default();
@@ -162,7 +164,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
             break;
         }
         let fault = |what: &str| Fault::at_line(number, what);
-        let (row, addresses) = counts(line).ok_or_else(|| fault("is no row of a heap profile (1: 2 [3: 4] @ 0x5 0x6)"))?;
+        let (row, addresses) =
+            counts(line).ok_or_else(|| fault("is no row of a heap profile (1: 2 [3: 4] @ 0x5 0x6)"))?;
         if let Some(value) = row.iter().find(|value| **value < 0) {
             return Err(Fault::negative(fault(""), &format!("has a negative value: {value}")));
         }
@@ -180,13 +183,18 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
         }
         let mut stack = Vec::new();
         while let Some((name, at)) = lines.peek().copied().filter(|(line, _)| line.starts_with("#\t")) {
-            stack.push(known.named(name, &mut stacks).ok_or_else(|| Fault::at_line(at, "is no line with a function's name"))?);
+            stack.push(
+                known
+                    .named(name, &mut stacks)
+                    .ok_or_else(|| Fault::at_line(at, "is no line with a function's name"))?,
+            );
             lines.next();
         }
         if stack.is_empty() {
             for address in addresses.split_ascii_whitespace() {
                 // The address that a call returns to is behind the call.
-                let address = hex(address).ok_or_else(|| fault(&format!("has '{address}' for an address")))?.wrapping_sub(1);
+                let address =
+                    hex(address).ok_or_else(|| fault(&format!("has '{address}' for an address")))?.wrapping_sub(1);
                 stack.push(known.address(address, &mut stacks).ok_or_else(|| fault("is one too many"))?);
             }
         }

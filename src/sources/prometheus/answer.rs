@@ -68,7 +68,12 @@ pub(super) fn read(reader: impl Read, points: u64) -> Result<Answer, Unread> {
         is_over: Cell::default(),
     };
     // A point takes some 40 bytes, a series' labels perhaps some thousands; there are no more series than points.
-    let reader = Capped { reader, left: (64 << 20) + points.saturating_mul(256), is_exceeded: &bound.is_exceeded, is_over: &bound.is_over };
+    let reader = Capped {
+        reader,
+        left: (64 << 20) + points.saturating_mul(256),
+        is_exceeded: &bound.is_exceeded,
+        is_over: &bound.is_over,
+    };
     let mut parser = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(64 << 10, reader));
     let read = Body(&bound).deserialize(&mut parser).and_then(|answer| parser.end().map(|()| answer));
     match read {
@@ -344,7 +349,9 @@ mod tests {
         let answer = read(MATRIX.as_bytes(), 4).unwrap();
         let at = 1_435_781_430_781_000;
         let points = vec![Point { at, value: 1.0 }, Point { at: at + 30 * SECOND, value: -1.5e6 }];
-        let labels = |list: &[(&str, &str)]| list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let labels = |list: &[(&str, &str)]| {
+            list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
         let expected = Answer {
             status: "success".to_owned(),
             kind: "matrix".to_owned(),
@@ -356,10 +363,13 @@ mod tests {
             ..Answer::default()
         };
         assert_eq!(answer, expected);
-        let vector = r#"{"data":{"result":[{"value":[5,"2"],"metric":{"a":"b"}}],"resultType":"vector"},"status":"success"}"#;
-        assert_eq!(read(vector.as_bytes(), 1).unwrap().rows, [(labels(&[("a", "b")]), vec![Point { at: 5 * SECOND, value: 2.0 }])]);
-        let error =
-            r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory","data":null}"#;
+        let vector =
+            r#"{"data":{"result":[{"value":[5,"2"],"metric":{"a":"b"}}],"resultType":"vector"},"status":"success"}"#;
+        assert_eq!(
+            read(vector.as_bytes(), 1).unwrap().rows,
+            [(labels(&[("a", "b")]), vec![Point { at: 5 * SECOND, value: 2.0 }])]
+        );
+        let error = r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory","data":null}"#;
         let error = read(error.as_bytes(), 1).unwrap();
         assert_eq!((error.error_type.as_str(), error.error.len()), ("execution", 56));
     }
@@ -377,7 +387,12 @@ mod tests {
         for end in 0..MATRIX.len() - 1 {
             assert!(matches!(read(&MATRIX.as_bytes()[..end], 9), Err(Unread::Cut(_))), "{end}");
         }
-        for other in ["<html>Sign in</html>", "[]", r#"{"data":{"result":[{"values":[["x","1"]]}]}}"#, r#"{"status":"success"} x"#] {
+        for other in [
+            "<html>Sign in</html>",
+            "[]",
+            r#"{"data":{"result":[{"values":[["x","1"]]}]}}"#,
+            r#"{"status":"success"} x"#,
+        ] {
             assert!(matches!(read(other.as_bytes(), 9), Err(Unread::Foreign(_))), "{other}");
         }
     }

@@ -137,11 +137,13 @@ impl Client {
         let mut headers = HeaderMap::new();
         for (name, value) in &endpoint.headers {
             let wrong = |what| PromError::Header { name: foreign(name), what };
-            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this is no name of a header, as X-Scope-OrgID is"))?;
+            let key = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| wrong("this is no name of a header, as X-Scope-OrgID is"))?;
             if key == AUTHORIZATION && !matches!(endpoint.auth, Auth::None) {
                 return Err(wrong("there is a bearer token or a password already; leave one of them out"));
             }
-            let mut value = HeaderValue::from_str(value).map_err(|_| wrong("its value holds characters that no header may hold"))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| wrong("its value holds characters that no header may hold"))?;
             value.set_sensitive(true);
             headers.append(key, value);
         }
@@ -173,7 +175,13 @@ impl Client {
     }
 
     /// Asks an expression: its answer, of at most so many points.
-    pub(super) fn query(&mut self, path: &str, form: &[(&str, &str)], points: u64, watcher: &dyn Watcher) -> Result<Answer, Fault> {
+    pub(super) fn query(
+        &mut self,
+        path: &str,
+        form: &[(&str, &str)],
+        points: u64,
+        watcher: &dyn Watcher,
+    ) -> Result<Answer, Fault> {
         let timeout = format!("{}ms", self.timeout.as_millis());
         let form = [form, &[("timeout", timeout.as_str()), ("stats", "true")]].concat();
         let answer = self.ask(path, &form, watcher, &|body| answer::read(body, points))?;
@@ -181,7 +189,12 @@ impl Client {
     }
 
     /// The values of a label between two times.
-    pub(super) fn values(&mut self, label: &str, form: &[(&str, &str)], watcher: &dyn Watcher) -> Result<Values, Fault> {
+    pub(super) fn values(
+        &mut self,
+        label: &str,
+        form: &[(&str, &str)],
+        watcher: &dyn Watcher,
+    ) -> Result<Values, Fault> {
         let path = format!("label/{label}/values");
         let values = self.ask(&path, form, watcher, &|body| answer::read_values(body))?;
         self.is_success(&path, &values.status).map(|()| values)
@@ -192,7 +205,8 @@ impl Client {
         if status == "success" {
             return Ok(());
         }
-        let (url, what) = (without_secrets(&format!("{}/api/v1/{path}", self.base)), "its status is not success".to_owned());
+        let (url, what) =
+            (without_secrets(&format!("{}/api/v1/{path}", self.base)), "its status is not success".to_owned());
         Err(Fault::Final(PromError::NotApi { url, what }))
     }
 
@@ -265,11 +279,21 @@ impl Client {
                         return Failed::Fault(Fault::TooHeavy { why, is_slow: false });
                     }
                     Unread::Foreign(what) => {
-                        return Failed::Fault(Fault::Final(PromError::NotApi { url: without_secrets(url), what: foreign(&what) }));
+                        return Failed::Fault(Fault::Final(PromError::NotApi {
+                            url: without_secrets(url),
+                            what: foreign(&what),
+                        }));
                     }
-                    Unread::Cut(what) => (what, "what is between here and there may cut long answers: try a smaller --max-samples"),
+                    Unread::Cut(what) => {
+                        (what, "what is between here and there may cut long answers: try a smaller --max-samples")
+                    }
                 };
-                Failed::Again { what: format!("the answer broke off ({})", foreign(&what)), next, code: None, after: None }
+                Failed::Again {
+                    what: format!("the answer broke off ({})", foreign(&what)),
+                    next,
+                    code: None,
+                    after: None,
+                }
             });
         }
         let mut text = Vec::new();
@@ -298,7 +322,10 @@ impl Client {
                 Auth::BearerFile(path) | Auth::BasicFile(path) => path.display().to_string(),
                 _ => "the token".to_owned(),
             };
-            PromError::File { path, what: "it holds more than one line, or characters that no header may hold".to_owned() }
+            PromError::File {
+                path,
+                what: "it holds more than one line, or characters that no header may hold".to_owned(),
+            }
         })?;
         value.set_sensitive(true);
         Ok(Some(value))
@@ -369,17 +396,23 @@ fn unsent(error: ureq::Error, timeout: Duration) -> Failed {
         }
         ureq::Error::Rustls(_) | ureq::Error::Tls(_) => tls(foreign(&error.to_string())),
         // What goes wrong while hands are shaken comes as an I/O error that wraps it.
-        ureq::Error::Io(inner) if error.to_string().to_lowercase().contains("certificate") => tls(foreign(&inner.to_string())),
-        ureq::Error::HostNotFound => {
-            Failed::Again { what: "there is no such host".to_owned(), next: "check the name in --prometheus", code: None, after: None }
+        ureq::Error::Io(inner) if error.to_string().to_lowercase().contains("certificate") => {
+            tls(foreign(&inner.to_string()))
         }
+        ureq::Error::HostNotFound => Failed::Again {
+            what: "there is no such host".to_owned(),
+            next: "check the name in --prometheus",
+            code: None,
+            after: None,
+        },
         _ => Failed::Again { what: foreign(&error.to_string()), next, code: None, after: None },
     }
 }
 
 /// TLS that fails fails again.
 fn tls(what: String) -> Failed {
-    let next = "give --ca-file with the authority that signed its certificate, and the name that the certificate is for";
+    let next =
+        "give --ca-file with the authority that signed its certificate, and the name that the certificate is for";
     Failed::Fault(Fault::Final(PromError::Unreachable { url: "--prometheus".to_owned(), what, tries: 1, next }))
 }
 
@@ -453,7 +486,11 @@ mod tests {
             (422, error("execution", many), "heavy"),
             (400, error("bad_data", "exceeded maximum resolution of 11,000 points per timeseries"), "heavy"),
             (503, error("timeout", "query timed out in expression evaluation"), "heavy"),
-            (422, error("execution", "the query exceeded the maximum number of chunks (limit: 2000000 chunks)"), "heavy"),
+            (
+                422,
+                error("execution", "the query exceeded the maximum number of chunks (limit: 2000000 chunks)"),
+                "heavy",
+            ),
             (504, "upstream request timeout".to_owned(), "heavy"),
             (400, error("bad_data", "1:1: parse error: unexpected end of input"), "bad"),
             (422, error("execution", "found duplicate series for the match group"), "bad"),

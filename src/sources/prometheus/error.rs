@@ -115,7 +115,8 @@ pub enum PromError {
 /// An address without user and password, as messages may show it.
 pub(super) fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (authority, path) = rest.split_once('/').map_or((rest, String::new()), |(authority, path)| (authority, format!("/{path}")));
+    let (authority, path) =
+        rest.split_once('/').map_or((rest, String::new()), |(authority, path)| (authority, format!("/{path}")));
     let host = authority.rsplit('@').next().unwrap_or_default();
     let path = path.split('?').next().unwrap_or_default();
     foreign(&if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") })
@@ -151,7 +152,12 @@ mod tests {
 
     #[test]
     fn tries_are_counted_in_english() {
-        let unreachable = |tries| PromError::Unreachable { url: "http://x".to_owned(), what: "refused".to_owned(), tries, next: "look" };
+        let unreachable = |tries| PromError::Unreachable {
+            url: "http://x".to_owned(),
+            what: "refused".to_owned(),
+            tries,
+            next: "look",
+        };
         assert_eq!(unreachable(1).to_string(), "http://x: refused, after 1 try; look");
         assert_eq!(unreachable(5).to_string(), "http://x: refused, after 5 tries; look");
     }

@@ -42,7 +42,8 @@ impl Query {
     /// What Prometheus is asked, with these matchers.
     pub fn expression(&self, step: Micros, matchers: &[&str]) -> String {
         let matchers = matchers.iter().filter(|one| !one.is_empty()).copied().collect::<Vec<_>>().join(",");
-        let mut text = self.promql.replace("$step", &promql_duration(step)).replace("$rate", &promql_duration(step.max(RATE)));
+        let mut text =
+            self.promql.replace("$step", &promql_duration(step)).replace("$rate", &promql_duration(step.max(RATE)));
         // A comma before nothing is allowed there, but reads badly.
         if matchers.is_empty() {
             text = text.replace(", $match", "").replace(",$match", "");
@@ -106,7 +107,11 @@ const STANDARD: [(&str, &str, Option<&str>); 15] = [
         "max by (group, resource) (max_over_time(apiserver_resource_objects{$match}[$step])) or max by (group, resource) (max_over_time(apiserver_storage_objects{$match}[$step]))",
         Some("resource"),
     ),
-    ("object-bytes", "max by (group, resource) (max_over_time(apiserver_resource_size_estimate_bytes{$match}[$step]))", Some("resource")),
+    (
+        "object-bytes",
+        "max by (group, resource) (max_over_time(apiserver_resource_size_estimate_bytes{$match}[$step]))",
+        Some("resource"),
+    ),
     ("api-rps", "sum by (verb, resource) (rate(apiserver_request_total{$match}[$rate]))", Some("resource")),
     (
         "flow-rps",
@@ -126,7 +131,11 @@ const STANDARD: [(&str, &str, Option<&str>); 15] = [
         Some("priority_level"),
     ),
     ("etcd-db", "max by (instance) (max_over_time(etcd_mvcc_db_total_size_in_bytes{$match}[$step]))", Some("instance")),
-    ("etcd-quota", "max by (instance) (last_over_time(etcd_server_quota_backend_bytes{$match}[$step]))", Some("instance")),
+    (
+        "etcd-quota",
+        "max by (instance) (last_over_time(etcd_server_quota_backend_bytes{$match}[$step]))",
+        Some("instance"),
+    ),
 ];
 
 /// Expressions by name: the standard ones, and what replaces them or is added.
@@ -167,7 +176,9 @@ impl Queries {
     /// A query by its name; the error lists those there are.
     pub fn get(&self, name: &str) -> Result<&Query, PromError> {
         let known = || self.0.keys().cloned().collect::<Vec<_>>().join(" ");
-        self.0.get(name).ok_or_else(|| PromError::Given(format!("there is no query '{}'; there are: {}", foreign(name), known())))
+        self.0
+            .get(name)
+            .ok_or_else(|| PromError::Given(format!("there is no query '{}'; there are: {}", foreign(name), known())))
     }
 
     /// All queries by name.
@@ -177,7 +188,12 @@ impl Queries {
 
     /// Takes `NAME=PROMQL`, in place of a query of this name or beside the others.
     pub fn set(&mut self, text: &str) -> Result<(), PromError> {
-        let wrong = || PromError::Given(format!("--query {}: it is NAME=PROMQL, as in quota-used='max(x{{$match}})'", foreign(text)));
+        let wrong = || {
+            PromError::Given(format!(
+                "--query {}: it is NAME=PROMQL, as in quota-used='max(x{{$match}})'",
+                foreign(text)
+            ))
+        };
         let (name, promql) = text.split_once('=').ok_or_else(wrong)?;
         self.put("--query", name.trim(), promql, None)
     }
@@ -205,7 +221,9 @@ impl Queries {
 
     fn put(&mut self, from: &str, name: &str, promql: &str, split: Option<String>) -> Result<(), PromError> {
         let (shown, promql) = (foreign(name), promql.trim());
-        let is_name = |text: &str, more: char| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == more);
+        let is_name = |text: &str, more: char| {
+            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == more)
+        };
         if !is_name(name, '-') {
             return Err(PromError::Given(format!("{from}: '{shown}' is no name of a query: letters, digits, - and _")));
         }
@@ -213,7 +231,10 @@ impl Queries {
             return Err(PromError::Given(format!("{from}: the query {shown} has no expression")));
         }
         if let Some(label) = split.as_deref().filter(|label| !is_name(label, '_')) {
-            return Err(PromError::Given(format!("{from}: the query {shown} is to be cut by '{}', which is no label", foreign(label))));
+            return Err(PromError::Given(format!(
+                "{from}: the query {shown} is to be cut by '{}', which is no label",
+                foreign(label)
+            )));
         }
         let split = split.unwrap_or_else(|| SPLIT.to_owned());
         self.0.insert(name.to_owned(), Query { name: name.to_owned(), promql: promql.to_owned(), split: Some(split) });

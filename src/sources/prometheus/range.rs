@@ -44,7 +44,9 @@ impl Window {
         let down = |at: Micros| at.div_euclid(step) * step;
         let (from, until) = (down(from + step - 1), down(until));
         if from >= until {
-            return Err(PromError::Given("there is no whole step between --since and --until; choose a shorter --step".to_owned()));
+            return Err(PromError::Given(
+                "there is no whole step between --since and --until; choose a shorter --step".to_owned(),
+            ));
         }
         Ok(Self { from, until, step })
     }
@@ -122,7 +124,12 @@ impl Prometheus {
             return Err(PromError::Given("--max-samples is above zero".to_owned()));
         }
         let told = Told { is_measured: true, ..Told::default() };
-        Ok(Self { client: Client::new(endpoint)?, limit: endpoint.max_samples, matchers: endpoint.matchers.trim().to_owned(), told })
+        Ok(Self {
+            client: Client::new(endpoint)?,
+            limit: endpoint.max_samples,
+            matchers: endpoint.matchers.trim().to_owned(),
+            told,
+        })
     }
 
     /// What it took until now.
@@ -151,7 +158,12 @@ impl Prometheus {
     }
 
     /// The days of each series of a query, ascending.
-    pub fn days(&mut self, query: &Query, window: &Window, watcher: &dyn Watcher) -> Result<Vec<(Series, Vec<Day>)>, PromError> {
+    pub fn days(
+        &mut self,
+        query: &Query,
+        window: &Window,
+        watcher: &dyn Watcher,
+    ) -> Result<Vec<(Series, Vec<Day>)>, PromError> {
         let mut folds: HashMap<Series, (DayFold, Vec<Day>)> = HashMap::new();
         let mut is_over = false;
         self.range(query, window, watcher, &mut |series, points| {
@@ -198,7 +210,11 @@ impl Prometheus {
         let (mut at, mut room, mut slow) = (part.from, MOST, 0);
         while at < window.steps() {
             if weight > limit {
-                return Ok(Ended::Cut { at, weight, why: format!("it loads about {} samples", grouped(weight as u64)) });
+                return Ok(Ended::Cut {
+                    at,
+                    weight,
+                    why: format!("it loads about {} samples", grouped(weight as u64)),
+                });
             }
             let count = ((limit / weight) as i64).clamp(1, room).min(window.steps() - at);
             match self.chunk(query, window, &expression, (at, window.step, count), self.limit, watcher) {
@@ -243,7 +259,14 @@ impl Prometheus {
             // Instants at the ends of as many equal stretches.
             let gap = steps / probes;
             let first = from + steps - 1 - gap * (probes - 1);
-            let answer = match self.chunk(query, window, &counting, (first, gap.max(1) * window.step, probes), 2 * PROBES as u64, watcher) {
+            let answer = match self.chunk(
+                query,
+                window,
+                &counting,
+                (first, gap.max(1) * window.step, probes),
+                2 * PROBES as u64,
+                watcher,
+            ) {
                 Ok(answer) => answer,
                 Err(Fault::TooHeavy { why, .. }) => {
                     self.told.too_heavy += 1;
@@ -280,7 +303,8 @@ impl Prometheus {
         // A window's last millisecond: then it holds what is of this step, its first instant included, and nothing of the next.
         let start = if query.is_of_windows() { start + window.step - 1_000 } else { start };
         let end = start + apart * (count - 1);
-        let form = [("query", expression), ("start", &seconds(start)), ("end", &seconds(end)), ("step", &seconds(apart))];
+        let form =
+            [("query", expression), ("start", &seconds(start)), ("end", &seconds(end)), ("step", &seconds(apart))];
         let mut answer = self.client.query("query_range", &form, points, watcher)?;
         self.told.queries += 1;
         if answer.kind != "matrix" {
@@ -331,14 +355,23 @@ impl Prometheus {
         watcher: &dyn Watcher,
     ) -> Result<Vec<Vec<String>>, PromError> {
         let limit = self.limit;
-        let heavy = |part: String, next: String| PromError::TooHeavy { name: query.name.clone(), part, limit, why: why.to_owned(), next };
+        let heavy = |part: String, next: String| PromError::TooHeavy {
+            name: query.name.clone(),
+            part,
+            limit,
+            why: why.to_owned(),
+            next,
+        };
         let raise = if weight.is_finite() {
             format!("raise --max-samples to {} or more", weight.ceil())
         } else {
             "raise --max-samples, or the server's own limit".to_owned()
         };
         let Some(label) = query.splits_by() else {
-            return Err(heavy("it".to_owned(), format!("{raise}, or put $match into its braces, so that it can be cut by label")));
+            return Err(heavy(
+                "it".to_owned(),
+                format!("{raise}, or put $match into its braces, so that it can be cut by label"),
+            ));
         };
         let values = match part.values {
             Some(values) if values.len() < 2 => {
@@ -361,7 +394,10 @@ impl Prometheus {
             }
         };
         if values.len() < 2 {
-            return Err(heavy("it".to_owned(), format!("{raise}, or let `split` name a label that its series have, which {label} is not")));
+            return Err(heavy(
+                "it".to_owned(),
+                format!("{raise}, or let `split` name a label that its series have, which {label} is not"),
+            ));
         }
         let parts = if weight.is_finite() { (2.0 * weight / self.limit as f64).ceil() as usize } else { 2 };
         let size = values.len().div_ceil(parts.clamp(2, values.len()));

@@ -78,8 +78,12 @@ impl Group for Rows {
     fn new(frame: &DataFrame) -> Result<Self, String> {
         let fail = |error: polars::prelude::PolarsError| error.to_string();
         let text = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.str().map_err(fail)?.clone());
-        let instants = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.i64().map_err(fail)?.into_no_null_iter().collect());
-        let numbers = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.f64().map_err(fail)?.into_no_null_iter().collect());
+        let instants = |column| {
+            Ok::<_, String>(frame.column(column).map_err(fail)?.i64().map_err(fail)?.into_no_null_iter().collect())
+        };
+        let numbers = |column| {
+            Ok::<_, String>(frame.column(column).map_err(fail)?.f64().map_err(fail)?.into_no_null_iter().collect())
+        };
         let [a, b, c, d] = INSTANTS;
         // Where sketches were not asked for there is no such column.
         let sketch = match frame.column("sketch") {

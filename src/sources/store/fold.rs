@@ -44,7 +44,12 @@ const NONE: u32 = u32::MAX;
 type Each<'e> = dyn FnMut(&str, &[Vec<Point>]) -> Result<(), StoreError> + 'e;
 
 /// Gives each series that is meant, in order of their texts, with its points in each slot.
-pub(super) fn merge(slots: &[Slot<'_>], selector: &Selector, losses: &mut Vec<StoreLoss>, each: &mut Each<'_>) -> Result<(), StoreError> {
+pub(super) fn merge(
+    slots: &[Slot<'_>],
+    selector: &Selector,
+    losses: &mut Vec<StoreLoss>,
+    each: &mut Each<'_>,
+) -> Result<(), StoreError> {
     let (keys, counts, parts) = count(slots, selector, losses)?;
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_unstable_by(|a, b| keys[*a as usize].cmp(&keys[*b as usize]));
@@ -59,7 +64,8 @@ pub(super) fn merge(slots: &[Slot<'_>], selector: &Selector, losses: &mut Vec<St
         // As many series as have so many points together, at least one.
         let mut total = 0;
         let size = rest.iter().take_while(|series| {
-            let of_series: usize = counts[**series as usize * slots.len()..][..slots.len()].iter().map(|count| *count as usize).sum();
+            let of_series: usize =
+                counts[**series as usize * slots.len()..][..slots.len()].iter().map(|count| *count as usize).sum();
             total += of_series;
             total <= AT_ONCE || total == of_series
         });
@@ -163,7 +169,10 @@ fn count<'s>(slots: &[Slot<'s>], selector: &Selector, losses: &mut Vec<StoreLoss
             }
             if nameless > 0 || broken > 0 {
                 let what = format!("the names of {nameless} samples stood in what is damaged; they are lost");
-                lose("the whole file".to_owned(), if broken > 0 { "its frames make no sense".to_owned() } else { what });
+                lose(
+                    "the whole file".to_owned(),
+                    if broken > 0 { "its frames make no sense".to_owned() } else { what },
+                );
             }
             parts.push(LogPart { slot, path, end: scanned.end, series });
         }
@@ -197,7 +206,8 @@ impl Held {
         }
         for part in parts {
             let place = &slots[part.slot];
-            let ranks: Vec<u32> = part.series.iter().map(|series| rank.get(*series as usize).copied().unwrap_or(NONE)).collect();
+            let ranks: Vec<u32> =
+                part.series.iter().map(|series| rank.get(*series as usize).copied().unwrap_or(NONE)).collect();
             let scanned = log::scan(part.path, part.end, |frame| {
                 frame.each(|id, at, value| {
                     let Some(&rank) = ranks.get(id as usize) else { return };
@@ -262,7 +272,8 @@ pub fn fold_day(
         Some(row) => each(Folded { key, points: &points[1], row }),
         None => Ok(()),
     });
-    let own: Vec<String> = logs.iter().map(|path| path.as_path()).chain(sealed(day)).map(|path| path.display().to_string()).collect();
+    let own: Vec<String> =
+        logs.iter().map(|path| path.as_path()).chain(sealed(day)).map(|path| path.display().to_string()).collect();
     losses.extend(all.into_iter().filter(|loss| own.contains(&loss.path)));
     result
 }

@@ -62,7 +62,9 @@ fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dy
     match begin.trim_ascii_start().first() {
         Some(b'{') => answer(path, input, name, sink),
         Some(_) => lines(path, input, sink),
-        None => Err(format!("{path}: it is empty; a CSV file begins with a line that names its columns: name,…,time,value")),
+        None => {
+            Err(format!("{path}: it is empty; a CSV file begins with a line that names its columns: name,…,time,value"))
+        }
     }
 }
 
@@ -70,8 +72,12 @@ fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dy
 fn instant(text: &str) -> Result<Micros, String> {
     match text.parse::<f64>() {
         Ok(seconds) if SECONDS.contains(&seconds) => Ok((seconds * SECOND as f64).round() as Micros),
-        Ok(_) => Err(format!("'{text}' is no time between 1970 and 2200; numbers are seconds since 1970, not milliseconds")),
-        Err(_) => parse_any(text).ok_or_else(|| format!("'{text}' is no time; times are seconds since 1970 or RFC 3339")),
+        Ok(_) => {
+            Err(format!("'{text}' is no time between 1970 and 2200; numbers are seconds since 1970, not milliseconds"))
+        }
+        Err(_) => {
+            parse_any(text).ok_or_else(|| format!("'{text}' is no time; times are seconds since 1970 or RFC 3339"))
+        }
     }
 }
 
@@ -162,8 +168,8 @@ struct Item {
 
 fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let form = "an answer of Prometheus to /api/v1/query_range is expected";
-    let answer: Answer =
-        serde_json::from_reader(input.take(LARGEST)).map_err(|error| format!("{path}:{}: {error}; {form}", error.line()))?;
+    let answer: Answer = serde_json::from_reader(input.take(LARGEST))
+        .map_err(|error| format!("{path}:{}: {error}; {form}", error.line()))?;
     if answer.status != "success" {
         return Err(format!("{path}:1: Prometheus answered with an error: {}", answer.error.unwrap_or(answer.status)));
     }
@@ -171,16 +177,21 @@ fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink)
     if !matches!(data.result_type.as_str(), "matrix" | "vector") {
         return Err(format!("{path}:1: the result is a {}, not a matrix; {form}", data.result_type));
     }
-    let serde_json::Value::Array(items) = data.result else { return Err(format!("{path}:1: the result is no list; {form}")) };
+    let serde_json::Value::Array(items) = data.result else {
+        return Err(format!("{path}:1: the result is no list; {form}"));
+    };
     let mut imported = Imported::default();
     for (n, item) in items.into_iter().enumerate() {
         let refused = |what: String| format!("{path}: result {}: {what}", n + 1);
         if item.get("histograms").is_some() {
             return Err(refused("a native histogram; ask for a number, such as histogram_quantile()".to_owned()));
         }
-        let Item { mut metric, values, value } = serde_json::from_value(item).map_err(|error| refused(error.to_string()))?;
+        let Item { mut metric, values, value } =
+            serde_json::from_value(item).map_err(|error| refused(error.to_string()))?;
         let own = metric.remove("__name__").or_else(|| name.map(str::to_owned));
-        let own = own.ok_or_else(|| refused("the series has no name, as the result of an expression; give one with --name".to_owned()))?;
+        let own = own.ok_or_else(|| {
+            refused("the series has no name, as the result of an expression; give one with --name".to_owned())
+        })?;
         let pairs: Vec<(&str, &str)> = metric.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let id = sink.series(&Series::new(&own, &pairs)).map_err(refused)?;
         for (seconds, text) in values.into_iter().chain(value) {
@@ -204,7 +215,10 @@ fn parquet(path: &Path, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let time = ["time", "at"].into_iter().find(|column| names.contains(column));
     let (Some(time), true, true) = (time, names.contains(&"name"), names.contains(&"value")) else {
-        return Err(format!("{shown}: its columns are {}; it needs name, time (or at, in microseconds) and value", names.join(", ")));
+        return Err(format!(
+            "{shown}: its columns are {}; it needs name, time (or at, in microseconds) and value",
+            names.join(", ")
+        ));
     };
     let mut imported = Imported::default();
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -219,7 +233,13 @@ fn parquet(path: &Path, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     Ok(imported)
 }
 
-fn rows(frame: &DataFrame, time: &str, known: &mut HashMap<String, usize>, imported: &mut Imported, sink: &mut dyn Sink) -> Taken {
+fn rows(
+    frame: &DataFrame,
+    time: &str,
+    known: &mut HashMap<String, usize>,
+    imported: &mut Imported,
+    sink: &mut dyn Sink,
+) -> Taken {
     let fail = |error: polars::prelude::PolarsError| error.to_string();
     let at = times(frame.column(time).map_err(fail)?, time == "at")?;
     let value = frame.column("value").map_err(fail)?.cast(&DataType::Float64).map_err(fail)?;
@@ -249,8 +269,8 @@ fn rows(frame: &DataFrame, time: &str, known: &mut HashMap<String, usize>, impor
                         "name" => text.clone_into(&mut series.name),
                         // As in the files of a store.
                         "labels" if text.starts_with('{') => {
-                            let inner =
-                                key::series(&format!("x{text}")).ok_or_else(|| format!("row {}: labels are no JSON: {text}", row + 1))?;
+                            let inner = key::series(&format!("x{text}"))
+                                .ok_or_else(|| format!("row {}: labels are no JSON: {text}", row + 1))?;
                             series.labels.extend(inner.labels);
                         }
                         _ if text.is_empty() => {}

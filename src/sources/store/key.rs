@@ -10,8 +10,8 @@ pub const LONGEST: usize = 32 << 10;
 pub fn key(series: &Series) -> Option<String> {
     let mut chars = series.name.chars();
     let first = chars.next()?;
-    let is_name =
-        (first.is_ascii_alphabetic() || matches!(first, '_' | ':')) && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    let is_name = (first.is_ascii_alphabetic() || matches!(first, '_' | ':'))
+        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
     if !is_name {
         return None;
     }

@@ -65,7 +65,9 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
             "; what was acknowledged before is safe. Make room, or keep less: --max-size, --keep-points"
         }
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => "; the store is as it was. Check who may write there",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "; the store is as it was. Check who may write there"
+        }
         _ => "",
     }
 }
@@ -147,7 +149,9 @@ impl Store {
         match std::fs::read_to_string(&marker) {
             Ok(text) if text.trim() == VERSION.trim() => Ok(Self { folder: folder.to_owned() }),
             Ok(text) => Err(StoreError::Version(folder.display().to_string(), text.trim().chars().take(80).collect())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::NoStore(folder.display().to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::NoStore(folder.display().to_string()))
+            }
             Err(error) => Err(StoreError::io(&marker)(error)),
         }
     }
@@ -222,8 +226,10 @@ fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(StoreError::io(folder)(error)),
     };
-    let mut found: Vec<(PathBuf, String)> =
-        entries.filter_map(Result::ok).map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned())).collect();
+    let mut found: Vec<(PathBuf, String)> = entries
+        .filter_map(Result::ok)
+        .map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
+        .collect();
     found.sort();
     Ok(found)
 }

@@ -112,7 +112,9 @@ impl Store {
                 let mut firsts: BTreeMap<String, Micros> = BTreeMap::new();
                 if wanted(&day) {
                     let rows = runs.iter().flat_map(|(key, rows)| rows.iter().map(move |row| (key, row)));
-                    firsts.extend(rows.filter(|(_, row)| row.day.day == day).map(|(key, row)| (key.clone(), row.first_at)));
+                    firsts.extend(
+                        rows.filter(|(_, row)| row.day.day == day).map(|(key, row)| (key.clone(), row.first_at)),
+                    );
                 } else {
                     let logs = listing.logs.get(&day).map_or(&[][..], Vec::as_slice);
                     fold_day(listing, day, logs, &ask.selector, &mut Vec::new(), &mut |found| {
@@ -129,7 +131,13 @@ impl Store {
     }
 
     /// Whether a sealed day's last values stood for another time than its rows say, given the first points of the day after.
-    pub fn stood_otherwise(&self, listing: &Listing, day: i32, selector: &Selector, firsts: &BTreeMap<String, Micros>) -> bool {
+    pub fn stood_otherwise(
+        &self,
+        listing: &Listing,
+        day: i32,
+        selector: &Selector,
+        firsts: &BTreeMap<String, Micros>,
+    ) -> bool {
         // The last of these is the newest.
         for place in listing.days.iter().filter(|place| place.from <= day && day < place.until).rev().take(1) {
             let mut file = DaysFile::open(&place.path, selector, false, &mut Vec::new());

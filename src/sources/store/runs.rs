@@ -39,8 +39,15 @@ impl<G> std::fmt::Debug for Runs<G> {
 
 impl<G: Group> Runs<G> {
     /// Opens a file; what can't be read is a loss.
-    pub(super) fn of(path: &Path, columns: &'static [&'static str], selector: &Selector, losses: &mut Vec<StoreLoss>) -> Self {
-        let mut lost = |what| losses.push(StoreLoss { path: path.display().to_string(), place: "the whole file".to_owned(), what });
+    pub(super) fn of(
+        path: &Path,
+        columns: &'static [&'static str],
+        selector: &Selector,
+        losses: &mut Vec<StoreLoss>,
+    ) -> Self {
+        let mut lost = |what| {
+            losses.push(StoreLoss { path: path.display().to_string(), place: "the whole file".to_owned(), what })
+        };
         let table = match Table::open(path) {
             Ok(table) => {
                 table.complaint.clone().into_iter().for_each(&mut lost);

@@ -83,7 +83,8 @@ impl Table {
         let file = File::open(path).map_err(|error| error.to_string())?;
         let bytes = file.metadata().map_err(|error| error.to_string())?.len();
         let index = std::fs::read_to_string(index_path(path)).ok().and_then(|text| Index::read(&text));
-        let mut complaint = index.is_none().then(|| "its index is missing or damaged: it was read unchecked".to_owned());
+        let mut complaint =
+            index.is_none().then(|| "its index is missing or damaged: it was read unchecked".to_owned());
         if index.as_ref().is_some_and(|index| index.bytes != bytes) {
             complaint = Some("its size has changed since it was written".to_owned());
         }
@@ -110,7 +111,12 @@ impl Table {
 
     /// The names of its columns.
     pub(super) fn columns(&self) -> Vec<String> {
-        self.meta.schema_descr.columns().iter().filter_map(|column| Some(column.path_in_schema.first()?.to_string())).collect()
+        self.meta
+            .schema_descr
+            .columns()
+            .iter()
+            .filter_map(|column| Some(column.path_in_schema.first()?.to_string()))
+            .collect()
     }
 
     /// How many row groups there are.
@@ -171,7 +177,9 @@ impl Table {
         one.row_groups = vec![chosen.clone()];
         let names: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
         guarded(move || {
-            let mut reader = ParquetReader::new(Cursor::new(image)).with_columns(Some(names)).read_parallel(ParallelStrategy::Columns);
+            let mut reader = ParquetReader::new(Cursor::new(image))
+                .with_columns(Some(names))
+                .read_parallel(ParallelStrategy::Columns);
             reader.set_metadata(Arc::new(one));
             let mut frame = reader.finish().map_err(|error| error.to_string())?;
             frame.rechunk_mut_par();

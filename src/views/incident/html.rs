@@ -3,7 +3,9 @@
 use super::markdown::all_steps;
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, change, command_line};
+use crate::model::incident::{
+    Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, change, command_line,
+};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::{self, Micros, SECOND, clock};
 use crate::model::units::{counted, percent, significant};
@@ -68,7 +70,9 @@ fn script_json(value: &Json) -> String {
 /// All texts without what could act, and none longer than a person reads. Lines of manifests stay lines.
 fn harmless(value: Json) -> Json {
     match value {
-        Json::String(text) if text.contains('\n') => Json::String(text.chars().filter(|c| *c == '\n' || !is_active(*c)).collect()),
+        Json::String(text) if text.contains('\n') => {
+            Json::String(text.chars().filter(|c| *c == '\n' || !is_active(*c)).collect())
+        }
         Json::String(text) => {
             let text = plain(&text);
             let cut = text.char_indices().nth(LONGEST).map(|(at, _)| format!("{}…", &text[..at]));
@@ -87,9 +91,11 @@ fn page(incident: &Incident, report: &Report) -> Json {
         Verdict::Quiet(_) => ("No incident", "none"),
         Verdict::Unknown(_) => ("Not known", "unknown"),
     };
-    let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) = incident.causes.iter().partition(|cause| cause.confidence >= Cause::POSSIBLE);
+    let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) =
+        incident.causes.iter().partition(|cause| cause.confidence >= Cause::POSSIBLE);
     let [now, later] = all_steps(incident).map(|steps| steps.into_iter().map(|text| step(text)).collect::<Vec<_>>());
-    let manifests = incident.causes.iter().flat_map(|cause| cause.manifests.iter().map(move |manifest| (cause, manifest)));
+    let manifests =
+        incident.causes.iter().flat_map(|cause| cause.manifests.iter().map(move |manifest| (cause, manifest)));
     let manifests: Vec<Json> = manifests
         .map(|(cause, (command, text))| {
             let of = cause.subject.first().map_or("", |(_, value)| value);
@@ -172,7 +178,9 @@ fn step(text: &str) -> Json {
 }
 
 fn cause(cause: &Cause) -> Json {
-    let evidence = |all: &[Evidence]| all.iter().map(|one| json!({"text": one.text, "source": one.source.words()})).collect::<Vec<_>>();
+    let evidence = |all: &[Evidence]| {
+        all.iter().map(|one| json!({"text": one.text, "source": one.source.words()})).collect::<Vec<_>>()
+    };
     let level = if cause.confidence >= Cause::LIKELY { "likely" } else { "possible" };
     json!({
         "words": cause.words(), "level": level, "percent": percent(cause.confidence), "summary": cause.summary,
@@ -200,7 +208,9 @@ fn finding(finding: &Finding) -> Json {
 
 fn card(card: &Card) -> Json {
     let [before, within, _] = card.rps;
-    let rate = |value: Option<f64>, of: &str| value.map(|value| json!({"value": format!("{}/s", significant(value)), "of": of}));
+    let rate = |value: Option<f64>, of: &str| {
+        value.map(|value| json!({"value": format!("{}/s", significant(value)), "of": of}))
+    };
     let numbers = match card.share {
         Some(share) => vec![
             rate(before, "before"),
@@ -241,10 +251,12 @@ fn section(section: &Section) -> Json {
 
 /// A table without columns that are empty everywhere, and without those that only `-o wide` shows.
 fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
-    let is_empty =
-        |c: usize| rows.iter().all(|row| matches!(&row[c], Value::None) || matches!(&row[c], Value::Text(text) if text.is_empty()));
-    let shown: Vec<usize> =
-        (0..table.columns.len()).filter(|&c| columns::of(&table.columns[c]).is_none_or(|column| !column.wide) && !is_empty(c)).collect();
+    let is_empty = |c: usize| {
+        rows.iter().all(|row| matches!(&row[c], Value::None) || matches!(&row[c], Value::Text(text) if text.is_empty()))
+    };
+    let shown: Vec<usize> = (0..table.columns.len())
+        .filter(|&c| columns::of(&table.columns[c]).is_none_or(|column| !column.wide) && !is_empty(c))
+        .collect();
     let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
     let is_number = |kind: Kind| !matches!(kind, Kind::Text | Kind::Spark);
     let heads = shown
@@ -259,16 +271,20 @@ fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
         };
         json!({"t": columns::show(kind, value), "v": number, "n": is_number(kind)})
     };
-    let rows = rows.iter().map(|row| shown.iter().zip(&kinds).map(|(&c, kind)| cell(&row[c], *kind)).collect::<Vec<_>>());
+    let rows =
+        rows.iter().map(|row| shown.iter().zip(&kinds).map(|(&c, kind)| cell(&row[c], *kind)).collect::<Vec<_>>());
     json!({"title": table.title, "heads": heads.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>()})
 }
 
 /// `P50 MS` as `P50 ms`: headings are capitals in a terminal only.
 fn sentence(title: &str) -> String {
-    let mut words = title.split(' ').map(|word| if matches!(word, "5XX" | "4XX") { word.replace("XX", "xx") } else { word.to_lowercase() });
+    let mut words = title
+        .split(' ')
+        .map(|word| if matches!(word, "5XX" | "4XX") { word.replace("XX", "xx") } else { word.to_lowercase() });
     let first = words.next().unwrap_or_default();
     let mut letters = first.chars();
-    let first: String = letters.next().map(|c| c.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default();
+    let first: String =
+        letters.next().map(|c| c.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default();
     std::iter::once(first).chain(words).collect::<Vec<_>>().join(" ")
 }
 
@@ -300,7 +316,8 @@ fn round(value: f64) -> f64 {
 fn flame(flame: &Flame) -> Json {
     let tree = &flame.tree;
     let frames = tree.seen(NARROWEST, DEEPEST);
-    let number: std::collections::HashMap<usize, usize> = frames.iter().enumerate().map(|(new, (old, _))| (*old, new)).collect();
+    let number: std::collections::HashMap<usize, usize> =
+        frames.iter().enumerate().map(|(new, (old, _))| (*old, new)).collect();
     let parent = |old: usize| number.get(&(tree.calls[old].caller as usize)).copied().unwrap_or(0);
     let mut names: Vec<String> = Vec::new();
     let mut ids = std::collections::HashMap::new();

@@ -37,10 +37,17 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
     timeline(incident, out)?;
     if !report.findings.is_empty() {
         writeln!(out, "## Findings\n")?;
-        let grave = report.findings.iter().filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning);
+        let grave =
+            report.findings.iter().filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning);
         for finding in grave.clone().take(FINDINGS) {
             let what = escape(finding.summary.trim_end_matches('.'));
-            writeln!(out, "- **{}** {}: {what}. What to do: {}.", finding.severity.name(), escape(&finding.id), escape(&finding.remedy))?;
+            writeln!(
+                out,
+                "- **{}** {}: {what}. What to do: {}.",
+                finding.severity.name(),
+                escape(&finding.id),
+                escape(&finding.remedy)
+            )?;
         }
         let rest = grave.count().saturating_sub(FINDINGS);
         if rest > 0 {
@@ -60,9 +67,19 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     if told.is_empty() {
         return Ok(());
     }
-    writeln!(out, "## What may have caused it\n\nSeveral may be true at once, and some are sides of the same thing.\n")?;
+    writeln!(
+        out,
+        "## What may have caused it\n\nSeveral may be true at once, and some are sides of the same thing.\n"
+    )?;
     for (number, cause) in told.iter().enumerate() {
-        writeln!(out, "{}. **{}** ({:.0} %): {}", number + 1, cause.words(), cause.confidence * 100.0, escape(&cause.summary))?;
+        writeln!(
+            out,
+            "{}. **{}** ({:.0} %): {}",
+            number + 1,
+            cause.words(),
+            cause.confidence * 100.0,
+            escape(&cause.summary)
+        )?;
         for evidence in cause.supports.iter().take(EVIDENCE) {
             writeln!(out, "   - for it: {}", escape(&evidence.text))?;
         }

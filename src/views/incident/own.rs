@@ -20,7 +20,9 @@ fn format(out: &mut Output<'_>, state: &State<'_, '_>, value: &Value) -> Result<
         return escape_formatter(out, state, value);
     }
     match value.as_str() {
-        Some(text) if state.auto_escape() == AutoEscape::Html => escape_formatter(out, state, &Value::from(plain(text).into_owned())),
+        Some(text) if state.auto_escape() == AutoEscape::Html => {
+            escape_formatter(out, state, &Value::from(plain(text).into_owned()))
+        }
         Some(text) => out.write_str(&escape(text)).map_err(minijinja::Error::from),
         None => escape_formatter(out, state, value),
     }

@@ -135,11 +135,15 @@ impl State {
                 how.extend(self.pivot.filters.iter().flat_map(|filter| ["--where".to_owned(), filter.clone()]));
                 Ok(vec![command(&["traffic"], &[found.of(&[kind]), how, time, all])])
             }
-            Tab::Clients if found.has(Audit) => Ok(vec![command(&["clients"], &[found.of(&[Audit, Metrics]), time, all])]),
+            Tab::Clients if found.has(Audit) => {
+                Ok(vec![command(&["clients"], &[found.of(&[Audit, Metrics]), time, all])])
+            }
             Tab::Clients if !found.dumps.is_empty() => {
                 Ok(vec![command(&["clients"], &[found.dumps.clone(), words(&["--seats"]), time, all])])
             }
-            Tab::Clients => Err("Clients are told by audit logs, or by dump pages of API Priority and Fairness: name some."),
+            Tab::Clients => {
+                Err("Clients are told by audit logs, or by dump pages of API Priority and Fairness: name some.")
+            }
             Tab::Keyspace if !found.has(Etcd) => {
                 Err("The key space is told by a snapshot of etcd: name one (plimsoll etcd snapshot takes it).")
             }
@@ -160,7 +164,10 @@ impl State {
             Tab::Memory => Err("Memory is told by cgroups: name one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
                 let own = found.of(&[Heap]);
-                Ok(vec![command(&["heap", "flame"], std::slice::from_ref(&own)), command(&["heap", "top"], &[own, all])])
+                Ok(vec![
+                    command(&["heap", "flame"], std::slice::from_ref(&own)),
+                    command(&["heap", "top"], &[own, all]),
+                ])
             }
             Tab::Heap => Err("The heap is told by Go's heap profiles (/debug/pprof/heap): name some."),
             Tab::Quotas if found.has(Objects) => {
@@ -168,7 +175,9 @@ impl State {
                 let check = command(&["quota", "check"], &[own.clone(), found.stores.clone(), all.clone()]);
                 Ok(vec![check, command(&["quota", "propose"], &[own, all])])
             }
-            Tab::Quotas => Err("Quotas are told by a cluster's objects (kubectl get -A -o json, or plimsoll collect): name some."),
+            Tab::Quotas => {
+                Err("Quotas are told by a cluster's objects (kubectl get -A -o json, or plimsoll collect): name some.")
+            }
             Tab::Forecast if found.history.is_empty() => {
                 Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
             }

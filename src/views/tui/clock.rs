@@ -4,7 +4,8 @@ use crate::model::incident::Span;
 use crate::model::time::{Micros, SECOND};
 
 /// Lengths of a window, shortest first; behind them all of the time.
-const LENGTHS: [Micros; 7] = [10 * SECOND, 30 * SECOND, 60 * SECOND, 300 * SECOND, 900 * SECOND, 3_600 * SECOND, 21_600 * SECOND];
+const LENGTHS: [Micros; 7] =
+    [10 * SECOND, 30 * SECOND, 60 * SECOND, 300 * SECOND, 900 * SECOND, 3_600 * SECOND, 21_600 * SECOND];
 /// How fast time may be played.
 const SPEEDS: [i64; 8] = [1, 2, 5, 10, 30, 60, 300, 3_600];
 /// Steps that the time of a bundle is cut into.
@@ -98,7 +99,9 @@ impl Clock {
             }
         }
         if self.is_playing && !self.is_live && self.length.is_none() {
-            let fits = |(from, end): Span| LENGTHS.iter().rfind(|length| **length <= (end - from) / 8).copied().unwrap_or(LENGTHS[0]);
+            let fits = |(from, end): Span| {
+                LENGTHS.iter().rfind(|length| **length <= (end - from) / 8).copied().unwrap_or(LENGTHS[0])
+            };
             self.length = self.span.map(fits);
         }
     }
@@ -114,7 +117,8 @@ impl Clock {
     /// How far a step is.
     pub fn step(&self) -> Micros {
         let whole = self.span.map_or(0, |(from, to)| to - from);
-        let step = self.length().map_or(whole, |length| length.min(whole)) / if self.length.is_some() { 2 } else { STEPS };
+        let step =
+            self.length().map_or(whole, |length| length.min(whole)) / if self.length.is_some() { 2 } else { STEPS };
         (step.div_euclid(SECOND) * SECOND).max(SECOND)
     }
 
@@ -170,7 +174,11 @@ mod tests {
         let mut clock = clock(false);
         assert_eq!((clock.asked(), clock.window()), (None, Some((1_000 * SECOND, 1_601 * SECOND))));
         clock.resize(false);
-        assert_eq!(clock.asked(), Some((1_301 * SECOND, 1_601 * SECOND)), "the longest that is shorter than all: 5 minutes");
+        assert_eq!(
+            clock.asked(),
+            Some((1_301 * SECOND, 1_601 * SECOND)),
+            "the longest that is shorter than all: 5 minutes"
+        );
         clock.by_steps(-1);
         assert_eq!(clock.asked(), Some((1_151 * SECOND, 1_451 * SECOND)), "by half a window");
         clock.by_steps(-10);

@@ -32,7 +32,13 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
 /// The same into a buffer.
 pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        buffer.set_stringn(area.x, area.y, format!("{} by {} are needed", LEAST.0, LEAST.1), usize::from(area.width), state.theme.text);
+        buffer.set_stringn(
+            area.x,
+            area.y,
+            format!("{} by {} are needed", LEAST.0, LEAST.1),
+            usize::from(area.width),
+            state.theme.text,
+        );
         return;
     }
     let scene = Scene::of((area.width, area.height), state.clock.span.is_some());
@@ -109,7 +115,11 @@ fn lead(state: &State) -> Vec<String> {
     let width = usize::from(state.size.0);
     let mut all = Vec::new();
     if state.tab == Tab::Traffic {
-        let filters = if state.pivot.filters.is_empty() { String::new() } else { format!(" where {}", state.pivot.filters.join(" and ")) };
+        let filters = if state.pivot.filters.is_empty() {
+            String::new()
+        } else {
+            format!(" where {}", state.pivot.filters.join(" and "))
+        };
         all.push(format!("by {}{filters}", state.pivot.by.join(", ")));
     }
     if let Some(answer) = &state.pane().answer {
@@ -180,7 +190,8 @@ fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
         }
         Some(Body::Load) => {}
         None => {
-            let text = if answer.errors.is_empty() { "Nothing." } else { "See above; the tab Log has all that failed." };
+            let text =
+                if answer.errors.is_empty() { "Nothing." } else { "See above; the tab Log has all that failed." };
             buffer.set_stringn(area.x, area.y, text, width, theme.dim);
         }
     }
@@ -275,8 +286,11 @@ fn popup(state: &State, popup: &Popup, area: Rect, buffer: &mut Buffer) {
         buffer.set_style(Rect { y, height: 1, ..place }, ratatui::style::Style::reset());
     }
     let edge = |left: &str, right: &str, title: &str| {
-        let title =
-            if title.is_empty() { String::new() } else { format!(" {} ", fit(&plain(title), usize::from(width).saturating_sub(6))) };
+        let title = if title.is_empty() {
+            String::new()
+        } else {
+            format!(" {} ", fit(&plain(title), usize::from(width).saturating_sub(6)))
+        };
         format!("{left}─{title}{}{right}", "─".repeat(usize::from(width).saturating_sub(3 + title.width())))
     };
     buffer.set_stringn(place.x, place.y, edge("┌", "┐", &popup.title), usize::from(width), theme.title);

@@ -119,10 +119,13 @@ pub struct Grid {
 impl Grid {
     /// The rows of a table in their own order. Columns in which no row has anything are left out.
     pub fn new(table: &Table, title: &str) -> Self {
-        let none = |at: usize, row: &Vec<Value>| row[at] == Value::None || table.columns[at] == "open" && row[at] == Value::Count(0);
+        let none = |at: usize, row: &Vec<Value>| {
+            row[at] == Value::None || table.columns[at] == "open" && row[at] == Value::Count(0)
+        };
         let is_empty = |at: usize| table.rows.iter().all(|row| none(at, row));
         let kept: Vec<usize> = (0..table.columns.len()).filter(|at| !is_empty(*at)).collect();
-        let rows: Vec<Vec<Value>> = table.rows.iter().map(|row| kept.iter().map(|at| row[*at].clone()).collect()).collect();
+        let rows: Vec<Vec<Value>> =
+            table.rows.iter().map(|row| kept.iter().map(|at| row[*at].clone()).collect()).collect();
         let columns = kept.iter().enumerate().map(|(at, of)| {
             let name = &table.columns[*of];
             let (kind, title) = (columns::kind(name), plain(&columns::title(name)).into_owned());
@@ -232,7 +235,9 @@ impl Grid {
             None => Some((0, false)),
             Some((at, _)) => Some((at + 1, false)),
         };
-        while self.sort.is_some_and(|(at, _)| self.columns.get(at).is_some_and(|column| column.is_wide || column.kind == Kind::Spark)) {
+        while self.sort.is_some_and(|(at, _)| {
+            self.columns.get(at).is_some_and(|column| column.is_wide || column.kind == Kind::Spark)
+        }) {
             self.sort = self.sort.map(|(at, is_turned)| (at + 1, is_turned));
         }
         self.sort = self.sort.filter(|(at, _)| *at < self.columns.len());
@@ -253,7 +258,8 @@ impl Grid {
 
     /// Turns the order around.
     pub fn reverse(&mut self) {
-        self.sort = self.sort.or(Some((0, false))).map(|(at, is_turned)| (at, !is_turned)).filter(|_| !self.columns.is_empty());
+        self.sort =
+            self.sort.or(Some((0, false))).map(|(at, is_turned)| (at, !is_turned)).filter(|_| !self.columns.is_empty());
         self.arrange();
     }
 
@@ -290,7 +296,8 @@ impl Grid {
 
     /// Columns that fit, and how wide they are.
     fn laid(&self, width: usize) -> Vec<(usize, usize)> {
-        let may: Vec<usize> = (0..self.columns.len()).filter(|at| !self.columns[*at].is_wide || width > 180).skip(self.left).collect();
+        let may: Vec<usize> =
+            (0..self.columns.len()).filter(|at| !self.columns[*at].is_wide || width > 180).skip(self.left).collect();
         let needs: Vec<Need<'_>> = may
             .iter()
             .map(|at| &self.columns[*at])
@@ -327,7 +334,9 @@ impl Grid {
             return;
         }
         let laid = self.laid(usize::from(area.width));
-        let line = |cell: &dyn Fn(usize, usize) -> String| laid.iter().map(|(at, width)| cell(*at, *width)).collect::<Vec<_>>().join("  ");
+        let line = |cell: &dyn Fn(usize, usize) -> String| {
+            laid.iter().map(|(at, width)| cell(*at, *width)).collect::<Vec<_>>().join("  ")
+        };
         let heading = line(&|at, width| {
             let column = &self.columns[at];
             let mark = match self.sort {
@@ -366,7 +375,11 @@ impl Grid {
 
     /// Rows that tell how grave they are look like it.
     fn style_of(&self, row: &[Value], theme: &Theme) -> ratatui::style::Style {
-        let told = self.columns.iter().zip(row).find(|(column, _)| matches!(column.name.as_str(), "severity" | "level" | "verdict"));
+        let told = self
+            .columns
+            .iter()
+            .zip(row)
+            .find(|(column, _)| matches!(column.name.as_str(), "severity" | "level" | "verdict"));
         match told.map(|(_, value)| value) {
             Some(Value::Text(text)) => match text.as_str() {
                 "critical" => theme.of(Severity::Critical),

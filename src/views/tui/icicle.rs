@@ -110,7 +110,9 @@ impl Icicle {
     /// Goes on where `before` was, as far as it is still there.
     pub fn go_on(&mut self, before: &Self) {
         let find = |path: Vec<&str>| {
-            path.into_iter().try_fold(0, |at, name| self.nodes[at].children.iter().copied().find(|child| self.nodes[*child].name == name))
+            path.into_iter().try_fold(0, |at, name| {
+                self.nodes[at].children.iter().copied().find(|child| self.nodes[*child].name == name)
+            })
         };
         self.root = find(before.path(before.root)).unwrap_or(0);
         self.selected = find(before.path(before.selected)).unwrap_or(self.root);
@@ -167,7 +169,10 @@ impl Icicle {
             if y + 1 >= height {
                 continue;
             }
-            let own = self.width_of(node).max(self.nodes[node].children.iter().map(|child| self.width_of(*child)).sum()).max(1);
+            let own = self
+                .width_of(node)
+                .max(self.nodes[node].children.iter().map(|child| self.width_of(*child)).sum())
+                .max(1);
             let place = |sum: u64| x + (u128::from(sum) * u128::from(width) / u128::from(own)) as u16;
             let (mut sum, mut end, mut shown) = (0, x, 0);
             for &child in &self.nodes[node].children {
@@ -257,8 +262,11 @@ impl Icicle {
             // Where there is room for it: how much it is.
             let amount = format!("{name} {}", self.amount(node.weight[1]));
             let name = if amount.width() + 1 + sign.len() <= width { amount.into() } else { name };
-            let text =
-                if width > 1 { format!("▏{sign}{}", fit(&plain(&name), width.saturating_sub(1 + sign.len()))) } else { "▏".to_owned() };
+            let text = if width > 1 {
+                format!("▏{sign}{}", fit(&plain(&name), width.saturating_sub(1 + sign.len())))
+            } else {
+                "▏".to_owned()
+            };
             let pad = width.saturating_sub(text.width());
             buffer.set_stringn(x, y, text + &" ".repeat(pad), width, style);
         }
@@ -285,16 +293,24 @@ mod tests {
     fn boxes_are_as_wide_as_what_they_hold_and_never_overlap() {
         let icicle = icicle();
         let seen = icicle.seen(100, 5);
-        let of = |name: &str| seen.iter().find(|own| own.node.is_some_and(|node| icicle.nodes[node].name == name)).copied();
+        let of =
+            |name: &str| seen.iter().find(|own| own.node.is_some_and(|node| icicle.nodes[node].name == name)).copied();
         assert_eq!(of("pods").map(|own| (own.x, own.width, own.y)), Some((0, 70, 1)));
         assert_eq!(of("leases").map(|own| (own.x, own.width, own.y)), Some((70, 30, 1)));
         assert_eq!(of("kube-system").map(|own| (own.x, own.width, own.y)), Some((0, 50, 2)));
         for width in 1..60 {
             for y in 0..3 {
-                let mut row: Vec<(u16, u16)> =
-                    icicle.seen(width, 5).iter().filter(|own| own.y == y).map(|own| (own.x, own.x + own.width)).collect();
+                let mut row: Vec<(u16, u16)> = icicle
+                    .seen(width, 5)
+                    .iter()
+                    .filter(|own| own.y == y)
+                    .map(|own| (own.x, own.x + own.width))
+                    .collect();
                 row.sort_unstable();
-                assert!(row.windows(2).all(|two| two[0].1 <= two[1].0) && row.iter().all(|own| own.1 <= width), "{width}: {row:?}");
+                assert!(
+                    row.windows(2).all(|two| two[0].1 <= two[1].0) && row.iter().all(|own| own.1 <= width),
+                    "{width}: {row:?}"
+                );
             }
         }
     }

@@ -118,12 +118,30 @@ const ENTRIES: [Entry; 40] = [
     (Action::Last, "last", &["G", "end"], "last row", Where::Everywhere),
     (Action::Enter, "enter", &["enter"], "look into what is selected", Where::Everywhere),
     (Action::Back, "back", &["esc", "backspace"], "back: out of a row, a filter, a zoom", Where::Everywhere),
-    (Action::Filter, "filter", &["/"], "filter rows: /regex, /!regex (those that don't match), /-f fuzzy", Where::Tables),
-    (Action::Sort, "sort", &["s"], "sort by the next column; of the key space: by what lives, history, keys, revisions", Where::Tables),
+    (
+        Action::Filter,
+        "filter",
+        &["/"],
+        "filter rows: /regex, /!regex (those that don't match), /-f fuzzy",
+        Where::Tables,
+    ),
+    (
+        Action::Sort,
+        "sort",
+        &["s"],
+        "sort by the next column; of the key space: by what lives, history, keys, revisions",
+        Where::Tables,
+    ),
     (Action::Reverse, "reverse", &["S"], "turn the order around", Where::Tables),
     (Action::By, "by", &["b"], "break down by other dimensions (:by user,agent for any)", Where::Only(Tab::Traffic)),
     (Action::From, "from", &["f"], "from metrics in place of audit logs, and back", Where::Only(Tab::Traffic)),
-    (Action::Compare, "compare", &["d"], "compare the first snapshot and the last, and back", Where::Only(Tab::Keyspace)),
+    (
+        Action::Compare,
+        "compare",
+        &["d"],
+        "compare the first snapshot and the last, and back",
+        Where::Only(Tab::Keyspace),
+    ),
     (Action::Copy, "copy", &["y"], "copy what is selected", Where::Tables),
     (Action::CopyCommand, "copy-command", &["Y"], "copy the command that prints what is shown", Where::Everywhere),
     (
@@ -146,7 +164,13 @@ const ENTRIES: [Entry; 40] = [
     (Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
     (Action::Refresh, "refresh", &["r", "ctrl-l"], "ask again, draw anew", Where::Everywhere),
     (Action::Theme, "theme", &["T"], "other colours: default, safe (for the colour-blind), none", Where::Everywhere),
-    (Action::Command, "command", &[":"], "type a command: :by :where :time :window :export :save :theme :quit", Where::Everywhere),
+    (
+        Action::Command,
+        "command",
+        &[":"],
+        "type a command: :by :where :time :window :export :save :theme :quit",
+        Where::Everywhere,
+    ),
     (Action::Help, "help", &["?"], "this", Where::Everywhere),
     (Action::Suspend, "suspend", &["ctrl-z"], "sleep until fg", Where::Everywhere),
     (Action::Quit, "quit", &["q", "ctrl-c"], "end", Where::Everywhere),
@@ -176,8 +200,22 @@ impl Keys {
             keys.0.retain(|_, is| is != action);
             for key in own.split_whitespace() {
                 let is_key = key.chars().count() == 1
-                    || ["tab", "backtab", "up", "down", "left", "right", "pageup", "pagedown", "home", "end", "enter", "esc", "backspace"]
-                        .contains(&key)
+                    || [
+                        "tab",
+                        "backtab",
+                        "up",
+                        "down",
+                        "left",
+                        "right",
+                        "pageup",
+                        "pagedown",
+                        "home",
+                        "end",
+                        "enter",
+                        "esc",
+                        "backspace",
+                    ]
+                    .contains(&key)
                     || ["space", "delete"].contains(&key)
                     || key.strip_prefix("ctrl-").is_some_and(|rest| rest.chars().count() == 1)
                     || key.strip_prefix('f').is_some_and(|number| number.parse::<u8>().is_ok());
@@ -214,7 +252,11 @@ impl Keys {
             Where::Tables => tab != Tab::Overview,
             Where::Only(only) => tab == only,
         };
-        ENTRIES.iter().filter(|entry| applies(entry.4)).map(|(action, _, _, what, _)| (self.of(*action), *what)).collect()
+        ENTRIES
+            .iter()
+            .filter(|entry| applies(entry.4))
+            .map(|(action, _, _, what, _)| (self.of(*action), *what))
+            .collect()
     }
 }
 
@@ -265,7 +307,10 @@ mod tests {
         assert_eq!(ENTRIES.iter().map(|entry| entry.1).collect::<BTreeSet<_>>().len(), ENTRIES.len());
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
         assert_eq!(Keys::default().action(&key(KeyCode::Char('0'))), Some(Action::Go(9)));
-        assert_eq!(Keys::default().action(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
+        assert_eq!(
+            Keys::default().action(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)),
+            Some(Action::Quit)
+        );
     }
 
     #[test]
@@ -273,7 +318,10 @@ mod tests {
         let with = |name: &str, keys: &str| Keys::with(&[(name.to_owned(), keys.to_owned())].into());
         let keys = with("play", "p f5").unwrap();
         let of = |code| keys.action(&KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!((of(KeyCode::Char('p')), of(KeyCode::F(5)), of(KeyCode::Char(' '))), (Some(Action::Play), Some(Action::Play), None));
+        assert_eq!(
+            (of(KeyCode::Char('p')), of(KeyCode::F(5)), of(KeyCode::Char(' '))),
+            (Some(Action::Play), Some(Action::Play), None)
+        );
         assert!(with("quit", "").unwrap_err().contains("needs a key"));
         assert!(with("play", "hyper-x").unwrap_err().contains("is no key"));
         assert!(with("jump", "x").unwrap_err().contains("there are: next-tab"));

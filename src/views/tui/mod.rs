@@ -93,7 +93,9 @@ impl Tab {
         match self {
             Self::Overview => "How the control plane does: its load in time, and what was found in all tabs",
             Self::Traffic => "Requests by any dimensions: Enter looks into a row, Esc goes back",
-            Self::Clients => "How each client behaves, what is wrong with it, and what to do; without audit logs: who holds the seats",
+            Self::Clients => {
+                "How each client behaves, what is wrong with it, and what to do; without audit logs: who holds the seats"
+            }
             Self::Keyspace => "What fills etcd, by the names of keys: wide is large",
             Self::Memory => "What the bytes of cgroups are, and whether memory is short",
             Self::Heap => "What the Go heap of an apiserver holds, by callers: wide is large",

@@ -40,10 +40,16 @@ fn words(state: &State) -> Vec<(Severity, String)> {
             all.extend(rest.iter().take(3).map(|line| (Severity::Info, line.clone())));
         }
         ([], Some(course)) => {
-            all.push((if course.window.is_some() { Severity::Warning } else { Severity::Info }, course.verdict.clone()));
+            all.push((
+                if course.window.is_some() { Severity::Warning } else { Severity::Info },
+                course.verdict.clone(),
+            ));
         }
         ([], None) if !state.is_live && state.found.as_ref().is_some_and(|found| found.holders.is_empty()) => {
-            all.push((Severity::Warning, "Nothing here tells how the load went; the tab Log (0) says what could not be read.".to_owned()));
+            all.push((
+                Severity::Warning,
+                "Nothing here tells how the load went; the tab Log (0) says what could not be read.".to_owned(),
+            ));
         }
         ([], None) => all.push((Severity::Info, "Reading …".to_owned())),
     }
@@ -102,7 +108,13 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     for (severity, text) in words(state) {
         for line in wrapped(&text, width) {
             if y < area.y + room.max(3) {
-                buffer.set_stringn(area.x, y, line, width, if severity == Severity::Info { theme.text } else { theme.of(severity) });
+                buffer.set_stringn(
+                    area.x,
+                    y,
+                    line,
+                    width,
+                    if severity == Severity::Info { theme.text } else { theme.of(severity) },
+                );
                 y += 1;
             }
         }
@@ -132,7 +144,8 @@ fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer)
         let (x, y) = (area.x + column * (width + 2), area.y + row);
         let values = highest(line.points, span, plot);
         // Lines of one chart are set beside one another; what fails is far less than what is asked for, though.
-        let shared = line.chart.lines.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(0.0, f64::max);
+        let shared =
+            line.chart.lines.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(0.0, f64::max);
         let own = line.points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
         let most = if line.chart.name.starts_with("cgroup_") { shared } else { own };
         let here = line.points.iter().rev().find(|(at, _)| *at < state.clock.at).map(|(_, value)| *value);

@@ -58,10 +58,14 @@ impl Pane {
     pub fn take(&mut self, mut answer: Box<Answer>) {
         if let Some(before) = &self.answer {
             // Of parts with one name the first belongs to the first, the second to the second.
-            let place = |parts: &[Part], at: usize| parts[..at].iter().filter(|part| part.name() == parts[at].name()).count();
+            let place =
+                |parts: &[Part], at: usize| parts[..at].iter().filter(|part| part.name() == parts[at].name()).count();
             let numbers: Vec<usize> = (0..answer.parts.len()).map(|at| place(&answer.parts, at)).collect();
             for (part, number) in answer.parts.iter_mut().zip(&numbers) {
-                let Some(before) = before.parts.iter().filter(|before| before.name() == part.name()).nth(*number) else { continue };
+                let Some(before) = before.parts.iter().filter(|before| before.name() == part.name()).nth(*number)
+                else {
+                    continue;
+                };
                 match (&mut part.body, &before.body) {
                     (Body::Grid(grid), Body::Grid(before)) => grid.go_on(before),
                     (Body::Icicle(icicle), Body::Icicle(before)) => icicle.go_on(before),

@@ -91,7 +91,10 @@ impl Popup {
             popup.line(Look::Text, format!("{keys}\t{what}"));
         }
         popup.gap();
-        popup.line(Look::Dim, "What is shown is what the command prints that Y copies; what the columns mean: docs/commands.md.");
+        popup.line(
+            Look::Dim,
+            "What is shown is what the command prints that Y copies; what the columns mean: docs/commands.md.",
+        );
         popup
     }
 
@@ -114,7 +117,10 @@ impl Popup {
             self.line(Look::Dim, format!("{name}\t{value}"));
         }
         for (name, value) in &finding.evidence {
-            self.line(Look::Dim, format!("{name}\t{}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+            self.line(
+                Look::Dim,
+                format!("{name}\t{}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+            );
         }
         for (name, at) in [("first seen", &finding.first_seen), ("last seen", &finding.last_seen)] {
             if !at.is_empty() {
@@ -127,7 +133,10 @@ impl Popup {
     /// Everything about a row: all its columns, and what was found of whom it is about.
     pub fn row(grid: &Grid, answer: &Answer) -> Option<Self> {
         let shown = grid.selected_fields();
-        let whole = answer.whole.iter().find_map(|table| Some((table, table.rows.iter().find(|row| is_same(table, row, &shown))?)));
+        let whole = answer
+            .whole
+            .iter()
+            .find_map(|table| Some((table, table.rows.iter().find(|row| is_same(table, row, &shown))?)));
         let mut popup = Self::new(&grid.title);
         let fields: Vec<(&str, &Value)> = match whole {
             Some((table, row)) => table.columns.iter().map(String::as_str).zip(row).collect(),
@@ -152,7 +161,8 @@ impl Popup {
 
     /// How it went in time, known now.
     pub fn add_course(&mut self, answer: &Answer) {
-        let bars = answer.parts.iter().find_map(|part| if let Body::Grid(grid) = &part.body { grid.bars() } else { None });
+        let bars =
+            answer.parts.iter().find_map(|part| if let Body::Grid(grid) = &part.body { grid.bars() } else { None });
         if let Some(bars) = bars.filter(|bars| !bars.trim().is_empty()) {
             self.lines.insert(0, (Look::Heading, format!("in time\t{bars}")));
         }
@@ -171,7 +181,8 @@ fn named(name: &str, value: &Value) -> Vec<(String, String)> {
 /// Whether a row with all columns is the one of which some are shown: all texts that both have are the same, or what is shown is the end of a
 /// longer name, and there is one.
 fn is_same(table: &Table, row: &[Value], shown: &[(&str, &Value)]) -> bool {
-    let own: Vec<(String, String)> = table.columns.iter().zip(row).flat_map(|(name, value)| named(name, value)).collect();
+    let own: Vec<(String, String)> =
+        table.columns.iter().zip(row).flat_map(|(name, value)| named(name, value)).collect();
     let both: Vec<bool> = shown
         .iter()
         .filter_map(|(name, value)| if let Value::Text(text) = value { Some((*name, text)) } else { None })
@@ -186,7 +197,10 @@ fn is_same(table: &Table, row: &[Value], shown: &[(&str, &Value)]) -> bool {
 
 /// Whether a finding is about the one with these names: nothing of its subject is another, and something is the same.
 fn is_about(finding: &Finding, texts: &[(String, String)]) -> bool {
-    let same: Vec<bool> =
-        finding.subject.iter().filter_map(|(name, value)| texts.iter().find(|(own, _)| own == name).map(|(_, own)| own == value)).collect();
+    let same: Vec<bool> = finding
+        .subject
+        .iter()
+        .filter_map(|(name, value)| texts.iter().find(|(own, _)| own == name).map(|(_, own)| own == value))
+        .collect();
     !same.is_empty() && same.iter().all(|is| *is)
 }

@@ -58,7 +58,10 @@ impl Scene {
 
     /// The tab whose name is at this place.
     pub(super) fn tab_at(width: u16, x: u16) -> Option<Tab> {
-        Self::names(width).into_iter().find(|(_, text, at)| (*at..*at + text.len() as u16).contains(&x)).map(|(tab, ..)| tab)
+        Self::names(width)
+            .into_iter()
+            .find(|(_, text, at)| (*at..*at + text.len() as u16).contains(&x))
+            .map(|(tab, ..)| tab)
     }
 
     /// Of the tab in view the lines for its heading and its parts, and what is left for the part in view.

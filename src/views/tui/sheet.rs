@@ -152,7 +152,8 @@ impl Answer {
         }
         self.findings.extend(report.findings.iter().cloned());
         self.marks.extend(report.tables.iter().filter(|table| table.name == "timeline").flat_map(marks));
-        let notes: Vec<String> = report.notes.iter().filter(|note| !note.contains("-o ") && !note.contains("--top")).cloned().collect();
+        let notes: Vec<String> =
+            report.notes.iter().filter(|note| !note.contains("-o ") && !note.contains("--top")).cloned().collect();
         if !notes.is_empty() {
             self.parts.push(part(Body::Notes(notes)));
         }
@@ -168,7 +169,8 @@ impl Answer {
         self.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
         if !self.findings.is_empty() {
             let grid = Grid::new(&findings(&self.findings), "findings");
-            let notes = self.parts.iter().position(|part| matches!(part.body, Body::Notes(_))).unwrap_or(self.parts.len());
+            let notes =
+                self.parts.iter().position(|part| matches!(part.body, Body::Notes(_))).unwrap_or(self.parts.len());
             self.parts.insert(notes, Part { want: 0, body: Body::Grid(Box::new(grid)) });
         }
         if self.role == Role::View(Tab::Overview) {

@@ -236,7 +236,10 @@ impl State {
             true => self.findings.values().flatten().collect(),
         };
         all.sort_by(|a, b| {
-            b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.fingerprint.cmp(&b.fingerprint))
+            b.severity
+                .cmp(&a.severity)
+                .then(b.confidence.total_cmp(&a.confidence))
+                .then_with(|| a.fingerprint.cmp(&b.fingerprint))
         });
         let mut met = BTreeSet::new();
         all.retain(|finding| met.insert(&finding.fingerprint));

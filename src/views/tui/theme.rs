@@ -70,7 +70,8 @@ impl Theme {
     /// Colours that people who see fewer of them can tell apart: blue, orange, and how bright they are. (After Okabe and Ito.)
     pub fn safe() -> Self {
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let (blue, orange, yellow, sky) = (Color::Indexed(25), Color::Indexed(208), Color::Indexed(227), Color::Indexed(117));
+        let (blue, orange, yellow, sky) =
+            (Color::Indexed(25), Color::Indexed(208), Color::Indexed(227), Color::Indexed(117));
         Self {
             name: "safe",
             text: Style::new(),

@@ -49,8 +49,9 @@ pub(super) fn highest(points: &[(Micros, f64)], span: Span, columns: u16) -> Vec
 /// Values as a line of bars, the highest of `most` full.
 pub(super) fn bars(values: &[Option<f64>], most: f64) -> String {
     const FINE: f64 = 10_000.0;
-    let scaled =
-        values.iter().map(|value| value.map_or(0, |value| if most > 0.0 { (value / most * FINE).ceil().max(0.0) as u64 } else { 0 }));
+    let scaled = values.iter().map(|value| {
+        value.map_or(0, |value| if most > 0.0 { (value / most * FINE).ceil().max(0.0) as u64 } else { 0 })
+    });
     let mut all: Vec<u64> = scaled.collect();
     all.push(FINE as u64);
     let mut line = spark(&all);
@@ -77,7 +78,13 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         buffer.set_style(looked_at, theme.line);
         if let Some(window) = state.course.as_ref().and_then(|course| course.window) {
             let (left, right) = (column(span, inner.width, window.0), column(span, inner.width, window.1));
-            buffer.set_stringn(inner.x + left, inner.y + 1, "─".repeat(usize::from(right - left + 1)), usize::from(inner.width), theme.dim);
+            buffer.set_stringn(
+                inner.x + left,
+                inner.y + 1,
+                "─".repeat(usize::from(right - left + 1)),
+                usize::from(inner.width),
+                theme.dim,
+            );
         }
         let at = inner.x + right;
         buffer.set_stringn(at, inner.y + 1, "┃", 1, theme.title);

@@ -27,8 +27,12 @@ impl State {
                 None => return self.tell("there is nothing to write here"),
             },
             Asks::Save => {
-                let name: String =
-                    self.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(40).collect();
+                let name: String = self
+                    .name
+                    .chars()
+                    .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+                    .take(40)
+                    .collect();
                 format!("{name}-{}", time::format(self.now - self.now % SECOND).replace(':', "-"))
             }
             Asks::Command => String::new(),
@@ -70,7 +74,9 @@ impl State {
     }
 
     fn filter_as_typed(&mut self) {
-        if let Some(text) = self.prompt.as_ref().filter(|prompt| prompt.asks == Asks::Filter).map(|prompt| prompt.text.clone()) {
+        if let Some(text) =
+            self.prompt.as_ref().filter(|prompt| prompt.asks == Asks::Filter).map(|prompt| prompt.text.clone())
+        {
             self.filter(&text);
         }
     }
@@ -146,7 +152,9 @@ impl State {
         // Of the days that are covered the one on which it lies in what is covered.
         let span = self.clock.span.unwrap_or((at, at));
         let day = |at: Micros| time::format(at).split('T').next().unwrap_or_default().to_owned();
-        let whole = |day: String| time::parse_any(&format!("{day}T{text}Z")).or_else(|| time::parse_any(&format!("{day}T{text}:00Z")));
+        let whole = |day: String| {
+            time::parse_any(&format!("{day}T{text}Z")).or_else(|| time::parse_any(&format!("{day}T{text}:00Z")))
+        };
         let on_days: Vec<Micros> = [at, span.0, span.1].into_iter().filter_map(|at| whole(day(at))).collect();
         let is_in = |at: &&Micros| (span.0..=span.1).contains(*at);
         time::parse_any(text).or_else(|| on_days.iter().find(is_in).or(on_days.first()).copied())

@@ -132,7 +132,9 @@ impl State {
             }
             Role::Detail => {
                 self.asked.retain(|asked| asked.number != answer.number);
-                if let Some(popup) = self.popup.as_mut().filter(|popup| self.detail == Some(answer.number) && !popup.about.is_empty()) {
+                if let Some(popup) =
+                    self.popup.as_mut().filter(|popup| self.detail == Some(answer.number) && !popup.about.is_empty())
+                {
                     popup.add_course(&answer);
                 }
             }
@@ -228,15 +230,21 @@ impl State {
                         grid.reverse()
                     }
                     let order = grid.order_in_words();
-                    self.tell(if order.is_empty() { "in the order of the command".to_owned() } else { format!("sorted {order}") });
+                    self.tell(if order.is_empty() {
+                        "in the order of the command".to_owned()
+                    } else {
+                        format!("sorted {order}")
+                    });
                 }
             }
             Action::By if self.tab == Tab::Traffic => self.next_dims(),
             Action::From if self.tab == Tab::Traffic => self.turn_source(),
-            Action::Compare if self.tab == Tab::Keyspace => match self.found.as_ref().is_some_and(|found| found.ends.len() == 2) {
-                true => self.compares = !self.compares,
-                false => self.tell("there is one snapshot only; with two of them they are compared"),
-            },
+            Action::Compare if self.tab == Tab::Keyspace => {
+                match self.found.as_ref().is_some_and(|found| found.ends.len() == 2) {
+                    true => self.compares = !self.compares,
+                    false => self.tell("there is one snapshot only; with two of them they are compared"),
+                }
+            }
             Action::By | Action::From | Action::Compare => {}
             Action::Copy => return self.copy(),
             Action::CopyCommand => return self.copy_command(),
@@ -254,10 +262,10 @@ impl State {
             Action::LastMark | Action::NextMark => self.go_to_mark(action == Action::NextMark),
             Action::Shorter | Action::Longer => {
                 self.clock.resize(action == Action::Longer);
-                let length = self
-                    .clock
-                    .length()
-                    .map_or_else(|| "all of the time".to_owned(), |length| format!("{} before that moment", duration(length)));
+                let length = self.clock.length().map_or_else(
+                    || "all of the time".to_owned(),
+                    |length| format!("{} before that moment", duration(length)),
+                );
                 self.tell(format!("looking at {length}"));
             }
             Action::Always => self.clock.all(),
@@ -270,7 +278,8 @@ impl State {
                 return asked.into_iter().flatten().chain([Effect::Redraw]).collect();
             }
             Action::Theme => {
-                let next = NAMES.iter().position(|name| *name == self.theme.name).map_or(0, |at| (at + 1) % NAMES.len());
+                let next =
+                    NAMES.iter().position(|name| *name == self.theme.name).map_or(0, |at| (at + 1) % NAMES.len());
                 self.set_theme(NAMES[next]);
             }
             Action::Suspend => return vec![Effect::Suspend],
@@ -339,18 +348,23 @@ impl State {
             return Vec::new();
         }
         let pane = self.pane();
-        let (Some(answer), Some(Body::Grid(grid))) = (&pane.answer, pane.part().map(|part| &part.body)) else { return Vec::new() };
+        let (Some(answer), Some(Body::Grid(grid))) = (&pane.answer, pane.part().map(|part| &part.body)) else {
+            return Vec::new();
+        };
         if grid.title == "findings" {
             self.popup = grid.selected_index().and_then(|at| answer.findings.get(at)).map(Popup::finding);
             return Vec::new();
         }
         if self.tab == Tab::Traffic && pane.place() == 0 {
             let fields = grid.selected_fields();
-            let chosen: Vec<(String, String)> = fields
-                .iter()
-                .filter(|(name, _)| self.pivot.by.iter().any(|dim| dim == name))
-                .filter_map(|(name, value)| if let Value::Text(text) = value { Some(((*name).to_owned(), text.clone())) } else { None })
-                .collect();
+            let chosen: Vec<(String, String)> =
+                fields
+                    .iter()
+                    .filter(|(name, _)| self.pivot.by.iter().any(|dim| dim == name))
+                    .filter_map(|(name, value)| {
+                        if let Value::Text(text) = value { Some(((*name).to_owned(), text.clone())) } else { None }
+                    })
+                    .collect();
             return self.look_into(&chosen);
         }
         let popup = Popup::row(grid, answer);
@@ -442,16 +456,19 @@ impl State {
                 self.clock.go(end(&mark));
                 self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
             }
-            None if self.marks.is_empty() && !self.is_live => self.tell("what happened when is still being found out, or nothing did"),
+            None if self.marks.is_empty() && !self.is_live => {
+                self.tell("what happened when is still being found out, or nothing did")
+            }
             None => self.tell("there is no mark that way"),
         }
     }
 
     fn copy(&mut self) -> Vec<Effect> {
         let text = match self.pane().part().map(|part| &part.body) {
-            _ if self.tab == Tab::Overview && self.pane().place() == 0 => {
-                self.all_findings().get(self.selected).map(|finding| format!("{}. {}.", finding.summary, finding.remedy))
-            }
+            _ if self.tab == Tab::Overview && self.pane().place() == 0 => self
+                .all_findings()
+                .get(self.selected)
+                .map(|finding| format!("{}. {}.", finding.summary, finding.remedy)),
             Some(Body::Grid(grid)) => grid.selected_text(),
             Some(Body::Icicle(icicle)) => Some(icicle.selected_text()),
             Some(Body::Notes(lines)) => Some(lines.join("\n")),
@@ -491,12 +508,16 @@ impl State {
             MouseEventKind::Down(MouseButton::Left) if scene.tabs.contains(at) => {
                 self.tab = Scene::tab_at(self.size.0, at.x).unwrap_or(self.tab);
             }
-            MouseEventKind::Down(MouseButton::Left) | MouseEventKind::Drag(MouseButton::Left) if scene.timeline.contains(at) => {
+            MouseEventKind::Down(MouseButton::Left) | MouseEventKind::Drag(MouseButton::Left)
+                if scene.timeline.contains(at) =>
+            {
                 if let Some(moment) = timeline::moment_at(self, scene.timeline, at.x) {
                     self.clock.go(moment);
                 }
             }
-            MouseEventKind::Down(MouseButton::Left) if scene.body.contains(at) => return self.click(&scene, at.x, at.y),
+            MouseEventKind::Down(MouseButton::Left) if scene.body.contains(at) => {
+                return self.click(&scene, at.x, at.y);
+            }
             _ => {}
         }
         Vec::new()

@@ -8,8 +8,13 @@ use serde_json::json;
 const PER_MINUTE: f64 = 60.0;
 /// In so many minutes.
 const MINUTES: usize = 3;
-const REVIEWS: [&str; 5] =
-    ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "tokenreviews"];
+const REVIEWS: [&str; 5] = [
+    "subjectaccessreviews",
+    "localsubjectaccessreviews",
+    "selfsubjectaccessreviews",
+    "selfsubjectrulesreviews",
+    "tokenreviews",
+];
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
@@ -18,13 +23,15 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if busy < MINUTES {
             continue;
         }
-        let summary =
-            format!("{} creates {} {:.1} times a second in its busiest minute", name(profile), resource(what), minutes.busiest() / 60.0);
-        let evidence =
-            json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.copies(profile)});
+        let summary = format!(
+            "{} creates {} {:.1} times a second in its busiest minute",
+            name(profile),
+            resource(what),
+            minutes.busiest() / 60.0
+        );
+        let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.copies(profile)});
         let finding = clients.finding("client-access-reviews", Severity::Warning, profile, what, &minutes);
-        let remedy =
-            "keep answers for a while (k8s.io/apiserver's delegating authorizer: allowed 5 minutes, denied 30 s; TokenReviews 2 minutes)";
+        let remedy = "keep answers for a while (k8s.io/apiserver's delegating authorizer: allowed 5 minutes, denied 30 s; TokenReviews 2 minutes)";
         // Whether the questions are the same stands in their bodies, which logs of level Metadata leave out.
         found.push((Some(profile.who), told(finding, 0.75, summary, evidence, remedy)));
     }

@@ -24,7 +24,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (number, profile) in clients.list.iter().enumerate().filter(|(_, profile)| !profile.is_apiserver()) {
         for (what, one) in &profile.uses {
             for object in one.objects.iter().filter(|object| object.conflicts > 0) {
-                objects.entry((profile.who.cluster, *what, object.namespace, object.name)).or_default().push((number, *object));
+                objects
+                    .entry((profile.who.cluster, *what, object.namespace, object.name))
+                    .or_default()
+                    .push((number, *object));
             }
         }
     }
@@ -40,7 +43,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         }
         for (number, row) in &rows {
             let Some(profile) = clients.list.get(*number) else { continue };
-            let others = rows.iter().filter(|(other, _)| other != number).filter_map(|(other, _)| clients.list.get(*other));
+            let others =
+                rows.iter().filter(|(other, _)| other != number).filter_map(|(other, _)| clients.list.get(*other));
             let others: Vec<String> = others.map(name).take(5).collect();
             let with = if others.is_empty() { "itself, in several copies".to_owned() } else { others.join(", ") };
             let share = row.conflicts as f64 / row.writes.max(1) as f64;

@@ -20,7 +20,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if what.1 == "events" {
             continue;
         }
-        let minutes = one.minutes(clients, |row| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd));
+        let minutes =
+            one.minutes(clients, |row| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd));
         let busy = minutes.with(PER_MINUTE);
         if busy < MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * WINDOW as f64 {
             continue;

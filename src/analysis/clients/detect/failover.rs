@@ -13,25 +13,32 @@ const CHANGES: f64 = 4.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     // A kubelet's lease says that its node lives; nobody is elected.
-    for (profile, what, one) in clients.uses().filter(|(profile, what, _)| what.1 == "leases" && !profile.is_kubelets()) {
+    for (profile, what, one) in clients.uses().filter(|(profile, what, _)| what.1 == "leases" && !profile.is_kubelets())
+    {
         let gaps = one.gaps(Fact::Takeover);
         let Some(longest) = gaps.quantile(1.0) else { continue };
         let changes: Minutes = one.fact_minutes(clients, Fact::Takeover);
         let in_an_hour = changes.most_in(60);
-        let leases: Vec<String> = one.objects.iter().take(3).map(|lease| format!("{}/{}", lease.namespace, lease.name)).collect();
+        let leases: Vec<String> =
+            one.objects.iter().take(3).map(|lease| format!("{}/{}", lease.namespace, lease.name)).collect();
         let of = if leases.is_empty() { String::new() } else { format!(" of {}", leases.join(", ")) };
         let evidence = json!({
             "changes": changes.total(), "changes_in_an_hour": in_an_hour, "longest_gap_s": longest / 1e6,
             "gap_p50_s": gaps.quantile(0.5).unwrap_or(0.0) / 1e6, "leases": leases.join(" "),
         });
         if longest >= GAP {
-            let summary = format!("{} had no leader for {}: the lease{of} was taken over late", name(profile), duration(longest as i64));
+            let summary = format!(
+                "{} had no leader for {}: the lease{of} was taken over late",
+                name(profile),
+                duration(longest as i64)
+            );
             let finding = clients.finding("client-failover-gap", Severity::Warning, profile, what, &changes);
             let remedy = "give up the lease when the leader ends (ReleaseOnCancel), run a second replica that is warm, and see that LeaseDuration is 15 s; until the takeover nobody did its work";
             found.push((Some(profile.who), told(finding, 0.8, summary, evidence.clone(), remedy)));
         }
         if in_an_hour >= CHANGES {
-            let summary = format!("{} changed its leader {} within an hour", name(profile), counted(in_an_hour as u64, "time"));
+            let summary =
+                format!("{} changed its leader {} within an hour", name(profile), counted(in_an_hour as u64, "time"));
             let finding = clients.finding("client-leader-changes", Severity::Warning, profile, what, &changes);
             let remedy = "see why leaders lose their lease: slow or refused renewals (plimsoll traffic --where resource=leases), CPU limits, restarts; a longer LeaseDuration rides over short stalls";
             found.push((Some(profile.who), told(finding, 0.8, summary, evidence, remedy)));

@@ -19,7 +19,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if sources < SOURCES || profile.is_kubelets() {
             continue;
         }
-        let whole = |row: &TrafficRow<'_>| row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::None);
+        let whole = |row: &TrafficRow<'_>| {
+            row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::None)
+        };
         let is_list = |row: &_| whole(row) && first_page(row, clients.server).is_some();
         let (lists, watches) = (one.sum(is_list), one.sum(|row| row.verb == "watch" && whole(row)));
         if lists + watches < sources {
@@ -29,8 +31,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let minutes = one.minutes(clients, |row| is_list(row) || row.verb == "watch" && whole(row));
         // What each further node costs.
         let bytes_per_s = one.rows.iter().filter(|row| is_list(row));
-        let bytes_per_s = bytes_per_s.filter_map(|row| Some(row.requests * clients.known.of_list(profile.who.cluster, row)?.0.bytes));
-        let bytes_per_s = clients.is_cost_known.then(|| bytes_per_s.sum::<u64>() as f64 / clients.seconds()).filter(|sum| *sum > 0.0);
+        let bytes_per_s =
+            bytes_per_s.filter_map(|row| Some(row.requests * clients.known.of_list(profile.who.cluster, row)?.0.bytes));
+        let bytes_per_s =
+            clients.is_cost_known.then(|| bytes_per_s.sum::<u64>() as f64 / clients.seconds()).filter(|sum| *sum > 0.0);
         let per_node = bytes_per_s.map(|sum| sum / sources as f64);
         let cost = per_node.map(|each| format!("; each adds {}/s", bytes(each))).unwrap_or_default();
         let summary = format!(
@@ -42,7 +46,13 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             grouped(watches)
         );
         let evidence = json!({"sources": sources, "lists": lists, "watches": watches, "busiest_minute": minutes.busiest(), "list_bytes_per_s": bytes_per_s, "list_bytes_per_s_per_source": per_node});
-        let finding = clients.finding("client-fan-out", if is_habit { Severity::Warning } else { Severity::Info }, profile, what, &minutes);
+        let finding = clients.finding(
+            "client-fan-out",
+            if is_habit { Severity::Warning } else { Severity::Info },
+            profile,
+            what,
+            &minutes,
+        );
         let remedy = "ask for what is on the node only (fieldSelector=spec.nodeName=NODE), read from the kubelet, or let one central program watch and tell the others";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }

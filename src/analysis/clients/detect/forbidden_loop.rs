@@ -38,8 +38,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         if busy < MINUTES {
             continue;
         }
-        let most =
-            kinds.iter().max_by_key(|(_, [_, bad])| *bad).map(|((verb, _, resource), _)| format!("{verb} {resource}")).unwrap_or_default();
+        let most = kinds
+            .iter()
+            .max_by_key(|(_, [_, bad])| *bad)
+            .map(|((verb, _, resource), _)| format!("{verb} {resource}"))
+            .unwrap_or_default();
         let share = minutes.total() / profile.requests as f64;
         let summary = format!(
             "{} is refused (401, 403) again and again: {}, {} of its requests, most of them {}",
@@ -48,7 +51,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             percent(share),
             most.trim()
         );
-        let evidence = json!({"refused": minutes.total(), "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
+        let evidence =
+            json!({"refused": minutes.total(), "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
         let finding = clients.finding("client-forbidden-loop", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want of quota needs more quota, or fewer objects; either way it should wait longer after each refusal";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -24,14 +24,17 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let large = whole.filter_map(|row| Some((row, clients.known.of_list(profile.who.cluster, row)?)));
         let large: Vec<_> = large.filter(|(_, (size, _))| size.objects >= OBJECTS || size.bytes >= BYTES).collect();
         let minutes = Minutes::of(clients.tile, large.iter().map(|(row, _)| (row.tile, row.requests)));
-        let Some((largest, origin)) = large.iter().map(|(_, known)| *known).max_by_key(|(size, _)| size.bytes) else { continue };
+        let Some((largest, origin)) = large.iter().map(|(_, known)| *known).max_by_key(|(size, _)| size.bytes) else {
+            continue;
+        };
         let total: u64 = large.iter().map(|(row, (size, _))| row.requests * size.bytes).sum();
         // Where nearly all of its LISTs are such, so are those that were on their way together. Longer tiles do not tell.
         let lists = one.sum(|row| row.verb == "list") as f64;
         let at_once = (clients.pulse() == 1 && minutes.total() >= NEARLY_ALL * lists).then_some(one.lists_at_once.most);
         let burst = at_once.map(|count| count * largest.bytes);
         let together = at_once.zip(burst).filter(|(count, _)| *count > 1);
-        let together = together.map(|(count, burst)| format!("; {count} within a second, {} at once", bytes(burst as f64)));
+        let together =
+            together.map(|(count, burst)| format!("; {count} within a second, {} at once", bytes(burst as f64)));
         let source = match origin {
             Origin::Responses => "as the responses in the log show",
             Origin::Snapshot => "by the etcd database",
@@ -52,6 +55,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes, "bytes": total, "minutes": minutes.with(PER_MINUTE), "source": origin.name(), "at_once": at_once, "burst_bytes": burst});
         let finding = clients.finding("client-full-list", severity, profile, what, &minutes);
         let remedy = "list in pages (limit=500 with continue), choose with selectors on the server, or use an informer, which lists once";
-        found.push((Some(profile.who), told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, remedy)));
+        found.push((
+            Some(profile.who),
+            told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, remedy),
+        ));
     }
 }

@@ -39,12 +39,18 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             continue;
         }
         let missing = one.sum(|row| is_get(row) && row.code == Some(404)) as f64 / gets;
-        let most = object.map(|(rate, object)| format!(", most often {} ({rate:.0} a minute)", object.name)).unwrap_or_default();
-        let absent = if missing >= 0.5 { format!(", {} of them answered 404", percent(missing)) } else { String::new() };
-        let summary =
-            format!("{} GETs {} {:.0} times in its busiest minute{absent}{most}", name(profile), resource(what), minutes.busiest());
-        let evidence =
-            json!({"gets": gets, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources, "not_found_share": missing});
+        let most = object
+            .map(|(rate, object)| format!(", most often {} ({rate:.0} a minute)", object.name))
+            .unwrap_or_default();
+        let absent =
+            if missing >= 0.5 { format!(", {} of them answered 404", percent(missing)) } else { String::new() };
+        let summary = format!(
+            "{} GETs {} {:.0} times in its busiest minute{absent}{most}",
+            name(profile),
+            resource(what),
+            minutes.busiest()
+        );
+        let evidence = json!({"gets": gets, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources, "not_found_share": missing});
         let finding = clients.finding("client-get-polling", Severity::Warning, profile, what, &minutes);
         let remedy = "watch in place of asking: an informer, or kubectl wait, or a watch with fieldSelector=metadata.name=NAME; if it must poll, every 10 s and with backoff";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

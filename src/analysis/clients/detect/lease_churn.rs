@@ -18,13 +18,21 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             (seconds >= SECONDS && rate > PER_MINUTE).then_some((rate, lease))
         });
         let Some((rate, lease)) = rates.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-        let summary = format!("{} writes lease {}/{} {rate:.0} times a minute", name(profile), lease.namespace, lease.name);
-        let evidence = json!({"writes": lease.writes, "per_minute": rate, "namespace": lease.namespace, "lease": lease.name});
+        let summary =
+            format!("{} writes lease {}/{} {rate:.0} times a minute", name(profile), lease.namespace, lease.name);
+        let evidence =
+            json!({"writes": lease.writes, "per_minute": rate, "namespace": lease.namespace, "lease": lease.name});
         let minutes = Minutes::between(clients.tile, lease.span);
         let finding = clients.finding("client-lease-churn", Severity::Warning, profile, what, &minutes);
         found.push((
             Some(profile.who),
-            told(finding, 0.9, summary, evidence, "lengthen retryPeriod and renewDeadline of its leader election (default 2 s and 10 s)"),
+            told(
+                finding,
+                0.9,
+                summary,
+                evidence,
+                "lengthen retryPeriod and renewDeadline of its leader election (default 2 s and 10 s)",
+            ),
         ));
     }
 }

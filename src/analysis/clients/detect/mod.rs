@@ -107,10 +107,18 @@ impl<'r> Clients<'r> {
     }
 
     /// A finding about a client and, if `what` is not empty, a resource, seen in `minutes`.
-    fn finding(&self, id: &str, severity: Severity, profile: &Profile<'r>, what: What<'r>, minutes: &Minutes) -> Finding {
+    fn finding(
+        &self,
+        id: &str,
+        severity: Severity,
+        profile: &Profile<'r>,
+        what: What<'r>,
+        minutes: &Minutes,
+    ) -> Finding {
         let Who { cluster, user, agent } = profile.who;
         let (group, resource) = what;
-        let subject = [("cluster", cluster), ("user", user), ("agent", agent), ("group", group), ("resource", resource)];
+        let subject =
+            [("cluster", cluster), ("user", user), ("agent", agent), ("group", group), ("resource", resource)];
         let mut finding = Finding::new(id, severity, &subject);
         let (first, last) = minutes.span();
         let within = |second: i64| time::format((second * SECOND).clamp(self.span.0, self.span.1));
@@ -123,7 +131,8 @@ impl<'r> Clients<'r> {
 fn told(mut finding: Finding, confidence: f64, summary: String, evidence: Json, remedy: &str) -> Finding {
     finding.confidence = confidence;
     finding.summary = summary;
-    finding.evidence = evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), rounded(value))).collect();
+    finding.evidence =
+        evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), rounded(value))).collect();
     remedy.clone_into(&mut finding.remedy);
     finding
 }

@@ -20,7 +20,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let mut gaps = Histogram::default();
         let mut tiles = Vec::new();
         for one in profile.uses.values() {
-            for (tile, _, some) in one.facts.iter().filter(|(_, fact, _)| matches!(fact, Fact::Retry429 | Fact::Retry5xx)) {
+            for (tile, _, some) in
+                one.facts.iter().filter(|(_, fact, _)| matches!(fact, Fact::Retry429 | Fact::Retry5xx))
+            {
                 gaps.merge(some);
                 tiles.push((*tile, some.count()));
             }

@@ -23,9 +23,13 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             continue;
         }
         let minutes = one.minutes(clients, without);
-        let summary = format!("{} watches {} without bookmarks: {} times", name(profile), resource(what), grouped(opened));
+        let summary =
+            format!("{} watches {} without bookmarks: {} times", name(profile), resource(what), grouped(opened));
         let evidence = json!({"watches_without_bookmarks": opened});
         let finding = clients.finding("client-no-bookmarks", Severity::Info, profile, what, &minutes);
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, "set allowWatchBookmarks=true; client-go's informers do")));
+        found.push((
+            Some(profile.who),
+            told(finding, 0.95, summary, evidence, "set allowWatchBookmarks=true; client-go's informers do"),
+        ));
     }
 }

@@ -18,7 +18,8 @@ const WINDOW: i64 = 5;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
         let of_node = |row: &crate::analysis::rollup::read::TrafficRow<'_>| {
-            let is_of_node = row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::Node);
+            let is_of_node =
+                row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::Node);
             is_of_node && first_page(row, clients.server).is_some_and(|list| list.route != Route::Cache)
         };
         let minutes = one.minutes(clients, of_node);
@@ -35,11 +36,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             resource(what),
             grouped(minutes.total() as u64)
         );
-        let evidence = json!({"lists": minutes.total(), "minutes": busy, "busiest_minute": minutes.busiest(), "sources": sources});
+        let evidence =
+            json!({"lists": minutes.total(), "minutes": busy, "busiest_minute": minutes.busiest(), "sources": sources});
         let severity = if sure { Severity::Warning } else { Severity::Info };
         let finding = clients.finding("client-node-lists", severity, profile, what, &minutes);
-        let remedy =
-            "list with resourceVersion=0, which the watch cache answers by an index of nodes, or watch with the same field selector";
+        let remedy = "list with resourceVersion=0, which the watch cache answers by an index of nodes, or watch with the same field selector";
         found.push((Some(profile.who), told(finding, if sure { 0.9 } else { 0.5 }, summary, evidence, remedy)));
     }
 }

@@ -19,7 +19,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         }
         let rate = minutes.busiest() / nodes;
         let summary = format!("{nodes:.0} kubelets write the status of their nodes {rate:.1} times a minute each");
-        let evidence = json!({"writes": minutes.total(), "nodes": nodes, "busiest_minute_per_node": rate, "minutes": busy});
+        let evidence =
+            json!({"writes": minutes.total(), "nodes": nodes, "busiest_minute_per_node": rate, "minutes": busy});
         let finding = clients.finding("client-node-status", Severity::Warning, profile, what, &minutes);
         let remedy = "set nodeStatusReportFrequency back to 5m, look for a condition that flips or a long list of images, and let leases (kube-node-lease) say that nodes live";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -22,23 +22,30 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     // Only those that watch as well: a LIST of theirs is one again.
     let mut watchers: BTreeMap<(&str, What<'r>), Vec<(&Profile<'r>, &Use<'r>)>> = BTreeMap::new();
     for profile in &clients.list {
-        for (what, one) in
-            profile.uses.iter().filter(|(what, one)| !what.1.is_empty() && one.sum(|row| row.verb == "watch" && !is_of_one(row)) > 0)
+        for (what, one) in profile
+            .uses
+            .iter()
+            .filter(|(what, one)| !what.1.is_empty() && one.sum(|row| row.verb == "watch" && !is_of_one(row)) > 0)
         {
             watchers.entry((profile.who.cluster, *what)).or_default().push((profile, one));
         }
     }
     for ((cluster, what), uses) in watchers {
         let known: f64 = uses.iter().map(|(profile, one)| one.copies(profile) as f64).sum();
-        let minutes = Minutes::of(clients.tile, uses.iter().flat_map(|(profile, one)| again(clients, one, one.copies(profile))));
+        let minutes =
+            Minutes::of(clients.tile, uses.iter().flat_map(|(profile, one)| again(clients, one, one.copies(profile))));
         let (most, median) = (minutes.busiest(), minutes.median((clients.seconds() / 60.0).ceil() as usize));
         if known < WATCHERS || most < SHARE * known || most < TIMES * median.max(1.0) {
             continue;
         }
-        let mut finding =
-            Finding::new("client-relist-storm", Severity::Warning, &[("cluster", cluster), ("group", what.0), ("resource", what.1)]);
+        let mut finding = Finding::new(
+            "client-relist-storm",
+            Severity::Warning,
+            &[("cluster", cluster), ("group", what.0), ("resource", what.1)],
+        );
         let (from, to) = minutes.span();
-        (finding.first_seen, finding.last_seen) = (time::format(from * SECOND), time::format((to * SECOND).min(clients.span.1)));
+        (finding.first_seen, finding.last_seen) =
+            (time::format(from * SECOND), time::format((to * SECOND).min(clients.span.1)));
         let summary = format!(
             "{} of {} watchers of {} listed it again within a minute ({})",
             grouped(most as u64),
@@ -46,7 +53,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             resource(what),
             percent(most / known)
         );
-        let evidence = json!({"relists_in_a_minute": most, "watchers": known, "median_minute": median, "clients": uses.len()});
+        let evidence =
+            json!({"relists_in_a_minute": most, "watchers": known, "median_minute": median, "clients": uses.len()});
         let remedy = "see what ended their watches then: an apiserver that started again, a load balancer, a watch cache that is too small (plimsoll traffic --from metrics --health); restart apiservers one after the other, --goaway-chance spreads clients";
         found.push((None, told(finding, 0.8, summary, evidence, remedy)));
     }

@@ -16,7 +16,10 @@ const SHARE: f64 = 0.1;
 const REQUESTS: f64 = 60.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
-    let whole = Minutes::of(clients.tile, clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)));
+    let whole = Minutes::of(
+        clients.tile,
+        clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)),
+    );
     for profile in clients.others() {
         let minutes = Minutes::of(clients.tile, profile.rows().map(|row| (row.tile, row.requests)));
         let Some((usual, most, at)) = minutes.rise(BEFORE) else { continue };
@@ -32,8 +35,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let evidence = json!({"busiest_minute": most, "usual_minute": usual, "share_of_minute": most / all});
         let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
-        let remedy =
-            "see what changed for it then: a deploy, more copies, a loop that was triggered (plimsoll traffic --series --where user=…)";
+        let remedy = "see what changed for it then: a deploy, more copies, a loop that was triggered (plimsoll traffic --series --where user=…)";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             (behind, ", most of them because the watch cache was behind the version asked for"),
             (gone, ", most of them because the client had gone away: the work went on without it"),
         ];
-        let why = main.iter().filter(|(count, _)| *count as f64 * 2.0 >= minutes.total()).max_by_key(|(count, _)| *count);
+        let why =
+            main.iter().filter(|(count, _)| *count as f64 * 2.0 >= minutes.total()).max_by_key(|(count, _)| *count);
         let summary = format!(
             "{}: {} ended in 504 ({} of its requests){}",
             name(profile),

@@ -19,10 +19,14 @@ const AT_ONCE: u64 = 1_000_000;
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
         // Watches that were accepted, at a certain version, and ended within a second. Those that were refused are not too old.
-        let from_version =
-            |row: &&TrafficRow<'_>| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.version == Version::At);
-        let at_once =
-            one.rows.iter().filter(from_version).map(|row| (row.tile, row.lifetime().map_or(0, |lifetimes| lifetimes.below(AT_ONCE))));
+        let from_version = |row: &&TrafficRow<'_>| {
+            row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.version == Version::At)
+        };
+        let at_once = one
+            .rows
+            .iter()
+            .filter(from_version)
+            .map(|row| (row.tile, row.lifetime().map_or(0, |lifetimes| lifetimes.below(AT_ONCE))));
         let (minutes, relists) = (Minutes::of(clients.tile, at_once), one.fact_minutes(clients, Fact::RelistShort));
         let minutes = if relists.total() < minutes.total() { relists } else { minutes };
         let gone = one.sum(|row| row.verb == "list" && row.code == Some(410));

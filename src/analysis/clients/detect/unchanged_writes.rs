@@ -32,8 +32,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             counted(minutes.total() as u64, "time"),
             percent(share)
         );
-        let evidence =
-            json!({"unchanged": minutes.total(), "writes": writes, "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
+        let evidence = json!({"unchanged": minutes.total(), "writes": writes, "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
         let finding = clients.finding("client-unchanged-writes", Severity::Warning, profile, what, &minutes);
         let remedy = "compare before writing (equality.Semantic.DeepEqual with what the informer has), and write only what differs; such a write costs admission, webhooks and a read from etcd";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));

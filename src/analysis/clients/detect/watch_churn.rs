@@ -18,8 +18,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
         // A watch of one object ends with whom it is for, as a kubelet's of a pod's Secrets.
         // And one that was refused has not lived.
-        let counts =
-            |row: &TrafficRow<'_>| row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.selector != Selector::Name);
+        let counts = |row: &TrafficRow<'_>| {
+            row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.selector != Selector::Name)
+        };
         let lifetimes = one.lifetimes(counts);
         let sources = one.copies(profile);
         let Some(median) = lifetimes.quantile(0.5).filter(|median| *median < LIFETIME) else { continue };
@@ -30,7 +31,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         }
         let minutes = one.minutes(clients, counts);
         let opened = one.sum(counts);
-        let asked = one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
+        let asked =
+            one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
         let why = if asked * 2 > opened { ", as it asks for (timeoutSeconds below 60)" } else { "" };
         let summary = format!(
             "{} opens watches of {} over and over: {} times, half of them live less than {}{why}",

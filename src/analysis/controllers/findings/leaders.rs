@@ -18,16 +18,19 @@ pub(in crate::analysis::controllers) fn on_elections(
 ) -> Vec<Finding> {
     let missing = elections.iter().filter(|(_, elected)| elected.leading.is_empty());
     let missing = missing.map(|((cluster, lease), elected)| {
-        missing_leader(facts, lease, elected).about(&[("cluster", cluster), ("lease", lease)], (facts.last(), facts.last()))
+        missing_leader(facts, lease, elected)
+            .about(&[("cluster", cluster), ("lease", lease)], (facts.last(), facts.last()))
     });
     let late = handovers.iter().filter(|handover| handover.gap as f64 >= GAP).map(gap);
     missing.chain(late).collect()
 }
 
 fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Said {
-    let names: Vec<&str> = elected.candidates.iter().map(|candidate| facts.instances[*candidate].name.as_str()).collect();
+    let names: Vec<&str> =
+        elected.candidates.iter().map(|candidate| facts.instances[*candidate].name.as_str()).collect();
     // One of several says little.
-    let (severity, confidence) = if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };
+    let (severity, confidence) =
+        if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };
     Said {
         id: "leader-missing",
         severity,
@@ -52,5 +55,8 @@ fn gap(handover: &Handover) -> Finding {
         evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to, "released": handover.is_released}),
         remedy: "give up the lease when the leader ends, run a second replica that is warm, and see that leaseDurationSeconds is 15; until the takeover nobody did its work".to_owned(),
     };
-    said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (handover.at - handover.gap, handover.at))
+    said.about(
+        &[("cluster", cluster), ("lease", name), ("namespace", namespace)],
+        (handover.at - handover.gap, handover.at),
+    )
 }

@@ -42,15 +42,22 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
 }
 
 /// The finding on pods that are alike.
-pub(in crate::analysis::controllers) fn on_classes(classes: &Classes, schedulers: &[Scheduler], seen: (Micros, Micros)) -> Option<Finding> {
+pub(in crate::analysis::controllers) fn on_classes(
+    classes: &Classes,
+    schedulers: &[Scheduler],
+    seen: (Micros, Micros),
+) -> Option<Finding> {
     if classes.pods < ALIKE || classes.distinct * FEWER > classes.pods {
         return None;
     }
     let scheduler = schedulers.iter().find(|one| one.leads != Some(false));
     let saved = classes.pods - classes.distinct;
     let time = scheduler.and_then(|one| one.algorithm_ms).map(|each| each * saved as f64);
-    let takes = time.map(|time| format!("; that many choices less are {} of the scheduler's time", ms(time))).unwrap_or_default();
-    let used = scheduler.map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
+    let takes = time
+        .map(|time| format!("; that many choices less are {} of the scheduler's time", ms(time)))
+        .unwrap_or_default();
+    let used = scheduler
+        .map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
     let said = Said {
         id: "pending-alike",
         severity: Severity::Info,

@@ -80,7 +80,8 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Said> {
     let (severity, is, now) = if depth >= WAITING {
         let is_critical = wait >= WAITS_LONG || depth >= WAITING_MANY && growth.is_some();
         let more = growth.map(|slope| format!(", {} more each minute", significant(slope))).unwrap_or_default();
-        let drain = queue.drain_s().map(|drain| format!("; at its pace they take {}", seconds(drain))).unwrap_or_default();
+        let drain =
+            queue.drain_s().map(|drain| format!("; at its pace they take {}", seconds(drain))).unwrap_or_default();
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };
         (severity, "is", format!("{} wait now{more}{drain}", counted(depth as u64, "item")))
     } else {

@@ -27,11 +27,16 @@ struct Looked<'s> {
 }
 
 /// The findings on schedulers that lead: who does not tries nothing.
-pub(in crate::analysis::controllers) fn on_schedulers(facts: &Facts, schedulers: &[Scheduler], waiting: &[Waiting]) -> Vec<Finding> {
+pub(in crate::analysis::controllers) fn on_schedulers(
+    facts: &Facts,
+    schedulers: &[Scheduler],
+    waiting: &[Waiting],
+) -> Vec<Finding> {
     let of = |scheduler: &Scheduler| {
         let instance = &facts.instances[scheduler.instance];
         let lease = scheduler.lease.as_ref().unwrap_or(&instance.name);
-        let waiting = waiting.iter().filter(|queue| queue.cluster == instance.cluster && queue.lease == *lease).collect();
+        let waiting =
+            waiting.iter().filter(|queue| queue.cluster == instance.cluster && queue.lease == *lease).collect();
         let looked = Looked { process: &instance.name, scheduler, waiting };
         let all = [looked.behind(), looked.unschedulable(), looked.slow(), looked.errors()];
         all.into_iter().flatten().map(|said| said.of(instance, ("", ""))).collect::<Vec<_>>()
@@ -52,9 +57,14 @@ impl Looked<'_> {
 
     fn behind(&self) -> Option<Said> {
         let (active, growth) = self.pods("active", ACTIVE)?;
-        let more = growth.filter(|(_, surely)| *surely).map(|(slope, _)| format!(", {} more each minute", significant(slope)));
+        let more =
+            growth.filter(|(_, surely)| *surely).map(|(slope, _)| format!(", {} more each minute", significant(slope)));
         let pace = self.attempts("scheduled").and_then(|own| own.per_s).unwrap_or(0.0);
-        let slowest = self.scheduler.stages.first().map(|stage| format!(" ({} takes {} of its time)", stage.name, percent(stage.share)));
+        let slowest = self
+            .scheduler
+            .stages
+            .first()
+            .map(|stage| format!(" ({} takes {} of its time)", stage.name, percent(stage.share)));
         Some(Said {
             id: "scheduler-behind",
             severity: if more.is_some() { Severity::Critical } else { Severity::Warning },
@@ -81,7 +91,8 @@ impl Looked<'_> {
         let (pods, growth) = self.pods("unschedulable", UNSCHEDULABLE)?;
         let refusals = self.scheduler.refusals.iter().filter(|(plugin, _)| plugin != "SchedulingGates");
         let why: Vec<String> = refusals.take(NAMED).map(|(plugin, pods)| format!("{plugin} {pods}")).collect();
-        let because = if why.is_empty() { String::new() } else { format!(" (pods by what refuses them: {})", why.join(", ")) };
+        let because =
+            if why.is_empty() { String::new() } else { format!(" (pods by what refuses them: {})", why.join(", ")) };
         Some(Said {
             id: "scheduler-unschedulable",
             severity: Severity::Warning,

@@ -6,7 +6,9 @@ use crate::analysis::forecast::targets::CLUSTER_REQUESTS;
 use crate::analysis::forecast::words::grouped;
 use crate::analysis::quota::collect::{LIMITS, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::{Target, Unit};
-use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE};
+use crate::model::names::{
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+};
 use crate::model::quota::is_bytes;
 use crate::model::series::Series;
 use crate::model::units::{amount, counted, significant};
@@ -16,7 +18,8 @@ use std::collections::BTreeMap;
 const OF_NODES: [&str; 2] = ["leases.coordination.k8s.io", "csinodes.storage.k8s.io"];
 
 /// Objects that come with pods by their nature, even where nothing varied enough to show it.
-const WITH_PODS: [&str; 5] = ["events", "events.events.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"];
+const WITH_PODS: [&str; 5] =
+    ["events", "events.events.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"];
 
 /// FlowSchemas of what kubelets send.
 const KUBELETS: [&str; 2] = ["system-nodes", "system-node-high"];
@@ -104,7 +107,9 @@ impl<'h> Effects<'h> {
         self.nodes = plan.additions.iter().filter(|one| one.what == "nodes").map(|one| one.amount).sum();
         let Some(wanted) = plan.nodes else {
             if self.nodes != 0.0 && self.nodes_now.is_none() {
-                self.unknown.push("how many nodes there are now is not known: what the cluster can hold is taken to stay".to_owned());
+                self.unknown.push(
+                    "how many nodes there are now is not known: what the cluster can hold is taken to stay".to_owned(),
+                );
             }
             return;
         };
@@ -115,14 +120,18 @@ impl<'h> Effects<'h> {
         self.nodes = wanted as f64 - nodes;
         let observed = self.observed;
         let name = "pods a node";
-        let ratio = self.assume(name, || link(name, Unit::Count, "nodes", &observed.nodes(), &observed.pods(), Else::Ratio));
+        let ratio =
+            self.assume(name, || link(name, Unit::Count, "nodes", &observed.nodes(), &observed.pods(), Else::Ratio));
         let (Some(ratio), Some(pods)) = (ratio, now(&observed.pods()).filter(|pods| *pods > 0.0)) else {
             self.unknown.push("how many pods there are now is not known, so --nodes adds none".to_owned());
             return;
         };
         // Namespaces keep their shares: of what they have together, whose days need not peak at the same hour.
-        let theirs: Vec<(&str, f64)> =
-            observed.namespaces().into_iter().map(|name| (name, now(&observed.namespace(name, "pods")).unwrap_or_default())).collect();
+        let theirs: Vec<(&str, f64)> = observed
+            .namespaces()
+            .into_iter()
+            .map(|name| (name, now(&observed.namespace(name, "pods")).unwrap_or_default()))
+            .collect();
         let together: f64 = theirs.iter().map(|(_, pods)| pods).sum();
         for (namespace, pods) in theirs.into_iter().filter(|(_, pods)| *pods > 0.0) {
             self.namespaces.insert((namespace.to_owned(), "pods".to_owned()), pods / together * ratio * self.nodes);
@@ -130,7 +139,14 @@ impl<'h> Effects<'h> {
         let given = "share of the new pods";
         let from = format!("each namespace gets its share of the {} pods there are", amount(Unit::Count, pods));
         self.assume(given, || {
-            Some(Assumption { name: given.to_owned(), ratio: 1.0, unit: Unit::Count, interval: None, from, sure: Sure::Given })
+            Some(Assumption {
+                name: given.to_owned(),
+                ratio: 1.0,
+                unit: Unit::Count,
+                interval: None,
+                from,
+                sure: Sure::Given,
+            })
         });
     }
 
@@ -146,9 +162,14 @@ impl<'h> Effects<'h> {
         let observed = self.observed;
         for (namespace, more) in pods {
             let there = observed.namespace(&namespace, "pods");
-            for resource in
-                ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "requests.ephemeral-storage", "limits.ephemeral-storage"]
-            {
+            for resource in [
+                "requests.cpu",
+                "requests.memory",
+                "limits.cpu",
+                "limits.memory",
+                "requests.ephemeral-storage",
+                "limits.ephemeral-storage",
+            ] {
                 let of = observed.namespace(&namespace, resource);
                 if of.is_empty() {
                     continue;
@@ -178,7 +199,8 @@ impl<'h> Effects<'h> {
         if self.nodes != 0.0 {
             *self.objects.entry("nodes".to_owned()).or_default() += self.nodes;
         }
-        let mut kinds: Vec<String> = observed.all(|series| series.name == APISERVER_OBJECTS).map(|(series, _)| grouped(series)).collect();
+        let mut kinds: Vec<String> =
+            observed.all(|series| series.name == APISERVER_OBJECTS).map(|(series, _)| grouped(series)).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let (pods, nodes) = (observed.pods(), observed.nodes());
@@ -189,17 +211,22 @@ impl<'h> Effects<'h> {
             if more == 0.0 || self.objects.contains_key(&kind) {
                 continue;
             }
-            let otherwise = if of_nodes || WITH_PODS.contains(&kind.as_str()) { Else::RatioIfUntested } else { Else::Nothing };
+            let otherwise =
+                if of_nodes || WITH_PODS.contains(&kind.as_str()) { Else::RatioIfUntested } else { Else::Nothing };
             let name = format!("{kind} a {by_name}");
-            let found = self.assume(&name, || link(&name, Unit::Count, &format!("{by_name}s"), by, &observed.objects(&kind), otherwise));
+            let found = self.assume(&name, || {
+                link(&name, Unit::Count, &format!("{by_name}s"), by, &observed.objects(&kind), otherwise)
+            });
             match found {
                 Some(ratio) => *self.objects.entry(kind).or_default() += ratio * more,
                 None => still += 1,
             }
         }
         if still > 0 {
-            self.unknown
-                .push(format!("{} of objects: not seen to follow, so taken to stay as many as there are", counted(still, "other kind")));
+            self.unknown.push(format!(
+                "{} of objects: not seen to follow, so taken to stay as many as there are",
+                counted(still, "other kind")
+            ));
         }
     }
 
@@ -207,8 +234,9 @@ impl<'h> Effects<'h> {
     pub fn on(&mut self, target: &Target) -> Option<Shift> {
         let series = &target.series;
         let label = |name: &str| series.label(name);
-        let of_namespace =
-            |effects: &Self, resource: &str| effects.namespaces.get(&(label("namespace").to_owned(), same(resource).to_owned())).copied();
+        let of_namespace = |effects: &Self, resource: &str| {
+            effects.namespaces.get(&(label("namespace").to_owned(), same(resource).to_owned())).copied()
+        };
         let by = match series.name.as_str() {
             QUOTA => of_namespace(self, label("resource")),
             OBJECTS => of_namespace(self, label("resource")),
@@ -239,10 +267,19 @@ impl<'h> Effects<'h> {
         };
         let by: f64 = self.namespaces.iter().filter(|((_, what), _)| *what == resource).map(|(_, more)| more).sum();
         let mut limit = 0.0;
-        if let (Some(nodes), Some(all)) = (self.nodes_now.filter(|nodes| *nodes > 0.0 && self.nodes != 0.0), target.limit) {
+        if let (Some(nodes), Some(all)) =
+            (self.nodes_now.filter(|nodes| *nodes > 0.0 && self.nodes != 0.0), target.limit)
+        {
             let name = format!("{} that a node can hold", target.series.label("resource"));
             let from = format!("{} of {} nodes now, the mean", amount(target.unit, all), significant(nodes));
-            let each = Assumption { name: name.clone(), ratio: all / nodes, unit: target.unit, interval: None, from, sure: Sure::Untested };
+            let each = Assumption {
+                name: name.clone(),
+                ratio: all / nodes,
+                unit: target.unit,
+                interval: None,
+                from,
+                sure: Sure::Untested,
+            };
             limit = self.assume(&name, || Some(each)).unwrap_or_default() * self.nodes;
         }
         (by != 0.0 || limit != 0.0).then_some(Shift { by, limit })
@@ -261,12 +298,18 @@ impl<'h> Effects<'h> {
     fn on_etcd(&mut self, series: &Series) -> Option<f64> {
         let observed = self.observed;
         let instance = series.label("instance").to_owned();
-        let of = |name: &str| observed.sum(|other| other.name == name && other.label("instance") == instance, |value| value);
+        let of =
+            |name: &str| observed.sum(|other| other.name == name && other.label("instance") == instance, |value| value);
         // A file grows by what comes to be in use; what it holds free besides is used up first, which is left out to be on the safe side.
         let in_use = of(ETCD_IN_USE);
         let of = if in_use.is_empty() { of(ETCD_DB) } else { in_use };
-        let name = if instance.is_empty() { "etcd bytes an object".to_owned() } else { format!("etcd bytes an object ({instance})") };
-        let ratio = self.assume(&name, || link(&name, Unit::Bytes, "objects", &observed.all_objects(), &of, Else::Ratio))?;
+        let name = if instance.is_empty() {
+            "etcd bytes an object".to_owned()
+        } else {
+            format!("etcd bytes an object ({instance})")
+        };
+        let ratio =
+            self.assume(&name, || link(&name, Unit::Bytes, "objects", &observed.all_objects(), &of, Else::Ratio))?;
         Some(ratio * self.all_objects())
     }
 
@@ -274,9 +317,12 @@ impl<'h> Effects<'h> {
         let observed = self.observed;
         let path = series.label("path").to_owned();
         let name = format!("memory an object ({path})");
-        let of = observed
-            .sum(|other| other.name == CGROUP_MEMORY && other.label("path") == path && other.label("kind") == "working_set", |value| value);
-        let ratio = self.assume(&name, || link(&name, Unit::Bytes, "objects", &observed.all_objects(), &of, Else::Ratio))?;
+        let of = observed.sum(
+            |other| other.name == CGROUP_MEMORY && other.label("path") == path && other.label("kind") == "working_set",
+            |value| value,
+        );
+        let ratio =
+            self.assume(&name, || link(&name, Unit::Bytes, "objects", &observed.all_objects(), &of, Else::Ratio))?;
         Some(ratio * self.all_objects())
     }
 
@@ -287,7 +333,8 @@ impl<'h> Effects<'h> {
         }
         let observed = self.observed;
         let of = observed.requests(|series| is_by_schema(series) == by_schema && is_kubelets(series) == kubelets);
-        let (by_name, by, more) = if kubelets { ("node", observed.nodes(), self.nodes) } else { ("pod", observed.pods(), self.pods) };
+        let (by_name, by, more) =
+            if kubelets { ("node", observed.nodes(), self.nodes) } else { ("pod", observed.pods(), self.pods) };
         let mut share = 0.0;
         if more != 0.0
             && let Some(now) = now(&of).filter(|now| *now > 0.0)
@@ -295,7 +342,9 @@ impl<'h> Effects<'h> {
             let whose = if kubelets { "kubelets'" } else { "others'" };
             let how = if by_schema { "FlowSchemas" } else { "verbs" };
             let name = format!("{whose} requests/s a {by_name}, by {how}");
-            let ratio = self.assume(&name, || link(&name, Unit::PerSecond, &format!("{by_name}s"), &by, &of, Else::RatioIfUntested));
+            let ratio = self.assume(&name, || {
+                link(&name, Unit::PerSecond, &format!("{by_name}s"), &by, &of, Else::RatioIfUntested)
+            });
             share = ratio.unwrap_or_default() * more / now;
         }
         self.requests.insert((by_schema, kubelets), share);
@@ -305,7 +354,9 @@ impl<'h> Effects<'h> {
     fn on_requests(&mut self, series: &Series, current: f64) -> Option<f64> {
         if series.labels.is_empty() {
             let observed = self.observed;
-            let of = |kubelets: bool| now(&observed.requests(|one| !is_by_schema(one) && is_kubelets(one) == kubelets)).unwrap_or_default();
+            let of = |kubelets: bool| {
+                now(&observed.requests(|one| !is_by_schema(one) && is_kubelets(one) == kubelets)).unwrap_or_default()
+            };
             return Some(of(true) * self.requests(false, true) + of(false) * self.requests(false, false));
         }
         Some(current * self.requests(is_by_schema(series), is_kubelets(series)))
@@ -316,7 +367,8 @@ impl<'h> Effects<'h> {
         let observed = self.observed;
         let level = series.label("priority_level");
         let of = |kubelets: bool| {
-            now(&observed.requests(|one| one.label("priority_level") == level && is_kubelets(one) == kubelets)).unwrap_or_default()
+            now(&observed.requests(|one| one.label("priority_level") == level && is_kubelets(one) == kubelets))
+                .unwrap_or_default()
         };
         let (theirs, others) = (of(true), of(false));
         if series.label("kind") == "limit" || theirs + others <= 0.0 {
@@ -329,7 +381,14 @@ impl<'h> Effects<'h> {
         let given = "seats";
         let from = "a priority level's seats grow as its requests do".to_owned();
         self.assume(given, || {
-            Some(Assumption { name: given.to_owned(), ratio: 1.0, unit: Unit::Count, interval: None, from, sure: Sure::Given })
+            Some(Assumption {
+                name: given.to_owned(),
+                ratio: 1.0,
+                unit: Unit::Count,
+                interval: None,
+                from,
+                sure: Sure::Given,
+            })
         });
         Some(current * more / (theirs + others))
     }

@@ -78,7 +78,14 @@ pub fn what_if(
     if moved.is_empty() {
         unknown.push("no series that is known here moves".to_owned());
     }
-    Outcome { plan: plan.clone(), from, moved, assumptions: effects.assumptions().into_iter().cloned().collect(), lists, unknown }
+    Outcome {
+        plan: plan.clone(),
+        from,
+        moved,
+        assumptions: effects.assumptions().into_iter().cloned().collect(),
+        lists,
+        unknown,
+    }
 }
 
 fn move_one(
@@ -106,7 +113,11 @@ fn move_one(
         probability: (before.probability, None),
     };
     let lowered = foresee(&target.grid, limit.map(|limit| limit - shift.by));
-    let on_date = if is_now { None } else { lowered.path.iter().rev().find(|step| step.at <= from && from < step.at + target.grid.step) };
+    let on_date = if is_now {
+        None
+    } else {
+        lowered.path.iter().rev().find(|step| step.at <= from && from < step.at + target.grid.step)
+    };
     moved.on_date = on_date.map(|step| step.p50 + shift.by).filter(|value| value.is_finite());
     let Some(limit) = limit else { return moved };
     if before.verdict == Verdict::TooShort {
@@ -122,10 +133,12 @@ fn move_one(
         before.filter(|at| *at < from).or_else(|| lowered.map(|at| at.max(from).max(end)))
     };
     let (old, new) = (before.reached, lowered.reached);
-    moved.reached.1 = Reached { p10: either(old.p10, new.p10), p50: either(old.p50, new.p50), p90: either(old.p90, new.p90) };
+    moved.reached.1 =
+        Reached { p10: either(old.p10, new.p10), p50: either(old.p50, new.p50), p90: either(old.p90, new.p90) };
     let is_within = from < end + target.grid.step.saturating_mul(lowered.path.len() as Micros);
     // What comes behind the horizon changes nothing before it.
-    moved.probability.1 = if is_within { chance(before, &lowered, at_once, shift.by > shift.limit, from) } else { before.probability };
+    moved.probability.1 =
+        if is_within { chance(before, &lowered, at_once, shift.by > shift.limit, from) } else { before.probability };
     moved
 }
 
@@ -142,8 +155,10 @@ fn chance(before: &Forecast, lowered: &Forecast, at_once: bool, is_more: bool, f
     // What is reached before anything is taken away stays reached.
     let is_before = |at: Option<Micros>| at.is_some_and(|at| at < from);
     let reached = &before.reached;
-    let least =
-        [(reached.p90, 0.9), (reached.p50, 0.5), (reached.p10, 0.1)].into_iter().find(|(at, _)| is_before(*at)).map_or(0.0, |(_, p)| p);
+    let least = [(reached.p90, 0.9), (reached.p50, 0.5), (reached.p10, 0.1)]
+        .into_iter()
+        .find(|(at, _)| is_before(*at))
+        .map_or(0.0, |(_, p)| p);
     Some(then.max(least))
 }
 

@@ -41,7 +41,9 @@ impl<'h> Observed<'h> {
         let end = history.iter().map(|(_, grid)| grid.end()).max().unwrap_or_default();
         let step = history.iter().map(|(_, grid)| grid.step).find(|step| *step > 0).unwrap_or(DAY);
         let mut by_namespace: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (index, (series, _)) in history.iter().enumerate().filter(|(_, (series, _))| !series.label("namespace").is_empty()) {
+        for (index, (series, _)) in
+            history.iter().enumerate().filter(|(_, (series, _))| !series.label("namespace").is_empty())
+        {
             by_namespace.entry(series.label("namespace")).or_default().push(index);
         }
         Self { history, by_namespace, from: (end - DAYS * DAY).div_euclid(DAY) * DAY, end, step }
@@ -84,21 +86,30 @@ impl<'h> Observed<'h> {
             (_, Some(of)) => (LIMITS, of),
             _ => (OBJECTS, resource),
         };
-        let of = self.by_namespace.get(namespace).into_iter().flatten().filter_map(|index| self.history.get(*index)).copied();
+        let of = self
+            .by_namespace
+            .get(namespace)
+            .into_iter()
+            .flatten()
+            .filter_map(|index| self.history.get(*index))
+            .copied();
         let plain = of.clone().filter(|(series, _)| series.name == name && series.label("resource") == label);
         let plain = self.add(plain.map(|(_, grid)| grid), |value| value);
         if !plain.is_empty() {
             return plain;
         }
         // Each quota counts the same again: one is enough, the first.
-        let mut quotas =
-            of.filter(|(series, _)| series.name == QUOTA && series.label("type") == "used" && same(series.label("resource")) == resource);
+        let mut quotas = of.filter(|(series, _)| {
+            series.name == QUOTA && series.label("type") == "used" && same(series.label("resource")) == resource
+        });
         self.add(quotas.next().map(|(_, grid)| grid).into_iter(), |value| value)
     }
 
     /// Namespaces of which pods are known.
     pub fn namespaces(&self) -> Vec<&'h str> {
-        let has_pods = |series: &Series| same(series.label("resource")) == "pods" && matches!(series.name.as_str(), OBJECTS | QUOTA);
+        let has_pods = |series: &Series| {
+            same(series.label("resource")) == "pods" && matches!(series.name.as_str(), OBJECTS | QUOTA)
+        };
         let mut names: Vec<&str> =
             self.all(has_pods).map(|(series, _)| series.label("namespace")).filter(|name| !name.is_empty()).collect();
         names.sort_unstable();
@@ -109,7 +120,11 @@ impl<'h> Observed<'h> {
     /// Pods of the cluster: as apiservers count them, else the sum of what namespaces have.
     pub fn pods(&self) -> Daily {
         let counted = self.objects("pods");
-        if counted.is_empty() { self.sum(|series| series.name == OBJECTS && series.label("resource") == "pods", |v| v) } else { counted }
+        if counted.is_empty() {
+            self.sum(|series| series.name == OBJECTS && series.label("resource") == "pods", |v| v)
+        } else {
+            counted
+        }
     }
 
     /// Nodes: as apiservers count them, else those that say what they can hold.
@@ -119,7 +134,11 @@ impl<'h> Observed<'h> {
             // Each node once: by whichever resource is told of most of them.
             let of = |resource: &str| {
                 self.sum(
-                    |series| series.name == ALLOCATABLE && series.label("resource") == resource && !series.label("node").is_empty(),
+                    |series| {
+                        series.name == ALLOCATABLE
+                            && series.label("resource") == resource
+                            && !series.label("node").is_empty()
+                    },
                     |_| 1.0,
                 )
             };
@@ -240,7 +259,8 @@ fn follows_detrended(by: &Daily, of: &Daily) -> bool {
 /// slope is surely above nought; else what `otherwise` says. `None` where nothing is known or nothing follows.
 pub fn link(name: &str, unit: Unit, by_name: &str, by: &Daily, of: &Daily, otherwise: Else) -> Option<Assumption> {
     let both: Vec<(f64, f64)> = by.iter().filter_map(|(day, x)| Some((*x, *of.get(day)?))).collect();
-    let (least, most) = both.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), (x, _)| (least.min(*x), most.max(*x)));
+    let (least, most) =
+        both.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), (x, _)| (least.min(*x), most.max(*x)));
     let mut distinct: Vec<f64> = both.iter().map(|(x, _)| *x).collect();
     distinct.sort_by(f64::total_cmp);
     distinct.dedup();
@@ -249,9 +269,20 @@ pub fn link(name: &str, unit: Unit, by_name: &str, by: &Daily, of: &Daily, other
     if varied && let Some(line) = line(&both).filter(follows) {
         let (low, high) = line.interval;
         let sure = if high - low <= 0.5 * line.slope { Sure::Measured } else { Sure::Rough };
-        let from =
-            format!("slope over {} days, {by_name} from {} to {}", both.len(), amount(Unit::Count, least), amount(Unit::Count, most));
-        return Some(Assumption { name: name.to_owned(), ratio: line.slope, unit, interval: Some((low, high)), from, sure });
+        let from = format!(
+            "slope over {} days, {by_name} from {} to {}",
+            both.len(),
+            amount(Unit::Count, least),
+            amount(Unit::Count, most)
+        );
+        return Some(Assumption {
+            name: name.to_owned(),
+            ratio: line.slope,
+            unit,
+            interval: Some((low, high)),
+            from,
+            sure,
+        });
     }
     if otherwise == Else::Nothing || varied && otherwise == Else::RatioIfUntested {
         return None;
@@ -275,7 +306,11 @@ mod tests {
         let pods = daily((0..30).map(|day| 100.0 + f64::from(day % 10) * 5.0));
         let base = |per: f64| daily((0..30).map(|day| 40.0 + per * (100.0 + f64::from(day % 10) * 5.0)));
         let follows = link("x", Unit::Cores, "pods", &pods, &base(0.5), Else::Nothing).unwrap();
-        assert_eq!((follows.ratio, follows.sure, follows.interval), (0.5, Sure::Measured, Some((0.5, 0.5))), "not 90 / 100");
+        assert_eq!(
+            (follows.ratio, follows.sure, follows.interval),
+            (0.5, Sure::Measured, Some((0.5, 0.5))),
+            "not 90 / 100"
+        );
         let still = daily((0..30).map(|_| 77.0));
         assert_eq!(link("x", Unit::Cores, "pods", &pods, &still, Else::RatioIfUntested), None);
         let by_nature = link("x", Unit::Cores, "pods", &pods, &still, Else::Ratio).unwrap();
@@ -283,10 +318,17 @@ mod tests {
         // Ten in a hundred is the least; below it the ratio is all that is known.
         let steady = daily((0..30).map(|day| 1000.0 + f64::from(day % 10)));
         let of = daily((0..30).map(|_| 500.0));
-        assert_eq!(link("x", Unit::Cores, "pods", &steady, &of, Else::RatioIfUntested).map(|found| found.ratio), Some(500.0 / 1009.0));
+        assert_eq!(
+            link("x", Unit::Cores, "pods", &steady, &of, Else::RatioIfUntested).map(|found| found.ratio),
+            Some(500.0 / 1009.0)
+        );
         assert_eq!(link("x", Unit::Cores, "pods", &steady, &of, Else::Nothing), None);
         assert_eq!(link("x", Unit::Cores, "pods", &Daily::new(), &of, Else::Ratio), None);
-        assert_eq!(link("x", Unit::Cores, "pods", &daily([0.0]), &of, Else::Ratio), None, "nothing is divided by nought");
+        assert_eq!(
+            link("x", Unit::Cores, "pods", &daily([0.0]), &of, Else::Ratio),
+            None,
+            "nothing is divided by nought"
+        );
     }
 
     #[test]

@@ -53,17 +53,22 @@ impl Plan {
     pub fn words(&self) -> String {
         let mut words: Vec<String> = self.additions.iter().map(|one| one.text.clone()).collect();
         words.extend(self.nodes.map(|nodes| format!("{} nodes", grouped(nodes))));
-        let from = self.from.map_or(String::new(), |from| format!(" from {}", time::format(from).get(..10).unwrap_or_default()));
+        let from = self
+            .from
+            .map_or(String::new(), |from| format!(" from {}", time::format(from).get(..10).unwrap_or_default()));
         words.join(", ") + &from
     }
 }
 
 /// Reads `[NAMESPACE:]+N WHAT`.
 fn addition(text: &str) -> Result<Addition, String> {
-    let wrong = |why: &str| format!("--add '{text}': {why}; the form is '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'");
+    let wrong = |why: &str| {
+        format!("--add '{text}': {why}; the form is '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'")
+    };
     let (namespace, rest) = text.rsplit_once(':').unwrap_or_default();
     let rest = if namespace.is_empty() { text.trim_start_matches(':') } else { rest };
-    let (amount, what) = rest.trim().split_once(char::is_whitespace).ok_or_else(|| wrong("a number and a name are needed"))?;
+    let (amount, what) =
+        rest.trim().split_once(char::is_whitespace).ok_or_else(|| wrong("a number and a name are needed"))?;
     let (what, namespace) = (what.trim(), namespace.trim());
     if !amount.starts_with(['+', '-']) {
         return Err(wrong("say with + or - whether it is more or less"));
@@ -73,7 +78,9 @@ fn addition(text: &str) -> Result<Addition, String> {
     let what = match what {
         "pod" | "count/pods" => "pods",
         "node" => "nodes",
-        "cpu" | "memory" | "ephemeral-storage" => return Err(wrong("name requests or limits: requests.cpu, limits.memory")),
+        "cpu" | "memory" | "ephemeral-storage" => {
+            return Err(wrong("name requests or limits: requests.cpu, limits.memory"));
+        }
         other => other,
     };
     if what.is_empty() || what.contains(char::is_whitespace) {

@@ -16,16 +16,24 @@ const MOST: usize = 12;
 impl Outcome {
     /// Adds it to a report of the same targets; `horizon` is how far was looked ahead, `top` how many rows people are shown.
     pub fn tell(&self, targets: &[Target], horizon: Micros, top: Option<usize>, report: &mut Report) {
-        let mut order: Vec<(&Moved, &Target)> = self.moved.iter().filter_map(|moved| Some((moved, targets.get(moved.index)?))).collect();
+        let mut order: Vec<(&Moved, &Target)> =
+            self.moved.iter().filter_map(|moved| Some((moved, targets.get(moved.index)?))).collect();
         let urgency = |(moved, target): &(&Moved, &Target)| {
             let reached = moved.reached.1;
             let late = |at: Option<Micros>| at.unwrap_or(Micros::MAX);
             // A share can't be ordered among numbers of dates: the fuller is the smaller.
             let full = share(moved.current.1, moved.limit.1).unwrap_or(f64::NEG_INFINITY);
-            (!moved.full.1, late(reached.p50), late(reached.p10), std::cmp::Reverse(Ordered(full)), words::title(&target.series))
+            (
+                !moved.full.1,
+                late(reached.p50),
+                late(reached.p10),
+                std::cmp::Reverse(Ordered(full)),
+                words::title(&target.series),
+            )
         };
         order.sort_by_cached_key(urgency);
-        let rows = order.iter().map(|(moved, target)| row(moved, target, horizon)).take(top.unwrap_or(usize::MAX)).collect();
+        let rows =
+            order.iter().map(|(moved, target)| row(moved, target, horizon)).take(top.unwrap_or(usize::MAX)).collect();
         let columns = [
             "what_if_series",
             "what_if_now",
@@ -47,24 +55,36 @@ impl Outcome {
 
     /// What people should know: what is assumed, what follows beside, what is not known.
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.assumptions.iter().take(MOST).map(|one| format!("Assumed: {}", told(one))).collect();
+        let mut notes: Vec<String> =
+            self.assumptions.iter().take(MOST).map(|one| format!("Assumed: {}", told(one))).collect();
         if self.assumptions.len() > MOST {
             notes.push(format!("{} more assumptions: -o json", self.assumptions.len() - MOST));
         }
-        let mut grown: Vec<&(String, f64, f64)> = self.lists.iter().filter(|(_, now, then)| (then / now - 1.0).abs() >= 0.01).collect();
+        let mut grown: Vec<&(String, f64, f64)> =
+            self.lists.iter().filter(|(_, now, then)| (then / now - 1.0).abs() >= 0.01).collect();
         grown.sort_by(|a, b| (b.2 - b.1).abs().total_cmp(&(a.2 - a.1).abs()));
-        let grown: Vec<String> =
-            grown.iter().take(5).map(|(kind, now, then)| format!("{kind} {:+.0}%", (then / now - 1.0) * 100.0)).collect();
+        let grown: Vec<String> = grown
+            .iter()
+            .take(5)
+            .map(|(kind, now, then)| format!("{kind} {:+.0}%", (then / now - 1.0) * 100.0))
+            .collect();
         if !grown.is_empty() {
-            notes.push(format!("LISTs of all objects of a kind return as much more as there are more of them: {}", grown.join(", ")));
+            notes.push(format!(
+                "LISTs of all objects of a kind return as much more as there are more of them: {}",
+                grown.join(", ")
+            ));
         }
         notes.extend(self.unknown.iter().map(|what| format!("Not known: {what}")));
         notes
     }
 
     fn json(&self, order: &[(&Moved, &Target)], horizon: Micros) -> Json {
-        let additions: Vec<Json> =
-            self.plan.additions.iter().map(|one| json!({"namespace": one.namespace, "what": one.what, "amount": one.amount})).collect();
+        let additions: Vec<Json> = self
+            .plan
+            .additions
+            .iter()
+            .map(|one| json!({"namespace": one.namespace, "what": one.what, "amount": one.amount}))
+            .collect();
         let assumptions: Vec<Json> = self
             .assumptions
             .iter()
@@ -74,7 +94,11 @@ impl Outcome {
                        "from": one.from, "sure": one.sure.name()})
             })
             .collect();
-        let lists: Vec<Json> = self.lists.iter().map(|(kind, now, then)| json!({"resource": kind, "objects": now, "with": then})).collect();
+        let lists: Vec<Json> = self
+            .lists
+            .iter()
+            .map(|(kind, now, then)| json!({"resource": kind, "objects": now, "with": then}))
+            .collect();
         json!({
             "add": additions,
             "nodes": self.plan.nodes,
@@ -108,7 +132,8 @@ impl Ord for Ordered {
 /// `requests.cpu a pod of web is 500m (480m to 520m): slope over 45 days, pods from 100 to 160 (measured)`
 fn told(one: &Assumption) -> String {
     let interval = one.interval.filter(|(low, high)| low.is_finite() && high.is_finite());
-    let interval = interval.map_or(String::new(), |(low, high)| format!(" ({} to {})", amount(one.unit, low), amount(one.unit, high)));
+    let interval = interval
+        .map_or(String::new(), |(low, high)| format!(" ({} to {})", amount(one.unit, low), amount(one.unit, high)));
     match one.sure {
         super::Sure::Given => one.from.clone(),
         sure => format!("{} is {}{interval}: {} ({})", one.name, amount(one.unit, one.ratio), one.from, sure.name()),
@@ -147,12 +172,13 @@ fn row(moved: &Moved, target: &Target, horizon: Micros) -> Vec<Value> {
     let shown = |value: Option<f64>| value.map(|value| Value::Text(amount(target.unit, value))).unwrap_or_default();
     let full = |current, limit| share(current, limit).map_or_else(|| "-".to_owned(), percent);
     let date = |at: Micros| time::format(at).get(..10).unwrap_or_default().to_owned();
-    let when = |limit: Option<f64>, full: bool, reached: Reached| match (limit, full, within(reached.p50, target, horizon)) {
-        (None, ..) => Value::None,
-        (_, true, _) => "now".into(),
-        (_, _, Some(at)) => Value::Text(date(at)),
-        (_, _, None) => Value::Text(format!(">{}", duration(horizon))),
-    };
+    let when =
+        |limit: Option<f64>, full: bool, reached: Reached| match (limit, full, within(reached.p50, target, horizon)) {
+            (None, ..) => Value::None,
+            (_, true, _) => "now".into(),
+            (_, _, Some(at)) => Value::Text(date(at)),
+            (_, _, None) => Value::Text(format!(">{}", duration(horizon))),
+        };
     let (early, late) = (within(moved.reached.1.p10, target, horizon), within(moved.reached.1.p90, target, horizon));
     let range = match (moved.full.1, early, late) {
         (true, ..) | (_, None, _) => Value::None,

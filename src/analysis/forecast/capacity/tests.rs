@@ -4,7 +4,9 @@ use super::*;
 use crate::analysis::forecast::targets::CLUSTER_REQUESTS;
 use crate::analysis::quota::collect::{ALLOCATABLE, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::Step;
-use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE};
+use crate::model::names::{
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+};
 use crate::model::report::{Report, Value};
 use crate::model::series::DAY;
 
@@ -46,9 +48,13 @@ fn cluster() -> Vec<(Series, Grid)> {
         of(APISERVER_OBJECTS, &[("group", "coordination.k8s.io"), ("resource", "leases")], &|_| 20.0),
         of(APISERVER_OBJECT_BYTES, &[("resource", "pods")], &move |day| 6_000.0 * pods(day)),
         of(ETCD_IN_USE, &[("instance", "a")], &move |day| 5e6 + 4_000.0 * objects(day)),
-        of(CGROUP_MEMORY, &[("path", "/kube-apiserver"), ("kind", "working_set")], &move |day| 1e9 + 50_000.0 * objects(day)),
+        of(CGROUP_MEMORY, &[("path", "/kube-apiserver"), ("kind", "working_set")], &move |day| {
+            1e9 + 50_000.0 * objects(day)
+        }),
         of(APISERVER_RPS, &[("flow_schema", "system-nodes"), ("priority_level", "system")], &|_| 8.0),
-        of(APISERVER_RPS, &[("flow_schema", "service-accounts"), ("priority_level", "workload-low")], &move |day| 0.25 * pods(day)),
+        of(APISERVER_RPS, &[("flow_schema", "service-accounts"), ("priority_level", "workload-low")], &move |day| {
+            0.25 * pods(day)
+        }),
         of(APISERVER_RPS, &[("verb", "list"), ("resource", "pods")], &move |day| 0.25 * pods(day)),
         of(APISERVER_RPS, &[("verb", "update"), ("group", "coordination.k8s.io"), ("resource", "leases")], &|_| 8.0),
         of(ALLOCATABLE, &[("node", "n1"), ("resource", "pods")], &|_| 110.0),
@@ -89,7 +95,13 @@ fn target(series: Series, unit: crate::model::forecast::Unit, grid: Grid, limit:
 }
 
 /// What becomes of one target.
-fn of(additions: &[&str], nodes: Option<u64>, from: Option<Micros>, target: &Target, per_day: f64) -> (Option<Moved>, Outcome) {
+fn of(
+    additions: &[&str],
+    nodes: Option<u64>,
+    from: Option<Micros>,
+    target: &Target,
+    per_day: f64,
+) -> (Option<Moved>, Outcome) {
     let history = cluster();
     let history: Vec<(&Series, &Grid)> = history.iter().map(|(series, grid)| (series, grid)).collect();
     let plan = Plan::parse(&additions.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>(), nodes, from).unwrap();
@@ -100,7 +112,13 @@ fn of(additions: &[&str], nodes: Option<u64>, from: Option<Micros>, target: &Tar
     (outcome.moved.first().cloned(), outcome)
 }
 
-fn shift(additions: &[&str], nodes: Option<u64>, name: &str, labels: &[(&str, &str)], value: impl Fn(f64) -> f64) -> Option<f64> {
+fn shift(
+    additions: &[&str],
+    nodes: Option<u64>,
+    name: &str,
+    labels: &[(&str, &str)],
+    value: impl Fn(f64) -> f64,
+) -> Option<f64> {
     let target = target(Series::new(name, labels), Default::default(), grid(value), None);
     of(additions, nodes, None, &target, 1.0).0.map(|moved| moved.by)
 }
@@ -113,7 +131,9 @@ fn near(found: Option<f64>, expected: f64) {
 #[test]
 fn pods_bring_what_history_shows_to_come_with_them() {
     let add = &["web:+200 pods"];
-    let quota = |resource: &'static str| [("namespace", "web"), ("resourcequota", "q"), ("resource", resource), ("type", "used")];
+    let quota = |resource: &'static str| {
+        [("namespace", "web"), ("resourcequota", "q"), ("resource", resource), ("type", "used")]
+    };
     near(shift(add, None, QUOTA, &quota("pods"), web), 200.0);
     near(shift(add, None, QUOTA, &quota("count/pods"), web), 200.0);
     // Half a core each: the slope, not (3 + 65) / 130.
@@ -123,13 +143,23 @@ fn pods_bring_what_history_shows_to_come_with_them() {
     near(shift(add, None, APISERVER_OBJECTS, &[("resource", "events")], web), 2_000.0);
     // 200 pods and 2,000 events; configmaps did not follow, leases are nodes'.
     near(shift(add, None, APISERVER_OBJECTS, &[], web), 2_200.0);
-    near(shift(add, None, APISERVER_OBJECT_BYTES, &[("resource", "pods")], |day| 6_000.0 * (web(day) + OTHER)), 6_000.0 * 200.0);
-    near(shift(add, None, ETCD_DB, &[("instance", "a")], web), 4_000.0 * 2_200.0);
-    near(shift(add, None, CGROUP_MEMORY, &[("path", "/kube-apiserver"), ("kind", "working_set")], web), 50_000.0 * 2_200.0);
     near(
-        shift(add, None, APISERVER_RPS, &[("flow_schema", "service-accounts"), ("priority_level", "workload-low")], |day| {
-            0.25 * (web(day) + OTHER)
-        }),
+        shift(add, None, APISERVER_OBJECT_BYTES, &[("resource", "pods")], |day| 6_000.0 * (web(day) + OTHER)),
+        6_000.0 * 200.0,
+    );
+    near(shift(add, None, ETCD_DB, &[("instance", "a")], web), 4_000.0 * 2_200.0);
+    near(
+        shift(add, None, CGROUP_MEMORY, &[("path", "/kube-apiserver"), ("kind", "working_set")], web),
+        50_000.0 * 2_200.0,
+    );
+    near(
+        shift(
+            add,
+            None,
+            APISERVER_RPS,
+            &[("flow_schema", "service-accounts"), ("priority_level", "workload-low")],
+            |day| 0.25 * (web(day) + OTHER),
+        ),
         50.0,
     );
     near(shift(add, None, APISERVER_RPS, &[], web), 50.0);
@@ -151,16 +181,26 @@ fn pods_bring_what_history_shows_to_come_with_them() {
 fn nodes_bring_all_that_they_carry() {
     // From 20 to 30 nodes: half as much again. Nodes never changed, so ratios of now are all that is known: 10 pods a node.
     let per_node = PODS / 20.0 * 10.0;
-    near(shift(&[], Some(30), OBJECTS, &[("namespace", "batch"), ("resource", "pods")], |_| OTHER), per_node * OTHER / PODS);
+    near(
+        shift(&[], Some(30), OBJECTS, &[("namespace", "batch"), ("resource", "pods")], |_| OTHER),
+        per_node * OTHER / PODS,
+    );
     near(shift(&[], Some(30), REQUESTS, &[("namespace", "batch"), ("resource", "cpu")], |_| 140.0), 70.0);
-    near(shift(&[], Some(30), APISERVER_OBJECTS, &[("group", "coordination.k8s.io"), ("resource", "leases")], |_| 20.0), 10.0);
-    near(shift(&[], Some(30), APISERVER_RPS, &[("flow_schema", "system-nodes"), ("priority_level", "system")], |_| 8.0), 4.0);
+    near(
+        shift(&[], Some(30), APISERVER_OBJECTS, &[("group", "coordination.k8s.io"), ("resource", "leases")], |_| 20.0),
+        10.0,
+    );
+    near(
+        shift(&[], Some(30), APISERVER_RPS, &[("flow_schema", "system-nodes"), ("priority_level", "system")], |_| 8.0),
+        4.0,
+    );
     // Pods, events, nodes, leases.
     near(shift(&[], Some(30), APISERVER_OBJECTS, &[], web), 100.0 + 1_000.0 + 10.0 + 10.0);
     // 4 of kubelets' leases, 0.25 for each of 100 pods.
     near(shift(&[], Some(30), APISERVER_RPS, &[], web), 4.0 + 25.0);
     // Nodes alone hold nothing yet, but the cluster can hold more.
-    let cpu = target(Series::new(CLUSTER_REQUESTS, &[("resource", "cpu")]), Default::default(), grid(|_| 208.0), Some(320.0));
+    let cpu =
+        target(Series::new(CLUSTER_REQUESTS, &[("resource", "cpu")]), Default::default(), grid(|_| 208.0), Some(320.0));
     let (moved, _) = of(&["+10 nodes"], None, None, &cpu, 1.0);
     let moved = moved.unwrap();
     assert_eq!((moved.by, moved.limit), (0.0, (Some(320.0), Some(480.0))));
@@ -185,19 +225,40 @@ fn dates_move_as_arithmetic_has_it() {
         (moved.reached.1, moved.full.1, moved.probability.1)
     };
     // 130 now and one more a day: 180 in 50 days, with 20 more in 30.
-    assert_eq!(after("web:+20 pods", None, 180.0), (Reached { p10: day(20), p50: day(30), p90: day(40) }, false, Some(0.9)));
+    assert_eq!(
+        after("web:+20 pods", None, 180.0),
+        (Reached { p10: day(20), p50: day(30), p90: day(40) }, false, Some(0.9))
+    );
     // Added in 35 days it is above at once; by then one in ten futures was earlier, and the last ten days later.
-    assert_eq!(after("web:+20 pods", day(35), 180.0), (Reached { p10: day(35), p50: day(35), p90: day(40) }, false, Some(0.9)));
+    assert_eq!(
+        after("web:+20 pods", day(35), 180.0),
+        (Reached { p10: day(35), p50: day(35), p90: day(40) }, false, Some(0.9))
+    );
     // Added when it is reached already, it changes nothing of that.
-    assert_eq!(after("web:+20 pods", day(55), 180.0), (Reached { p10: day(40), p50: day(50), p90: day(55) }, false, Some(0.9)));
+    assert_eq!(
+        after("web:+20 pods", day(55), 180.0),
+        (Reached { p10: day(40), p50: day(50), p90: day(55) }, false, Some(0.9))
+    );
     // Above at once.
-    assert_eq!(after("web:+50 pods", None, 180.0), (Reached { p10: day(0), p50: day(0), p90: day(0) }, true, Some(1.0)));
-    assert_eq!(after("web:+50 pods", day(3), 180.0), (Reached { p10: day(3), p50: day(3), p90: day(3) }, false, Some(1.0)));
+    assert_eq!(
+        after("web:+50 pods", None, 180.0),
+        (Reached { p10: day(0), p50: day(0), p90: day(0) }, true, Some(1.0))
+    );
+    assert_eq!(
+        after("web:+50 pods", day(3), 180.0),
+        (Reached { p10: day(3), p50: day(3), p90: day(3) }, false, Some(1.0))
+    );
     // Less: 30 fewer is 30 days more.
-    assert_eq!(after("web:-30 pods", None, 180.0), (Reached { p10: day(70), p50: day(80), p90: day(90) }, false, Some(0.9)));
+    assert_eq!(
+        after("web:-30 pods", None, 180.0),
+        (Reached { p10: day(70), p50: day(80), p90: day(90) }, false, Some(0.9))
+    );
     assert_eq!(after("web:-60 pods", None, 180.0), (Reached::default(), false, Some(0.05)));
     // What was reached before stays reached.
-    assert_eq!(after("web:-60 pods", day(45), 180.0), (Reached { p10: day(40), p50: None, p90: None }, false, Some(0.1)));
+    assert_eq!(
+        after("web:-60 pods", day(45), 180.0),
+        (Reached { p10: day(40), p50: None, p90: None }, false, Some(0.1))
+    );
     let (moved, _) = of(&["web:+20 pods"], None, day(35), &pods(180.0), 1.0);
     assert_eq!(moved.unwrap().on_date, Some(130.0 + 36.0 + 20.0));
     // Nothing is below nought.
@@ -207,7 +268,12 @@ fn dates_move_as_arithmetic_has_it() {
 
 #[test]
 fn all_that_is_assumed_is_told() {
-    let pods = target(Series::new(OBJECTS, &[("namespace", "web"), ("resource", "pods")]), Default::default(), grid(web), Some(180.0));
+    let pods = target(
+        Series::new(OBJECTS, &[("namespace", "web"), ("resource", "pods")]),
+        Default::default(),
+        grid(web),
+        Some(180.0),
+    );
     let (_, outcome) = of(&["web:+20 pods"], None, None, &pods, 1.0);
     let cpu = outcome.assumptions.iter().find(|one| one.name == "requests.cpu a pod of web").unwrap();
     assert_eq!((cpu.ratio, cpu.sure, cpu.interval), (0.5, Sure::Measured, Some((0.5, 0.5))));
@@ -218,9 +284,13 @@ fn all_that_is_assumed_is_told() {
     outcome.tell(&[pods], 90 * DAY, None, &mut report);
     let table = &report.people.as_ref().unwrap()[1];
     assert_eq!(table.title, "With web:+20 pods:");
-    let row: Vec<&str> = table.rows[0].iter().map(|value| if let Value::Text(text) = value { text.as_str() } else { "-" }).collect();
+    let row: Vec<&str> =
+        table.rows[0].iter().map(|value| if let Value::Text(text) = value { text.as_str() } else { "-" }).collect();
     // END, day 20,060, is 2024-12-03.
-    assert_eq!(row, ["web pods", "130", "150", "180", "72.2% → 83.3%", "2025-01-22", "2025-01-02", "2024-12-23 to 2025-01-12"]);
+    assert_eq!(
+        row,
+        ["web pods", "130", "150", "180", "72.2% → 83.3%", "2025-01-22", "2025-01-02", "2024-12-23 to 2025-01-12"]
+    );
     assert!(
         report
             .notes
@@ -230,14 +300,27 @@ fn all_that_is_assumed_is_told() {
         "{:?}",
         report.notes
     );
-    assert!(report.notes.iter().any(|note| note.contains("LISTs") && note.contains("events +10%, pods +10%")), "{:?}", report.notes);
-    assert!(report.notes.iter().any(|note| note.contains("1 other kind of objects: not seen to follow")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|note| note.contains("LISTs") && note.contains("events +10%, pods +10%")),
+        "{:?}",
+        report.notes
+    );
+    assert!(
+        report.notes.iter().any(|note| note.contains("1 other kind of objects: not seen to follow")),
+        "{:?}",
+        report.notes
+    );
     let scenario = &report.more["scenario"];
     assert_eq!(scenario["rows"][0]["after"]["reached"]["p50"], "2025-01-02T00:00:00Z");
     assert_eq!(scenario["rows"][0]["before"]["share"], 130.0 / 180.0);
     assert_eq!(scenario["assumptions"].as_array().unwrap().len(), outcome.assumptions.len());
     // A plan that nothing is known of says so.
-    let (moved, outcome) = of(&["nowhere:+5 pods"], None, None, &target(Series::new("x", &[]), Default::default(), grid(web), None), 1.0);
+    let (moved, outcome) =
+        of(&["nowhere:+5 pods"], None, None, &target(Series::new("x", &[]), Default::default(), grid(web), None), 1.0);
     assert_eq!(moved, None);
-    assert!(outcome.unknown.iter().any(|what| what.contains("nothing is known of pods of nowhere")), "{:?}", outcome.unknown);
+    assert!(
+        outcome.unknown.iter().any(|what| what.contains("nothing is known of pods of nowhere")),
+        "{:?}",
+        outcome.unknown
+    );
 }

@@ -11,7 +11,14 @@ const END: Micros = START + DAYS * DAY;
 
 fn target(series: Series, unit: Unit, limit: Option<f64>, value: impl Fn(f64) -> f64) -> Target {
     let values = (0..DAYS).map(|day| value(day as f64)).collect();
-    Target { series, unit, grid: Grid { from: START, step: DAY, values }, limit, limit_from: "given".into(), parts: Vec::new() }
+    Target {
+        series,
+        unit,
+        grid: Grid { from: START, step: DAY, values },
+        limit,
+        limit_from: "given".into(),
+        parts: Vec::new(),
+    }
 }
 
 fn foreseen(verdict: Verdict, current: f64, days: [Option<i64>; 3], probability: f64) -> Forecast {
@@ -86,15 +93,26 @@ fn the_most_urgent_is_first() {
         told(),
     );
     let names: Vec<Value> = column(&report, "name");
-    let expected =
-        ["z-full", "a-sooner", "b-earlier", "c-later", "d-likely", "e-less-likely", "f-fast", "g-slow", "h-unlimited", "i-short"];
+    let expected = [
+        "z-full",
+        "a-sooner",
+        "b-earlier",
+        "c-later",
+        "d-likely",
+        "e-less-likely",
+        "f-fast",
+        "g-slow",
+        "h-unlimited",
+        "i-short",
+    ];
     assert_eq!(names, expected.map(Value::from));
     assert_eq!(
         report.lead[0],
         "10 series, 60d ahead of 2024-11-03T00:00:00Z, in steps of 1d: 1 at its limit now, 3 more likely than not to reach the limit, 2 that \
          may reach it (more than 1 in 10), 2 not foreseen to reach it, 1 without a known limit, 1 with too little history"
     );
-    let grave: Vec<(&str, Severity)> = report.findings.iter().map(|found| (found.subject["series"].as_str(), found.severity)).collect();
+    let grave: Vec<(&str, Severity)> =
+        report.findings.iter().map(|found| (found.subject["series"].as_str(), found.severity)).collect();
     use Severity::{Critical, Warning};
     assert_eq!(
         grave,
@@ -105,16 +123,23 @@ fn the_most_urgent_is_first() {
 
 #[test]
 fn a_row_says_it_to_machines_and_people() {
-    let quota = Series::new(QUOTA, &[("namespace", "batch"), ("resourcequota", "compute"), ("resource", "requests.cpu"), ("type", "used")]);
+    let quota = Series::new(
+        QUOTA,
+        &[("namespace", "batch"), ("resourcequota", "compute"), ("resource", "requests.cpu"), ("type", "used")],
+    );
     let mut cpu = target(quota, Unit::Cores, Some(60.0), |_| 50.0);
     cpu.limit_from = "hard of quota compute".into();
     cpu.parts = vec![Part { name: "web".into(), grid: target(plain("x"), Unit::Cores, None, |day| day).grid }];
-    let report =
-        make(vec![(cpu, foreseen(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))], Told { points: true, ..told() });
+    let report = make(
+        vec![(cpu, foreseen(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))],
+        Told { points: true, ..told() },
+    );
     let json = |name: &str| column(&report, name)[0].clone();
     assert_eq!(
         json("series"),
-        Value::from("kube_resourcequota{namespace=\"batch\",resource=\"requests.cpu\",resourcequota=\"compute\",type=\"used\"}")
+        Value::from(
+            "kube_resourcequota{namespace=\"batch\",resource=\"requests.cpu\",resourcequota=\"compute\",type=\"used\"}"
+        )
     );
     assert_eq!(
         json("reached"),
@@ -125,10 +150,16 @@ fn a_row_says_it_to_machines_and_people() {
     assert_eq!(json("drivers"), Value::Json(json!([{"name": "web", "growth_per_week": 7.0, "share": 1.0}])));
     assert_eq!(json("changes"), Value::Json(json!([{"at": "2024-10-09T00:00:00Z", "by": -3.0}])));
     assert_eq!(json("seasons"), Value::Json(json!([604_800.0])));
-    assert_eq!(json("points"), Value::Json(json!([{"at": "2024-11-03T00:00:00Z", "p10": 1.0, "p50": 2.0, "p90": null}])));
+    assert_eq!(
+        json("points"),
+        Value::Json(json!([{"at": "2024-11-03T00:00:00Z", "p10": 1.0, "p50": 2.0, "p90": null}]))
+    );
     let history = json("history");
     let Value::Json(history) = history else { panic!("{history:?}") };
-    assert_eq!((history["from"].as_str(), history["values"].as_array().map(Vec::len)), (Some("2024-10-04T00:00:00Z"), Some(30)));
+    assert_eq!(
+        (history["from"].as_str(), history["values"].as_array().map(Vec::len)),
+        (Some("2024-10-04T00:00:00Z"), Some(30))
+    );
     assert_eq!(json("unit"), Value::from("cores"));
     assert_eq!(
         seen(&report, 0),
@@ -160,10 +191,17 @@ fn a_row_says_it_to_machines_and_people() {
 
 #[test]
 fn severity_is_by_the_days_that_are_left() {
-    for (days, expected) in
-        [(0, Severity::Critical), (7, Severity::Critical), (8, Severity::Warning), (30, Severity::Warning), (31, Severity::Info)]
-    {
-        let one = (target(plain("x"), Unit::Count, Some(9.0), |d| d), foreseen(Verdict::Reaches, 5.0, [Some(0), Some(days), None], 0.7));
+    for (days, expected) in [
+        (0, Severity::Critical),
+        (7, Severity::Critical),
+        (8, Severity::Warning),
+        (30, Severity::Warning),
+        (31, Severity::Info),
+    ] {
+        let one = (
+            target(plain("x"), Unit::Count, Some(9.0), |d| d),
+            foreseen(Verdict::Reaches, 5.0, [Some(0), Some(days), None], 0.7),
+        );
         let report = make(vec![one], told());
         assert_eq!(report.findings[0].severity, expected, "{days}");
         assert_eq!(report.findings_shown, Some(usize::from(expected > Severity::Info)));
@@ -172,7 +210,10 @@ fn severity_is_by_the_days_that_are_left() {
     let full = (target(seats, Unit::Count, Some(9.0), |_| 9.0), foreseen(Verdict::AtLimit, 9.0, [None; 3], f64::NAN));
     let report = make(vec![full], Told { cluster: "prod".into(), ..told() });
     let found = &report.findings[0];
-    assert_eq!((found.severity, found.confidence, found.summary.as_str()), (Severity::Critical, 1.0, "seats p: 9 of 9; at its limit now"));
+    assert_eq!(
+        (found.severity, found.confidence, found.summary.as_str()),
+        (Severity::Critical, 1.0, "seats p: 9 of 9; at its limit now")
+    );
     assert_eq!((found.subject["cluster"].as_str(), found.subject["priority_level"].as_str()), ("prod", "p"));
     assert!(found.remedy.contains("clients --seats"));
 }
@@ -180,10 +221,15 @@ fn severity_is_by_the_days_that_are_left() {
 #[test]
 fn no_date_is_foreseen_that_means_nothing() {
     // Outside of the horizon, before the history's end.
-    let far =
-        (target(plain("far"), Unit::Count, Some(9.0), |d| d), foreseen(Verdict::Reaches, 5.0, [Some(-40), Some(61), Some(9_999_999)], 0.7));
+    let far = (
+        target(plain("far"), Unit::Count, Some(9.0), |d| d),
+        foreseen(Verdict::Reaches, 5.0, [Some(-40), Some(61), Some(9_999_999)], 0.7),
+    );
     let report = make(vec![far], told());
-    assert_eq!(column(&report, "reached"), [Value::Json(json!({"p10": "2024-11-03T00:00:00Z", "p50": null, "p90": null}))]);
+    assert_eq!(
+        column(&report, "reached"),
+        [Value::Json(json!({"p10": "2024-11-03T00:00:00Z", "p50": null, "p90": null}))]
+    );
     assert_eq!(column(&report, "days_left"), [Value::None]);
     assert_eq!(seen(&report, 0)[4..6], [">60d", "Nov 3 or later"]);
     assert!(report.findings.is_empty());
@@ -236,7 +282,10 @@ fn top_and_sorting_are_what_was_asked_for() {
     // A path that was dropped is asked for again, by the place among the targets.
     let (targets, mut forecasts): (Vec<_>, Vec<_>) = all().into_iter().unzip();
     forecasts.iter_mut().for_each(|forecast| forecast.path.clear());
-    let again = |index: usize| Forecast { path: vec![Step { at: index as Micros, p10: 0.0, p50: 0.0, p90: 0.0 }], ..Forecast::default() };
+    let again = |index: usize| Forecast {
+        path: vec![Step { at: index as Micros, p10: 0.0, p50: 0.0, p90: 0.0 }],
+        ..Forecast::default()
+    };
     let report = super::report(&targets, &forecasts, &again, Told { charts: Some(2), ..told() });
     // The one with most growth for its headroom: that of the highest value.
     assert_eq!(

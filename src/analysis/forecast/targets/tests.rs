@@ -10,7 +10,14 @@ fn history(series: Series, from: i64, values: &[f64]) -> History {
 }
 
 fn quota(namespace: &str, resource: &str, kind: &str, values: &[f64]) -> History {
-    history(Series::new(QUOTA, &[("namespace", namespace), ("resourcequota", "team"), ("resource", resource), ("type", kind)]), 0, values)
+    history(
+        Series::new(
+            QUOTA,
+            &[("namespace", namespace), ("resourcequota", "team"), ("resource", resource), ("type", kind)],
+        ),
+        0,
+        values,
+    )
 }
 
 fn told(targets: &[Target]) -> Vec<(String, Option<f64>, &str)> {
@@ -19,7 +26,9 @@ fn told(targets: &[Target]) -> Vec<(String, Option<f64>, &str)> {
 
 #[test]
 fn quotas_seats_and_memory_have_their_own_limits() {
-    let seats = |level, kind, value| history(Series::new(APISERVER_SEATS, &[("priority_level", level), ("kind", kind)]), 0, &[value]);
+    let seats = |level, kind, value| {
+        history(Series::new(APISERVER_SEATS, &[("priority_level", level), ("kind", kind)]), 0, &[value])
+    };
     let memory = |kind, value| history(Series::new(CGROUP_MEMORY, &[("path", "/a"), ("kind", kind)]), 0, &[value]);
     let all = vec![
         quota("a", "requests.cpu", "used", &[1.0, 2.0]),
@@ -41,14 +50,24 @@ fn quotas_seats_and_memory_have_their_own_limits() {
         told(&found),
         [
             (r#"apiserver_seats{kind="executing",priority_level="high"}"#.to_owned(), None, ""),
-            (r#"apiserver_seats{kind="executing",priority_level="low"}"#.to_owned(), Some(30.0), "seats of the priority level"),
+            (
+                r#"apiserver_seats{kind="executing",priority_level="low"}"#.to_owned(),
+                Some(30.0),
+                "seats of the priority level"
+            ),
             (r#"cgroup_memory_bytes{kind="working_set",path="/a"}"#.to_owned(), Some(50.0), "limit of the cgroup"),
             (
-                r#"kube_resourcequota{namespace="a",resource="requests.cpu",resourcequota="team",type="used"}"#.to_owned(),
+                r#"kube_resourcequota{namespace="a",resource="requests.cpu",resourcequota="team",type="used"}"#
+                    .to_owned(),
                 Some(4.0),
                 "hard of quota team"
             ),
-            (r#"kube_resourcequota{namespace="c",resource="requests.memory",resourcequota="team",type="used"}"#.to_owned(), None, ""),
+            (
+                r#"kube_resourcequota{namespace="c",resource="requests.memory",resourcequota="team",type="used"}"#
+                    .to_owned(),
+                None,
+                ""
+            ),
         ]
     );
     let units: Vec<Unit> = found.iter().map(|target| target.unit).collect();
@@ -58,7 +77,10 @@ fn quotas_seats_and_memory_have_their_own_limits() {
     assert_eq!(told(&targets(all.clone(), &rules)).len(), 1);
     let rules = Rules { picks: vec![Pick::parse("namespace_limits|kind=\"anon\"").unwrap()], ..Rules::default() };
     let found: Vec<String> = targets(all, &rules).iter().map(|target| target.series.to_string()).collect();
-    assert_eq!(found, [r#"cgroup_memory_bytes{kind="anon",path="/a"}"#, r#"namespace_limits{namespace="a",resource="cpu"}"#]);
+    assert_eq!(
+        found,
+        [r#"cgroup_memory_bytes{kind="anon",path="/a"}"#, r#"namespace_limits{namespace="a",resource="cpu"}"#]
+    );
 }
 
 #[test]
@@ -77,10 +99,16 @@ fn limits_that_are_given_come_first() {
         etcd_quota: None,
     };
     let found = targets(all, &Rules { given, ..Rules::default() });
-    let limits: Vec<(Option<f64>, &str)> = found.iter().map(|target| (target.limit, target.limit_from.as_str())).collect();
+    let limits: Vec<(Option<f64>, &str)> =
+        found.iter().map(|target| (target.limit, target.limit_from.as_str())).collect();
     assert_eq!(
         limits,
-        [(Some(1.0), "limits.csv"), (Some(2.0), "limits.csv"), (Some(8.0), "--limit queue|cpu"), (Some(7.0), "--limit ^queue$")]
+        [
+            (Some(1.0), "limits.csv"),
+            (Some(2.0), "limits.csv"),
+            (Some(8.0), "--limit queue|cpu"),
+            (Some(7.0), "--limit ^queue$")
+        ]
     );
 }
 
@@ -123,7 +151,10 @@ fn sums_have_parts() {
         node("gone", 70, 99.0),
     ];
     let found = targets(all, &Rules::default());
-    assert_eq!(told(&found), [(r#"cluster_requests{resource="cpu"}"#.to_owned(), Some(24.0), "allocatable of 2 nodes")]);
+    assert_eq!(
+        told(&found),
+        [(r#"cluster_requests{resource="cpu"}"#.to_owned(), Some(24.0), "allocatable of 2 nodes")]
+    );
     let grid = &found[0].grid;
     // Of the fourth hour nobody knows; in the fifth b stands at what it was last.
     assert_eq!((grid.from, format!("{:?}", grid.values)), (0, "[1.0, NaN, 13.0, NaN, 15.0]".to_owned()));
@@ -134,10 +165,16 @@ fn sums_have_parts() {
         history(Series::new(APISERVER_RPS, &labels), 0, &[value])
     };
     let flow = history(Series::new(APISERVER_RPS, &[("flow_schema", "f"), ("priority_level", "p")]), 0, &[1.0]);
-    let found = targets(vec![rate("list", "deployments", "", 1.0), rate("update", "deployments", "status", 2.0), flow], &Rules::default());
+    let found = targets(
+        vec![rate("list", "deployments", "", 1.0), rate("update", "deployments", "status", 2.0), flow],
+        &Rules::default(),
+    );
     assert_eq!(
         told(&found),
-        [("apiserver_rps".to_owned(), None, ""), (r#"apiserver_rps{flow_schema="f",priority_level="p"}"#.to_owned(), None, "")]
+        [
+            ("apiserver_rps".to_owned(), None, ""),
+            (r#"apiserver_rps{flow_schema="f",priority_level="p"}"#.to_owned(), None, "")
+        ]
     );
     assert_eq!((found[0].grid.values.as_slice(), found[0].unit), ([3.0].as_slice(), Unit::PerSecond));
     let names: Vec<&str> = found[0].parts.iter().map(|part| part.name.as_str()).collect();
@@ -151,27 +188,36 @@ fn a_part_that_ended_long_ago_is_nought() {
     let of = |name, values: &[f64]| history(Series::new(APISERVER_OBJECTS, &[("resource", name)]), 0, values);
     let found = targets(vec![of("pods", &long), of("jobs", &[7.0])], &Rules::default());
     let total = found.iter().find(|target| target.series.labels.is_empty()).unwrap();
-    assert_eq!((total.grid.values[0], total.grid.values[24], total.grid.values[25], total.grid.values[59]), (8.0, 8.0, 1.0, 2.0));
+    assert_eq!(
+        (total.grid.values[0], total.grid.values[24], total.grid.values[25], total.grid.values[59]),
+        (8.0, 8.0, 1.0, 2.0)
+    );
     assert_eq!(found.len(), 3);
 }
 
 #[test]
 fn the_bytes_of_resources_are_what_fills_etcd() {
-    let of =
-        |group, resource, value| history(Series::new(APISERVER_OBJECT_BYTES, &[("group", group), ("resource", resource)]), 0, &[value]);
+    let of = |group, resource, value| {
+        history(Series::new(APISERVER_OBJECT_BYTES, &[("group", group), ("resource", resource)]), 0, &[value])
+    };
     let database = history(Series::new(ETCD_DB, &[("instance", "a")]), 0, &[9.0]);
     let found = targets(vec![of("apps", "deployments", 2.0), database, of("", "pods", 5.0)], &Rules::default());
-    let parts = |target: &Target| target.parts.iter().map(|part| (part.name.clone(), part.grid.values[0])).collect::<Vec<_>>();
+    let parts =
+        |target: &Target| target.parts.iter().map(|part| (part.name.clone(), part.grid.values[0])).collect::<Vec<_>>();
     let of_name = |name| found.iter().filter(move |target| target.series.name == name);
-    assert_eq!(of_name(ETCD_DB).map(parts).collect::<Vec<_>>(), [[("deployments.apps".to_owned(), 2.0), ("pods".to_owned(), 5.0)]]);
+    assert_eq!(
+        of_name(ETCD_DB).map(parts).collect::<Vec<_>>(),
+        [[("deployments.apps".to_owned(), 2.0), ("pods".to_owned(), 5.0)]]
+    );
     assert!(of_name(APISERVER_OBJECT_BYTES).all(|target| target.unit == Unit::Bytes && target.limit.is_none()));
     assert_eq!(found.len(), 3);
 }
 
 #[test]
 fn of_many_parts_the_largest_and_the_growing_are_named() {
-    let of =
-        |n: usize, values: &[f64]| history(Series::new(REQUESTS, &[("namespace", &format!("n{n:03}")), ("resource", "memory")]), 0, values);
+    let of = |n: usize, values: &[f64]| {
+        history(Series::new(REQUESTS, &[("namespace", &format!("n{n:03}")), ("resource", "memory")]), 0, values)
+    };
     // Large and still; small and growing; small and still.
     let all = (0..300).map(|n| match n {
         0..25 => of(n, &[1e6, 1e6]),

@@ -45,9 +45,14 @@ impl Default for Terms {
             confirm_name: format!("{DOMAIN}/confirm-delete"),
             confirm_replicas: format!("{DOMAIN}/confirm-replicas"),
             node_may_delete: format!("{DOMAIN}/node-may-delete"),
-            exempt: ["system:serviceaccounts:kube-system", "system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"]
-                .map(str::to_owned)
-                .to_vec(),
+            exempt: [
+                "system:serviceaccounts:kube-system",
+                "system:kube-controller-manager",
+                "system:kube-scheduler",
+                "system:apiserver",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             params: None,
             window: None,
             enforces: true,
@@ -101,7 +106,11 @@ pub struct Match {
     pub operations: &'static [&'static str],
 }
 
-const fn on(groups: &'static [&'static str], resources: &'static [&'static str], operations: &'static [&'static str]) -> Match {
+const fn on(
+    groups: &'static [&'static str],
+    resources: &'static [&'static str],
+    operations: &'static [&'static str],
+) -> Match {
     Match { groups, resources, operations }
 }
 
@@ -210,7 +219,10 @@ const VARIABLES: [(&str, &str); 8] = [
     // In a Scale a nought is left out.
     ("replicas", "has(object.spec.replicas) ? object.spec.replicas : 0"),
     ("oldReplicas", "has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0"),
-    ("isExempt", "request.userInfo.username in variables.exempt || request.userInfo.groups.exists(group, group in variables.exempt)"),
+    (
+        "isExempt",
+        "request.userInfo.username in variables.exempt || request.userInfo.groups.exists(group, group in variables.exempt)",
+    ),
     (
         "isCritical",
         "variables.critical in variables.labels && variables.labels[variables.critical] == 'true' || variables.critical in variables.annotations && variables.annotations[variables.critical] == 'true'",
@@ -225,9 +237,14 @@ impl Terms {
     /// The terms as CEL, by the names that expressions have for them.
     fn said(&self) -> BTreeMap<&'static str, String> {
         let quote = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-        let text = |key: &str, value: &str| if self.params.is_some() { format!("params.data.{key}") } else { quote(value) };
+        let text =
+            |key: &str, value: &str| if self.params.is_some() { format!("params.data.{key}") } else { quote(value) };
         let exempt: Vec<String> = self.exempt.iter().map(|name| quote(name)).collect();
-        let exempt = if self.params.is_some() { "params.data.exempt.split(',')".to_owned() } else { format!("[{}]", exempt.join(", ")) };
+        let exempt = if self.params.is_some() {
+            "params.data.exempt.split(',')".to_owned()
+        } else {
+            format!("[{}]", exempt.join(", "))
+        };
         BTreeMap::from([
             ("critical", text("critical", &self.critical)),
             ("confirmName", text("confirmName", &self.confirm_name)),
@@ -271,7 +288,9 @@ impl Policy {
         for (at, (name, text)) in all.iter().enumerate().rev() {
             let reference = format!("variables.{name}");
             let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric());
-            taken[at] = needed.iter().any(|text| text.match_indices(&reference).any(|(from, _)| ends(&text[from + reference.len()..])));
+            taken[at] = needed
+                .iter()
+                .any(|text| text.match_indices(&reference).any(|(from, _)| ends(&text[from + reference.len()..])));
             if taken[at] {
                 needed.push(text);
             }
@@ -299,8 +318,7 @@ impl Policy {
         if !self.except.is_empty() {
             constraints["excludeResourceRules"] = rules(self.except).into();
         }
-        let validation =
-            |(expression, message): &(&str, &str)| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+        let validation = |(expression, message): &(&str, &str)| json!({"expression": expression, "message": message, "reason": "Forbidden"});
         let mut spec = json!({
             "failurePolicy": "Fail",
             "matchConstraints": constraints,

@@ -97,11 +97,20 @@ impl Policy {
 
     /// What it says to this request about this object. `in_critical`: whether the namespace is marked as critical. `is_open`: whether the
     /// change window is.
-    pub fn decide(&self, terms: &Terms, asked: &Asked, old: Option<&Old>, in_critical: Option<bool>, is_open: Option<bool>) -> Decision {
+    pub fn decide(
+        &self,
+        terms: &Terms,
+        asked: &Asked,
+        old: Option<&Old>,
+        in_critical: Option<bool>,
+        is_open: Option<bool>,
+    ) -> Decision {
         if !self.is_asked(asked) {
             return Decision::NotAsked;
         }
-        if self.name != "node-deletes" && terms.exempt.iter().any(|one| *one == asked.user || asked.groups.contains(one)) {
+        if self.name != "node-deletes"
+            && terms.exempt.iter().any(|one| *one == asked.user || asked.groups.contains(one))
+        {
             return Decision::Allow;
         }
         let that = |allows: bool| if allows { Decision::Allow } else { Decision::Deny };
@@ -226,7 +235,8 @@ impl New {
     }
 
     fn of_steps(steps: &[Value], terms: &Terms) -> Self {
-        let annotation = format!("/metadata/annotations/{}", terms.confirm_replicas.replace('~', "~0").replace('/', "~1"));
+        let annotation =
+            format!("/metadata/annotations/{}", terms.confirm_replicas.replace('~', "~0").replace('/', "~1"));
         let mut new = Self { replicas: Said::Unchanged, confirmed: Said::Unchanged, template: Said::Unchanged };
         for step in steps {
             let path = step["path"].as_str().unwrap_or_default();

@@ -29,10 +29,12 @@ pub struct Told {
 
 const COLUMNS: [&str; 7] = ["policy", "protects", "asked", "denied", "allowed", "undecided", "undecided_because"];
 
-const DENIED: [&str; 10] = ["at", "policy", "user", "agent", "verb", "group", "resource", "namespace", "name", "audit_id"];
+const DENIED: [&str; 10] =
+    ["at", "policy", "user", "agent", "verb", "group", "resource", "namespace", "name", "audit_id"];
 
 /// Columns for people.
-const SHOWN: [&str; 6] = ["policy", "policy_asked", "policy_denied", "policy_allowed", "policy_undecided", "policy_because"];
+const SHOWN: [&str; 6] =
+    ["policy", "policy_asked", "policy_denied", "policy_allowed", "policy_undecided", "policy_because"];
 const SHOWN_DENIED: [&str; 4] = ["guard_at", "policy", "guard_who", "guard_what"];
 
 /// What a policy said to all requests.
@@ -60,8 +62,11 @@ pub fn report(policies: &[&Policy], terms: &Terms, requests: &[Request], known: 
     let counts: Vec<(&Policy, Count<'_>)> = policies.iter().map(|policy| (*policy, count(policy))).collect();
     let mut report = Report { schema: "plimsoll.guard.policies/v1".to_owned(), ..Report::default() };
     let sum = |of: fn(&Count<'_>) -> u64| counts.iter().map(|(_, count)| of(count)).sum::<u64>();
-    let [denied, allowed, undecided] =
-        [sum(|count| count.denied.len() as u64), sum(|count| count.allowed), sum(|count| count.undecided.values().sum())];
+    let [denied, allowed, undecided] = [
+        sum(|count| count.denied.len() as u64),
+        sum(|count| count.allowed),
+        sum(|count| count.undecided.values().sum()),
+    ];
     report.lead = vec![
         format!(
             "{} policies over {}: {} denied, {} let through, {} undecided.",
@@ -123,7 +128,9 @@ pub fn report(policies: &[&Policy], terms: &Terms, requests: &[Request], known: 
                 .to_owned(),
         );
     }
-    report.notes.extend(told.database.map(|path| format!("Objects as they are in {path}; what was made later is not known")));
+    report
+        .notes
+        .extend(told.database.map(|path| format!("Objects as they are in {path}; what was made later is not known")));
     if told.beyond > 0 {
         report.notes.push(format!("{} more than are held, and left out", counted(told.beyond, "request")));
     }
@@ -132,7 +139,12 @@ pub fn report(policies: &[&Policy], terms: &Terms, requests: &[Request], known: 
 }
 
 fn table(name: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
-    Table { name: name.to_owned(), columns: columns.iter().map(|name| (*name).to_owned()).collect(), rows, ..Table::default() }
+    Table {
+        name: name.to_owned(),
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        rows,
+        ..Table::default()
+    }
 }
 
 fn denial((policy, request): &(&Policy, &Request)) -> Vec<Value> {
@@ -155,8 +167,11 @@ fn denial((policy, request): &(&Policy, &Request)) -> Vec<Value> {
 fn for_people((policy, request): &(&Policy, &Request)) -> Vec<Value> {
     let at = time::format(request.at);
     let target = &request.target;
-    let within =
-        if target.namespace.is_empty() || target.resource == "namespaces" { String::new() } else { format!(" in {}", target.namespace) };
+    let within = if target.namespace.is_empty() || target.resource == "namespaces" {
+        String::new()
+    } else {
+        format!(" in {}", target.namespace)
+    };
     let what = format!("{} {} {}{within}", request.verb, qualified(&target.group, &target.resource), target.name);
     vec![
         Value::Text(at.get(..19).unwrap_or(&at).replace('T', " ")),

@@ -99,15 +99,24 @@ impl<'t> Watch<'t> {
             return;
         }
         let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
-        let asked =
-            Asked { operation, group: text(e.group), resource: text(e.resource), subresource: text(e.subresource), ..Asked::default() };
+        let asked = Asked {
+            operation,
+            group: text(e.group),
+            resource: text(e.resource),
+            subresource: text(e.subresource),
+            ..Asked::default()
+        };
         if !self.policies.iter().any(|policy| policy.is_asked(&asked)) || is_dry_run(e) {
             return;
         }
         let (user, groups) = seen_by_admission(e);
         let new = if operation == "UPDATE" { new(e, self.terms) } else { New::default() };
-        let target =
-            Target { group: asked.group.clone(), resource: asked.resource.clone(), namespace: text(e.namespace), name: text(e.name) };
+        let target = Target {
+            group: asked.group.clone(),
+            resource: asked.resource.clone(),
+            namespace: text(e.namespace),
+            name: text(e.name),
+        };
         self.batch.requests.push(Request {
             at: event.received_or_at(),
             cluster: event.cluster().to_owned(),
@@ -190,7 +199,8 @@ impl Known {
         // Admission is asked about each object of a collection.
         let of = &request.target;
         let is_in = |one: &Target| {
-            (&one.group, &one.resource) == (&of.group, &of.resource) && (of.namespace.is_empty() || of.namespace == one.namespace)
+            (&one.group, &one.resource) == (&of.group, &of.resource)
+                && (of.namespace.is_empty() || of.namespace == one.namespace)
         };
         let mut said = decide(Some(&Old::default()));
         for (_, old) in self.objects.iter().filter(|(target, _)| is_in(target)) {

@@ -76,7 +76,11 @@ pub fn asks(webhook: &Webhook, asked: &Asked, namespaces: &Namespaces) -> Answer
         return Answer::No;
     }
     let answer = in_namespace(webhook, asked, namespaces);
-    if answer == Answer::Yes && !(webhook.objects.is_empty() && webhook.conditions == 0) { Answer::Perhaps } else { answer }
+    if answer == Answer::Yes && !(webhook.objects.is_empty() && webhook.conditions == 0) {
+        Answer::Perhaps
+    } else {
+        answer
+    }
 }
 
 fn rule_takes(rule: &Rule, asked: &Asked, is_equivalent: bool) -> bool {
@@ -138,7 +142,11 @@ mod tests {
     }
 
     fn expression(key: &str, operator: &str, values: &[&str]) -> Expression {
-        Expression { key: key.to_owned(), operator: operator.to_owned(), values: values.iter().map(|text| (*text).to_owned()).collect() }
+        Expression {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: values.iter().map(|text| (*text).to_owned()).collect(),
+        }
     }
 
     #[test]
@@ -174,15 +182,20 @@ mod tests {
 
     #[test]
     fn selectors_decide_as_far_as_labels_are_known() {
-        let pods =
-            |selector: Selector| Webhook { rules: vec![rule(&["*"], &["*"], &["*"], "*")], namespaces: selector, ..Webhook::default() };
-        let not_system = pods(Selector { expressions: vec![expression(NAME, "NotIn", &["kube-system"])], ..Selector::default() });
+        let pods = |selector: Selector| Webhook {
+            rules: vec![rule(&["*"], &["*"], &["*"], "*")],
+            namespaces: selector,
+            ..Webhook::default()
+        };
+        let not_system =
+            pods(Selector { expressions: vec![expression(NAME, "NotIn", &["kube-system"])], ..Selector::default() });
         let create = |namespace: &str| Asked::new("CREATE", "", "pods", namespace);
         let none = Namespaces::new();
         assert_eq!(asks(&not_system, &create("kube-system"), &none), Answer::No);
         assert_eq!(asks(&not_system, &create("web"), &none), Answer::Yes);
         assert_eq!(asks(&not_system, &Asked::new("UPDATE", "", "nodes", ""), &none), Answer::Yes);
-        let marked = pods(Selector { labels: BTreeMap::from([("inject".to_owned(), "yes".to_owned())]), ..Selector::default() });
+        let marked =
+            pods(Selector { labels: BTreeMap::from([("inject".to_owned(), "yes".to_owned())]), ..Selector::default() });
         assert_eq!(asks(&marked, &create("web"), &none), Answer::Perhaps);
         let known = Namespaces::from([
             ("web".to_owned(), BTreeMap::from([("inject".to_owned(), "yes".to_owned())])),
@@ -190,8 +203,10 @@ mod tests {
         ]);
         assert_eq!(asks(&marked, &create("web"), &known), Answer::Yes);
         assert_eq!(asks(&marked, &create("db"), &known), Answer::No);
-        let both =
-            Selector { expressions: vec![expression(NAME, "NotIn", &["db"]), expression("tier", "Exists", &[])], ..Selector::default() };
+        let both = Selector {
+            expressions: vec![expression(NAME, "NotIn", &["db"]), expression("tier", "Exists", &[])],
+            ..Selector::default()
+        };
         assert_eq!(asks(&pods(both.clone()), &create("db"), &none), Answer::No);
         assert_eq!(asks(&pods(both), &create("web"), &none), Answer::Perhaps);
         let by_object = Webhook {

@@ -64,7 +64,9 @@ pub(super) fn findings(
         let mut finding = Finding::new(id, severity, &subject);
         (finding.first_seen, finding.last_seen) = (seen.0.to_owned(), seen.1.to_owned());
         (finding.confidence, finding.summary, finding.remedy) = (confidence, summary, remedy.to_owned());
-        finding.evidence.insert("failure_policy".to_owned(), json!(if webhook.fails_closed { "Fail" } else { "Ignore" }));
+        finding
+            .evidence
+            .insert("failure_policy".to_owned(), json!(if webhook.fails_closed { "Fail" } else { "Ignore" }));
         finding.evidence.insert("timeout_s".to_owned(), json!(webhook.timeout_s));
         finding.evidence.insert("requests".to_owned(), json!(met.sure + met.perhaps));
         finding.evidence.insert("control_plane_requests".to_owned(), json!(met.control_plane));
@@ -148,7 +150,10 @@ pub(super) fn findings(
             "webhook-long-timeout",
             Severity::Warning,
             1.0,
-            format!("each request waits {} s for {name} before it fails; requests that wait hold seats", webhook.timeout_s),
+            format!(
+                "each request waits {} s for {name} before it fails; requests that wait hold seats",
+                webhook.timeout_s
+            ),
             "set timeoutSeconds to 10 or less, what it needs and a little more",
         );
     }

@@ -34,7 +34,9 @@ pub struct Measured {
 pub fn measured(facts: &Facts) -> BTreeMap<String, Measured> {
     let mut found: BTreeMap<String, Measured> = BTreeMap::new();
     let mut buckets: BTreeMap<String, Buckets> = BTreeMap::new();
-    let label = |fact: &crate::analysis::metrics::facts::Fact, at: usize| fact.labels.get(at).map_or("", |label| facts.text(*label));
+    let label = |fact: &crate::analysis::metrics::facts::Fact, at: usize| {
+        fact.labels.get(at).map_or("", |label| facts.text(*label))
+    };
     for fact in facts.of(Metric::WebhookDuration) {
         let name = label(fact, 0).to_owned();
         let of = found.entry(name.clone()).or_default();

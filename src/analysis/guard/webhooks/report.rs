@@ -60,11 +60,26 @@ const COLUMNS: [&str; 25] = [
     "failed_open",
 ];
 
-const PEOPLE: [&str; 9] =
-    ["webhook", "failure_policy", "timeout_s", "webhook_rules", "webhook_requests", "control_plane", "p99_ms", "failed", "failed_open"];
+const PEOPLE: [&str; 9] = [
+    "webhook",
+    "failure_policy",
+    "timeout_s",
+    "webhook_rules",
+    "webhook_requests",
+    "control_plane",
+    "p99_ms",
+    "failed",
+    "failed_open",
+];
 
 /// The report.
-pub fn report(webhooks: &[Webhook], seen: &Seen, measured: &BTreeMap<String, Measured>, namespaces: &Namespaces, told: Told) -> Report {
+pub fn report(
+    webhooks: &[Webhook],
+    seen: &Seen,
+    measured: &BTreeMap<String, Measured>,
+    namespaces: &Namespaces,
+    told: Told,
+) -> Report {
     let span = seen.span.map(|(from, to)| (time::format(from), time::format(to), (to - from) as f64 / 1e6));
     let (from, to, seconds) = span.unwrap_or_default();
     let none = Met::default();
@@ -75,8 +90,10 @@ pub fn report(webhooks: &[Webhook], seen: &Seen, measured: &BTreeMap<String, Mea
         .collect();
     // Those that stop most come first; then as they are configured.
     of.sort_by_key(|(webhook, met, _)| (!webhook.fails_closed, std::cmp::Reverse(met.sure + met.perhaps)));
-    let mut found: Vec<Finding> =
-        of.iter().flat_map(|(webhook, met, measured)| findings(webhook, met, *measured, namespaces, (&from, &to))).collect();
+    let mut found: Vec<Finding> = of
+        .iter()
+        .flat_map(|(webhook, met, measured)| findings(webhook, met, *measured, namespaces, (&from, &to)))
+        .collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let rows: Vec<Vec<Value>> = of.iter().map(|one| row(one, seen, namespaces, &told, seconds)).collect();
     let shown = told.top.unwrap_or(usize::MAX);
@@ -91,7 +108,8 @@ pub fn report(webhooks: &[Webhook], seen: &Seen, measured: &BTreeMap<String, Mea
     report.coverage.insert("configurations".to_owned(), json!(told.source));
     report.coverage.insert("namespaces_known".to_owned(), json!(namespaces.len()));
     report.window = Window { from, to, seconds };
-    report.table = Table { name: "webhooks".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() };
+    report.table =
+        Table { name: "webhooks".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() };
     report.people = Some(vec![Table { columns: PEOPLE.map(str::to_owned).to_vec(), rows: people, ..Table::default() }]);
     report.findings_shown = Some(found.len().min(told.top.unwrap_or(FINDINGS)));
     if found.len() > FINDINGS && told.top.is_none() {
@@ -116,11 +134,16 @@ fn rule_in_words(rule: &Rule) -> String {
         group => format!(".{group}"),
     };
     let all = |list: &[String]| list.iter().any(|one| one == "*");
-    let resources: Vec<String> = match (all(&rule.resources) || rule.resources.iter().any(|one| one == "*/*"), all(&rule.groups)) {
-        (true, true) => vec!["everything".to_owned()],
-        (_, true) => rule.resources.clone(),
-        _ => rule.groups.iter().flat_map(|of| rule.resources.iter().map(move |resource| format!("{resource}{}", group(of)))).collect(),
-    };
+    let resources: Vec<String> =
+        match (all(&rule.resources) || rule.resources.iter().any(|one| one == "*/*"), all(&rule.groups)) {
+            (true, true) => vec!["everything".to_owned()],
+            (_, true) => rule.resources.clone(),
+            _ => rule
+                .groups
+                .iter()
+                .flat_map(|of| rule.resources.iter().map(move |resource| format!("{resource}{}", group(of))))
+                .collect(),
+        };
     let operations = if all(&rule.operations) { "any".to_owned() } else { rule.operations.join(",") };
     format!("{operations} {}", resources.join(", "))
 }
@@ -161,11 +184,15 @@ fn row(
     let logged = |value: Value| if told.has_logs { value } else { Value::None };
     let mut clients: Vec<(&(String, String), &u64)> = met.clients.iter().collect();
     clients.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let clients: Vec<_> =
-        clients.into_iter().take(NAMED).map(|((user, agent), count)| json!({"user": user, "agent": agent, "requests": count})).collect();
+    let clients: Vec<_> = clients
+        .into_iter()
+        .take(NAMED)
+        .map(|((user, agent), count)| json!({"user": user, "agent": agent, "requests": count}))
+        .collect();
     let mut resources: Vec<(&String, &u64)> = met.resources.iter().collect();
     resources.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let resources: serde_json::Map<_, _> = resources.into_iter().take(NAMED).map(|(name, count)| (name.clone(), json!(count))).collect();
+    let resources: serde_json::Map<_, _> =
+        resources.into_iter().take(NAMED).map(|(name, count)| (name.clone(), json!(count))).collect();
     let rules: Vec<String> = webhook.rules.iter().map(rule_in_words).collect();
     let count = |count: fn(&Measured) -> u64| Value::from(measured.map(count));
     vec![
@@ -192,7 +219,12 @@ fn row(
         measured.and_then(|measured| measured.p50_ms).into(),
         measured.and_then(|measured| measured.p99_ms).into(),
         count(|measured| measured.refused),
-        Value::from(measured.map(|measured| measured.failed).or(told.has_logs.then_some(0)).map(|failed| failed.max(met.failed))),
+        Value::from(
+            measured
+                .map(|measured| measured.failed)
+                .or(told.has_logs.then_some(0))
+                .map(|failed| failed.max(met.failed)),
+        ),
         count(|measured| measured.failed_open),
     ]
 }
@@ -204,7 +236,8 @@ fn for_people((webhook, met, measured): &(&Webhook, &Met, Option<&Measured>), to
         (_, 0) => met.sure.into(),
         (_, perhaps) => format!("{} to {}", grouped(met.sure), grouped(met.sure + perhaps)).as_str().into(),
     };
-    let failed = measured.map(|measured| measured.failed).or(told.has_logs.then_some(0)).map(|failed| failed.max(met.failed));
+    let failed =
+        measured.map(|measured| measured.failed).or(told.has_logs.then_some(0)).map(|failed| failed.max(met.failed));
     vec![
         webhook.name.as_str().into(),
         policy(webhook).into(),

@@ -29,7 +29,8 @@ pub fn request(line: &Line) -> String {
 /// Findings on a client within the window.
 fn findings_on<'k>(case: &Case<'k>, who: &'k [String; 2]) -> impl Iterator<Item = &'k Finding> {
     let report = section(case.known.sections, "clients");
-    let all = report.into_iter().flat_map(|report| &report.findings).filter(|finding| finding.severity >= Severity::Warning);
+    let all =
+        report.into_iter().flat_map(|report| &report.findings).filter(|finding| finding.severity >= Severity::Warning);
     all.filter(move |finding| {
         let is = |field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
         is("user", &who[0]) && (is("agent", &who[1]) || !finding.subject.contains_key("agent"))
@@ -53,8 +54,11 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
     let summary = format!("{who} sent {times}, mostly {what}");
     let mut draft = Draft::new("client-surge", vec![("user", user.clone()), ("agent", agent.clone())], summary);
     let price = most.map_or_else(String::new, |line| {
-        let each =
-            if line.price > 0.0 { format!(", each {} ms of work in calm times", significant(line.price * 1e3)) } else { String::new() };
+        let each = if line.price > 0.0 {
+            format!(", each {} ms of work in calm times", significant(line.price * 1e3))
+        } else {
+            String::new()
+        };
         format!(": {what}, {}{each}", change(line.rps))
     });
     let share = format!("{} of the work that came on top with the incident is its{price}", percent(suspect.share));
@@ -67,7 +71,8 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
         rows.into_iter().find(|row| row.text("user") == user && row.text("agent") == agent)
     });
     if let Some(row) = compared {
-        let low = row.number("low").map_or_else(String::new, |low| format!(", at least {} times", significant(low + 1.0)));
+        let low =
+            row.number("low").map_or_else(String::new, |low| format!(", at least {} times", significant(low + 1.0)));
         match row.text("verdict") {
             "up" => draft.says(
                 Source::Audit,
@@ -75,8 +80,14 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
                 format!("its rate rose beyond what chance explains{low} (95 % confidence for all clients at once)"),
             ),
             "new" => draft.says(Source::Audit, 1.0, "it was not there before"),
-            "noise" => draft.says(Source::Audit, -0.5, "its rate goes up and down so much on its own that this may be chance"),
-            "unsure" => draft.says(Source::Audit, -0.25, "its rate rose for too short a time, or in too few bursts, to rule out chance"),
+            "noise" => {
+                draft.says(Source::Audit, -0.5, "its rate goes up and down so much on its own that this may be chance")
+            }
+            "unsure" => draft.says(
+                Source::Audit,
+                -0.25,
+                "its rate rose for too short a time, or in too few bursts, to rule out chance",
+            ),
             _ => {}
         }
     }
@@ -87,7 +98,11 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
     }
     when(case, suspect, &mut draft);
     if suspect.is_control_plane() {
-        draft.says(Source::Audit, -2.5, "it is a part of the control plane, or a kubelet: it mostly does what others make it do");
+        draft.says(
+            Source::Audit,
+            -2.5,
+            "it is a part of the control plane, or a kubelet: it mostly does what others make it do",
+        );
     }
     draft.cause.now.extend(slow_down(user, &case.sources));
     draft.cause.later.extend(found.iter().take(3).map(|finding| finding.remedy.clone()));
@@ -140,7 +155,9 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
 /// Without audit logs: a kind of request that nobody can be named for.
 pub(super) fn requests(case: &Case<'_>) -> Vec<Draft> {
     let unnamed = case.known.suspects.iter().filter(|suspect| suspect.who[0].is_empty());
-    let Some(line) = unnamed.flat_map(|suspect| suspect.lines.first().map(|line| (suspect, line))).next() else { return Vec::new() };
+    let Some(line) = unnamed.flat_map(|suspect| suspect.lines.first().map(|line| (suspect, line))).next() else {
+        return Vec::new();
+    };
     let (suspect, line) = line;
     if line.added <= 0.0 {
         return Vec::new();
@@ -148,10 +165,18 @@ pub(super) fn requests(case: &Case<'_>) -> Vec<Draft> {
     let share = line.added / suspect.added;
     let what = request(line);
     let summary = format!("{what} rose, {}; who sent them is not known without audit logs", change(line.rps));
-    let subject = vec![("verb", line.what[0].clone()), ("group", line.what[1].clone()), ("resource", line.what[2].clone())];
+    let subject =
+        vec![("verb", line.what[0].clone()), ("group", line.what[1].clone()), ("resource", line.what[2].clone())];
     let mut draft = Draft::new("request-surge", subject, summary);
-    draft.says(Source::Metrics, 3.0 * share, format!("{} of the work that came on top with the incident is theirs", percent(share)));
-    draft.cause.now.push("turn on audit logging at level Metadata, and look who it is: plimsoll traffic AUDIT --by user,agent".to_owned());
+    draft.says(
+        Source::Metrics,
+        3.0 * share,
+        format!("{} of the work that came on top with the incident is theirs", percent(share)),
+    );
+    draft.cause.now.push(
+        "turn on audit logging at level Metadata, and look who it is: plimsoll traffic AUDIT --by user,agent"
+            .to_owned(),
+    );
     draft.cause.now.push("see who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
     vec![draft]
 }
@@ -176,12 +201,19 @@ pub(super) fn lists(case: &Case<'_>) -> Vec<Draft> {
             format!("{} of the work that came on top with the incident is LISTs of {resource}", percent(share)),
         );
     } else {
-        draft.says(source, -1.5, format!("LISTs of {resource}, which rose most, are only {} of the work that came on top", percent(share)));
+        draft.says(
+            source,
+            -1.5,
+            format!("LISTs of {resource}, which rose most, are only {} of the work that came on top", percent(share)),
+        );
     }
     let report = section(case.known.sections, "clients");
-    let dear = ["client-full-list", "client-fan-out", "client-etcd-lists", "client-repeated-list", "client-relist-storm"];
-    let found = report.into_iter().flat_map(|report| &report.findings).filter(|finding| dear.contains(&finding.id.as_str()));
-    let found: Vec<&Finding> = found.filter(|finding| finding.subject.get("resource").is_some_and(|own| *own == resource)).collect();
+    let dear =
+        ["client-full-list", "client-fan-out", "client-etcd-lists", "client-repeated-list", "client-relist-storm"];
+    let found =
+        report.into_iter().flat_map(|report| &report.findings).filter(|finding| dear.contains(&finding.id.as_str()));
+    let found: Vec<&Finding> =
+        found.filter(|finding| finding.subject.get("resource").is_some_and(|own| *own == resource)).collect();
     for finding in found.iter().take(2) {
         draft.says(Source::Audit, 0.4, finding.summary.clone());
     }
@@ -211,17 +243,31 @@ pub(super) fn writes(case: &Case<'_>) -> Vec<Draft> {
     let share = if all > 0.0 { own / all } else { 0.0 };
     let mut draft = Draft::new("write-burst", Vec::new(), format!("writes rose, {}", change(rps)));
     if share >= SMALL && rps[1] > rps[0] {
-        draft.says(source, 2.5 * share, format!("{} of the work that came on top with the incident is writes", percent(share)));
+        draft.says(
+            source,
+            2.5 * share,
+            format!("{} of the work that came on top with the incident is writes", percent(share)),
+        );
         let kinds = added_by(case.known.suspects, |line| is_write(line).then(|| request(line)));
         if let Some((kind, added, rps)) = kinds.into_iter().next() {
-            draft.says(source, 0.2, format!("most of it {kind}: {}, {} of what came on top", change(rps), percent(added / all)));
+            draft.says(
+                source,
+                0.2,
+                format!("most of it {kind}: {}, {} of what came on top", change(rps), percent(added / all)),
+            );
         }
     } else {
-        draft.says(source, -1.5, format!("writes are only {} of the work that came on top with the incident", percent(share)));
+        draft.says(
+            source,
+            -1.5,
+            format!("writes are only {} of the work that came on top with the incident", percent(share)),
+        );
     }
     let compared = section(case.known.sections, "compare");
-    let grown =
-        compared.into_iter().flat_map(rows).filter(|row| row.text("area") == "objects" && row.number("change").unwrap_or(0.0) > 0.0);
+    let grown = compared
+        .into_iter()
+        .flat_map(rows)
+        .filter(|row| row.text("area") == "objects" && row.number("change").unwrap_or(0.0) > 0.0);
     let most = grown.max_by(|a, b| a.number("change").unwrap_or(0.0).total_cmp(&b.number("change").unwrap_or(0.0)));
     // How many there are is counted now and then: what was made before is not of the incident, and logs tell.
     let seconds = (case.window.1 - case.window.0) as f64 / SECOND as f64;
@@ -231,12 +277,19 @@ pub(super) fn writes(case: &Case<'_>) -> Vec<Draft> {
             group => format!("{}.{group}", line.what[2]),
         };
         let lines = case.known.suspects.iter().flat_map(|suspect| &suspect.lines);
-        let made = lines.filter(|line| line.what[0] == "create" && named(line) == row.text("resource")).map(|line| line.rps[1] * seconds);
+        let made = lines
+            .filter(|line| line.what[0] == "create" && named(line) == row.text("resource"))
+            .map(|line| line.rps[1] * seconds);
         source == Source::Metrics || made.sum::<f64>() >= row.number("change").unwrap_or(0.0) / 2.0
     };
     if let Some(row) = most.filter(|row| row.number("change_share").unwrap_or(0.0) >= 0.1 && is_made(row)) {
         let side = |name: &str| row.number(name).unwrap_or(0.0) as u64;
-        let text = format!("{} of {} came to be kept where there were {}", side("after"), row.text("resource"), side("before"));
+        let text = format!(
+            "{} of {} came to be kept where there were {}",
+            side("after"),
+            row.text("resource"),
+            side("before")
+        );
         draft.says(Source::Metrics, 0.3, text);
     }
     draft.cause.later.push(format!(
@@ -253,30 +306,60 @@ pub(super) fn cascades(case: &Case<'_>) -> Vec<Draft> {
     let Some(report) = section(case.known.sections, "guard") else { return Vec::new() };
     let all = added(case.known.suspects);
     let deletes = |line: &&Line| line.what[0].starts_with("delete");
-    let own = case.known.suspects.iter().filter(|suspect| is_control_plane(&suspect.who[0])).flat_map(|suspect| &suspect.lines);
+    let own = case
+        .known
+        .suspects
+        .iter()
+        .filter(|suspect| is_control_plane(&suspect.who[0]))
+        .flat_map(|suspect| &suspect.lines);
     let added: f64 = own.filter(deletes).map(|line| line.added).sum();
     let share = if all > 0.0 { added / all } else { 0.0 };
     let mut drafts = Vec::new();
     for (row, people) in rows(report).zip(for_people(report)) {
-        let Some(at) = row.time("at").filter(|at| (case.window.0 - 120 * SECOND..case.window.1).contains(at)) else { continue };
+        let Some(at) = row.time("at").filter(|at| (case.window.0 - 120 * SECOND..case.window.1).contains(at)) else {
+            continue;
+        };
         let gone = row.number("objects").unwrap_or(0.0).max(row.number("count").unwrap_or(0.0));
         if !CASCADES.contains(&row.text("kind")) || row.number("done").unwrap_or(0.0) == 0.0 || gone < MANY {
             continue;
         }
         let who = people.text("guard_who");
-        let mut draft =
-            Draft::new("cascade-delete", vec![("user", row.text("user").to_owned())], format!("{who} {}", people.text("guard_what")));
-        draft.says(Source::Audit, 0.5 + (gone / 1000.0).min(1.5), format!("{} went with it", counted(gone as u64, "object")));
+        let mut draft = Draft::new(
+            "cascade-delete",
+            vec![("user", row.text("user").to_owned())],
+            format!("{who} {}", people.text("guard_what")),
+        );
+        draft.says(
+            Source::Audit,
+            0.5 + (gone / 1000.0).min(1.5),
+            format!("{} went with it", counted(gone as u64, "object")),
+        );
         if share >= SMALL {
-            draft.says(Source::Audit, 3.0 * share, format!("{} of the work that came on top is deletions by controllers", percent(share)));
+            draft.says(
+                Source::Audit,
+                3.0 * share,
+                format!("{} of the work that came on top is deletions by controllers", percent(share)),
+            );
         } else {
-            draft.says(Source::Audit, -1.0, format!("deletions by controllers are only {} of the work that came on top", percent(share)));
+            draft.says(
+                Source::Audit,
+                -1.0,
+                format!("deletions by controllers are only {} of the work that came on top", percent(share)),
+            );
         }
         let late = at - case.window.0;
         if late > WITH {
-            draft.says(Source::Audit, -1.5, format!("it was done at {}, {} s after the incident began", clock(at), late / SECOND));
+            draft.says(
+                Source::Audit,
+                -1.5,
+                format!("it was done at {}, {} s after the incident began", clock(at), late / SECOND),
+            );
         } else {
-            draft.says(Source::Audit, 1.0, format!("it was done at {}, just before the incident or as it began", clock(at)));
+            draft.says(
+                Source::Audit,
+                1.0,
+                format!("it was done at {}, just before the incident or as it began", clock(at)),
+            );
         }
         draft.cause.later.push(row.text("stopped_by").to_owned());
         drafts.push(draft);

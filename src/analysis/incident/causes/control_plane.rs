@@ -20,13 +20,16 @@ pub(super) fn restarts(case: &Case<'_>) -> Vec<Draft> {
     if !case.read.contains(&Source::Metrics) {
         return Vec::new();
     }
-    let started = starts(case.known.facts)
-        .into_iter()
-        .filter(|(at, component, _)| *component == Component::Apiserver && (case.window.0 - LONG_BEFORE..case.window.1).contains(at));
+    let started = starts(case.known.facts).into_iter().filter(|(at, component, _)| {
+        *component == Component::Apiserver && (case.window.0 - LONG_BEFORE..case.window.1).contains(at)
+    });
     let mut drafts: Vec<Draft> = started.map(|(at, _, name)| restart(case, at, &name)).collect();
     if drafts.is_empty() {
-        let mut draft =
-            Draft::new("relist-storm", Vec::new(), "an apiserver started anew, and everyone listed and watched again".to_owned());
+        let mut draft = Draft::new(
+            "relist-storm",
+            Vec::new(),
+            "an apiserver started anew, and everyone listed and watched again".to_owned(),
+        );
         draft.says(Source::Metrics, -2.0, "no apiserver started within the incident or the two minutes before it");
         drafts.push(draft);
     }
@@ -41,8 +44,11 @@ fn restart(case: &Case<'_>, at: Micros, name: &str) -> Draft {
         let before = case.known.calm.and_then(|calm| pulse.mean(Measure::Lists, calm)).unwrap_or(0.0);
         let behind = pulse.mean(Measure::Lists, (at, at + BEHIND)).unwrap_or(0.0);
         if behind > 2.0 * before {
-            let text =
-                format!("{} LISTs a second in the half minute behind it, {} before the incident", significant(behind), significant(before));
+            let text = format!(
+                "{} LISTs a second in the half minute behind it, {} before the incident",
+                significant(behind),
+                significant(before)
+            );
             draft.says(pulse.source, 1.0, text);
         } else {
             draft.says(pulse.source, -0.5, "LISTs did not rise behind it");
@@ -93,9 +99,11 @@ pub(super) fn webhooks(case: &Case<'_>) -> Vec<Draft> {
         return vec![draft];
     };
     let mean = sum / count;
-    let mut draft = Draft::new("webhook-drag", vec![("webhook", name.clone())], format!("requests waited for the webhook {name}"));
+    let mut draft =
+        Draft::new("webhook-drag", vec![("webhook", name.clone())], format!("requests waited for the webhook {name}"));
     let was = before.get(name).map(|(sum, count)| sum / count);
-    let p99 = case.within.buckets_of(Metric::WebhookDuration, |fact| case.within.text(fact.labels[0]) == name).quantile(0.99);
+    let p99 =
+        case.within.buckets_of(Metric::WebhookDuration, |fact| case.within.text(fact.labels[0]) == name).quantile(0.99);
     let told = p99.map_or_else(String::new, |p99| format!(", one in a hundred {} ms or more", significant(p99 * 1e3)));
     let text = format!("it takes {} ms on average{told}", significant(mean * 1e3));
     if mean >= 0.5 {
@@ -121,7 +129,9 @@ pub(super) fn webhooks(case: &Case<'_>) -> Vec<Draft> {
 /// Requests of each apiserver.
 fn by_instance(facts: &Facts) -> BTreeMap<&str, f64> {
     let mut all = BTreeMap::new();
-    for (number, instance) in facts.instances.iter().enumerate().filter(|(_, instance)| instance.component == Component::Apiserver) {
+    for (number, instance) in
+        facts.instances.iter().enumerate().filter(|(_, instance)| instance.component == Component::Apiserver)
+    {
         let sum: f64 = facts.requests_of(number).flat_map(|(.., course)| course).map(|(_, count)| count).sum();
         *all.entry(instance.name.as_str()).or_default() += sum;
     }
@@ -131,18 +141,32 @@ fn by_instance(facts: &Facts) -> BTreeMap<&str, f64> {
 /// One apiserver that carries too much.
 pub(super) fn imbalance(case: &Case<'_>) -> Vec<Draft> {
     let report = section(case.known.sections, "balance");
-    let Some(finding) = report.and_then(|report| report.findings.iter().find(|finding| finding.id == "uneven-apiservers")) else {
+    let Some(finding) =
+        report.and_then(|report| report.findings.iter().find(|finding| finding.id == "uneven-apiservers"))
+    else {
         return Vec::new();
     };
-    let subject = finding.subject.iter().filter(|(name, _)| *name == "instance").map(|(_, value)| ("instance", value.clone())).collect();
+    let subject = finding
+        .subject
+        .iter()
+        .filter(|(name, _)| *name == "instance")
+        .map(|(_, value)| ("instance", value.clone()))
+        .collect();
     let mut draft = Draft::new("imbalance", subject, finding.summary.clone());
     let (before, within) = (by_instance(case.before), by_instance(case.within));
     let share = |all: &BTreeMap<&str, f64>| {
         let sum: f64 = all.values().sum();
-        all.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| sum > 0.0).map(|(name, most)| ((*name).to_owned(), most / sum))
+        all.iter()
+            .max_by(|a, b| a.1.total_cmp(b.1))
+            .filter(|_| sum > 0.0)
+            .map(|(name, most)| ((*name).to_owned(), most / sum))
     };
     if let (Some((_, was)), Some((name, is))) = (share(&before), share(&within)) {
-        let text = format!("{name} carried {} of the requests within the incident, and {} before it", percent(is), percent(was));
+        let text = format!(
+            "{name} carried {} of the requests within the incident, and {} before it",
+            percent(is),
+            percent(was)
+        );
         draft.says(Source::Metrics, if is - was >= 0.1 { 2.0 } else { -1.5 }, text);
     } else {
         draft.says(Source::Audit, 0.5, "one apiserver carries much more than the others");

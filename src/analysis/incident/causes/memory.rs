@@ -18,7 +18,8 @@ const CACHE: f64 = 0.3;
 
 /// Memory that was short.
 pub(super) fn short(case: &Case<'_>) -> Vec<Draft> {
-    let mut groups: Vec<Draft> = case.known.memory.iter().filter_map(|(name, samples)| group(case, name, samples)).collect();
+    let mut groups: Vec<Draft> =
+        case.known.memory.iter().filter_map(|(name, samples)| group(case, name, samples)).collect();
     groups.sort_by(|a, b| b.odds.total_cmp(&a.odds));
     groups.truncate(GROUPS);
     groups
@@ -34,14 +35,20 @@ fn group(case: &Case<'_>, name: &str, samples: &[Sample]) -> Option<Draft> {
     let kind = if of_cache { "page-cache" } else { "memory" };
     let what = if of_cache { "page cache filled" } else { "memory ran short in" };
     let mut draft = Draft::new(kind, vec![("cgroup", name.to_owned())], format!("{what} the cgroup of {name}"));
-    let killed = within.first().and_then(|first| Some(kills(within.last()?)?.saturating_sub(kills(first)?))).unwrap_or(0);
+    let killed =
+        within.first().and_then(|first| Some(kills(within.last()?)?.saturating_sub(kills(first)?))).unwrap_or(0);
     if killed > 0 {
-        draft.says(Source::Cgroup, 3.5, format!("the kernel killed {} of it for want of memory (OOM)", counted(killed, "process")));
+        draft.says(
+            Source::Cgroup,
+            3.5,
+            format!("the kernel killed {} of it for want of memory (OOM)", counted(killed, "process")),
+        );
     }
     let used = fullest.usage.map_or_else(String::new, |usage| bytes(usage as f64));
     match fullest.fill() {
         Some(fill) => {
-            let text = format!("at most {} of its limit was used ({used}), {} of that cache", percent(fill), percent(cache));
+            let text =
+                format!("at most {} of its limit was used ({used}), {} of that cache", percent(fill), percent(cache));
             draft.says(
                 Source::Cgroup,
                 if fill >= FULL {

@@ -47,7 +47,9 @@ pub struct Case<'k> {
 fn without(source: Source) -> (f64, &'static str) {
     match source {
         Source::Audit => (0.6, "audit logs: who sent the requests, and what people did"),
-        Source::Metrics => (0.85, "metrics: whether apiservers restarted or refused requests, and how fast etcd and webhooks were"),
+        Source::Metrics => {
+            (0.85, "metrics: whether apiservers restarted or refused requests, and how fast etcd and webhooks were")
+        }
         Source::Etcd => (0.95, "a database of etcd: what filled the key space"),
         Source::Cgroup => (0.93, "memory.stat of the apiservers' cgroups: whether memory was short, and of what"),
         Source::Heap => (0.97, "heap profiles: what the apiservers held in memory"),
@@ -124,7 +126,9 @@ pub fn causes(case: &Case<'_>) -> Vec<Cause> {
     drafts.extend(store::full(case));
     drafts.extend(memory::short(case));
     let mut all: Vec<Cause> = drafts.into_iter().map(|draft| draft.finish(case.read)).collect();
-    all.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.subject).cmp(&(b.kind, &b.subject))));
+    all.sort_by(|a, b| {
+        b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.subject).cmp(&(b.kind, &b.subject)))
+    });
     all
 }
 

@@ -20,12 +20,18 @@ pub(super) fn slow(case: &Case<'_>) -> Vec<Draft> {
     }
     let mut draft = Draft::new("slow-etcd", Vec::new(), "etcd was slow, or had lost its leader".to_owned());
     let mut is_known = false;
-    for (metric, what, bound) in [(Metric::EtcdCommit, "commits", COMMIT), (Metric::EtcdWalFsync, "writes to its log", WAL)] {
+    for (metric, what, bound) in
+        [(Metric::EtcdCommit, "commits", COMMIT), (Metric::EtcdWalFsync, "writes to its log", WAL)]
+    {
         let p99 = |facts: &crate::analysis::metrics::facts::Facts| facts.buckets_of(metric, |_| true).quantile(0.99);
         let Some(now) = p99(case.within) else { continue };
         is_known = true;
         let was = p99(case.before).map_or_else(String::new, |was| format!(", {} ms before", significant(was * 1e3)));
-        let text = format!("{what} of etcd take {} ms (p99){was}; up to {} ms is well", significant(now * 1e3), significant(bound * 1e3));
+        let text = format!(
+            "{what} of etcd take {} ms (p99){was}; up to {} ms is well",
+            significant(now * 1e3),
+            significant(bound * 1e3)
+        );
         draft.says(
             Source::Metrics,
             if now > 4.0 * bound {
@@ -48,17 +54,26 @@ pub(super) fn slow(case: &Case<'_>) -> Vec<Draft> {
         }
     }
     // Without etcd's own pages its callers tell, though they wait for themselves, too.
-    let asked = |facts: &crate::analysis::metrics::facts::Facts| facts.buckets_of(Metric::EtcdRequests, |_| true).quantile(0.99);
+    let asked = |facts: &crate::analysis::metrics::facts::Facts| {
+        facts.buckets_of(Metric::EtcdRequests, |_| true).quantile(0.99)
+    };
     if let (Some(was), Some(now)) = (asked(case.before), asked(case.within))
         && !is_known
     {
-        let text = format!("requests of apiservers to etcd take {} ms (p99), {} ms before", significant(now * 1e3), significant(was * 1e3));
+        let text = format!(
+            "requests of apiservers to etcd take {} ms (p99), {} ms before",
+            significant(now * 1e3),
+            significant(was * 1e3)
+        );
         draft.says(Source::Metrics, if now > 3.0 * was && now > 0.1 { 1.5 } else { -0.5 }, text);
     }
     if draft.cause.supports.is_empty() && draft.cause.contradicts.is_empty() {
         draft.cause.missing.push("metrics of etcd itself: how long commits and writes to its log take".to_owned());
     }
-    draft.cause.later.push(format!("give etcd a disk of its own; see how it does: plimsoll etcd health {}", case.sources));
+    draft
+        .cause
+        .later
+        .push(format!("give etcd a disk of its own; see how it does: plimsoll etcd health {}", case.sources));
     vec![draft]
 }
 
@@ -67,11 +82,14 @@ pub(super) fn full(case: &Case<'_>) -> Vec<Draft> {
     let facts = case.known.facts;
     let largest = |metric: Metric| facts.of(metric).iter().filter_map(|fact| fact.last).max_by(f64::total_cmp);
     let mut draft = Draft::new("etcd-full", Vec::new(), "etcd's database was full, or nearly".to_owned());
-    match largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize)).zip(largest(Metric::EtcdQuota).filter(|quota| *quota > 0.0))
+    match largest(Metric::EtcdDbSize)
+        .or_else(|| largest(Metric::StorageSize))
+        .zip(largest(Metric::EtcdQuota).filter(|quota| *quota > 0.0))
     {
         Some((size, quota)) => {
             let share = size / quota;
-            let text = format!("its database fills {} of its quota ({} of {})", percent(share), bytes(size), bytes(quota));
+            let text =
+                format!("its database fills {} of its quota ({} of {})", percent(share), bytes(size), bytes(quota));
             draft.says(
                 Source::Metrics,
                 if share >= 0.95 {
@@ -97,6 +115,9 @@ pub(super) fn full(case: &Case<'_>) -> Vec<Draft> {
         "compact, defragment one member after another, then disarm the alarm: etcdctl compact, etcdctl defrag, etcdctl alarm disarm"
             .to_owned(),
     );
-    draft.cause.later.push(format!("see what fills it: plimsoll etcd usage {}, plimsoll etcd history {}", case.sources, case.sources));
+    draft.cause.later.push(format!(
+        "see what fills it: plimsoll etcd usage {}, plimsoll etcd history {}",
+        case.sources, case.sources
+    ));
     vec![draft]
 }

@@ -37,7 +37,11 @@ pub(super) struct Stamp {
 impl Stamp {
     /// How the file stands.
     pub(super) fn of(meta: &Metadata) -> Self {
-        Self { size: meta.len(), written: (meta.mtime(), meta.mtime_nsec()), changed: (meta.ctime(), meta.ctime_nsec()) }
+        Self {
+            size: meta.len(),
+            written: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
     }
 
     /// Time of the last write, in seconds and nanoseconds since 1970.

@@ -123,7 +123,10 @@ impl Carry {
         if bytes.len() > MAX_LINE {
             self.in_long_line = true;
             self.offset += bytes.len() as u64;
-            return Some(Chunk { losses: vec![(LossKind::TooLong, offset, String::new())], ..Chunk::of(Vec::new(), offset) });
+            return Some(Chunk {
+                losses: vec![(LossKind::TooLong, offset, String::new())],
+                ..Chunk::of(Vec::new(), offset)
+            });
         }
         self.bytes = bytes;
         None
@@ -289,7 +292,10 @@ impl Once {
             match unpack(file, packing, document) {
                 Ok(reader) => self.blocks = Some(Sequence::new(reader, packing != Packing::None)),
                 Err(error) => {
-                    return Step::Lines(Chunk { losses: vec![(LossKind::Io, 0, error.to_string())], ..Chunk::default() }, 0);
+                    return Step::Lines(
+                        Chunk { losses: vec![(LossKind::Io, 0, error.to_string())], ..Chunk::default() },
+                        0,
+                    );
                 }
             }
         }
@@ -380,7 +386,10 @@ impl Pipe {
                     self.ended = true;
                     let place = self.carry.offset + self.carry.bytes.len() as u64;
                     self.carry = Carry::default();
-                    return Step::Lines(Chunk { losses: vec![(LossKind::Damaged, place, error.to_string())], ..Chunk::default() }, 0);
+                    return Step::Lines(
+                        Chunk { losses: vec![(LossKind::Damaged, place, error.to_string())], ..Chunk::default() },
+                        0,
+                    );
                 }
                 Err(TryRecvError::Empty) => return Step::Nothing,
                 Err(TryRecvError::Disconnected) => self.ended = true,

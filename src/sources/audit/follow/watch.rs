@@ -86,7 +86,9 @@ impl Candidate {
     /// Begins with the first line that starts in the last `back` bytes, if it is a plain file.
     pub(super) fn near_end(&mut self, back: u64) {
         let size = self.file.metadata().map_or(0, |meta| meta.len());
-        let Some(mut at) = size.checked_sub(back.saturating_add(1)).filter(|_| self.packing == Packing::None) else { return };
+        let Some(mut at) = size.checked_sub(back.saturating_add(1)).filter(|_| self.packing == Packing::None) else {
+            return;
+        };
         let mut piece = vec![0; 64 << 10];
         while let Ok(got @ 1..) = read_at(&self.file, &mut piece, at) {
             if let Some(end) = memchr::memchr(b'\n', &piece[..got]) {
@@ -138,8 +140,12 @@ impl Follower {
     pub(super) fn look(&mut self, at_end: bool) -> bool {
         self.looked = Some(Instant::now());
         let mut found: Vec<Candidate> = Vec::new();
-        let mut folders: Vec<PathBuf> =
-            self.streams.iter().filter(|stream| !stream.family.is_empty()).map(|stream| stream.folder.clone()).collect();
+        let mut folders: Vec<PathBuf> = self
+            .streams
+            .iter()
+            .filter(|stream| !stream.family.is_empty())
+            .map(|stream| stream.folder.clone())
+            .collect();
         folders.sort();
         folders.dedup();
         for folder in folders {
@@ -244,7 +250,9 @@ impl Follower {
             // Whoever packs it writes it beside the plain file and removes that one at the end.
             let plain_is_there = path.with_extension("").is_file();
             let (seconds, _) = new.stamp.written();
-            let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64 - seconds);
+            let age = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |now| now.as_secs() as i64 - seconds);
             if plain_is_there || (age < PACKED.as_secs() as i64 && !at_end) {
                 return None;
             }
@@ -286,7 +294,8 @@ impl Follower {
             Body::Once(file) => Some(file.head()),
             Body::Pipe(_) => None,
         });
-        let known = self.known.values().chain(&self.gone).filter(|known| known.why != Why::NotALog).map(|known| &known.head);
+        let known =
+            self.known.values().chain(&self.gone).filter(|known| known.why != Why::NotALog).map(|known| &known.head);
         open.chain(known).any(|other| other.is_like(head))
     }
 
@@ -328,7 +337,10 @@ impl Follower {
             Body::Once(file) => {
                 let stamp = std::fs::metadata(&tail.path).ok().filter(|meta| Some(known::id(meta)) == tail.id());
                 if let (Some(meta), Some(id)) = (stamp, tail.id()) {
-                    self.known.insert(id, Known { stamp: Stamp::of(&meta), head: file.head().clone(), why: Why::ReadTo(0), seen: now });
+                    self.known.insert(
+                        id,
+                        Known { stamp: Stamp::of(&meta), head: file.head().clone(), why: Why::ReadTo(0), seen: now },
+                    );
                 }
             }
             Body::Pipe(_) => {}

@@ -44,7 +44,9 @@ impl Patience {
                 Ok(done) => return Ok(done),
                 Err(_) if started.elapsed() >= self.longest => {
                     let seconds = self.longest.as_secs();
-                    return Err(PullError::Member(format!("says nothing for {seconds} s: try another endpoint, or --timeout")));
+                    return Err(PullError::Member(format!(
+                        "says nothing for {seconds} s: try another endpoint, or --timeout"
+                    )));
                 }
                 Err(_) => {}
             }
@@ -67,7 +69,8 @@ impl<'e> Client<'e> {
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(access.patience.min(CONNECT)));
         connector.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http2().wrap_connector(connector);
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http2().wrap_connector(connector);
         let client = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .http2_only(true)
@@ -78,7 +81,12 @@ impl<'e> Client<'e> {
     }
 
     /// Begins a call with one message.
-    pub(super) async fn call(&self, path: &'static str, message: &[u8], token: Option<&str>) -> Result<Call<'e>, PullError> {
+    pub(super) async fn call(
+        &self,
+        path: &'static str,
+        message: &[u8],
+        token: Option<&str>,
+    ) -> Result<Call<'e>, PullError> {
         let wrong = |what: &str| PullError::Member(format!("{}: {what}", self.endpoint.name));
         let mut parts = self.endpoint.uri.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
@@ -93,8 +101,13 @@ impl<'e> Client<'e> {
         if let Some(token) = token {
             request = request.header("token", token);
         }
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| wrong("gave a token that can't be sent"))?;
-        let answer = self.patience.wait(self.client.request(request)).await.map_err(|error| named(&self.endpoint.name, error))?;
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|_| wrong("gave a token that can't be sent"))?;
+        let answer = self
+            .patience
+            .wait(self.client.request(request))
+            .await
+            .map_err(|error| named(&self.endpoint.name, error))?;
         let answer = answer.map_err(|error| wrong(&self.unreachable(&error)))?;
         if answer.status() != http::StatusCode::OK {
             return Err(wrong(&format!(
@@ -103,7 +116,8 @@ impl<'e> Client<'e> {
             )));
         }
         let (parts, body) = answer.into_parts();
-        let mut call = Call { name: &self.endpoint.name, body, patience: self.patience.clone(), buffer: Vec::new(), ended: false };
+        let mut call =
+            Call { name: &self.endpoint.name, body, patience: self.patience.clone(), buffer: Vec::new(), ended: false };
         // An error without a message comes in the headers.
         call.ended = call.status(&parts.headers)?;
         Ok(call)

@@ -35,7 +35,10 @@ pub struct Access {
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the password.
-        f.debug_struct("Access").field("authorities", &self.authorities).field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Access")
+            .field("authorities", &self.authorities)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,7 +101,11 @@ impl Endpoint {
 }
 
 /// Streams a snapshot of the member at `endpoint` to `sink`, with its trailer, which is checked. Gives the bytes that came.
-pub fn snapshot(endpoint: &Endpoint, access: &Access, sink: &mut dyn FnMut(Part<'_>) -> io::Result<()>) -> Result<u64, PullError> {
+pub fn snapshot(
+    endpoint: &Endpoint,
+    access: &Access,
+    sink: &mut dyn FnMut(Part<'_>) -> io::Result<()>,
+) -> Result<u64, PullError> {
     let tls = tls::config(access, endpoint)?;
     let stopped = |error: io::Error| PullError::Member(format!("{}: {error}", endpoint.name));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(stopped)?;

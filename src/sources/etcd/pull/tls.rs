@@ -25,7 +25,8 @@ pub(super) fn config(access: &Access, endpoint: &Endpoint) -> Result<ClientConfi
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |_| PullError::Credentials("TLS can't be set up".to_owned());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
     let builder = builder.with_root_certificates(roots);
     let Some((certificate, key)) = &access.identity else { return Ok(builder.with_no_client_auth()) };
     let chain = certificates(certificate)?;

@@ -130,7 +130,8 @@ impl Schema {
     /// Reads a table. What can't be read is left out: a test sees to it that nothing is.
     fn parse(table: &'static str) -> Self {
         let lines = || table.lines().filter(|line| !line.starts_with(['#', '=']) && !line.is_empty());
-        let places: HashMap<&str, usize> = lines().enumerate().map(|(at, line)| (line.split(' ').next().unwrap_or_default(), at)).collect();
+        let places: HashMap<&str, usize> =
+            lines().enumerate().map(|(at, line)| (line.split(' ').next().unwrap_or_default(), at)).collect();
         let message = |line: &'static str| {
             let mut words = line.split(' ');
             let name = words.next().unwrap_or_default();
@@ -202,7 +203,8 @@ mod tests {
             assert_eq!(message.fields.len(), line.split(' ').count() - 1, "{line}");
             assert!(message.fields.windows(2).all(|pair| pair[0].number < pair[1].number), "{line}");
         }
-        let kinds: usize = TABLE.lines().filter(|line| line.starts_with('=')).map(|line| line.split(' ').count() - 2).sum();
+        let kinds: usize =
+            TABLE.lines().filter(|line| line.starts_with('=')).map(|line| line.split(' ').count() - 2).sum();
         assert_eq!(schema.kinds.len(), kinds);
         assert!(kinds > 150, "{kinds}");
     }
