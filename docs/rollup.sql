@@ -155,6 +155,19 @@ SELECT
 FROM json
 WHERE us(j.stageTimestamp) IS NOT NULL;
 
+-- Section 3: stray times. Days with events that lie within 32 days of one another are a group; groups with few
+-- events beside the largest are set aside.
+CREATE OR REPLACE TEMP TABLE stray_days AS
+WITH days AS (SELECT floor("at" / (86_400::BIGINT * us_per_s()))::BIGINT AS day, count(*) AS n FROM raw_events GROUP BY ALL),
+numbered AS (
+  SELECT day, n, CASE WHEN day - lag(day) OVER (ORDER BY day) <= 32 THEN 0 ELSE 1 END AS begins FROM days
+),
+grouped AS (SELECT day, n, sum(begins) OVER (ORDER BY day) AS grp FROM numbered),
+sized AS (SELECT day, sum(n) OVER (PARTITION BY grp) AS size FROM grouped)
+SELECT day
+FROM sized, (SELECT max(size) AS largest FROM sized)
+WHERE (size <= 1_000 AND size * 50 <= largest) OR (size = 1 AND largest >= 3);
+
 CREATE OR REPLACE TEMP TABLE events AS
 WITH basic AS (
   SELECT
@@ -177,7 +190,12 @@ WITH basic AS (
     -- stage counts for that, RequestReceived too.
     "at" < max("at") OVER (PARTITION BY cluster, instance, stream ORDER BY seq
                        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - 5 * us_per_s() AS late
-  FROM raw_events
+  FROM (SELECT * REPLACE (
+               -- An arrival that lies further from the event than any request lasts is none.
+               CASE WHEN abs(received_or_null - "at") <= 32 * 86_400::BIGINT * us_per_s() THEN received_or_null END
+                 AS received_or_null)
+        FROM raw_events)
+  WHERE floor("at" / (86_400::BIGINT * us_per_s()))::BIGINT NOT IN (SELECT day FROM stray_days)
 ),
 
 -- Path, as kube-apiserver reads it, in three steps: what is behind the version; behind `watch/` or
@@ -285,6 +303,15 @@ JOIN events t ON t.cluster = s.cluster AND t.instance = s.instance
 WHERE s.started AND s.long_running AND t.terminal
   AND t."at" >= s."at"
   AND (coalesce(s.code_or_null, 0) < 400 OR t."at" <= s."at" + 120 * us_per_s());
+
+-- Ends of long-running requests whose start was let in and is seen.
+CREATE OR REPLACE TEMP TABLE ends_of_started AS
+SELECT DISTINCT t.cluster, t.instance, t.stream, t.seq, true AS told
+FROM events s
+JOIN events t ON t.cluster = s.cluster AND t.instance = s.instance
+             AND t.audit_id = s.audit_id AND t.uri = s.uri
+             AND t.received_or_null IS NOT DISTINCT FROM s.received_or_null
+WHERE s.started AND s.long_running AND t.terminal AND t."at" >= s."at" AND coalesce(s.code_or_null, 0) < 400;
 
 -- All events of the stages that count, `kind` 1 to 3 being the requests of section 1. NULL is a started
 -- event that is none: its request comes with its end. It counts for the latency of watches, and as a list
@@ -555,8 +582,9 @@ WITH judged AS (
         THEN 'csr-approve'
       WHEN verb = 'update' AND resource = 'namespaces' AND subresource = 'finalize' THEN 'finalize'
     END AS notable_kind
-  FROM stages
-  WHERE terminal
+  FROM stages LEFT JOIN ends_of_started USING (cluster, instance, stream, seq)
+  -- A long-running request is listed at its start, else at its end.
+  WHERE CASE WHEN terminal THEN told IS NULL ELSE long_running AND coalesce(code_or_null, 0) < 400 END
 )
 SELECT
   "at", cluster, instance, notable_kind AS kind, full_user AS "user", agent, impersonated, source, verb,

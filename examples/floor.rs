@@ -1,9 +1,9 @@
 //! What reading an audit log costs at least: `floor lines|strings LOG`.
 //!
 //! All cores read it as plimsoll does, in blocks of 1 MiB. `lines` counts newlines. `strings` looks in each line, in
-//! the encoder's order, for verb, user and resource, and counts lines by them: it checks no JSON, knows no stages, times
-//! or codes, and any body may deceive it. `benches/peers` runs both beside plimsoll: no reader that copies the file
-//! can be faster than the first, and the second is a breakdown by plain search, without any check.
+//! the encoder's order, for verb, user and resource, and counts lines by them: it checks no JSON, knows no stages,
+//! times or codes, and any body may deceive it. `benches/peers` runs both beside plimsoll: no reader that copies the
+//! file can be faster than the first, and the second is a breakdown by plain search, without any check.
 
 use hashbrown::HashMap;
 use memchr::memmem::Finder;

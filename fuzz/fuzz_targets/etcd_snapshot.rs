@@ -1,7 +1,8 @@
-//! Any bytes as etcd's database, through every `plimsoll etcd` command that reads one: no panic, no hang, no runaway memory.
+//! Any bytes as etcd's database, through every `plimsoll etcd` command that reads one: no panic, no hang, no runaway
+//! memory.
 //!
-//! The first byte chooses the command, the rest is the file. Checksums of the meta pages are made right, else no change to them would ever
-//! get further than that.
+//! The first byte chooses the command, the rest is the file. Checksums of the meta pages are made right, else no change
+//! to them would ever get further than that.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Writing a bundle: a folder, or an archive of one. Nobody but the user may read it, and it has its name only when it is whole.
+//! Writing a bundle: a folder, or an archive of one. Nobody but the user may read it, and it has its name only when it
+//! is whole.
 
 use super::fresh::Fresh;
 use crate::model::time::{Micros, SECOND};
@@ -36,7 +37,8 @@ impl std::fmt::Debug for BundleWriter {
 }
 
 impl BundleWriter {
-    /// Begins the bundle `target`: an archive if it is called `*.tar.zst`, else a folder, which must be empty or not be there yet.
+    /// Begins the bundle `target`: an archive if it is called `*.tar.zst`, else a folder, which must be empty or not be
+    /// there yet.
     pub fn create(target: &Path) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let form = match name.strip_suffix(ARCHIVE).filter(|top| !top.is_empty()) {

@@ -1,4 +1,5 @@
-//! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups, messages that are sent.
+//! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups, messages that
+//! are sent.
 
 #[cfg(feature = "live")]
 pub mod bundle;

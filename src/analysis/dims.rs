@@ -6,7 +6,8 @@ use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, MAX_TEXT, cut};
 use crate::model::time::{self, SECOND};
 use crate::model::uri::{ReadShape, Scope, path_scope};
-use crate::model::walk::{Cursor, strings};
+pub use crate::model::walk::member;
+use crate::model::walk::strings;
 use std::borrow::Cow;
 use std::str::FromStr;
 
@@ -222,27 +223,6 @@ pub fn extra<'a>(event: &Event<'a>, key: &str) -> Cow<'a, str> {
         return Cow::Borrowed("");
     }
     member(event.extra, key).and_then(|values| strings(values).next()).map(|value| value.decode()).unwrap_or_default()
-}
-
-/// The raw value of the member `key` of a JSON object.
-pub fn member<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    let mut at = Cursor::new(object);
-    at.blanks();
-    at.need(b"{")?;
-    loop {
-        at.blanks();
-        at.need(b"\"")?;
-        let name = at.string()?;
-        at.blanks();
-        at.need(b":")?;
-        at.blanks();
-        let value = at.value()?;
-        if name.is(key) {
-            return Some(value);
-        }
-        at.blanks();
-        at.need(b",")?;
-    }
 }
 
 /// `2xx` and so on; empty where there is no code.

@@ -6,7 +6,7 @@ use regex::Regex;
 use std::str::FromStr;
 
 /// One condition on one dimension.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Filter<D = Dim> {
     /// The dimension.
     pub dim: D,
@@ -21,6 +21,21 @@ enum Test {
     MatchesNot(Regex),
     Above(String),
     Below(String),
+}
+
+impl PartialEq for Test {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Is(a), Self::Is(b))
+            | (Self::IsNot(a), Self::IsNot(b))
+            | (Self::Above(a), Self::Above(b))
+            | (Self::Below(a), Self::Below(b)) => a == b,
+            (Self::Matches(a), Self::Matches(b)) | (Self::MatchesNot(a), Self::MatchesNot(b)) => {
+                a.as_str() == b.as_str()
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Filter {

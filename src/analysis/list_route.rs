@@ -36,14 +36,16 @@ pub fn route(shape: &ReadShape, group: &str, resource: &str, server: Option<Mino
     }
     let older_than = |minor| server.is_some_and(|s| s < Minor(minor));
     let since = |minor| server.is_some_and(|s| s >= Minor(minor));
-    // From 1.34 on (ListFromCacheSnapshot) exact reads and further pages come from the cache if it still holds a snapshot.
+    // From 1.34 on (ListFromCacheSnapshot) exact reads and further pages come from the cache if it still holds a
+    // snapshot.
     let exact = if older_than(34) { Route::Etcd } else { Route::Unsure };
     if shape.continued || shape.version_match == Match::Exact {
         return exact;
     }
     match shape.version {
         Version::Zero => Route::Cache,
-        // ConsistentListFromCache: on from 1.31 where etcd can report progress (3.4.31, 3.5.13), which 1.34's etcd always can.
+        // ConsistentListFromCache: on from 1.31 where etcd can report progress (3.4.31, 3.5.13), which 1.34's etcd
+        // always can.
         Version::Unset if older_than(31) => Route::Etcd,
         Version::Unset if since(34) => Route::Cache,
         Version::Unset => Route::Unsure,

@@ -23,8 +23,8 @@ pub struct Peaks {
 
 #[derive(Debug, Clone, Default)]
 struct Row {
-    /// Seconds and their counts, ascending: first the closed ones within the window that ends with the last of them, then those
-    /// that may still change.
+    /// Seconds and their counts, ascending: first the closed ones within the window that ends with the last of them,
+    /// then those that may still change.
     seconds: Vec<(i64, u32)>,
     closed: usize,
     /// The sum of the closed ones.
@@ -94,7 +94,8 @@ impl Peaks {
         self.held += 1;
     }
 
-    /// Ends a batch of counts, within which rows may come one after the other: closes the older seconds if there are too many.
+    /// Ends a batch of counts, within which rows may come one after the other: closes the older seconds if there are
+    /// too many.
     pub fn settle(&mut self) {
         if self.held > self.limit {
             self.make_room();

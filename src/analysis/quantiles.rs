@@ -56,7 +56,8 @@ fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * base.ln() - base + sum.ln()
 }
 
-/// The share of a beta distribution below `x` (the regularized incomplete beta function), by its continued fraction (Lentz's method).
+/// The share of a beta distribution below `x` (the regularized incomplete beta function), by its continued fraction
+/// (Lentz's method).
 fn beta_below(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return if x <= 0.0 { 0.0 } else { 1.0 };

@@ -9,6 +9,7 @@ use crate::model::units::{counted, duration, grouped, percent};
 use hashbrown::HashMap;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Requests in the metrics below which a difference tells nothing.
 const FEW: f64 = 20.0;
@@ -22,19 +23,19 @@ const NAMED: usize = 5;
 /// Subresources that audit logs and metrics count under different verbs.
 pub const CONNECTED: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
 
-/// A log may begin and end this far within the time between two pages, which is compared all the same: even a busy apiserver
-/// has moments without a request.
+/// A log may begin and end this far within the time between two pages, which is compared all the same: even a busy
+/// apiserver has moments without a request.
 const SLACK: Micros = 5 * SECOND;
 
 /// Of each log, when the metrics of its instance were counting.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// By the stream's number.
     by_stream: Vec<Option<Window>>,
 }
 
 /// The times between the pages of an instance.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Window {
     /// In order; they may have gaps, where one process ended and another began.
     intervals: Vec<(Micros, Micros)>,
@@ -86,16 +87,16 @@ type Key = (u32, u32, Symbol, Symbol);
 
 /// What one thread saw in the logs.
 #[derive(Debug)]
-pub struct Seen<'w> {
-    windows: &'w Windows,
+pub struct Seen {
+    windows: Arc<Windows>,
     symbols: Symbols,
     /// Requests between pages, and those that are nearly so.
     counts: HashMap<Key, [u64; 2]>,
 }
 
-impl<'w> Seen<'w> {
+impl Seen {
     /// Nothing yet.
-    pub fn new(windows: &'w Windows) -> Self {
+    pub fn new(windows: Arc<Windows>) -> Self {
         Self { windows, symbols: Symbols::default(), counts: HashMap::new() }
     }
 
@@ -149,14 +150,10 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares what the threads saw with the metrics. `spans`: by the stream's number, its first and last event; only times between pages
-    /// that lie within are compared, since nothing can be said of a time from which there is no log. `None` if there is no such time.
-    pub fn new(
-        windows: &Windows,
-        seen: &[Seen<'_>],
-        facts: &Facts,
-        spans: &[Option<(Micros, Micros)>],
-    ) -> Option<Self> {
+    /// Compares what the threads saw with the metrics. `spans`: by the stream's number, its first and last event; only
+    /// times between pages that lie within are compared, since nothing can be said of a time from which there is no
+    /// log. `None` if there is no such time.
+    pub fn new(windows: &Windows, seen: &[Seen], facts: &Facts, spans: &[Option<(Micros, Micros)>]) -> Option<Self> {
         let compared = |stream: usize, interval: usize| {
             let window = windows.by_stream.get(stream)?.as_ref()?;
             let &(start, end) = window.intervals.get(interval)?;

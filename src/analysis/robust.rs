@@ -11,8 +11,9 @@ pub struct Line {
     pub interval: (f64, f64),
 }
 
-/// The line through points, whose slope is the median of the slopes between any two of different x, and whose height the median of what is
-/// left over (Theil 1950, Sen 1968). `None` where no two have a different x. Takes time and memory with the square of the points.
+/// The line through points, whose slope is the median of the slopes between any two of different x, and whose height
+/// the median of what is left over (Theil 1950, Sen 1968). `None` where no two have a different x. Takes time and
+/// memory with the square of the points.
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
     for (at, (x, y)) in points.iter().enumerate() {
@@ -25,8 +26,8 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     Some(Line { slope, at_zero: median(&mut rests)?, interval: interval(&mut slopes, points) })
 }
 
-/// The interval of the median of slopes: so many ranks from the middle as the variance of Kendall's statistic says (Sen 1968, 2.6). It is
-/// without end where there are too few points for one.
+/// The interval of the median of slopes: so many ranks from the middle as the variance of Kendall's statistic says (Sen
+/// 1968, 2.6). It is without end where there are too few points for one.
 fn interval(slopes: &mut [f64], points: &[(f64, f64)]) -> (f64, f64) {
     let variance =
         variance(points.len()) - ties(points.iter().map(|point| point.0)) - ties(points.iter().map(|point| point.1));

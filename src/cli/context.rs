@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::settings::{self, FailOn, Settings};
+use crate::commands::logs::Heard;
 use crate::commands::pages::Memo;
 use crate::model::flame::Tree;
 use crate::model::report::Report;
@@ -88,6 +89,8 @@ pub struct Context<'io> {
     failing: bool,
     /// Metrics pages that were read, where several commands read the same ones.
     pub pages: Option<Memo>,
+    /// What is asked of audit logs, where several commands ask together.
+    pub heard: Option<Heard>,
     gathering: Option<Gathered>,
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
@@ -96,7 +99,7 @@ pub struct Context<'io> {
 impl<'io> Context<'io> {
     /// A context with nothing lost yet.
     pub fn new(settings: Settings, io: &'io mut Io) -> Self {
-        Self { settings, io, partial: false, failing: false, pages: None, gathering: None, losses: None }
+        Self { settings, io, partial: false, failing: false, pages: None, heard: None, gathering: None, losses: None }
     }
 
     /// Says that part of an input was lost, and goes on.

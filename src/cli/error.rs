@@ -17,6 +17,9 @@ pub enum Error {
     /// There are findings at or above `--fail-on`. Exit code 1.
     #[error("there are findings")]
     Findings,
+    /// What was asked for is not known yet: questions were heard, and will be answered together.
+    #[error("not answered yet")]
+    Unanswered,
     /// The output could not be written. Exit code 3, but 0 where the reader has left (`| head`).
     #[error("can't write the output: {0}")]
     Output(#[from] io::Error),
@@ -29,7 +32,7 @@ impl Error {
             Self::Usage(_) => 2,
             Self::Findings => 1,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Partial | Self::Input(_) | Self::Output(_) => 3,
+            Self::Partial | Self::Input(_) | Self::Unanswered | Self::Output(_) => 3,
         }
     }
 

@@ -1,56 +1,56 @@
 //! Flag groups that commands share.
 
 use super::settings::{FailOn, When, Whether};
+use crate::model::input::Dedupe;
 use crate::model::time::{self, Micros};
-use crate::model::units::parse_duration;
+use crate::model::units::{duration, parse_duration};
 use crate::views::Format;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What flags about the output stand under in --help. What the environment says of these is meant for what a person
+/// asked, not for what one command asks another.
+pub(super) const OUTPUT: &str = "Output";
+
 /// How to print.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ViewFlags {
     /// Form of the output.
-    #[arg(
-        short,
-        long,
-        value_enum,
-        env = "PLIMSOLL_OUTPUT",
-        global = true,
-        help_heading = "Output",
-        value_name = "FORM"
-    )]
+    #[arg(short, long, value_enum, env = "PLIMSOLL_OUTPUT", global = true, help_heading = OUTPUT, value_name = "FORM")]
     pub output: Option<Format>,
     /// Leave out headings and the sentences around tables.
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     pub no_headers: bool,
     /// Sort rows by this field: numbers from the largest, text from the smallest.
-    #[arg(long, value_name = "FIELD", global = true, help_heading = "Output")]
+    #[arg(long, value_name = "FIELD", global = true, help_heading = OUTPUT)]
     pub sort_by: Option<String>,
     /// Show people this many rows, 0 for all (default 25); json, yaml and csv hold all rows unless it is given.
-    #[arg(long, value_name = "N", env = "PLIMSOLL_TOP", global = true, help_heading = "Output")]
+    #[arg(long, value_name = "N", env = "PLIMSOLL_TOP", global = true, help_heading = OUTPUT)]
     pub top: Option<usize>,
     /// Use colour.
-    #[arg(long, value_enum, env = "PLIMSOLL_COLOR", value_name = "WHEN", global = true, help_heading = "Output")]
+    #[arg(long, value_enum, env = "PLIMSOLL_COLOR", value_name = "WHEN", global = true, help_heading = OUTPUT)]
     pub color: Option<When>,
     /// Show progress on stderr.
-    #[arg(long, value_enum, env = "PLIMSOLL_PROGRESS", value_name = "WHEN", global = true, help_heading = "Output")]
+    #[arg(long, value_enum, env = "PLIMSOLL_PROGRESS", value_name = "WHEN", global = true, help_heading = OUTPUT)]
     pub progress: Option<Whether>,
     /// Exit with 1 if there are findings of this severity or above.
-    #[arg(long, value_enum, env = "PLIMSOLL_FAIL_ON", value_name = "SEVERITY", global = true, help_heading = "Output")]
+    #[arg(long, value_enum, env = "PLIMSOLL_FAIL_ON", value_name = "SEVERITY", global = true, help_heading = OUTPUT)]
     pub fail_on: Option<FailOn>,
     /// Read settings from this file (default: plimsoll/config.toml in the user's config folder).
-    #[arg(long, env = "PLIMSOLL_CONFIG", value_name = "FILE", global = true, help_heading = "Output")]
+    #[arg(long, env = "PLIMSOLL_CONFIG", value_name = "FILE", global = true, help_heading = OUTPUT)]
     pub config: Option<PathBuf>,
     /// Threads that parse (default: one per core).
-    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", global = true, help_heading = "Output")]
+    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", global = true, help_heading = OUTPUT)]
     pub threads: Option<usize>,
+    /// Count audit events that come twice once: auto does so in exports of log services and in files that overlap.
+    #[arg(long, value_enum, env = "PLIMSOLL_DEDUPE", value_name = "WHEN", global = true, help_heading = OUTPUT)]
+    pub dedupe: Option<Dedupe>,
     /// Print no messages but errors.
-    #[arg(short, long, global = true, help_heading = "Output")]
+    #[arg(short, long, global = true, help_heading = OUTPUT)]
     pub quiet: bool,
     /// Say more on stderr about what was read.
-    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = "Output")]
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub verbose: bool,
 }
 
@@ -146,8 +146,23 @@ impl StepFlags {
 
 /// Reads how long a request may take.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
-    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).filter(|micros| *micros > 0);
-    micros.map(Duration::from_micros).ok_or_else(|| "a time above zero with its unit: 500ms, 30s, 2m".to_owned())
+    parse_length(text, 1, "500ms, 30s, 2m").map(to_std)
+}
+
+/// Reads a length of time (µs) of at least so much; `examples` show how it is written.
+pub fn parse_length(text: &str, least: Micros, examples: &str) -> Result<Micros, String> {
+    let bound = match least {
+        0 => String::new(),
+        1 => " above zero".to_owned(),
+        _ => format!(" of at least {}", duration(least)),
+    };
+    let read = parse_duration(text).filter(|micros| *micros >= least);
+    read.ok_or_else(|| format!("a time{bound} with its unit: {examples}"))
+}
+
+/// Microseconds, none of them below zero, as the standard library has them.
+pub fn to_std(micros: Micros) -> Duration {
+    Duration::from_micros(micros.unsigned_abs())
 }
 
 impl TimeFlags {

@@ -1,10 +1,13 @@
-//! Running a command for what it would print: a report is made of what other commands say, and says the same as they do.
+//! Running a command for what it would print: a report is made of what other commands say, and says the same as they
+//! do.
 
 use super::context::Context;
 use super::error::Error;
+use super::flags::OUTPUT;
 use super::settings::Settings;
 use super::{Cli, Gathered};
-use clap::Parser;
+use clap::FromArgMatches;
+use clap::builder::Resettable;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -22,13 +25,18 @@ impl Write for Kept {
     }
 }
 
-/// Runs the command of these words (without the program's name) and gives what it would have printed. What was lost is told once, however many
-/// commands meet it.
+/// Runs the command of these words (without the program's name) and gives what it would have printed. What was lost is
+/// told once, however many commands meet it.
 pub fn gather(words: &[String], context: &mut Context<'_>) -> Result<Gathered, Error> {
     let all = std::iter::once("plimsoll").chain(words.iter().map(String::as_str));
-    let cli = Cli::try_parse_from(all).map_err(|error| Error::Usage(error.to_string()))?;
-    let mut settings = Settings::resolve(&cli.view, context.io)?;
-    (settings.progress, settings.threads, settings.quiet) = (false, context.settings.threads, true);
+    // What the environment says of output is meant for whoever asks.
+    let parser = Cli::parser().mut_args(|arg| match arg.get_help_heading() {
+        Some(OUTPUT) => arg.env(Resettable::Reset),
+        _ => arg,
+    });
+    let parsed = parser.try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.map_err(|error| Error::Usage(error.to_string()))?;
+    let settings = Settings::of_asked(&cli.view, &context.settings, context.io)?;
     let own = std::mem::replace(&mut context.settings, settings);
     let kept = Kept::default();
     let out = std::mem::replace(&mut context.io.out, Box::new(kept.clone()));
@@ -45,13 +53,14 @@ pub fn gather(words: &[String], context: &mut Context<'_>) -> Result<Gathered, E
     }
 }
 
-/// Gives freed memory back to the system. glibc keeps it, in pieces that the next command, which asks for others, can't use: of a large log
-/// the peak would be near to the sum of all commands.
+/// Gives freed memory back to the system. glibc keeps it, in pieces that the next command, which asks for others, can't
+/// use: of a large log the peak would be near to the sum of all commands.
 pub fn give_back() {
     malloc::trim();
 }
 
-/// From here on what is large is given back when it is freed. (As large pieces are freed, glibc keeps larger and larger ones for itself.)
+/// From here on what is large is given back when it is freed. (As large pieces are freed, glibc keeps larger and larger
+/// ones for itself.)
 pub fn keep_little() {
     malloc::keep_below(1 << 20);
 }

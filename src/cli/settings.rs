@@ -3,6 +3,7 @@
 use super::context::Io;
 use super::error::Error;
 use super::flags::ViewFlags;
+use crate::model::input::{Dedupe, Reading};
 use crate::model::report::Severity;
 use crate::views::{Format, Style};
 use clap::ValueEnum;
@@ -68,6 +69,7 @@ struct Config {
     progress: Option<Whether>,
     fail_on: Option<FailOn>,
     threads: Option<usize>,
+    dedupe: Option<Dedupe>,
     tui: TuiConfig,
 }
 
@@ -100,6 +102,8 @@ pub struct Settings {
     pub fail_on: Option<FailOn>,
     /// Parser threads.
     pub threads: usize,
+    /// When audit events that come twice are looked for.
+    pub dedupe: Dedupe,
     /// The terminal UI's own.
     #[cfg(feature = "tui")]
     pub tui: TuiConfig,
@@ -107,12 +111,19 @@ pub struct Settings {
     pub quiet: bool,
     /// More messages.
     pub verbose: bool,
+    /// What is wrong with a config file that nobody named.
+    pub(super) warning: Option<String>,
 }
 
 /// Rows that people are shown where `--top` is not given.
 const TOP: usize = 25;
 
 impl Settings {
+    /// How audit logs are read.
+    pub fn reading(&self) -> Reading {
+        Reading { threads: self.threads, dedupe: self.dedupe }
+    }
+
     /// How many rows were asked for, for commands that show several tables and have a default of their own for each.
     pub fn asked_top(&self) -> Option<usize> {
         self.top_is_asked.then(|| self.top.unwrap_or(usize::MAX))
@@ -126,10 +137,27 @@ impl Settings {
 
     /// Settles the flags.
     pub(super) fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
-        let config = match &flags.config {
-            Some(path) => read(path, true)?,
-            None => io.config_file.as_deref().map_or(Ok(Config::default()), |path| read(path, false))?,
+        let (config, warning) = match &flags.config {
+            Some(path) => (read(path, true)?, None),
+            None => match io.config_file.as_deref() {
+                None => (Config::default(), None),
+                Some(path) => match read(path, false) {
+                    Err(Unread::Unreadable(why)) => (Config::default(), Some(why)),
+                    read => (read?, None),
+                },
+            },
         };
+        Self::settle(flags, config, warning, io)
+    }
+
+    /// Those of a command that another one asks: its own flags decide what it says, and how logs are read is decided
+    /// already. How somebody likes tables to be shown is no matter of what is told by them.
+    pub(super) fn of_asked(flags: &ViewFlags, asking: &Self, io: &Io) -> Result<Self, Error> {
+        let settings = Self::settle(flags, Config::default(), None, io)?;
+        Ok(Self { progress: false, quiet: true, threads: asking.threads, dedupe: asking.dedupe, ..settings })
+    }
+
+    fn settle(flags: &ViewFlags, config: Config, warning: Option<String>, io: &Io) -> Result<Self, Error> {
         let format = flags.output.or(config.output).unwrap_or_default();
         let color = match flags.color.or(config.color).unwrap_or_default() {
             When::Always => true,
@@ -157,21 +185,50 @@ impl Settings {
                 && !flags.quiet,
             fail_on: flags.fail_on.or(config.fail_on),
             threads,
+            dedupe: flags.dedupe.or(config.dedupe).unwrap_or_default(),
             #[cfg(feature = "tui")]
             tui: config.tui,
             quiet: flags.quiet,
             verbose: flags.verbose,
+            warning,
         })
     }
 }
 
-fn read(path: &Path, must_exist: bool) -> Result<Config, Error> {
+/// Why a config file was not used.
+enum Unread {
+    /// The system would not give it. Nobody may have asked for it: other people's folders are in the way of whoever
+    /// runs as them.
+    Unreadable(String),
+    /// What it says is wrong.
+    Wrong(Error),
+}
+
+impl From<Unread> for Error {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Unreadable(why) => Self::Usage(why),
+            Unread::Wrong(error) => error,
+        }
+    }
+}
+
+fn read(path: &Path, must_exist: bool) -> Result<Config, Unread> {
+    use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => return Ok(Config::default()),
-        Err(error) => return Err(Error::Usage(format!("{}: can't read the config file: {error}", path.display()))),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) && !must_exist => return Ok(Config::default()),
+        Err(error) => {
+            let why = format!("{}: can't read the config file: {error}", path.display());
+            return Err(if error.kind() == InvalidData {
+                Unread::Wrong(Error::Usage(why))
+            } else {
+                Unread::Unreadable(why)
+            });
+        }
     };
-    toml::from_str(&text).map_err(|error| Error::Usage(format!("{}: {}", path.display(), error.to_string().trim())))
+    toml::from_str(&text)
+        .map_err(|error| Unread::Wrong(Error::Usage(format!("{}: {}", path.display(), error.to_string().trim()))))
 }
 
 /// Where the config file is looked for.

@@ -5,9 +5,9 @@ use super::{pages, traffic};
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
+use crate::model::event::called;
 use crate::model::time::{Micros, SECOND};
-use crate::model::units::parse_duration;
 use crate::sources::find::Wanted;
 
 /// Arguments of `plimsoll balance`.
@@ -25,7 +25,8 @@ pub struct Args {
     /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is as for clients.
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is as
+    /// for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// The chance that is recommended evens the load out within this time.
@@ -36,7 +37,7 @@ pub struct Args {
 }
 
 fn within(text: &str) -> Result<Micros, String> {
-    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a time with its unit: 10m, 1h".to_owned())
+    parse_length(text, 1, "10m, 1h")
 }
 
 /// Runs the command.
@@ -76,7 +77,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
             .collect();
         told.notes = rollup::short_logs(&spans, since.zip(until));
-        told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {name} is empty.")));
+        told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
         told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
         let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
         let mut fleets = of_logs(&rollup, &all);
@@ -84,7 +85,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         if !is_filtered {
             let unlogged = add_pages(&mut fleets, &facts);
             told.notes.extend(unlogged.iter().map(|name| {
-                format!("{name} is known by its metrics only: without its log the others seem to carry more.")
+                format!("{} is known by its metrics only: without its log the others seem to carry more.", called(name))
             }));
         }
         let with_clients = |fleet: Fleet| {

@@ -42,7 +42,8 @@ pub struct Args {
     /// What came of it. Without it, two windows of BEFORE are compared.
     #[arg(value_name = "AFTER")]
     after: Option<String>,
-    /// Compare what lies before this time with what lies behind it: RFC 3339, HH:MM[:SS] of the day of the log, -1h, now-7d.
+    /// Compare what lies before this time with what lies behind it: RFC 3339, HH:MM[:SS] of the day of the log, -1h,
+    /// now-7d.
     #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["before_window", "after_window"])]
     at: Option<String>,
     /// Of BEFORE only this: FROM..TO; either may be left out.
@@ -51,13 +52,15 @@ pub struct Args {
     /// Of AFTER only this.
     #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     after_window: Option<String>,
-    /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is as for clients.
+    /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM
+    /// is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Changes smaller than this are none.
     #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
     at_least: f64,
-    /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%, db_bytes=20%; docs/compare.md has all.
+    /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%,
+    /// db_bytes=20%; docs/compare.md has all.
     #[arg(long, value_name = "METRIC=PCT")]
     fail_on_increase: Vec<Limit>,
 }
@@ -205,8 +208,11 @@ impl Comparing {
             self.errors.extend(side.errors.iter().map(ToString::to_string));
         }
         let logs = [0, 1].map(|side| !found[side].streams.is_empty());
-        if logs == [true, true] {
-            self.logs(&mut found, context)?;
+        let told = if logs == [true, true] { self.logs(&mut found, context) } else { Ok(()) };
+        // Pages are asked for as well before anything is waited for.
+        let is_waiting = matches!(told, Err(Error::Unanswered));
+        if !is_waiting {
+            told?;
         }
         for (side, window) in found.iter_mut().zip(self.windows) {
             pages::keep(&mut side.pages, window.0, window.1);
@@ -218,11 +224,13 @@ impl Comparing {
             return Err(Error::Usage("--where needs audit logs on both sides: metrics don't say who asks".to_owned()));
         }
         if has != [true, true] || !self.filters.is_empty() {
-            return Ok(());
+            return if is_waiting { Err(Error::Unanswered) } else { Ok(()) };
         }
-        let [before, after] = found;
-        let (before, read_before) = pages::facts(before.pages, Kept::Latencies, context)?;
-        let (after, read_after) = pages::facts(after.pages, Kept::Latencies, context)?;
+        let [before, after] = found.map(|side| pages::facts(side.pages, Kept::Latencies, context));
+        if is_waiting {
+            return Err(Error::Unanswered);
+        }
+        let ((before, read_before), (after, read_after)) = (before?, after?);
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
             self.pairs.extend(compare::pages::requests(&before, &after));
@@ -236,14 +244,18 @@ impl Comparing {
     fn logs(&mut self, found: &mut [Found; 2], context: &mut Context<'_>) -> Result<(), Error> {
         let mut sides = Vec::new();
         let mut instances = Vec::new();
-        for side in [0, 1] {
-            for error in &found[side].errors {
+        let mut asked = Vec::new();
+        let mut all_names = Vec::new();
+        for (found, (since, until)) in found.iter_mut().zip(self.windows) {
+            for error in &found.errors {
                 context.lost(error)?;
             }
+            all_names.push(found.streams.iter().map(|stream| stream.stream.instance.clone()).collect::<Vec<String>>());
+            asked.push((std::mem::take(&mut found.streams), Selection { since, until, filters: self.filters.clone() }));
+        }
+        let answers = rollup::read_all(asked, context)?;
+        for (side, ((rollup, outcome), names)) in answers.into_iter().zip(all_names).enumerate() {
             let (since, until) = self.windows[side];
-            let names: Vec<String> = found[side].streams.iter().map(|stream| stream.stream.instance.clone()).collect();
-            let selection = Selection { since, until, filters: self.filters.clone() };
-            let (rollup, outcome) = rollup::read(std::mem::take(&mut found[side].streams), &selection, context)?;
             let logged = outcome.total();
             let spans: Vec<Covered> = outcome
                 .coverage
@@ -337,7 +349,7 @@ impl Comparing {
             let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
             for source in self.sources[side].clone() {
                 // What is no cgroup may be anything else.
-                let Ok(all) = cgroup::open(Path::new(&source), context.io.now) else { continue };
+                let Ok(all) = cgroup::open(Path::new(&source), context.io.now, false) else { continue };
                 for mut series in all {
                     series.samples.retain(|sample| is_within(sample.at));
                     let records = series.samples.len() as u64;

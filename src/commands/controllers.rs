@@ -2,12 +2,13 @@
 
 use super::etcd::newest;
 use super::pages;
-use super::rollup::{self, Chosen, Selection};
+use super::rollup::{self, Observe, Selection};
 use crate::analysis::controllers::classes::{Classes, classes};
-use crate::analysis::controllers::handovers::{Watcher, together};
+use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::model::event::Timed;
 use crate::model::objects::Objects;
 use crate::model::registry::ObjectKey;
 use crate::sources::find::{self, Wanted};
@@ -18,6 +19,7 @@ use crate::sources::pages::PageFolder;
 use crate::views::Format;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Arguments of `plimsoll controllers`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +33,8 @@ EXAMPLES
 
 What each column is, how pods are told apart, and what can't be told: docs/controllers.md.")]
 pub struct Args {
-    /// Metrics pages, audit logs, pods (kubectl get -o json|yaml, or a database of etcd): files, folders, globs, bundles, URLs.
+    /// Metrics pages, audit logs, pods (kubectl get -o json|yaml, or a database of etcd): files, folders, globs,
+    /// bundles, URLs.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
@@ -48,36 +51,56 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let mut told =
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
-    objects(args, &mut told, context)?;
     // What is no log and no page may be a file of pods.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
-    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. })) {
+    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
+    {
         context.lost(error)?;
     }
+    let clusters: Vec<String> = found.streams.iter().map(|stream| stream.stream.cluster.clone()).collect();
+    let logs = match found.streams.is_empty() {
+        true => None,
+        false => {
+            let selection = Selection { since, until, ..Selection::default() };
+            Some(rollup::observe::<Watcher>(std::mem::take(&mut found.streams), selection, context)?)
+        }
+    };
+    objects(args, &mut told, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
     (told.facts, told.undated) = (facts, pages.undated);
     told.inputs.extend(pages.inputs);
-    if !found.streams.is_empty() {
-        let selection = Selection { since, until, ..Selection::default() };
-        let make = || Chosen {
-            observer: Watcher::default(),
-            selection: &selection,
-            event: Watcher::event,
-            flush: Watcher::flush,
-        };
-        let mut seen = Vec::new();
-        let outcome = rollup::pass(found.streams, make, |batch| seen.push(batch), context)?;
+    if let Some((seen, outcome)) = logs {
         let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
         told.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        told.leases = Some(together(seen));
+        for (cluster, last) in clusters.into_iter().zip(outcome.coverage.iter().map(|own| own.last)) {
+            // Events may be older than the log: of an export, which names its clusters itself, nothing is known here.
+            if let Some(last) = last.map(|last| until.map_or(last, |until| last.min(until))) {
+                told.logged_until.entry(cluster).and_modify(|all| *all = last.min(*all)).or_insert(last);
+            }
+        }
+        told.leases = Some(together(Arc::unwrap_or_clone(seen)));
         told.inputs.extend(outcome.inputs);
     }
     if told.facts.instances.is_empty() && told.leases.is_none() && told.classes.is_none() {
         return Err(Error::Input(format!("{}: no metrics page, audit log or pods", args.sources.join(", "))));
     }
     context.print(&report(told), FailOn::Never)
+}
+
+impl Observe for Watcher {
+    type Batch = Runs;
+    type All = Vec<Runs>;
+    fn selected(&mut self, event: &Timed<'_, '_>) {
+        self.event(event);
+    }
+    fn flush(&mut self) -> Runs {
+        Self::flush(self)
+    }
+    fn take(all: &mut Vec<Runs>, batch: Runs) {
+        all.push(batch);
+    }
 }
 
 /// What a person names without a folder around it is called as the file, or the folder, is.

@@ -1,4 +1,5 @@
-//! The FlowSchemas and priority levels that requests are matched with: given, found in bundles, or those that kube-apiserver makes.
+//! The FlowSchemas and priority levels that requests are matched with: given, found in bundles, or those that
+//! kube-apiserver makes.
 
 use crate::analysis::flow::{Set, Sets};
 use crate::cli::{Context, Error};
@@ -11,8 +12,8 @@ use std::sync::Arc;
 /// Where FlowSchemas are read from.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FlowFlags {
-    /// FlowSchemas and PriorityLevelConfigurations as kubectl get -o json or yaml writes them: file or folder (repeatable; default: those
-    /// in the bundle, else those that kube-apiserver makes itself).
+    /// FlowSchemas and PriorityLevelConfigurations as kubectl get -o json or yaml writes them: file or folder
+    /// (repeatable; default: those in the bundle, else those that kube-apiserver makes itself).
     #[arg(long, value_name = "PATH")]
     pub flow_schemas: Vec<String>,
 }

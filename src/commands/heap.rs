@@ -44,7 +44,8 @@ enum Command {
 /// What is counted, and what is left out.
 #[derive(Debug, clap::Args)]
 struct WhatArgs {
-    /// What to count: inuse_space, inuse_objects, alloc_space, alloc_objects, or another that the profile has (default: inuse_space).
+    /// What to count: inuse_space, inuse_objects, alloc_space, alloc_objects, or another that the profile has (default:
+    /// inuse_space).
     #[arg(long, value_name = "TYPE")]
     sample_type: Option<String>,
     /// Count only stacks with a function, file or program that matches.
@@ -196,7 +197,8 @@ fn both(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Resul
     Ok((read(first, Which::First, context)?, read(last, Which::Last, context)?))
 }
 
-/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if there are none.
+/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if
+/// there are none.
 pub(super) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     let found = find(sources);
     if found.groups.is_empty() && !asked {
@@ -237,6 +239,12 @@ pub(super) fn within(
     Ok(taken)
 }
 
+/// A profile as an input of a report.
+fn input(Profile { path, bytes, stacks }: &Profile) -> InputReport {
+    let records = stacks.samples() as u64;
+    InputReport { path: path.clone(), kind: "heap", bytes: *bytes, records, ..InputReport::default() }
+}
+
 /// What heaps held before and hold after, process by process where both sides name the same ones.
 pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, Vec<InputReport>), Error> {
     let names = |side: &[Taken]| side.iter().map(|taken| taken.instance.clone()).collect::<BTreeSet<_>>();
@@ -250,23 +258,16 @@ pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, 
             for one in side.iter().filter(|one| !same || one.instance == instance) {
                 let number = kind(one, None)?;
                 let selection = Selection::new(&one.profile.stacks, &Filters::default()).map_err(Error::Input)?;
-                let Profile { path, bytes, stacks } = &one.profile;
+                let Profile { path, stacks, .. } = &one.profile;
                 let (path, samples) = (path.clone(), stacks.samples());
                 // Older programs and the text form may not say how seldom they look.
                 each = each.max(if stacks.period > 1 { stacks.period as f64 } else { 524_288.0 });
                 measuring.add(
-                    Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when },
+                    Counted { path, instance: instance.clone(), at: stacks.at, samples, when },
                     &selection,
                     number,
                 );
-                inputs.push(InputReport {
-                    path,
-                    kind: "heap",
-                    bytes: *bytes,
-                    records: samples as u64,
-                    skipped: 0,
-                    first_error: None,
-                });
+                inputs.push(input(&one.profile));
             }
         }
         pairs.extend(states::heaps(&measuring.finish(), &instance, each));
@@ -389,7 +390,8 @@ fn live(_: &KubeFlags, _: &WhatArgs, _: &mut Context<'_>) -> Result<Vec<Taken>, 
 /// The sample type to count, in one profile.
 fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
     let Stacks { types, preferred, .. } = &taken.profile.stacks;
-    let names = || types.iter().map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names =
+        || types.iter().map(|kind| kind.name.as_str()).filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
     let path = &taken.profile.path;
     let found = match wanted {
         Some(name) => taken.profile.stacks.type_named(name),
@@ -397,11 +399,22 @@ fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
         None => ["inuse_space", "space"].iter().find_map(|name| taken.profile.stacks.type_named(name)),
     };
     found.ok_or_else(|| {
-        let hint =
-            if preferred.is_some() { "the profile's own choice is among them" } else { "name one with --sample-type" };
-        let message = match wanted {
-            Some(name) => format!("{path}: there is no sample type {name}; there are {}", names()),
-            None => format!("{path}: this is no heap profile: its sample types are {}; {hint}", names()),
+        const TAKE: &str = "take one with kubectl get --raw /debug/pprof/heap";
+        let own =
+            preferred.and_then(|own| types.get(own)).map(|kind| kind.name.as_str()).filter(|name| !name.is_empty());
+        let hint = own.map_or_else(
+            || "name one with --sample-type".to_owned(),
+            |own| format!("--sample-type {own} shows its own choice"),
+        );
+        let message = match (wanted, names()) {
+            (Some(name), names) if names.is_empty() => {
+                format!("{path}: there is no sample type {name}: the profile names none")
+            }
+            (Some(name), names) => format!("{path}: there is no sample type {name}; there are {names}"),
+            (None, names) if names.is_empty() => {
+                format!("{path}: not a heap profile: its sample types have no names; {TAKE}")
+            }
+            (None, names) => format!("{path}: not a heap profile: its sample types are {names}; {TAKE}, or {hint}"),
         };
         let message = plain(&message).into_owned();
         if wanted.is_some() { Error::Usage(message) } else { Error::Input(message) }
@@ -428,21 +441,10 @@ fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut
     let mut inputs = Vec::new();
     for (when, side) in sides.iter().enumerate() {
         for (taken, selection, kind) in side {
-            let Taken { instance, profile: Profile { path, bytes, stacks } } = taken;
+            let Taken { instance, profile: Profile { path, stacks, .. } } = taken;
             let (path, samples) = (path.clone(), stacks.samples());
-            measuring.add(
-                Counted { path: path.clone(), instance: instance.clone(), at: stacks.at, samples, when },
-                selection,
-                *kind,
-            );
-            inputs.push(InputReport {
-                path,
-                kind: "heap",
-                bytes: *bytes,
-                records: samples as u64,
-                skipped: 0,
-                first_error: None,
-            });
+            measuring.add(Counted { path, instance: instance.clone(), at: stacks.at, samples, when }, selection, *kind);
+            inputs.push(input(&taken.profile));
         }
     }
     let measured = measuring.finish();

@@ -14,6 +14,7 @@ pub mod guard;
 pub mod heap;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod logs;
 pub mod memory;
 mod messages;
 pub mod pages;

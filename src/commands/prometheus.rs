@@ -8,9 +8,11 @@ use crate::model::time::Micros;
 use crate::model::units::{counted, grouped};
 use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Query, Told, Window};
 
-/// The days of each series of the queries of these names, one query after the other; says what it took, and what was lost.
+/// The days of each series of the queries of these names, one query after the other; says what it took, and what was
+/// lost.
 ///
-/// The series of a query have its name. Two queries do not come from the same instant: what changes meanwhile is seen by the later one.
+/// The series of a query have its name. Two queries do not come from the same instant: what changes meanwhile is seen
+/// by the later one.
 pub fn days(
     flags: &PrometheusFlags,
     step: Micros,

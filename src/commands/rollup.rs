@@ -1,23 +1,27 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
-use super::traffic;
+use super::logs::{self, Answered, Bounds, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::cli::{Context, Error};
-use crate::model::event::Timed;
+use crate::model::event::{Timed, called};
 use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
+use crate::sources::audit::settle::settled;
 use crate::sources::find::LogStream;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Which events are taken.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
     /// From here on.
     pub since: Option<Micros>,
     /// Before this.
     pub until: Option<Micros>,
-    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told apart.
+    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told
+    /// apart.
     pub filters: Vec<Filter>,
 }
 
@@ -30,62 +34,197 @@ impl Selection {
     }
 }
 
+/// A selection asks for the roll-up of what it takes.
+impl Question for Selection {
+    type Fold = Rolling;
+    type Answer = Rollup;
+    fn bounds(&self) -> Bounds {
+        (self.since, self.until)
+    }
+    fn fold(&self, streams: usize) -> Rolling {
+        Rolling { selection: self.clone(), streams }
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+/// Makes a roll-up.
+pub(super) struct Rolling {
+    selection: Selection,
+    streams: usize,
+}
+
+impl Fold for Rolling {
+    type Worker<'f> = Observing<'f>;
+    type Batch = Batch;
+    type State = Part;
+    type Answer = Rollup;
+    fn worker(&self) -> Observing<'_> {
+        Observing { observer: Observer::default(), selection: &self.selection }
+    }
+    fn begin(&self) -> Part {
+        Part::new(self.streams, Whole::First)
+    }
+    fn take(&self, part: &mut Part, delivery: Delivery<Batch>) {
+        match delivery {
+            Delivery::Block { stream, batch } => part.take(stream, batch),
+            Delivery::End { stream } => part.end(stream),
+        }
+    }
+    fn finish(&self, part: Part, _: Vec<Observing<'_>>) -> Rollup {
+        part.finish()
+    }
+}
+
 /// Reads `streams` and makes their roll-up.
 pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
-    roll_up_some(streams, &Selection::default(), threads, watcher)
+    logs::answer(streams, &Selection::default(), threads, watcher)
 }
 
-/// The same, of some events.
-pub fn roll_up_some(
-    streams: Vec<LogStream>,
-    selection: &Selection,
-    threads: usize,
-    watcher: &dyn Watcher,
-) -> (Rollup, Outcome) {
-    let make = || Observing { observer: Observer::default(), selection };
-    let mut part = Part::new(streams.len(), Whole::First);
-    let (_, outcome) = pass::run(streams, threads, watcher, make, |delivery| match delivery {
-        Delivery::Block { stream, batch } => part.take(stream, batch),
-        Delivery::End { stream } => part.end(stream),
-    });
-    (part.finish(), outcome)
-}
-
-/// The same for a command: with progress, and it is said what was lost.
+/// The same, of some events and for a command: with progress, and it is said what was lost.
 pub(super) fn read(
     streams: Vec<LogStream>,
     selection: &Selection,
     context: &mut Context<'_>,
-) -> Result<(Rollup, Outcome), Error> {
-    let progress = traffic::progress(&streams, context);
-    let (rollup, outcome) = roll_up_some(streams, selection, context.settings.threads, &progress);
-    progress.finish();
-    tell(&outcome, context)?;
+) -> Result<Answered<Rollup>, Error> {
+    let (rollup, outcome) = logs::ask(streams, selection.clone(), context)?;
+    tell_copies(&outcome, context)?;
     Ok((rollup, outcome))
 }
 
-/// Runs workers over logs for a command: with progress, and it is said what was lost.
-pub(super) fn pass<W: Worker>(
-    streams: Vec<LogStream>,
-    make: impl Fn() -> W + Sync,
-    mut take: impl FnMut(W::Batch),
+/// The same of several selections; those of the same logs by one pass.
+pub(super) fn read_all(
+    asked: Vec<(Vec<LogStream>, Selection)>,
     context: &mut Context<'_>,
-) -> Result<Outcome, Error> {
-    let progress = traffic::progress(&streams, context);
-    let (_, outcome) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
-        if let Delivery::Block { batch, .. } = delivery {
-            take(batch);
+) -> Result<Vec<Answered<Rollup>>, Error> {
+    let answers = logs::ask_all(asked, context)?;
+    answers.iter().try_for_each(|(_, outcome)| tell_copies(outcome, context))?;
+    Ok(answers)
+}
+
+/// Asks observers that keep nothing but what each block gives.
+pub(super) fn observe<O: Observe>(
+    streams: Vec<LogStream>,
+    selection: Selection,
+    context: &mut Context<'_>,
+) -> Result<(Arc<O::All>, Outcome), Error> {
+    let (all, outcome) = logs::ask(streams, Observed::<O> { selection, observer: PhantomData }, context)?;
+    tell_copies(&outcome, context)?;
+    Ok((all, outcome))
+}
+
+/// Looks at events one by one, on one thread.
+pub(super) trait Observe: Default + Send + 'static {
+    /// What a block gave.
+    type Batch: Send + 'static;
+    /// What all blocks gave.
+    type All: Default + Send + Sync + 'static;
+
+    /// Takes an event of the selection.
+    fn selected(&mut self, event: &Timed<'_, '_>);
+
+    /// Takes an event, whether the selection has it or not.
+    fn event(&mut self, event: &Timed<'_, '_>, selection: &Selection) {
+        if selection.takes(event) {
+            self.selected(event);
         }
+    }
+
+    /// What was seen since the last time.
+    fn flush(&mut self) -> Self::Batch;
+
+    /// Puts it together with what came before.
+    fn take(all: &mut Self::All, batch: Self::Batch);
+}
+
+/// Asks for what an observer sees of a selection.
+pub(super) struct Observed<O> {
+    selection: Selection,
+    observer: PhantomData<fn() -> O>,
+}
+
+impl<O: Observe> Question for Observed<O> {
+    type Fold = Self;
+    type Answer = O::All;
+    fn bounds(&self) -> Bounds {
+        (self.selection.since, self.selection.until)
+    }
+    fn fold(&self, _: usize) -> Self {
+        Self { selection: self.selection.clone(), observer: PhantomData }
+    }
+    fn is(&self, other: &Self) -> bool {
+        self.selection == other.selection
+    }
+}
+
+impl<O: Observe> Fold for Observed<O> {
+    type Worker<'f> = One<'f, O>;
+    type Batch = O::Batch;
+    type State = O::All;
+    type Answer = O::All;
+    fn worker(&self) -> One<'_, O> {
+        One { observer: O::default(), selection: &self.selection }
+    }
+    fn begin(&self) -> O::All {
+        O::All::default()
+    }
+    fn take(&self, all: &mut O::All, delivery: Delivery<O::Batch>) {
+        if let Delivery::Block { batch, .. } = delivery {
+            O::take(all, batch);
+        }
+    }
+    fn finish(&self, all: O::All, _: Vec<One<'_, O>>) -> O::All {
+        all
+    }
+}
+
+/// An observer as a worker of the source's pass.
+pub(super) struct One<'s, O> {
+    pub(super) observer: O,
+    pub(super) selection: &'s Selection,
+}
+
+impl<O: Observe> Worker for One<'_, O> {
+    type Batch = O::Batch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        self.observer.event(&event, self.selection);
+    }
+    fn flush(&mut self) -> O::Batch {
+        self.observer.flush()
+    }
+}
+
+/// Runs workers that borrow what they look for over logs, for a command that is never asked by another: with progress,
+/// and it is said what was lost.
+pub(super) fn pass<W: Worker, S: Default>(
+    streams: Vec<LogStream>,
+    selection: &Selection,
+    make: impl Fn() -> W + Sync,
+    take: impl Fn(&mut S, W::Batch),
+    context: &mut Context<'_>,
+) -> Result<(S, Outcome), Error> {
+    let progress = logs::progress(&streams, context);
+    let (all, outcome) = settled(streams, (selection.since, selection.until), |streams| {
+        let mut all = S::default();
+        let (_, outcome) = pass::run(streams, context.settings.reading(), &progress, &make, |delivery| {
+            if let Delivery::Block { batch, .. } = delivery {
+                take(&mut all, batch);
+            }
+        });
+        (all, outcome)
     });
     progress.finish();
-    tell(&outcome, context)?;
-    Ok(outcome)
+    outcome.losses.iter().try_for_each(|loss| context.lost(loss))?;
+    tell_copies(&outcome, context)?;
+    Ok((all, outcome))
 }
 
 /// An apiserver, and from when to when its log has events; nothing where it has none.
 pub(super) type Covered = (String, Option<(Micros, Micros)>);
 
-/// What is to be said of apiservers whose logs cover less of the time than those of others, within a window if one was asked for.
+/// What is to be said of apiservers whose logs cover less of the time than those of others, within a window if one was
+/// asked for.
 pub(super) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> Vec<String> {
     let all = logs.iter().filter_map(|(_, span)| *span).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let Some(all) = all else { return Vec::new() };
@@ -97,14 +236,15 @@ pub(super) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
             || "is empty".to_owned(),
             |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)),
         );
-        (long > 0.0 && covers < 0.9 * long)
-            .then(|| format!("The log of {name} {told}: what is said of rates and balance counts the rest as silence."))
+        (long > 0.0 && covers < 0.9 * long).then(|| {
+            format!("The log of {} {told}: what is said of rates and balance counts the rest as silence.", called(name))
+        })
     });
     short.collect()
 }
 
-fn tell(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
-    outcome.losses.iter().try_for_each(|loss| context.lost(loss))
+fn tell_copies(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+    outcome.total().copies_in_words().map_or(Ok(()), |said| context.say(said))
 }
 
 /// What analysis looks at events with, as a worker of the source's pass: of those that are taken.
@@ -134,8 +274,8 @@ pub(super) fn conditions(texts: &[String]) -> Result<Vec<Filter>, Error> {
     texts.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}")))).collect()
 }
 
-/// What conditions on clients may be about. How clients behave shows in all that they do: without the watches, an informer's LISTs would look
-/// like polling.
+/// What conditions on clients may be about. How clients behave shows in all that they do: without the watches, an
+/// informer's LISTs would look like polling.
 const WHO: [&str; 10] =
     ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
 
@@ -153,7 +293,7 @@ pub(super) fn conditions_on_clients(texts: &[String], because: &str) -> Result<V
 }
 
 /// The observer of analysis as a worker of the source's pass.
-struct Observing<'s> {
+pub(super) struct Observing<'s> {
     observer: Observer,
     selection: &'s Selection,
 }

@@ -1,6 +1,7 @@
 //! `plimsoll traffic`: who sends what.
 
 use super::flow::{self, FlowFlags, Matched};
+use super::logs::{Bounds, Fold, Question, ask};
 use super::traffic_follow::{self, FollowFlags};
 use super::{pages, traffic_live, traffic_metrics};
 use crate::analysis::dims::Dim;
@@ -11,14 +12,15 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::{Comparison, Seen, Windows};
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
-use crate::analysis::traffic::{Batch, Breakdown, Fold, Plan, Query, Traffic};
-use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, TimeFlags};
+use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
+use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::model::bundle::Bundle;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
-use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::find::{self, Found, LogStream, Wanted};
+use crate::sources::audit::pass::{Delivery, Outcome, Worker};
+use crate::sources::audit::settle;
+use crate::sources::find::{self, Found, Wanted};
 use crate::views::text::plain;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -42,7 +44,8 @@ EXAMPLES
   kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
   plimsoll traffic bundle/ --from metrics --health")]
 pub struct Args {
-    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any: the metrics of all apiservers that the kubeconfig can name.
+    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any:
+    /// the metrics of all apiservers that the kubeconfig can name.
     #[arg(value_name = "SOURCE")]
     pub(super) sources: Vec<String>,
     /// Break down by these dimensions.
@@ -54,7 +57,8 @@ pub struct Args {
     /// What to read where there are both (default: audit logs).
     #[arg(long, value_enum, value_name = "KIND")]
     pub(super) from: Option<From>,
-    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in place of the rows.
+    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in
+    /// place of the rows.
     #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
     pub(super) health: bool,
     #[command(flatten)]
@@ -70,7 +74,8 @@ pub struct Args {
     /// Compare with this source.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
     baseline: Vec<String>,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
+    /// says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]
@@ -169,7 +174,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         })
         .transpose()?;
     if args.series {
-        query.interval = Some(interval.unwrap_or_else(|| find::span(&found).map_or(60 * SECOND, interval_for)));
+        query.interval =
+            Some(interval.unwrap_or_else(|| settle::span(&found.streams).map_or(60 * SECOND, interval_for)));
     }
     // How much the log shows is known where metrics of the same instances are at hand.
     pages::keep(&mut found.pages, since, until);
@@ -179,7 +185,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0
     };
     let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
-    let metrics = windows.as_ref().map(|windows| (windows, &facts));
+    let metrics = windows.map(|windows| (Arc::new(windows), &facts));
     let (breakdown, mut reading) = read(&query, found, metrics, !context.is_gathering(), context)?;
     reading.server = server;
     reading.flow = by_flow.then_some((matched.coverage, matched.note));
@@ -228,59 +234,101 @@ pub(super) fn usable(found: Found, is_some: bool, context: &mut Context<'_>) -> 
     Ok(found)
 }
 
-/// Progress of a pass over logs.
-pub(super) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
-    let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    Progress::bytes(bytes, context.settings.progress)
+/// Asks for a breakdown of audit logs, and beside it what they show of what metrics count.
+#[derive(Debug, Clone)]
+pub(super) struct Breaking {
+    /// What to count.
+    pub(super) query: Query,
+    /// When metrics of the same instances were counting.
+    pub(super) windows: Option<Arc<Windows>>,
+    /// Whether what was counted is not given back, as this is the last that the program reads.
+    pub(super) is_last: bool,
 }
 
-/// Reads the logs and counts; says what was lost. What was counted is not given back if this is the last that the program reads.
+impl Breaking {
+    /// A breakdown alone.
+    pub(super) fn of(query: Query) -> Self {
+        Self { query, windows: None, is_last: false }
+    }
+}
+
+/// A breakdown, and what was seen of what metrics count.
+pub(super) type Broken = (Breakdown, Vec<Seen>);
+
+impl Question for Breaking {
+    type Fold = Folding;
+    type Answer = Broken;
+    fn bounds(&self) -> Bounds {
+        (self.query.since, self.query.until)
+    }
+    fn fold(&self, _: usize) -> Folding {
+        Folding { plan: Plan::new(self.query.clone()), windows: self.windows.clone(), is_last: self.is_last }
+    }
+    fn is(&self, other: &Self) -> bool {
+        self.query == other.query && self.windows == other.windows
+    }
+}
+
+/// Counts.
+pub(super) struct Folding {
+    plan: Plan,
+    windows: Option<Arc<Windows>>,
+    is_last: bool,
+}
+
+impl Fold for Folding {
+    type Worker<'f> = Counting<'f>;
+    type Batch = Batch;
+    type State = Traffic;
+    type Answer = Broken;
+    fn worker(&self) -> Counting<'_> {
+        Counting(self.plan.fold(), self.windows.clone().map(Seen::new))
+    }
+    fn begin(&self) -> Traffic {
+        Traffic::default()
+    }
+    fn take(&self, traffic: &mut Traffic, delivery: Delivery<Batch>) {
+        if let Delivery::Block { batch, .. } = delivery {
+            traffic.take(batch);
+        }
+    }
+    fn finish(&self, traffic: Traffic, workers: Vec<Counting<'_>>) -> Broken {
+        let (folds, seen): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.0, worker.1)).unzip();
+        let breakdown = traffic.finish(&self.plan, &folds);
+        if self.is_last {
+            // Giving back row by row what was counted takes a tenth of the time.
+            std::mem::forget(folds);
+        }
+        (breakdown, seen.into_iter().flatten().collect())
+    }
+}
+
+/// Reads the logs and counts; says what was lost. What was counted is not given back if this is the last that the
+/// program reads.
 pub(super) fn read(
     query: &Query,
     found: Found,
-    metrics: Option<(&Windows, &Facts)>,
+    metrics: Option<(Arc<Windows>, &Facts)>,
     is_last: bool,
     context: &mut Context<'_>,
 ) -> Result<(Breakdown, Reading), Error> {
     let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
-    let progress = progress(&found.streams, context);
-    let plan = Plan::new(query.clone());
-    let mut traffic = Traffic::default();
-    let (workers, outcome) = pass::run(
-        found.streams,
-        context.settings.threads,
-        &progress,
-        || Counting(plan.fold(), metrics.map(|(windows, _)| Seen::new(windows))),
-        |delivery| {
-            if let Delivery::Block { batch, .. } = delivery {
-                traffic.take(batch);
-            }
-        },
-    );
-    progress.finish();
-    for loss in &outcome.losses {
-        context.lost(loss)?;
-    }
+    let windows = metrics.as_ref().map(|(windows, _)| Arc::clone(windows));
+    let asked = Breaking { query: query.clone(), windows, is_last };
+    let (told, outcome) = ask(found.streams, asked, context)?;
     if outcome.total().unfinished_lines > 0 && context.settings.verbose {
         context.say("the last line of an input is not finished; it was left out, as the log may still be written")?;
     }
-    let (folds, seen): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.0, worker.1)).unzip();
-    let seen: Vec<Seen<'_>> = seen.into_iter().flatten().collect();
     let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
-    let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(windows, &seen, facts, &spans));
-    let breakdown = traffic.finish(&plan, &folds);
-    if is_last {
-        // Giving back row by row what was counted takes a tenth of the time.
-        std::mem::forget(folds);
-        std::mem::forget(plan);
-    }
+    let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &told.1, facts, &spans));
     let Outcome { inputs, losses, coverage } = outcome;
     let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
+    let breakdown = Arc::try_unwrap(told).map_or_else(|shared| shared.0.clone(), |(breakdown, _)| breakdown);
     Ok((breakdown, reading))
 }
 
 /// The fold of analysis as a worker of the source's pass.
-pub(super) struct Counting<'p>(pub(super) Fold<'p>, pub(super) Option<Seen<'p>>);
+pub(super) struct Counting<'p>(pub(super) analysis::Fold<'p>, pub(super) Option<Seen>);
 
 impl Worker for Counting<'_> {
     type Batch = Batch;

@@ -4,11 +4,10 @@ use super::traffic::{Counting, Version, shape};
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report;
 use crate::analysis::traffic::{Plan, Query, Traffic};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::model::bundle::Bundle;
 use crate::model::input::LossKind;
 use crate::model::report::Report;
-use crate::model::units::parse_duration;
 use crate::sources::audit::follow::Follower;
 use crate::views::Format;
 use serde_json::Value;
@@ -31,13 +30,15 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 /// Flags of `plimsoll traffic --follow`.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything counted so far each time.
+    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything
+    /// counted so far each time.
     #[arg(long)]
     follow: bool,
     /// How often to print, and to take pages of a live cluster or of URLs [default: 10s].
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
-    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second page].
+    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second
+    /// page].
     #[arg(long = "for", value_name = "DURATION")]
     length: Option<String>,
 }
@@ -89,6 +90,7 @@ pub(super) fn run(
     }
     let server = version(follower.bundle.as_ref())?;
     let query = query(&server);
+    follower.within(query.since, query.until);
     let plan = Plan::new(query.clone());
     let mut live = Live {
         query: &query,
@@ -205,8 +207,6 @@ pub(super) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
 }
 
 fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
-    match parse_duration(text) {
-        Some(length) if length >= 100_000 => Ok(Duration::from_micros(length as u64)),
-        _ => Err(Error::Usage(format!("{flag} {text}: expected a duration of at least 100ms, e.g. 500ms, 10s, 5m"))),
-    }
+    let read = parse_length(text, 100_000, "500ms, 10s, 5m").map(to_std);
+    read.map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
 }

@@ -1,5 +1,7 @@
-//! Alerts on quotas: who owns a namespace and when they work, what is near its limit, the message that says so, and where it goes.
+//! Alerts on quotas: who owns a namespace and when they work, what is near its limit, the message that says so, and
+//! where it goes.
 
+use crate::model::quantity::Quantity;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use jiff::civil::Date;
@@ -258,6 +260,24 @@ pub struct Gauge {
     pub full_at: Option<Micros>,
     /// What `quota propose` would grant.
     pub proposed: Option<String>,
+    /// When this was seen.
+    #[serde(default)]
+    pub taken: Option<Micros>,
+}
+
+impl Gauge {
+    /// What is proposed, where that is more than what is granted: nobody near a limit is helped by a lower one.
+    pub fn raise(&self) -> Option<&str> {
+        let quantity = |text: &str| text.parse::<Quantity>().ok();
+        let proposed = self.proposed.as_deref()?;
+        (quantity(proposed)? > quantity(&self.hard)?).then_some(proposed)
+    }
+
+    /// What is left; nothing where as much is used as is granted, or more.
+    pub fn left(&self) -> Option<Quantity> {
+        let (hard, used) = (self.hard.parse::<Quantity>().ok()?, self.used.parse::<Quantity>().ok()?);
+        (hard > used).then(|| Quantity::from_nanos(hard.nanos() - used.nanos(), hard.form()))
+    }
 }
 
 /// A gauge that is worth a word.

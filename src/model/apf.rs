@@ -51,7 +51,8 @@ pub struct Request {
     pub level: String,
     /// The FlowSchema that it matched.
     pub flow_schema: String,
-    /// What tells its flow from others of the schema: the user or the namespace, as the schema says; mostly empty where it says nothing.
+    /// What tells its flow from others of the schema: the user or the namespace, as the schema says; mostly empty where
+    /// it says nothing.
     pub flow: String,
     /// When it arrived.
     pub arrived: Micros,
@@ -59,8 +60,8 @@ pub struct Request {
     pub started: Option<Micros>,
     /// Whether it executes.
     pub executes: bool,
-    /// Seats that it holds or waits for: the larger of those for executing and those for what comes after. Pages of Kubernetes
-    /// 1.21 and older have no seats, as each request took one.
+    /// Seats that it holds or waits for: the larger of those for executing and those for what comes after. Pages of
+    /// Kubernetes 1.21 and older have no seats, as each request took one.
     pub seats: u64,
     /// Who asks for what, on pages that were taken with `?includeRequestDetails=1`.
     pub details: Option<Details>,

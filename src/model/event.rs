@@ -169,7 +169,8 @@ pub struct Event<'a> {
     pub at: JsonStr<'a>,
     /// `annotations`, the JSON object.
     pub annotations: &'a [u8],
-    /// Whether the reader knows that `annotations` say only why the request was let in (`authorization.k8s.io/…`), as most do.
+    /// Whether the reader knows that `annotations` say only why the request was let in (`authorization.k8s.io/…`), as
+    /// most do.
     pub only_reason: bool,
 }
 
@@ -237,6 +238,16 @@ pub struct Stream {
     pub cluster: String,
     /// Apiserver, where the folder tells; else empty.
     pub instance: String,
+}
+
+/// Annotations that hold the bytes of a body which `collect` took out: of the request, of the response, and how many
+/// items it had.
+pub const BODY_SIZES: [&str; 3] =
+    ["plimsoll.io/request-bytes", "plimsoll.io/response-bytes", "plimsoll.io/response-items"];
+
+/// An apiserver in a sentence, where its log or page has a name of its own or none.
+pub fn called(instance: &str) -> &str {
+    if instance.is_empty() { "an apiserver without a name" } else { instance }
 }
 
 impl<'a> Event<'a> {

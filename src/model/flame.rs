@@ -45,8 +45,8 @@ impl Tree {
         weights
     }
 
-    /// Calls that can be seen in a picture, callers first, with what they hold themselves; what is narrower than `1 / narrowest` of the whole
-    /// on both sides, or deeper than `deepest`, is its caller's.
+    /// Calls that can be seen in a picture, callers first, with what they hold themselves; what is narrower than `1 /
+    /// narrowest` of the whole on both sides, or deeper than `deepest`, is its caller's.
     pub fn seen(&self, narrowest: u64, deepest: usize) -> Vec<(usize, [u64; 2])> {
         let weights = self.weights();
         let total = weights.first().copied().unwrap_or_default();
@@ -106,8 +106,8 @@ impl Tree {
     }
 }
 
-/// `name` with no more than the last `elements` of its package's path, and without what a generic function was made for:
-/// `k8s.io/api/core/v1.(*Secret).Unmarshal` with two is `core/v1.(*Secret).Unmarshal`.
+/// `name` with no more than the last `elements` of its package's path, and without what a generic function was made
+/// for: `k8s.io/api/core/v1.(*Secret).Unmarshal` with two is `core/v1.(*Secret).Unmarshal`.
 pub fn short_name(name: &str, elements: usize) -> Cow<'_, str> {
     let plain = without_brackets(name);
     // Behind the package there may be types with paths of their own, in brackets.

@@ -1,5 +1,5 @@
-//! API Priority and Fairness: which requests belong together (FlowSchema), and how many of them an apiserver works on at a
-//! time (PriorityLevelConfiguration). Field for field as in the API group `flowcontrol.apiserver.k8s.io`.
+//! API Priority and Fairness: which requests belong together (FlowSchema), and how many of them an apiserver works on
+//! at a time (PriorityLevelConfiguration). Field for field as in the API group `flowcontrol.apiserver.k8s.io`.
 
 /// A FlowSchema.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -64,6 +64,16 @@ pub struct Part {
     pub grid: Grid,
 }
 
+/// Where the limit of etcd's database is from, where nobody named one.
+pub const ASSUMED_QUOTA: &str = "etcd's default, as no quota is known: --etcd-quota names another";
+
+impl Target {
+    /// Whether the limit is only what it is by default.
+    pub fn limit_is_assumed(&self) -> bool {
+        self.limit_from == ASSUMED_QUOTA
+    }
+}
+
 /// A series whose future is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Target {
@@ -81,8 +91,8 @@ pub struct Target {
     pub parts: Vec<Part>,
 }
 
-/// When a limit is reached: the dates by which one in ten, half, and nine in ten of the possible futures have reached it. `None`: not
-/// within the horizon.
+/// When a limit is reached: the dates by which one in ten, half, and nine in ten of the possible futures have reached
+/// it. `None`: not within the horizon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reached {
     /// The earliest that has to be reckoned with.
@@ -93,10 +103,11 @@ pub struct Reached {
     pub p90: Option<Micros>,
 }
 
-/// How well the model foretold what was already known.
+/// How well the model predicted what was already known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backtest {
-    /// Mean absolute error, by that of repeating the season before (or the last value, without a season): below 1 is better than that.
+    /// Mean absolute error, by that of repeating the season before (or the last value, without a season): below 1 is
+    /// better than that.
     pub mase: f64,
     /// Which share of the values fell between the 10 % and the 90 % quantile: 0.8 is right.
     pub coverage: f64,
@@ -104,7 +115,7 @@ pub struct Backtest {
     pub error: f64,
     /// Times from which it was tried.
     pub origins: usize,
-    /// Steps that were foretold from each.
+    /// Steps that were predicted from each.
     pub steps: usize,
 }
 

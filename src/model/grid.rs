@@ -1,11 +1,13 @@
 //! From points in whatever order to values at equal distances of time.
 //!
-//! The value of an interval is the highest that was seen in it: limits are reached by peaks. An interval without a point is not known. The
-//! last one counts only if it is over: if its last point is no more than one and a half of the series' typical distances from its end.
-//! (Points that two sources tell count twice, so the distance seems shorter, and the last interval may be left out although it is over.)
+//! The value of an interval is the highest that was seen in it: limits are reached by peaks. An interval without a
+//! point is not known. The last one counts only if it is over: if its last point is no more than one and a half of the
+//! series' typical distances from its end. (Points that two sources tell count twice, so the distance seems shorter,
+//! and the last interval may be left out although it is over.)
 
 use crate::model::forecast::Grid;
 use crate::model::series::{DAY, Day, Point, Series};
+use crate::model::stray::is_stray;
 use crate::model::time::{Micros, SECOND};
 use hashbrown::HashMap;
 
@@ -99,7 +101,8 @@ impl GridFold {
             }
             let wanted = offset + 1 - over;
             if wanted > self.values.capacity() {
-                // Doubled, but never beyond what is kept: forty thousand series of sixty days are half a gigabyte as it is.
+                // Doubled, but never beyond what is kept: forty thousand series of sixty days are half a gigabyte as it
+                // is.
                 let room = (self.values.capacity() * 2).max(64).min(most).max(wanted);
                 self.values.reserve_exact(room - self.values.len());
             }
@@ -107,6 +110,14 @@ impl GridFold {
             return self.values.last_mut();
         }
         self.values.get_mut(offset)
+    }
+
+    /// Takes what another one has, interval by interval.
+    fn join(&mut self, shape: Shape, other: &Self) {
+        for (index, value) in (other.first..).zip(&other.values).filter(|(_, value)| !value.is_nan()) {
+            let at = (index * shape.step).min(other.last_at);
+            self.merge(shape, index * shape.step, *value, 1, at);
+        }
     }
 
     /// Intervals with a value, and all from the first of them to the last.
@@ -150,14 +161,31 @@ pub struct Gathering<'g> {
     days: Option<Shape>,
     since: Option<Micros>,
     until: Option<Micros>,
+    /// From here on nothing can have happened yet.
+    ahead: Micros,
     wanted: Box<dyn Fn(&Series) -> bool + 'g>,
 }
 
 struct Kept {
     series: Series,
+    course: Course,
+    /// What is dated ahead of the present.
+    ahead: Option<Box<Course>>,
+}
+
+/// What is known of a series.
+struct Course {
     fine: GridFold,
     days: GridFold,
     last: Point,
+    points: u64,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        let last = Point { at: Micros::MIN, value: f64::NAN };
+        Self { fine: GridFold::default(), days: GridFold::default(), last, points: 0 }
+    }
 }
 
 /// The number of a series that nobody wants.
@@ -177,10 +205,27 @@ impl<'g> Gathering<'g> {
         (since, until): (Option<Micros>, Option<Micros>),
         wanted: impl Fn(&Series) -> bool + 'g,
     ) -> Self {
-        Self { ids: HashMap::new(), kept: Vec::new(), fine, days, since, until, wanted: Box::new(wanted) }
+        Self {
+            ids: HashMap::new(),
+            kept: Vec::new(),
+            fine,
+            days,
+            since,
+            until,
+            ahead: Micros::MAX,
+            wanted: Box::new(wanted),
+        }
     }
 
-    /// The number by which a series is named here; [`UNWANTED`] where its points need not come. `None`: there are too many.
+    /// Points from here on are stray if there are few of them: a wrong clock would else be the end of every series.
+    #[must_use]
+    pub fn before(mut self, ahead: Micros) -> Self {
+        self.ahead = ahead;
+        self
+    }
+
+    /// The number by which a series is named here; [`UNWANTED`] where its points need not come. `None`: there are too
+    /// many.
     pub fn series(&mut self, series: &Series) -> Option<usize> {
         if let Some(id) = self.ids.get(series) {
             return Some(*id);
@@ -191,8 +236,7 @@ impl<'g> Gathering<'g> {
         let id = if (self.wanted)(series) { self.kept.len() } else { UNWANTED };
         self.ids.insert(series.clone(), id);
         if id != UNWANTED {
-            let last = Point { at: Micros::MIN, value: f64::NAN };
-            self.kept.push(Kept { series: series.clone(), fine: GridFold::default(), days: GridFold::default(), last });
+            self.kept.push(Kept { series: series.clone(), course: Course::default(), ahead: None });
         }
         Some(id)
     }
@@ -202,27 +246,29 @@ impl<'g> Gathering<'g> {
         let is_within =
             self.since.is_none_or(|since| point.at >= since) && self.until.is_none_or(|until| point.at < until);
         let Some(kept) = self.kept.get_mut(id).filter(|_| is_within && point.value.is_finite()) else { return };
-        kept.fine.add(self.fine, point);
+        let course = kept.course(point.at >= self.ahead);
+        course.fine.add(self.fine, point);
         if let Some(days) = self.days {
-            kept.days.add(days, point);
+            course.days.add(days, point);
         }
-        kept.see(point);
+        course.see(point, 1);
     }
 
     /// Takes a day of a series, on the grid of days alone.
     pub fn day(&mut self, id: usize, day: &Day) {
         let Some(kept) = self.kept.get_mut(id).filter(|_| day.max.is_finite()) else { return };
+        let course = kept.course(day.last_at >= self.ahead);
         match self.days {
-            Some(shape) => kept.days.add_day(shape, day),
-            None => kept.fine.add_day(self.fine, day),
+            Some(shape) => course.days.add_day(shape, day),
+            None => course.fine.add_day(self.fine, day),
         }
-        kept.see(Point { at: day.last_at, value: day.last });
+        course.see(Point { at: day.last_at, value: day.last }, day.count);
     }
 
     /// Whether most intervals of the finer grid have a value.
     pub fn is_dense(&self) -> bool {
         let sum = |one: (usize, usize), other: (usize, usize)| (one.0 + other.0, one.1 + other.1);
-        let (filled, all) = self.kept.iter().map(|kept| kept.fine.filled()).fold((0, 0), sum);
+        let (filled, all) = self.kept.iter().map(|kept| kept.course.fine.filled()).fold((0, 0), sum);
         filled * 2 >= all
     }
 
@@ -236,29 +282,53 @@ impl<'g> Gathering<'g> {
         self.kept.is_empty()
     }
 
-    /// All of them by series, on days where that is asked for, else on the finer grid. Those without a point are left out.
-    pub fn finish(self, on_days: bool) -> Vec<History> {
+    /// All of them by series, on days where that is asked for, else on the finer grid, and how many stray points were
+    /// set aside. Series without a point are left out.
+    pub fn finish(self, on_days: bool) -> (Vec<History>, u64) {
         let (fine, days) = (self.fine, self.days.filter(|_| on_days));
         drop(self.ids);
-        let mut all: Vec<History> = self
-            .kept
-            .into_iter()
-            .filter(|kept| kept.last.at > Micros::MIN)
-            .map(|kept| {
+        let mut strays = 0;
+        let known = self.kept.into_iter().map(|kept| {
+            let mut course = kept.course;
+            match kept.ahead {
+                Some(ahead) if is_stray(ahead.points, course.points) => strays += ahead.points,
+                Some(ahead) => course.join(*ahead, fine, self.days),
+                None => {}
+            }
+            (kept.series, course)
+        });
+        let mut all: Vec<History> = known
+            .filter(|(_, course)| course.last.at > Micros::MIN)
+            .map(|(series, course)| {
                 let grid = match days {
-                    Some(shape) => kept.days.finish(shape),
-                    None => kept.fine.finish(fine),
+                    Some(shape) => course.days.finish(shape),
+                    None => course.fine.finish(fine),
                 };
-                History { series: kept.series, grid, last: kept.last }
+                History { series, grid, last: course.last }
             })
             .collect();
         all.sort_by(|a, b| a.series.cmp(&b.series));
-        all
+        (all, strays)
     }
 }
 
 impl Kept {
-    fn see(&mut self, point: Point) {
+    fn course(&mut self, is_ahead: bool) -> &mut Course {
+        if is_ahead { self.ahead.get_or_insert_default() } else { &mut self.course }
+    }
+}
+
+impl Course {
+    fn join(&mut self, other: Self, fine: Shape, days: Option<Shape>) {
+        self.fine.join(fine, &other.fine);
+        if let Some(days) = days {
+            self.days.join(days, &other.days);
+        }
+        self.see(other.last, other.points);
+    }
+
+    fn see(&mut self, point: Point, points: u64) {
+        self.points += points;
         if point.at > self.last.at || (point.at == self.last.at && point.value > self.last.value) {
             self.last = point;
         }
@@ -339,8 +409,31 @@ mod tests {
         }
         all.point(UNWANTED, Point { at: HOUR, value: 1.0 });
         assert!(all.is_dense());
-        let found = all.finish(false);
+        let (found, strays) = all.finish(false);
+        assert_eq!(strays, 0);
         assert_eq!((found.len(), found[0].grid.from, found[0].grid.values.len()), (1, HOUR, 3));
         assert_eq!(found[0].last, Point { at: 3 * HOUR, value: 2.0 });
+    }
+
+    #[test]
+    fn a_point_of_the_future_ends_no_series() {
+        let of = |points: &[(Micros, f64)]| {
+            let mut all = Gathering::new(HOURS, None, (None, None), |_| true).before(200 * HOUR);
+            let id = all.series(&Series::new("one", &[])).unwrap();
+            points.iter().for_each(|(at, value)| all.point(id, Point { at: *at, value: *value }));
+            let (found, strays) = all.finish(false);
+            (found[0].grid.values.clone(), found[0].last.value, strays)
+        };
+        let hours = |from: i64, until: i64| (from..until).map(|hour| (hour * HOUR, hour as f64)).collect::<Vec<_>>();
+        let real = of(&hours(100, 140));
+        let mut odd = hours(100, 140);
+        for place in [0, 20, 40] {
+            odd.insert(place, (2_000_000 * HOUR, 9.0));
+            assert_eq!(of(&odd), (real.0.clone(), real.1, 1), "{place}");
+            odd.remove(place);
+        }
+        // What reaches into the future, as this clock has it, is no stray; nor is what is there alone.
+        assert_eq!(of(&hours(190, 220)), (hours(190, 220).iter().map(|(_, value)| *value).collect(), 219.0, 0));
+        assert_eq!(of(&hours(300, 340)).2, 0);
     }
 }

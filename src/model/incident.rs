@@ -207,7 +207,8 @@ pub struct Card {
     pub user: String,
     /// Its agent.
     pub agent: String,
-    /// Requests a second before, within and after the window; without a window the middle one is that of all of the time.
+    /// Requests a second before, within and after the window; without a window the middle one is that of all of the
+    /// time.
     pub rps: [Option<f64>; 3],
     /// Its part of the work that came on top; `None` without a window.
     pub share: Option<f64>,
@@ -381,6 +382,77 @@ pub fn command_line(words: &[String]) -> String {
     std::iter::once("plimsoll".to_owned()).chain(words.iter().map(|word| quote(word))).collect::<Vec<_>>().join(" ")
 }
 
+/// Commands of plimsoll, and their subcommands where they have some.
+pub(crate) const COMMANDS: [(&str, &[&str]); 15] = [
+    ("traffic", &[]),
+    ("clients", &[]),
+    ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
+    ("memory", &["show", "watch", "reclaim"]),
+    ("heap", &["top", "flame", "diff"]),
+    ("quota", &["propose", "check", "alert", "lint"]),
+    ("forecast", &[]),
+    ("guard", &["events", "policies", "webhooks"]),
+    ("compare", &[]),
+    ("balance", &[]),
+    ("controllers", &[]),
+    ("report", &[]),
+    ("tui", &[]),
+    ("collect", &[]),
+    ("record", &["import"]),
+];
+
+/// Flags without a value that sentences name.
+const SWITCHES: [&str; 7] = ["--seats", "--health", "--series", "--objects", "--recursive", "--history", "--follow"];
+
+/// The commands of plimsoll that a sentence names, without what stands around them.
+pub fn commands(text: &str) -> Vec<String> {
+    let starts = text
+        .match_indices("plimsoll ")
+        .filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '-'));
+    let mut found: Vec<String> = Vec::new();
+    for (at, _) in starts {
+        let mut words = text[at..].split(' ').skip(1).peekable();
+        let mut command = vec!["plimsoll".to_owned()];
+        // What ends a sentence, or a part of it, ends the command.
+        let bare = |word: &str| word.trim_end_matches(['.', ',', ';', ':', ')']).to_owned();
+        let is_last = |word: &str| word.ends_with(['.', ',', ';', ':', ')']);
+        let Some((name, subcommands)) =
+            words.peek().and_then(|word| COMMANDS.iter().find(|(name, _)| *name == bare(word)))
+        else {
+            continue;
+        };
+        let mut ended = words.next().is_some_and(is_last);
+        command.push((*name).to_owned());
+        if !ended && let Some(word) = words.next_if(|word| subcommands.contains(&bare(word).as_str())) {
+            ended = is_last(word);
+            command.push(bare(word));
+        }
+        while !ended {
+            let is_flag =
+                |word: &&str| word.starts_with("--") && word.len() > 2 || word.len() == 2 && word.starts_with('-');
+            let is_name = |word: &&str| {
+                let bare = bare(word);
+                let is_place = bare.len() > 1 && bare.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_');
+                is_place
+                    || word.starts_with('\'')
+                    || bare.contains('/')
+                    || [".db", ".log", ".yaml", ".tar.zst"].iter().any(|end| bare.ends_with(end))
+            };
+            let Some(word) = words.next_if(|word| is_flag(word) || is_name(word)) else { break };
+            command.push(bare(word));
+            ended = is_last(word);
+            if !ended && is_flag(&word) && !SWITCHES.contains(&word) {
+                let Some(value) = words.next() else { break };
+                command.push(bare(value));
+                ended = is_last(value);
+            }
+        }
+        found.push(command.join(" "));
+    }
+    found.dedup();
+    found
+}
+
 /// `1.1/s before, 13.2/s within`.
 pub fn change(rps: [f64; 2]) -> String {
     let [before, within] = rps.map(|rps| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() });
@@ -390,6 +462,28 @@ pub fn change(rps: [f64; 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::quote;
+
+    #[test]
+    fn commands_are_taken_out_of_sentences() {
+        for (text, wanted) in [
+            ("raise it: plimsoll quota propose says how much.", vec!["plimsoll quota propose"]),
+            (
+                "see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)",
+                vec!["plimsoll etcd health", "plimsoll traffic --from metrics --health"],
+            ),
+            (
+                "plimsoll etcd extract OLD --deleted-since NEW gives them back.",
+                vec!["plimsoll etcd extract OLD --deleted-since NEW"],
+            ),
+            (
+                "run plimsoll clients audit.log --emit fence --client team:bad; then look",
+                vec!["plimsoll clients audit.log --emit fence --client team:bad"],
+            ),
+            ("plimsoll says nothing, and kubectl-plimsoll traffic neither", vec![]),
+        ] {
+            assert_eq!(super::commands(text), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn words_stay_words_in_a_shell() {

@@ -1,9 +1,39 @@
 //! What was read, and what of it was lost.
 
 use crate::model::event::{Level, Stage};
+use crate::model::stray::Days;
 use crate::model::time::Micros;
+use crate::model::units::grouped;
 use serde::Serialize;
 use std::fmt;
+
+/// How audit logs are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Workers.
+    pub threads: usize,
+    /// When events that come twice are looked for.
+    pub dedupe: Dedupe,
+}
+
+impl From<usize> for Reading {
+    fn from(threads: usize) -> Self {
+        Self { threads, dedupe: Dedupe::default() }
+    }
+}
+
+/// When audit events that come twice are looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Dedupe {
+    /// In exports of log services and webhook batches, and in files that overlap.
+    #[default]
+    Auto,
+    /// In everything.
+    Always,
+    /// In nothing.
+    Never,
+}
 
 /// Why a part of an input could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +44,8 @@ pub enum LossKind {
     NotAnEvent,
     /// An event without a readable `stageTimestamp`.
     NoTime,
+    /// An event, or a page, that is dated far away from all others.
+    Stray,
     /// A wrapper whose inner event is broken, as when a log service cuts long entries.
     BrokenInside,
     /// Longer than is read.
@@ -34,6 +66,8 @@ pub enum LossKind {
     SeriesTwice,
     /// A family of metrics that is described twice, or behind its samples.
     DescribedTwice,
+    /// A family of metrics with a type that there is not.
+    UnknownType,
     /// Something that OpenMetrics does not allow; the sample was kept.
     AgainstRule,
     /// A metrics page that ends too early.
@@ -62,7 +96,14 @@ impl LossKind {
                 "look at the line: it may have been cut by a crash or by whatever shipped the log",
             ),
             Self::NotAnEvent => ("is JSON but not an audit event", "check that this file is an apiserver audit log"),
-            Self::NoTime => ("has no readable stageTimestamp", "check what rewrote the log's timestamps"),
+            Self::NoTime => (
+                "has no time that can be read",
+                "times are expected in stageTimestamp, as RFC 3339 or as SQL writes them; check what rewrote the log",
+            ),
+            Self::Stray => (
+                "is more than 32 days away from nearly all others, and was set aside",
+                "check the clock of whatever wrote it; --since and --until show what lies around that time",
+            ),
             Self::BrokenInside => (
                 "wraps an event that is cut off or damaged",
                 "log services cut long entries (CloudWatch at 256 KB); lower the audit level for large bodies",
@@ -92,6 +133,10 @@ impl LossKind {
             Self::DescribedTwice => (
                 "describes a family of metrics again or too late",
                 "the first description was used; were two pages put into one file?",
+            ),
+            Self::UnknownType => (
+                "describes a family by a type that there is not",
+                "its samples were used; promtool check metrics says more",
             ),
             Self::AgainstRule => ("is not as OpenMetrics demands", "the sample was used; tell whoever makes the page"),
             Self::PageCutOff => {
@@ -178,6 +223,12 @@ pub struct Coverage {
     pub last: Option<Micros>,
     /// Whether the last line of an input was still being written.
     pub unfinished_lines: u64,
+    /// Events that had been read before and were left out.
+    pub copies: u64,
+    /// Entries of other services, or other logs of the same, in an export.
+    pub others: u64,
+    /// Events by day, of those whose time is judged.
+    pub days: Days,
 }
 
 impl Coverage {
@@ -189,6 +240,26 @@ impl Coverage {
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
     }
 
+    /// The same where only times of a window were asked for.
+    pub fn within(mut self, since: Option<Micros>, until: Option<Micros>) -> Self {
+        self.first = self.first.map(|first| since.map_or(first, |since| first.max(since)));
+        self.last = self.last.map(|last| until.map_or(last, |until| last.min(until)));
+        if self.first > self.last {
+            (self.first, self.last) = (None, None);
+        }
+        self
+    }
+
+    /// What is to be said of events that came twice; nothing where none did.
+    pub fn copies_in_words(&self) -> Option<String> {
+        let were = if self.copies == 1 { "event came twice and was" } else { "events came twice and were" };
+        let said = format!(
+            "{} {were} counted once (same apiserver, audit id, stage and time); --dedupe never counts all of them",
+            grouped(self.copies)
+        );
+        (self.copies > 0).then_some(said)
+    }
+
     /// All events.
     pub fn total(&self) -> u64 {
         self.events.iter().flatten().sum()
@@ -198,6 +269,9 @@ impl Coverage {
     pub fn merge(&mut self, other: &Self) {
         self.lines += other.lines;
         self.unfinished_lines += other.unfinished_lines;
+        self.copies += other.copies;
+        self.others += other.others;
+        self.days.merge(&other.days);
         for (mine, theirs) in self.events.iter_mut().flatten().zip(other.events.iter().flatten()) {
             *mine += theirs;
         }

@@ -28,6 +28,7 @@ pub mod rollup;
 pub mod sample;
 pub mod series;
 pub mod stacks;
+pub mod stray;
 pub mod symbols;
 pub mod time;
 pub mod units;

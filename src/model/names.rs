@@ -1,4 +1,5 @@
-//! Names of the series that `plimsoll record` writes. They are a contract: stores hold them for years. (Units: docs/history.md.)
+//! Names of the series that `plimsoll record` writes. They are a contract: stores hold them for years. (Units:
+//! docs/history.md.)
 //!
 //! Those that objects come to are in `analysis::quota::collect`.
 
@@ -6,10 +7,11 @@
 pub const NAMESPACE_USAGE: &str = "namespace_usage";
 /// Objects in etcd as apiservers count them, the largest count of any instance: `group`, `resource`.
 pub const APISERVER_OBJECTS: &str = "apiserver_objects";
-/// Bytes that all objects of a resource take in etcd, as apiservers estimate it, the largest estimate of any instance: `group`, `resource`.
-/// A LIST of all of them reads as much.
+/// Bytes that all objects of a resource take in etcd, as apiservers estimate it, the largest estimate of any instance:
+/// `group`, `resource`. A LIST of all of them reads as much.
 pub const APISERVER_OBJECT_BYTES: &str = "apiserver_object_bytes";
-/// Requests a second, of all instances together: by `verb`, `group`, `resource`, `subresource`; or by `flow_schema`, `priority_level`.
+/// Requests a second, of all instances together: by `verb`, `group`, `resource`, `subresource`; or by `flow_schema`,
+/// `priority_level`.
 pub const APISERVER_RPS: &str = "apiserver_rps";
 /// Seats of a priority level, of all instances together: `priority_level`, `kind` (`executing`, `limit`).
 pub const APISERVER_SEATS: &str = "apiserver_seats";

@@ -93,6 +93,8 @@ pub struct Workload {
     pub surge: u64,
     /// The pods it makes.
     pub template: PodSpec,
+    /// Kind and name of what made it, if anything did.
+    pub controller: Option<(String, String)>,
 }
 
 /// One of a quota's scopes: which pods it counts.
@@ -204,5 +206,19 @@ impl Objects {
     /// Whether objects of a kind were read, if only to find that there is none.
     pub fn has(&self, kind: &str) -> bool {
         self.kinds.contains(kind)
+    }
+
+    /// Leaves out workloads that another one makes which was read too: they are counted there. A ReplicaSet without
+    /// pods that something makes is an old version of it.
+    pub fn settle(&mut self) {
+        let read: std::collections::BTreeSet<(String, String, String)> =
+            self.workloads.iter().map(|own| (own.namespace.clone(), own.kind.clone(), own.name.clone())).collect();
+        self.workloads.retain(|own| match &own.controller {
+            None => true,
+            Some((kind, name)) => {
+                let is_old = own.kind == "ReplicaSet" && own.replicas == 0;
+                !is_old && !read.contains(&(own.namespace.clone(), kind.clone(), name.clone()))
+            }
+        });
     }
 }

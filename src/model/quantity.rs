@@ -1,4 +1,5 @@
-//! Kubernetes quantities (`100m`, `1.5Gi`, `1e3`): exact, in billionths, with the rules of apimachinery's `resource.Quantity`.
+//! Kubernetes quantities (`100m`, `1.5Gi`, `1e3`): exact, in billionths, with the rules of apimachinery's
+//! `resource.Quantity`.
 //!
 //! What differs: an amount above 10^20 in all is refused (Kubernetes takes any, but writes a thousand exa as `1`).
 
@@ -34,7 +35,7 @@ pub struct Quantity {
 /// What is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Nothing. (A suffix alone is nought, for Kubernetes too.)
+    /// Nothing. (A suffix alone is zero, for Kubernetes too.)
     #[error("is not a quantity: one is written as 100m, 1.5Gi, 1e3")]
     Empty,
     /// What follows the number is not known.
@@ -130,8 +131,8 @@ impl Quantity {
         Self { nanos: i128::from(number) * ONE, form }
     }
 
-    /// The quantity nearest to a measured value, which is a binary fraction: to the billionth below 2^53 billionths (9 million), to the
-    /// nearest whole above. `None` where it is no finite number or above what is taken.
+    /// The quantity nearest to a measured value, which is a binary fraction: to the billionth below 2^53 billionths (9
+    /// million), to the nearest whole above. `None` where it is no finite number or above what is taken.
     pub fn measured(value: f64, form: Form) -> Option<Self> {
         if !value.is_finite() || value.abs() > 1e20 {
             return None;
@@ -185,8 +186,9 @@ impl Quantity {
         Self { nanos, form: self.form }
     }
 
-    /// Rounded up to what people write: a multiple of the largest step that is at most a twentieth of it. Steps are powers of two for
-    /// bytes, 1, 2 and 5 times powers of ten for others; what is `countable` comes in ones, CPUs in thousandths.
+    /// Rounded up to what people write: a multiple of the largest step that is at most a twentieth of it. Steps are
+    /// powers of two for bytes, 1, 2 and 5 times powers of ten for others; what is `countable` comes in ones, CPUs in
+    /// thousandths.
     #[must_use]
     pub fn rounded_up(self, countable: bool) -> Self {
         let least = if countable || self.form == Form::Binary { ONE } else { ONE / 1_000 };
@@ -275,7 +277,8 @@ mod tests {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// What apimachinery's resource.Quantity of Kubernetes 1.36 says of 3,147 texts and 3,000 sums (tests/data/quantities.jsonl.zst).
+    /// What apimachinery's resource.Quantity of Kubernetes 1.36 says of 3,147 texts and 3,000 sums
+    /// (tests/data/quantities.jsonl.zst).
     #[test]
     fn they_are_as_kubernetes_has_them() {
         let packed = include_bytes!("../../tests/data/quantities.jsonl.zst");

@@ -77,7 +77,8 @@ pub struct Quotas {
     pub scopes: BTreeMap<(String, String), Vec<Scope>>,
 }
 
-/// Whether a resource of quotas counts things: `pods`, `count/…`, `services`, extended resources; as against CPU and bytes.
+/// Whether a resource of quotas counts things: `pods`, `count/…`, `services`, extended resources; as against CPU and
+/// bytes.
 pub fn is_countable(resource: &str) -> bool {
     !matches!(resource, "cpu" | "requests.cpu" | "limits.cpu") && !is_bytes(resource)
 }
@@ -88,6 +89,22 @@ pub fn is_bytes(resource: &str) -> bool {
     let resource = if of_class.is_empty() { resource } else { of_class };
     let resource = resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource);
     matches!(resource, "memory" | "storage" | "ephemeral-storage") || resource.starts_with("hugepages-")
+}
+
+/// What is rejected where this resource is used up, in one word or two.
+pub fn rejected(resource: &str) -> String {
+    let of_class = resource.split_once("storageclass.storage.k8s.io/").map_or(resource, |(_, resource)| resource);
+    match of_class {
+        "requests.storage" | "persistentvolumeclaims" => "volume claims".to_owned(),
+        of if of.starts_with("services") => "services".to_owned(),
+        of => match of.strip_prefix("count/") {
+            Some(kind) => kind.split('.').next().unwrap_or(kind).to_owned(),
+            None if matches!(of, "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas") => {
+                of.to_owned()
+            }
+            None => "pods".to_owned(),
+        },
+    }
 }
 
 /// The form in which quantities of a resource are written.

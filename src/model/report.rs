@@ -77,6 +77,9 @@ pub struct Table {
     pub columns: Vec<String>,
     /// One value per column.
     pub rows: Vec<Vec<Value>>,
+    /// Headings of this table's own, by column, where a name says something else here than in other tables. Such
+    /// columns are shown to everybody.
+    pub headings: Vec<(&'static str, &'static str)>,
 }
 
 impl Table {
@@ -158,6 +161,12 @@ impl Finding {
             remedy: String::new(),
             docs: format!("docs/findings.md#{id}"),
         }
+    }
+
+    /// The order of all lists: the gravest first, then the surest. What is alike stays as it came: sorts are stable,
+    /// and a fingerprint, which hashes paths too, would order one bundle differently in each folder that it lies in.
+    pub fn graver(&self, other: &Self) -> Ordering {
+        other.severity.cmp(&self.severity).then(other.confidence.total_cmp(&self.confidence))
     }
 }
 

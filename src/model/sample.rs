@@ -28,7 +28,8 @@ impl<'p> PageText<'p> {
         if self.escaped { self.decode() == text } else { self.raw == text.as_bytes() }
     }
 
-    /// The text: `\\`, `\"` and `\n` stand for backslash, quote and newline; a backslash before anything else is itself.
+    /// The text: `\\`, `\"` and `\n` stand for backslash, quote and newline; a backslash before anything else is
+    /// itself.
     pub fn decode(self) -> Cow<'p, str> {
         let text = String::from_utf8_lossy(self.raw);
         if !self.escaped {

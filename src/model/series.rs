@@ -1,7 +1,7 @@
 //! Values in time: a series, its points, and what a day of it comes to.
 //!
-//! The store keeps days when points have grown old, Prometheus is asked for points and gives days here, and quotas and forecasts work on
-//! days alone: so the same answer comes from either.
+//! The store keeps days when points have grown old, Prometheus is asked for points and gives days here, and quotas and
+//! forecasts work on days alone: so the same answer comes from either.
 
 use crate::model::time::{Micros, SECOND};
 use serde::{Deserialize, Serialize};
@@ -105,8 +105,8 @@ pub struct Day {
     pub last: f64,
     /// When it was seen.
     pub last_at: Micros,
-    /// For each of [`SUSTAINED`]: the highest level that the series kept for that long without a gap. A time that began the day before
-    /// counts. Negative infinity where no such time was seen.
+    /// For each of [`SUSTAINED`]: the highest level that the series kept for that long without a gap. A time that began
+    /// the day before counts. Negative infinity where no such time was seen.
     pub sustained: [f64; 4],
     /// How often which value was seen.
     pub sketch: Sketch,
@@ -136,8 +136,9 @@ impl Day {
     }
 }
 
-/// How often which value was seen, by buckets of which there are 128 to each power of two: a quantile is given by its bucket's upper
-/// end, so it is never below the true value, and at most 1/128 above. What is not above zero is one bucket.
+/// How often which value was seen, by buckets of which there are 128 to each power of two: a quantile is given by its
+/// bucket's upper end, so it is never below the true value, and at most 1/128 above. What is not above zero is one
+/// bucket.
 ///
 /// Merging is exact, and in whatever order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,7 +171,8 @@ impl Sketch {
         other.buckets.iter().for_each(|(bucket, count)| *self.buckets.entry(*bucket).or_default() += count);
     }
 
-    /// A value that a share of `q` (0 to 1) of all is not above; `None` where there is none. It may exceed the largest value: cut it there.
+    /// A value that a share of `q` (0 to 1) of all is not above; `None` where there is none. It may exceed the largest
+    /// value: cut it there.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let all: u64 = self.buckets.values().sum();
         let rank = ((q * all as f64).ceil() as u64).clamp(1, all.max(1));
@@ -196,7 +198,8 @@ impl Sketch {
 /// Exponent and mantissa of 2^-200, which has the first bucket: 2^-200 (below any nano) to 2^311.
 const LOWEST: u64 = ((1023 - 200) << 7) - 1;
 
-/// Makes days of points that come in order of time. Points that are not later than the one before, and values that are no numbers, are left out.
+/// Makes days of points that come in order of time. Points that are not later than the one before, and values that are
+/// no numbers, are left out.
 #[derive(Debug, Clone, Default)]
 pub struct DayFold {
     day: Option<Day>,
@@ -254,7 +257,8 @@ impl DayFold {
         self.day.take()
     }
 
-    /// What stood until `until`, where the next point is: raises the sustained levels of the open day. Whether a gap follows.
+    /// What stood until `until`, where the next point is: raises the sustained levels of the open day. Whether a gap
+    /// follows.
     fn stand(&mut self, until: Micros) -> bool {
         let (Some(last), Some(day)) = (self.last, self.day.as_mut()) else { return false };
         let end = until.min(last.at + STANDS);

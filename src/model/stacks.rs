@@ -136,8 +136,8 @@ impl Stacks {
         true
     }
 
-    /// Gives it these samples instead of its own: locations of all, where those of each end, and one value for each type, sample by
-    /// sample. `false` if that does not fit together.
+    /// Gives it these samples instead of its own: locations of all, where those of each end, and one value for each
+    /// type, sample by sample. `false` if that does not fit together.
     pub fn set_samples(&mut self, calls: Vec<u32>, call_ends: Vec<u32>, values: Vec<i64>) -> bool {
         let fits = call_ends.last().map_or(0, |end| *end as usize) == calls.len()
             && values.len() == call_ends.len() * self.types.len();

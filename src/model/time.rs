@@ -42,6 +42,9 @@ impl TimeParser {
                 return Some(self.base + value as i64);
             }
         }
+        if let Some((whole, length)) = of_sql(text) {
+            return self.parse(&whole[..length]);
+        }
         parse_any(std::str::from_utf8(text).ok()?)
     }
 
@@ -53,6 +56,22 @@ impl TimeParser {
         self.minute.copy_from_slice(&text[..17]);
         Some(())
     }
+}
+
+/// A time as SQL writes it, a blank for `T`, ` UTC` behind, or no zone, which means UTC: in the form of RFC 3339, and
+/// how long that is.
+#[cold]
+fn of_sql(text: &[u8]) -> Option<([u8; 32], usize)> {
+    let bare = text.strip_suffix(b" UTC").unwrap_or(text);
+    let rest = bare.get(11..)?;
+    let is_clock = rest.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.'));
+    if !matches!(bare[10], b' ' | b'T' | b't') || !(8..=20).contains(&rest.len()) || !is_clock {
+        return None;
+    }
+    let mut whole = [0; 32];
+    whole[..bare.len()].copy_from_slice(bare);
+    (whole[10], whole[bare.len()]) = (b'T', b'Z');
+    Some((whole, bare.len() + 1))
 }
 
 /// The number that eight digits write: pairs, then fours, then all, side by side in one word.
@@ -118,6 +137,23 @@ mod tests {
         }
         assert_eq!(parser.parse(b"2026-11-20T09:17:29Z"), Some(1_795_166_249_000_000));
         assert_eq!(parser.parse(b"2026-11-20T10:17:29.5+01:00"), Some(1_795_166_249_500_000));
+    }
+
+    #[test]
+    fn times_of_sql_are_times() {
+        let mut parser = TimeParser::default();
+        for text in [
+            "2026-11-20 09:17:29.739946",
+            "2026-11-20T09:17:29.739946",
+            "2026-11-20 09:17:29.739946 UTC",
+            "2026-11-20 09:17:29.739946+00",
+        ] {
+            assert_eq!(parser.parse(text.as_bytes()), Some(1_795_166_249_739_946), "{text}");
+        }
+        assert_eq!(parser.parse(b"2026-11-20 09:17:29"), Some(1_795_166_249_000_000));
+        for text in ["2026-11-20", "2026-11-20 09:17", "2026-11-20 09:17:29 CET", "2026-11-20 99:17:29"] {
+            assert_eq!(parser.parse(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

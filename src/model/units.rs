@@ -54,7 +54,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {}", significant(value), UNITS[unit])
 }
 
-/// Three significant digits, without a tail of noughts or an exponent.
+/// Three significant digits, without a tail of zeros or an exponent.
 pub fn significant(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 {
@@ -73,7 +73,8 @@ pub fn significant(number: f64) -> String {
     }
 }
 
-/// An amount of what a series counts, in at most seven characters for amounts below 10^18: `412Gi`, `12.3`, `350m`, `1.23M`, `42/s`.
+/// An amount of what a series counts, in at most seven characters for amounts below 10^18: `412Gi`, `12.3`, `350m`,
+/// `1.23M`, `42/s`.
 pub fn amount(unit: Unit, value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -94,7 +95,7 @@ fn many(size: f64) -> String {
     if size < 99_999.5 { short(size) } else { scaled(size, 1e3, &["", "k", "M", "G", "T", "P", "E"]) }
 }
 
-/// Three significant digits, and no noughts behind the point.
+/// Three significant digits, and no zeros behind the point.
 fn short(size: f64) -> String {
     let text = significant(size);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -169,7 +170,8 @@ pub fn parse_share(text: &str) -> Option<f64> {
     (share.is_finite() && share >= 0.0).then_some(share)
 }
 
-/// Reads `4096`, `64MiB`, `64Mi`, `2G`, `500MB`, `1.5GiB`: with `i` and as a single letter by 1024, as the kernel has it; with `B` by 1000.
+/// Reads `4096`, `64MiB`, `64Mi`, `2G`, `500MB`, `1.5GiB`: with `i` and as a single letter by 1024, as the kernel has
+/// it; with `B` by 1000.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -3,7 +3,8 @@
 use crate::model::time::Micros;
 use std::collections::BTreeMap;
 
-/// Why a scheduler can't take a pod for equal to another, however alike the two are: where it fits depends on where others are.
+/// Why a scheduler can't take a pod for equal to another, however alike the two are: where it fits depends on where
+/// others are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Apart {
     /// It has affinity or anti-affinity to pods.
@@ -36,8 +37,8 @@ pub struct Waiting {
     pub created: Option<Micros>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What nodes are filtered and scored by (node selector and affinity, tolerations, host ports, images, volumes, affinity to pods,
-    /// spread, claims), in one form: equal needs are equal texts.
+    /// What nodes are filtered and scored by (node selector and affinity, tolerations, host ports, images, volumes,
+    /// affinity to pods, spread, claims), in one form: equal needs are equal texts.
     pub needs: String,
     /// Why it can't be taken for equal to others.
     pub apart: Vec<Apart>,

@@ -335,6 +335,43 @@ pub fn strings(array: &[u8]) -> impl Iterator<Item = JsonStr<'_>> {
     })
 }
 
+/// The raw value of the member `key` of a JSON object.
+pub fn member<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let mut at = Cursor::new(object);
+    at.blanks();
+    at.need(b"{")?;
+    loop {
+        at.blanks();
+        at.need(b"\"")?;
+        let name = at.string()?;
+        at.blanks();
+        at.need(b":")?;
+        at.blanks();
+        let value = at.value()?;
+        if name.is(key) {
+            return Some(value);
+        }
+        at.blanks();
+        at.need(b",")?;
+    }
+}
+
+/// How many elements the `items` of a list have.
+pub fn items(body: &[u8]) -> u64 {
+    let Some(items) = member(body, "items").filter(|items| items.starts_with(b"[")) else { return 0 };
+    let mut at = Cursor::new(&items[1..]);
+    let mut count = 0;
+    loop {
+        at.blanks();
+        if at.peek() == Some(b']') || at.value().is_none() {
+            return count;
+        }
+        count += 1;
+        at.blanks();
+        at.comma();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

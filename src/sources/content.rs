@@ -23,6 +23,10 @@ pub enum Content {
     Dump,
     /// Nothing at all.
     Empty,
+    /// Blanks or NULs: a log that a crash left so, or that will be written.
+    Blank,
+    /// Files packed into one, in words.
+    Archive(&'static str),
     /// Something else, in words.
     Other(&'static str),
 }
@@ -33,7 +37,7 @@ impl Content {
 
     /// Whether it is an audit log.
     pub fn is_log(self) -> bool {
-        matches!(self, Self::AuditLines | Self::AuditDocument)
+        matches!(self, Self::AuditLines | Self::AuditDocument | Self::Blank)
     }
 
     /// What it looks like, for messages.
@@ -45,7 +49,8 @@ impl Content {
             Self::Profile => "it is a Go profile",
             Self::Dump => "it is a dump page of API Priority and Fairness",
             Self::Empty => "it is empty",
-            Self::Other(looks) => looks,
+            Self::Blank => "it holds nothing but blanks or NULs",
+            Self::Archive(looks) | Self::Other(looks) => looks,
         }
     }
 }
@@ -53,7 +58,11 @@ impl Content {
 /// What `head` is the start of, and the time of the first event in it.
 pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if head.iter().all(|b| b.is_ascii_whitespace() || *b == 0) {
-        return (if head.is_empty() { Content::Empty } else { Content::AuditLines }, None);
+        return (if head.is_empty() { Content::Empty } else { Content::Blank }, None);
+    }
+    // An archive holds what its files hold, so it is told before them.
+    if let Some(looks) = archive(head) {
+        return (Content::Archive(looks), None);
     }
     if pprof::begins_like_one(head) {
         return (Content::Profile, None);
@@ -86,20 +95,14 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if apf::begins_like_one(text) {
         return (Content::Dump, None);
     }
-    if mentions(b"inactive_anon ") && mentions(b"pgfault ") {
+    let has_line = |word: &[u8]| text.starts_with(word) || mentions(&[b"\n", word].concat());
+    if has_line(b"inactive_anon ") && has_line(b"pgfault ") {
         return (Content::Other("it looks like a cgroup's memory.stat"), None);
     }
     let magic = Some(&[0xed, 0xda, 0x0c, 0xed][..]);
     // The second meta page may be the only one that is whole.
     if head.get(16..20) == magic || (10..16).any(|bits| head.get((1 << bits) + 16..(1 << bits) + 20) == magic) {
         return (Content::Database, None);
-    }
-    // POSIX.1 pax and GNU write this behind the first file's header.
-    if head.get(257..262) == Some(b"ustar") {
-        return (
-            Content::Other("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder"),
-            None,
-        );
     }
     if let Some(first) = metrics(head) {
         return (Content::Metrics, first);
@@ -122,10 +125,40 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     (Content::Other(looks), None)
 }
 
-/// Whether it begins like a metrics page, with a description or mostly with samples; and the latest timestamp
-/// among them.
+/// What kind of archive it is, if it is one.
+fn archive(head: &[u8]) -> Option<&'static str> {
+    // POSIX.1 pax and GNU write this behind the first file's header.
+    if head.get(257..262) == Some(b"ustar") {
+        return Some("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder");
+    }
+    match head {
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
+            Some("it is a zip archive; unpack it with unzip, and name the folder")
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("it is packed with xz; unpack it with xz -d"),
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => {
+            Some("it is packed with bzip2; unpack it with bunzip2")
+        }
+        _ => None,
+    }
+}
+
+/// Whether it begins like a metrics page, of Prometheus' form or of OpenMetrics; and the latest timestamp among its
+/// samples.
 fn metrics(head: &[u8]) -> Option<Option<Micros>> {
-    let mut reader = Reader::new(head, Dialect::Text);
+    let (first, second) = match Dialect::of(head) {
+        Dialect::OpenMetrics => (Dialect::OpenMetrics, Dialect::Text),
+        Dialect::Text => (Dialect::Text, Dialect::OpenMetrics),
+    };
+    metrics_in(head, first).or_else(|| metrics_in(head, second))
+}
+
+/// Times before 2000 are none of a page's: they are seconds, which OpenMetrics writes, taken for milliseconds.
+const FIRST_TIME: Micros = 946_684_800_000_000;
+
+/// The same in one of both forms: with a description, or mostly with samples.
+fn metrics_in(head: &[u8], dialect: Dialect) -> Option<Option<Micros>> {
+    let mut reader = Reader::new(head, dialect);
     let (mut described, mut samples, mut bad, mut at) = (false, 0, 0, None);
     for _ in 0..64 {
         match reader.next() {
@@ -135,10 +168,12 @@ fn metrics(head: &[u8]) -> Option<Option<Micros>> {
                 at = at.max(sample.timestamp.map(|seconds| (seconds * 1e6) as Micros));
             }
             Some(Item::Bad(_)) => bad += 1,
+            Some(Item::Eof) | None => break,
             Some(_) => {}
-            None => break,
         }
     }
+    let at =
+        at.map(|at: Micros| if dialect == Dialect::Text && (1..FIRST_TIME).contains(&at) { at * 1000 } else { at });
     // Without a description, anything that pairs words with numbers looks like samples.
     (described && samples >= bad || samples > 0 && bad == 0 || samples + bad == 0 && head.starts_with(b"# EOF"))
         .then_some(at)

@@ -2,16 +2,16 @@
 //! and recognised, audit logs put together into streams, metrics pages by the folder they lie in.
 
 use super::content::Content;
-use super::open::{HEAD, Place, Source, SourceError, recognise};
-use super::pages::{PageFile, PageFolder, time_in};
+use super::open::{Place, Source, SourceError, recognise};
+use super::pages::{Clock, PageFile, PageFolder, time_in};
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
-use crate::model::time::{Micros, TimeParser};
-use crate::sources::{audit, cgroup};
+use crate::model::stray::{Days, Kept};
+use crate::model::time::Micros;
+use crate::sources::cgroup;
 use regex::Regex;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -43,6 +43,18 @@ pub struct LogStream {
     pub stream: Stream,
     /// Its files, oldest first.
     pub files: Vec<Source>,
+    /// Which times are taken; the same for all streams that are read together.
+    pub kept: Kept,
+    /// Whether events may be in it twice: it is an export of a log service, or its files overlap.
+    pub has_copies: bool,
+}
+
+impl LogStream {
+    /// The same once more; `None` if it can be read only once.
+    pub fn again(&self) -> Option<Self> {
+        let files = self.files.iter().map(Source::again).collect::<Option<Vec<_>>>()?;
+        Some(Self { stream: self.stream.clone(), files, kept: self.kept.clone(), has_copies: self.has_copies })
+    }
 }
 
 /// What a command reads.
@@ -65,13 +77,15 @@ pub enum Wanted {
 impl Wanted {
     fn wants(self, content: Content) -> bool {
         match content {
-            Content::AuditLines | Content::AuditDocument => matches!(self, Self::Logs | Self::Both | Self::Dumps),
+            Content::AuditLines | Content::AuditDocument | Content::Blank => {
+                matches!(self, Self::Logs | Self::Both | Self::Dumps)
+            }
             Content::Metrics => matches!(self, Self::Pages | Self::Both | Self::Dumps),
             Content::Dump => self == Self::Dumps,
             Content::Database => self == Self::Databases,
             // An empty log is a log without events; a page is never empty.
             Content::Empty => matches!(self, Self::Logs | Self::Both),
-            Content::Profile | Content::Other(_) => false,
+            Content::Profile | Content::Archive(_) | Content::Other(_) => false,
         }
     }
 }
@@ -104,6 +118,15 @@ pub fn audit_logs(arguments: &[String]) -> Found {
     find(arguments, Wanted::Logs, 0)
 }
 
+/// An argument, and what came of its files.
+struct Named<'a> {
+    argument: &'a str,
+    from_folder: bool,
+    files: usize,
+    used: usize,
+    logs: usize,
+}
+
 /// Finds what is wanted behind `arguments`. What can't be used is reported beside what can. Pages from pipes
 /// and URLs are taken `now`.
 pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
@@ -114,71 +137,94 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     // (cluster, instance, family) of files without content.
     let mut empty: Vec<(String, String, String)> = Vec::new();
+    // Clusters and instances that have metrics pages, whether or not these are wanted: logs beside them are called
+    // alike.
+    let mut paged: BTreeSet<(String, String)> = BTreeSet::new();
     // Files that are no pages, in folders that may have some.
     let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
+    let mut bundles = Bundles::default();
+    let mut named: Vec<Named<'_>> = Vec::new();
+    let mut files: Vec<(usize, Place)> = Vec::new();
     for argument in arguments {
-        let (files, from_folder) = match expand(argument) {
-            Ok(found) => found,
+        match expand(argument) {
+            Ok((own, from_folder)) => {
+                named.push(Named { argument, from_folder, files: own.len(), used: 0, logs: 0 });
+                files.extend(own.into_iter().map(|file| (named.len() - 1, file)));
+            }
+            Err(error) => found.errors.push(error),
+        }
+    }
+    // What two arguments name is read once, and so is what a link stands for that lies there itself.
+    let is_link = |file: &Place| matches!(file, Place::File(path) if path.is_symlink());
+    files.sort_by_key(|(_, file)| is_link(file));
+    // Whether it was used, and is a log.
+    let mut taken: HashMap<PathBuf, (usize, usize)> = HashMap::new();
+    for (number, file) in files {
+        let Named { argument, from_folder, used, logs, .. } = &mut named[number];
+        let (argument, from_folder) = (*argument, *from_folder);
+        let real = if let Place::File(path) = &file { path.canonicalize().ok() } else { None };
+        if let Some(&(was_used, was_log)) = real.as_ref().and_then(|real| taken.get(real)) {
+            (*used, *logs) = (*used + was_used, *logs + was_log);
+            continue;
+        }
+        if let Some(real) = &real {
+            taken.insert(real.clone(), (0, 0));
+        }
+        let source = match recognise(&file) {
+            Ok(source) => source,
             Err(error) => {
                 found.errors.push(error);
                 continue;
             }
         };
-        let looked_at = files.len();
-        let (mut used, mut logs) = (0, 0);
-        for file in files {
-            let source = match recognise(&file) {
-                Ok(source) => source,
-                Err(error) => {
-                    found.errors.push(error);
-                    continue;
-                }
-            };
-            let content = source.content;
-            if !wanted.wants(content) || content == Content::Empty && from_folder {
-                let looks = content.in_words();
-                let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
-                if content == Content::Empty && from_folder {
-                    let (bundle, _, family, instance) = belongs(&source.place, argument, from_folder);
-                    empty.push((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance, family));
-                }
-                if !from_folder {
-                    found.errors.push(error);
-                } else if matches!(wanted, Wanted::Pages | Wanted::Both)
-                    && content != Content::Dump
-                    && let Place::File(path) = &source.place
-                    && let Some(certain) = page_name(path)
-                {
-                    let (_, folder, ..) = belongs(&source.place, argument, from_folder);
-                    odd.push((folder, certain, error));
-                } else {
-                    found.other_files += 1;
-                }
-                continue;
+        let content = source.content;
+        if content == Content::Metrics {
+            let (bundle, _, _, instance) = bundles.belongs(&source.place, argument, from_folder);
+            paged.insert((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance));
+        }
+        if !wanted.wants(content) || content == Content::Empty && from_folder {
+            let looks = content.in_words();
+            let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
+            if content == Content::Empty && from_folder {
+                let (bundle, _, family, instance) = bundles.belongs(&source.place, argument, from_folder);
+                empty.push((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance, family));
             }
-            used += 1;
-            let (bundle, folder, family, instance) = belongs(&source.place, argument, from_folder);
-            let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
-            found.bundle = found.bundle.take().or(bundle);
-            if content == Content::Database {
-                found.databases.push(source);
-            } else if matches!(content, Content::Metrics | Content::Dump) {
-                let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
-                let of = if content == Content::Dump { &mut dumps } else { &mut folders };
-                of.entry((cluster, folder))
-                    .or_insert_with(|| (instance, Vec::new()))
-                    .1
-                    .push(PageFile::new(source, now));
+            if !from_folder {
+                found.errors.push(error);
+            } else if matches!(wanted, Wanted::Pages | Wanted::Both)
+                && content != Content::Dump
+                && let Place::File(path) = &source.place
+                && let Some(certain) = page_name(path)
+            {
+                let (_, folder, ..) = bundles.belongs(&source.place, argument, from_folder);
+                odd.push((folder, certain, error));
             } else {
-                logs += 1;
-                groups.entry((cluster, folder, family)).or_default().push((source, instance));
+                found.other_files += 1;
             }
+            continue;
         }
-        if from_folder && used == 0 && !odd.iter().any(|(_, certain, _)| *certain) {
-            found.errors.push(SourceError::NothingHere { folder: argument.clone(), files: looked_at, wanted });
+        let is_log = !matches!(content, Content::Database | Content::Metrics | Content::Dump);
+        (*used, *logs) = (*used + 1, *logs + usize::from(is_log));
+        taken.extend(real.map(|real| (real, (1, usize::from(is_log)))));
+        let (bundle, folder, family, instance) = bundles.belongs(&source.place, argument, from_folder);
+        let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
+        found.bundle = found.bundle.take().or(bundle);
+        if content == Content::Database {
+            found.databases.push(source);
+        } else if matches!(content, Content::Metrics | Content::Dump) {
+            let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
+            let of = if content == Content::Dump { &mut dumps } else { &mut folders };
+            of.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
+        } else {
+            groups.entry((cluster, folder, family)).or_default().push((source, instance));
         }
-        if from_folder && logs == 0 && wanted == Wanted::Both {
-            found.without_logs.push((argument.clone(), looked_at));
+    }
+    for Named { argument, files, used, logs, .. } in named.into_iter().filter(|named| named.from_folder) {
+        if used == 0 && !odd.iter().any(|(_, certain, _)| *certain) {
+            found.errors.push(SourceError::NothingHere { folder: argument.to_owned(), files, wanted });
+        }
+        if logs == 0 && wanted == Wanted::Both {
+            found.without_logs.push((argument.to_owned(), files));
         }
     }
     // What is called by a time is missed as a page where others are.
@@ -202,11 +248,123 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
         }
         let id = found.streams.len() as u32;
         let files = files.into_iter().map(|(source, _)| source).collect();
-        found.streams.push(LogStream { stream: Stream { id, cluster, instance }, files });
+        found.streams.push(LogStream {
+            stream: Stream { id, cluster, instance },
+            files,
+            kept: Kept::default(),
+            has_copies: false,
+        });
     }
+    name_logs(&mut found.streams, &paged);
+    join_copies(&mut found.streams);
     found.pages = in_order(folders);
+    set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
     found
+}
+
+/// Calls logs in folders `audit`, `audit-1` as the folders of metrics pages beside them are called, so that both are
+/// known to be of one apiserver: by their numbers, and the one that is left by the one that is left.
+fn name_logs(streams: &mut [LogStream], paged: &BTreeSet<(String, String)>) {
+    let number = |name: &str| {
+        PLAIN_FOLDERS.iter().find_map(|plain| name.strip_prefix(plain)?.strip_prefix('-').map(str::to_owned))
+    };
+    for stream in streams.iter_mut() {
+        let own = &stream.stream;
+        let Some(number) = number(&own.instance) else { continue };
+        let ending = format!("-{number}");
+        let of = |(cluster, name): &&(String, String)| *cluster == own.cluster && name.ends_with(&ending);
+        let alike: Vec<&String> = paged.iter().filter(of).map(|(_, name)| name).collect();
+        let apiservers: Vec<&&String> = alike.iter().filter(|name| name.contains("apiserver")).collect();
+        let name = match (alike.as_slice(), apiservers.as_slice()) {
+            ([only], _) => Some((*only).clone()),
+            (_, [only]) => Some((**only).clone()),
+            _ => None,
+        };
+        stream.stream.instance = name.unwrap_or_else(|| stream.stream.instance.clone());
+    }
+    let clusters: BTreeSet<String> = streams.iter().map(|stream| stream.stream.cluster.clone()).collect();
+    for cluster in clusters {
+        let taken: BTreeSet<String> =
+            streams.iter().filter(|own| own.stream.cluster == cluster).map(|own| own.stream.instance.clone()).collect();
+        let is_free =
+            |(of, name): &&(String, String)| *of == cluster && name.contains("apiserver") && !taken.contains(name);
+        let free: Vec<&String> = paged.iter().filter(is_free).map(|(_, name)| name).collect();
+        let mut unnamed: Vec<&mut LogStream> =
+            streams.iter_mut().filter(|own| own.stream.cluster == cluster && own.stream.instance.is_empty()).collect();
+        // With one log and one apiserver there is nothing to tell apart, and nothing to guess.
+        if let ([log], [name]) = (unnamed.as_mut_slice(), free.as_slice())
+            && taken.len() > 1
+        {
+            log.stream.instance = (*name).clone();
+        }
+    }
+}
+
+/// How far files of one apiserver may overlap where one goes on where the other ends.
+const SLACK: Micros = 10_000_000;
+
+/// Puts files that begin with the same event into one stream, whatever they are called, and finds out which streams may
+/// have copies.
+fn join_copies(streams: &mut Vec<LogStream>) {
+    let mut joined: Vec<LogStream> = Vec::new();
+    // The first stream that begins one of its files with an event.
+    let mut begun: HashMap<(String, u64), usize> = HashMap::new();
+    for stream in streams.drain(..) {
+        let ids = stream.files.iter().flat_map(|file| &file.ids);
+        let own: Vec<(String, u64)> = ids.map(|id| (stream.stream.cluster.clone(), *id)).collect();
+        let twin = own.iter().filter_map(|id| begun.get(id)).min().copied();
+        match twin.and_then(|twin| joined.get_mut(twin)) {
+            Some(twin) => {
+                twin.files.extend(stream.files);
+                twin.files.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
+                twin.has_copies = true;
+            }
+            None => joined.push(stream),
+        }
+        let place = twin.unwrap_or(joined.len() - 1);
+        for id in own {
+            begun.entry(id).or_insert(place);
+        }
+    }
+    for (id, stream) in joined.iter_mut().enumerate() {
+        stream.stream.id = id as u32;
+        let is_export = stream.files.iter().any(|file| file.is_wrapped || file.content == Content::AuditDocument);
+        let mut all = HashSet::new();
+        let is_twice = stream.files.iter().flat_map(|file| &file.ids).any(|id| !all.insert(*id));
+        stream.has_copies |= is_export || is_twice || overlap(&stream.files);
+    }
+    *streams = joined;
+}
+
+/// Whether a file begins well before the one before it ends, as far as ends can be looked at.
+fn overlap(files: &[Source]) -> bool {
+    files.len() > 1
+        && files.windows(2).any(|two| match (two[0].last_time(), two[1].first) {
+            (Some(last), Some(first)) => first < last - SLACK,
+            _ => false,
+        })
+}
+
+/// Takes out the pages that a wrong clock dated far away from all others. The time at which a file was copied says
+/// nothing of that.
+fn set_stray_aside(found: &mut Found) {
+    let is_dated = |page: &PageFile| matches!(page.clock, Clock::Name | Clock::Samples);
+    let mut days = Days::default();
+    found
+        .pages
+        .iter()
+        .flat_map(|folder| &folder.pages)
+        .filter(|page| is_dated(page))
+        .for_each(|page| days.add(page.at));
+    let kept = days.kept();
+    for folder in &mut found.pages {
+        let (pages, stray): (Vec<_>, Vec<_>) =
+            folder.pages.drain(..).partition(|page| !is_dated(page) || kept.takes(page.at));
+        folder.pages = pages;
+        found.errors.extend(stray.into_iter().map(|page| SourceError::Stray { path: page.source.path, at: page.at }));
+    }
+    found.pages.retain(|folder| !folder.pages.is_empty());
 }
 
 /// Folders of pages, the pages of each by time.
@@ -218,7 +376,8 @@ fn in_order(folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)>) -> Ve
     folders.into_iter().map(folder).collect()
 }
 
-/// Whether a file is called like a metrics page: for certain if it lies in a folder `metrics` or is called so, not so certainly if it is called by a time.
+/// Whether a file is called like a metrics page: for certain if it lies in a folder `metrics` or is called so, not so
+/// certainly if it is called by a time.
 fn page_name(path: &Path) -> Option<bool> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let below_metrics = path.parent().is_some_and(|folder| {
@@ -238,39 +397,12 @@ fn host(url: &str) -> String {
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// From the first event seen at the start of any file to the last seen near the end of any; `None`
-/// unless all can be read at any place.
-pub fn span(found: &Found) -> Option<Micros> {
-    let files = || found.streams.iter().flat_map(|s| &s.files);
-    let first = files().filter_map(|file| file.first).min()?;
-    let last = files().map(last_time).collect::<Option<Vec<_>>>()?.into_iter().max()?;
-    (last > first).then_some(last - first)
-}
-
 /// Midnight (UTC) before the first event, or the first page where there is no log.
 pub fn day(found: &Found) -> Option<Micros> {
     const DAY: Micros = 86_400_000_000;
     let first = found.streams.iter().flat_map(|s| &s.files).filter_map(|file| file.first).min();
     let first = first.or_else(|| found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).min())?;
     Some(first.div_euclid(DAY) * DAY)
-}
-
-/// The time of the last event in the last part of a file that can be read at any place.
-fn last_time(source: &Source) -> Option<Micros> {
-    use std::io::{Seek, SeekFrom};
-    let Place::File(path) = &source.place else { return None };
-    if !source.is_seekable() {
-        return None;
-    }
-    let mut file = File::open(path).ok()?;
-    file.seek(SeekFrom::Start(source.size.saturating_sub(HEAD as u64))).ok()?;
-    let mut tail = Vec::new();
-    file.take(HEAD as u64).read_to_end(&mut tail).ok()?;
-    let mut last = None;
-    for line in tail.split(|&b| b == b'\n') {
-        audit::read_line(line, &mut |event| last = last.max(TimeParser::default().parse_json(event.at)));
-    }
-    last
 }
 
 /// Whether an argument is a URL.
@@ -332,27 +464,57 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// The bundle around a file, the folder and family of its stream, and the instance its folder names.
-pub(super) fn belongs(place: &Place, argument: &str, from_folder: bool) -> (Option<Bundle>, PathBuf, String, String) {
-    let Place::File(path) = place else {
-        return (None, PathBuf::from(argument), String::new(), String::new());
-    };
-    // In full, so that a bundle around a relative path is found.
-    let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
-    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let root = std::path::absolute(argument).unwrap_or_default();
-    let below_root = from_folder && folder != root.components().collect::<PathBuf>();
-    let known_place = folder.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
-    let instance = name(&folder);
-    let is_instance = (below_root || known_place) && !PLAIN_FOLDERS.contains(&instance.as_str());
-    let instance = if is_instance { instance } else { String::new() };
-    let bundle = folder.ancestors().take(4).find_map(|above| {
-        let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
-        serde_yaml_ng::from_str(&text).ok()
-    });
-    (bundle, folder, family, instance)
+/// Bundles around folders, as far as these were looked at: a folder may have thousands of files.
+#[derive(Debug, Default)]
+pub(super) struct Bundles(HashMap<PathBuf, Option<Bundle>>);
+
+impl Bundles {
+    /// The bundle that a folder is in, or is.
+    fn around(&mut self, folder: &Path) -> Option<Bundle> {
+        let read = || {
+            folder.ancestors().take(4).find_map(|above| {
+                let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
+                serde_yaml_ng::from_str(&text).ok()
+            })
+        };
+        self.0.entry(folder.to_owned()).or_insert_with(read).clone()
+    }
+
+    /// The bundle around a file, the folder and family of its stream, and the instance its folder names.
+    pub(super) fn belongs(
+        &mut self,
+        place: &Place,
+        argument: &str,
+        from_folder: bool,
+    ) -> (Option<Bundle>, PathBuf, String, String) {
+        let Place::File(path) = place else {
+            return (None, PathBuf::from(argument), String::new(), String::new());
+        };
+        // In full, so that a bundle around a relative path is found.
+        let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
+        let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let root = std::path::absolute(argument).unwrap_or_default();
+        let below_root = from_folder && folder != root.components().collect::<PathBuf>();
+        // What a folder is for says nothing of whose it is: `cp-1/audit` and `cp-1/metrics` are cp-1's.
+        let is_plain = |path: &Path| PLAIN_FOLDERS.contains(&name(path).as_str());
+        let root: PathBuf = root.components().collect();
+        let mut owner = folder.as_path();
+        while below_root && is_plain(owner) && owner != root && !owner.join("bundle.yaml").exists() {
+            owner = owner.parent().unwrap_or(Path::new(""));
+        }
+        let is_owned = below_root && owner != folder && owner != root && !owner.join("bundle.yaml").exists();
+        let known_place = folder.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
+        let instance = name(&folder);
+        let is_instance = (below_root || known_place) && !PLAIN_FOLDERS.contains(&instance.as_str());
+        let instance = match (is_instance, is_owned) {
+            (true, _) => instance,
+            (false, true) => name(owner),
+            (false, false) => String::new(),
+        };
+        (self.around(&folder), folder, family, instance)
+    }
 }
 
 /// A log's name without what rotation and packing add to it.
@@ -373,6 +535,29 @@ pub(super) fn family(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stands_back_behind_what_it_stands_for() {
+        let home = tempfile::tempdir().unwrap();
+        let event = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a","stage":"ResponseComplete","requestURI":"/api","verb":"get","user":{},"stageTimestamp":"2026-11-20T09:00:00.000000Z"}"#;
+        std::fs::write(home.path().join("audit.log"), format!("{event}\n")).unwrap();
+        let link = |name: &str| std::os::unix::fs::symlink("audit.log", home.path().join(name)).unwrap();
+        // One sorts before the log, one behind it.
+        link("audit-current.log");
+        link("latest.log");
+        let folder = home.path().display().to_string();
+        let found = audit_logs(&[folder.clone(), format!("{folder}/latest.log")]);
+        let files: Vec<&str> =
+            found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.path.as_str()).collect();
+        assert_eq!(files, [format!("{folder}/audit.log")]);
+        assert!(found.errors.is_empty(), "{:?}", found.errors);
+        // Named by itself, a link is the file.
+        assert_eq!(audit_logs(&[format!("{folder}/latest.log")]).streams.len(), 1);
+        // Of what is not wanted, a link makes nothing that is.
+        let pages = find(std::slice::from_ref(&folder), Wanted::Pages, 0);
+        assert!(matches!(pages.errors.as_slice(), [SourceError::NothingHere { .. }]), "{:?}", pages.errors);
+    }
 
     #[test]
     fn rotated_files_are_one_family() {

@@ -34,8 +34,8 @@ pub fn limits(path: &Path) -> Result<HashMap<String, f64>, String> {
     Ok(limits)
 }
 
-/// Events: a file with the columns `from`, `until` and `name`. Times are RFC 3339 or dates (UTC); `until` is no part of it, and may be left
-/// empty: then it is the day, or the hour, of `from`.
+/// Events: a file with the columns `from`, `until` and `name`. Times are RFC 3339 or dates (UTC); `until` is no part of
+/// it, and may be left empty: then it is the day, or the hour, of `from`.
 pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
     let mut events = Vec::new();
     rows(path, &["from", "until", "name"], &mut |fields| {

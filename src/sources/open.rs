@@ -2,11 +2,16 @@
 
 use super::content::{Content, look};
 use super::find::Wanted;
+use crate::model::input::LossKind;
 use crate::model::time::Micros;
+use crate::sources::audit;
 use crate::sources::split::Splitter;
-use std::fs::File;
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// How much of a file is looked at to tell what it is.
 pub(super) const HEAD: usize = 64 << 10;
@@ -35,6 +40,14 @@ pub enum SourceError {
         looks: &'static str,
         /// What it should have been.
         wanted: Wanted,
+    },
+    /// A metrics page that is dated far away from all others.
+    #[error("{path}: dated {}, which {}; {}", crate::model::time::format(*at), LossKind::Stray.explain().0, LossKind::Stray.explain().1)]
+    Stray {
+        /// The page.
+        path: String,
+        /// When it says that it was taken.
+        at: Micros,
     },
     /// A folder without anything of what is wanted.
     #[error("{folder}: {}", nothing_here(*files, *wanted))]
@@ -148,6 +161,10 @@ pub struct Source {
     pub content: Content,
     /// The first event's time, if one was seen in the head.
     pub(super) first: Option<Micros>,
+    /// Which events it begins with (`audit::twice::identity`).
+    pub(super) ids: Vec<u64>,
+    /// Whether its first event stands in the wrapper of a log service.
+    pub(super) is_wrapped: bool,
     /// What was read to recognise an input that can be read only once.
     head: Vec<u8>,
     rest: Option<Box<dyn ReadSend>>,
@@ -162,8 +179,62 @@ impl std::fmt::Debug for dyn ReadSend {
     }
 }
 
-/// Looks at the start of an input to tell what it holds.
+/// Files that are remembered as they were recognised.
+const REMEMBERED: usize = 65_536;
+
+/// A file that was changed less than this before may be changed again without a trace: clocks of file systems tick some
+/// times a second.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What tells that a file is the one that it was: device, inode, length, and when it was changed.
+type Identity = (u64, u64, u64, SystemTime);
+
+/// Files as they were recognised. A report asks twenty times what a folder holds, the terminal UI at each step.
+static RECOGNISED: LazyLock<Mutex<HashMap<PathBuf, (Identity, Source)>>> = LazyLock::new(Mutex::default);
+
+/// What identifies a file, if it has not been changed just now.
+fn identity(path: &Path) -> Option<Identity> {
+    let meta = std::fs::metadata(path).ok()?;
+    let changed = meta.modified().ok()?;
+    let is_settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED);
+    let (device, inode) = node(&meta);
+    (is_settled && meta.is_file()).then_some((device, inode, meta.len(), changed))
+}
+
+#[cfg(unix)]
+fn node(meta: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (meta.dev(), meta.ino())
+}
+
+#[cfg(not(unix))]
+fn node(_: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+/// Looks at the start of an input to tell what it holds; of a file that was looked at before and has not changed since,
+/// it is known.
 pub fn recognise(place: &Place) -> Result<Source, SourceError> {
+    let Place::File(path) = place else { return look_into(place) };
+    let Some(identity) = identity(path) else { return look_into(place) };
+    let known = || RECOGNISED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, source)) = known().get(path).filter(|(other, _)| *other == identity)
+        && let Some(source) = source.again()
+    {
+        return Ok(source);
+    }
+    let source = look_into(place)?;
+    if let Some(own) = source.again() {
+        let mut known = known();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(path.clone(), (identity, own));
+    }
+    Ok(source)
+}
+
+fn look_into(place: &Place) -> Result<Source, SourceError> {
     let path = match place {
         Place::Once(path) if path == Path::new("/dev/stdin") => "-".to_owned(),
         Place::File(path) | Place::Once(path) => path.display().to_string(),
@@ -181,6 +252,7 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
         _ => drop(unpack(packing, Cursor::new(&head)).map(|r| r.take(HEAD as u64).read_to_end(&mut plain))),
     }
     let (content, first) = look(&plain);
+    let (ids, is_wrapped) = if content.is_log() { audit::begin(&plain) } else { (Vec::new(), false) };
     let (size, keep) = match place {
         Place::File(path) => (std::fs::metadata(path).map_err(io)?.len(), false),
         _ => (0, true),
@@ -192,6 +264,8 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
         packing,
         content,
         first,
+        ids,
+        is_wrapped,
         head: if keep { head } else { Vec::new() },
         rest: keep.then_some(raw),
     })
@@ -250,7 +324,52 @@ impl Source {
         let packing = packing_of(&bytes);
         let (place, content, rest) =
             (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
-        Self { path, place, size: 0, packing, content, first: None, head: bytes, rest }
+        Self {
+            path,
+            place,
+            size: 0,
+            packing,
+            content,
+            first: None,
+            ids: Vec::new(),
+            is_wrapped: false,
+            head: bytes,
+            rest,
+        }
+    }
+
+    /// The same once more, to be read from its start; `None` if it can be read only once.
+    pub fn again(&self) -> Option<Self> {
+        let Self { path, place, ids, .. } = self;
+        let (path, place, ids) = (path.clone(), place.clone(), ids.clone());
+        let again = Self { path, place, ids, head: Vec::new(), rest: None, ..*self };
+        matches!(self.place, Place::File(_)).then_some(again)
+    }
+
+    /// Times of the events in so many lines, at most, at its start, as far as that can be looked at without taking
+    /// anything from it.
+    pub fn head_times(&self, lines: usize) -> Vec<Micros> {
+        let head = match &self.place {
+            Place::File(path) => {
+                let mut head = Vec::new();
+                let read = File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+                read.map(|_| head).unwrap_or_default()
+            }
+            Place::Once(_) | Place::Url(_) => self.head.clone(),
+        };
+        let mut plain = Vec::new();
+        match self.packing {
+            Packing::None => plain = head,
+            _ => drop(
+                unpack(self.packing, Cursor::new(&head)).map(|reader| reader.take(HEAD as u64).read_to_end(&mut plain)),
+            ),
+        }
+        audit::settle::times_in(plain.split(|&byte| byte == b'\n').take(lines))
+    }
+
+    /// The time of the last event near its end, where that can be looked at.
+    pub(super) fn last_time(&self) -> Option<Micros> {
+        audit::settle::tail_times(self, audit::settle::EDGE).into_iter().max()
     }
 
     /// Whether it can be read at any place, by several threads.

@@ -135,8 +135,8 @@ fn offset(zone: &str) -> String {
 
 /// What is made of the pages of one folder.
 pub trait PageWorker: Send {
-    /// A page begins.
-    fn begin(&mut self);
+    /// A page begins, which is called so in messages and was taken `at`.
+    fn begin(&mut self, path: &str, at: Micros);
 
     /// Takes a sample of it.
     fn sample(&mut self, sample: &Sample<'_, '_>);
@@ -222,13 +222,14 @@ pub fn read_page(
     } else if bytes.len() as u64 == LONGEST_PAGE {
         lose(LossKind::PageTooLong, 0, LONGEST_PAGE, String::new());
     }
-    worker.begin();
+    worker.begin(&path, page.at);
     let mut latest: Option<f64> = None;
     let problem = |Problem { kind, line, offset, detail }| {
         let kind = match kind {
             ProblemKind::Line => LossKind::NotASample,
             ProblemKind::Repeated => LossKind::SeriesTwice,
             ProblemKind::Described => LossKind::DescribedTwice,
+            ProblemKind::Type => LossKind::UnknownType,
             ProblemKind::Rule => LossKind::AgainstRule,
             ProblemKind::Empty => LossKind::NoSamples,
             ProblemKind::CutOff => {

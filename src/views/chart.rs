@@ -1,5 +1,5 @@
-//! Charts for the terminal: history, what is foreseen and how surely, the limit. Lines are drawn in braille dots, eight to a character; each
-//! thing has a shape of its own, so that no colour is needed.
+//! Charts for the terminal: history, what is foreseen and how surely, the limit. Lines are drawn in braille dots, eight
+//! to a character; each thing has a shape of its own, so that no colour is needed.
 
 use super::Style;
 use super::text::{fit, plain};
@@ -72,7 +72,7 @@ impl Frame {
                 .filter(|v| v.is_finite())
         };
         let (mut low, mut high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        // Nothing is far away where the chart begins at nought.
+        // Nothing is far away where the chart begins at zero.
         if low >= 0.0 && low < 0.5 * high {
             low = 0.0;
         }
@@ -361,7 +361,8 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
     writeln!(out, "{:left$}  {line}", "")
 }
 
-/// The dates below the axis: first, now, when the limit is reached, last; those that have room, in the order of what matters.
+/// The dates below the axis: first, now, when the limit is reached, last; those that have room, in the order of what
+/// matters.
 fn dates(frame: &Frame, picture: &Picture, columns: usize, now: usize) -> String {
     let mut line = vec![' '; columns];
     let mut put = |column: usize, text: &str| {
@@ -455,7 +456,8 @@ mod tests {
                 );
                 assert!(found.len() <= 2, "{what}: one value to a day\n{lines:#?}");
             }
-            // On the last day the band is from 79.2 to 90.8, the median 84.5: ten to fifteen of a hundred steps each way.
+            // On the last day the band is from 79.2 to 90.8, the median 84.5: ten to fifteen of a hundred steps each
+            // way.
             let last = rows_of(&lines, columns - 1, |c| c == '░' || is_dots(c) || c == '━');
             assert!(
                 last.contains(&row_of(90.0)) && last.contains(&row_of(80.0)) && !last.contains(&row_of(70.0)),

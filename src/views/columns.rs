@@ -1,7 +1,7 @@
 //! One spec for every column of every table: its heading, its unit, how its values are written, and
 //! whether a narrow table shows it.
 
-use crate::model::report::Value;
+use crate::model::report::{Table, Value};
 use crate::model::units::{bytes, grouped, percent, signed_percent, significant};
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ const COLUMNS: [Column; 332] = [
     column("taken_from", "FROM", Kind::Text),
     column("outcome", "OUTCOME", Kind::Text),
     column("files", "FILES", Kind::Count),
-    column("reason", "WHY NOT", Kind::Text),
+    column("reason", "REASON", Kind::Text),
     column("incident_likely", "HOW LIKELY", Kind::Text),
     column("incident_sure", "SURE", Kind::Text),
     column("incident_before", "BEFORE", Kind::Text),
@@ -429,6 +429,32 @@ fn plus(number: f64) -> &'static str {
     if number > 0.0 { "+" } else { "" }
 }
 
+/// The heading of a table's column: its own, or what columns of that name are called.
+pub fn heading(table: &Table, at: usize) -> Cow<'_, str> {
+    match own(table, at) {
+        Some(heading) => Cow::Borrowed(heading),
+        None => title(&table.columns[at]),
+    }
+}
+
+/// Whether only `-o wide` shows a table's column.
+pub fn is_wide(table: &Table, at: usize) -> bool {
+    own(table, at).is_none() && of(&table.columns[at]).is_some_and(|column| column.wide)
+}
+
+/// How the values of a table's column are written: as columns of that name are, but words as words.
+pub fn kind_in(table: &Table, at: usize) -> Kind {
+    let kind = kind(&table.columns[at]);
+    let mut known = table.rows.iter().filter_map(|row| row.get(at)).filter(|value| **value != Value::None).peekable();
+    let is_word = |value: &Value| matches!(value, Value::Text(text) if !text.contains(|c: char| c.is_ascii_digit()));
+    let is_text = known.peek().is_some() && known.all(is_word);
+    if is_text && kind != Kind::Spark { Kind::Text } else { kind }
+}
+
+fn own(table: &Table, at: usize) -> Option<&'static str> {
+    table.headings.iter().find(|(name, _)| *name == table.columns[at]).map(|(_, heading)| *heading)
+}
+
 /// Counts as a line of bars, the highest full.
 pub fn spark(counts: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -443,6 +469,27 @@ pub fn spark(counts: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_headings_of_its_own() {
+        let mut table = Table {
+            columns: vec!["reason".to_owned(), "restarts".to_owned(), "change".to_owned()],
+            rows: vec![vec!["a".into(), Value::Count(1), "added".into()]],
+            ..Table::default()
+        };
+        let told =
+            |table: &Table| (0..3).map(|at| (heading(table, at).into_owned(), is_wide(table, at))).collect::<Vec<_>>();
+        let heads = |reason: &str, restarts| {
+            vec![(reason.to_owned(), false), ("RESTARTS".to_owned(), restarts), ("CHANGE".to_owned(), false)]
+        };
+        assert_eq!(told(&table), heads("REASON", true));
+        table.headings = vec![("reason", "WHY NOT"), ("restarts", "RESTARTS")];
+        assert_eq!(told(&table), heads("WHY NOT", false));
+        assert_eq!((kind_in(&table, 2), kind_in(&table, 1)), (Kind::Text, Kind::Count));
+        // Numbers that somebody has written out stand as numbers do.
+        table.rows.push(vec!["a".into(), Value::Count(1), "+3 %".into()]);
+        assert_ne!(kind_in(&table, 2), Kind::Text);
+    }
 
     #[test]
     fn bars_rise_with_counts() {

@@ -1,6 +1,7 @@
 //! Before and after as one SVG that needs nothing else: a panel for each number, with both sides from their starts.
 //!
-//! The sides differ in width and dashes as well as in colour. All text is escaped, and nothing is script or a reference to elsewhere.
+//! The sides differ in width and dashes as well as in colour. All text is escaped, and nothing is script or a reference
+//! to elsewhere.
 
 use super::text::{fit, plain, xml};
 use crate::model::picture::Contrast;
@@ -25,7 +26,8 @@ text{fill:currentColor}.title{font-size:13px;font-weight:bold}.soft{fill-opacity
 .before{stroke:currentColor;stroke-opacity:.55;stroke-width:1.5;stroke-dasharray:4 3;fill:none}.after{stroke:#0072b2;stroke-width:2;fill:none}\
 @media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.after{stroke:#56b4e9}}";
 
-/// Writes the panels of those of which anything is known in time. Whether there was one to draw; else nothing is written.
+/// Writes the panels of those of which anything is known in time. Whether there was one to draw; else nothing is
+/// written.
 pub fn draw(contrasts: &[Contrast], out: &mut dyn Write) -> io::Result<bool> {
     let panels: Vec<&Contrast> = contrasts.iter().filter(|one| one.sides.iter().any(|side| !side.is_empty())).collect();
     if panels.is_empty() {

@@ -1,7 +1,9 @@
-//! Charts as one SVG that needs nothing else: a panel for each series with history, what is foreseen, its range, the limit.
+//! Charts as one SVG that needs nothing else: a panel for each series with history, what is foreseen, its range, the
+//! limit.
 //!
-//! Names come from whoever made the series, so all text is escaped, and nothing in the picture is script or a reference to elsewhere.
-//! Lines differ in dashes as well as in colour; the colours are those of Okabe and Ito, which people with any colour vision tell apart.
+//! Names come from whoever made the series, so all text is escaped, and nothing in the picture is script or a reference
+//! to elsewhere. Lines differ in dashes as well as in colour; the colours are those of Okabe and Ito, which people with
+//! any colour vision tell apart.
 
 use super::chart::{Frame, day, past_values};
 use super::text::{fit, plain, xml};
@@ -36,7 +38,8 @@ text{fill:currentColor}.title{font-size:14px;font-weight:bold}.soft{fill-opacity
 .change{fill:currentColor;fill-opacity:.6}.date{fill:#d55e00}\
 @media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.band{fill:#56b4e9}.next{stroke:#56b4e9}.limit{stroke:#e69f00}.date{fill:#e69f00}}";
 
-/// Writes pictures into one SVG; those of which nothing is known are left out. Whether there was one to draw; else nothing is written.
+/// Writes pictures into one SVG; those of which nothing is known are left out. Whether there was one to draw; else
+/// nothing is written.
 pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
     let panels: Vec<(&Picture, Frame)> =
         pictures.iter().filter_map(|picture| Some((picture, Frame::of(picture)?))).collect();
@@ -78,7 +81,8 @@ impl Place {
     }
 }
 
-/// One pixel's worth of values: the first, the smallest, the largest and the last are drawn, the rest would lie on them.
+/// One pixel's worth of values: the first, the smallest, the largest and the last are drawn, the rest would lie on
+/// them.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept = Vec::new();
     for same in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
@@ -184,7 +188,8 @@ fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result 
     dates(picture, &place, out)
 }
 
-/// Dates below the plot: of those that would lie on one another, the first; when the limit is reached stands lower where it is near now.
+/// Dates below the plot: of those that would lie on one another, the first; when the limit is reached stands lower
+/// where it is near now.
 fn dates(picture: &Picture, place: &Place, out: &mut String) -> std::fmt::Result {
     let frame = place.0;
     let mut mark = |at: Micros, class: &str, up: f64| {

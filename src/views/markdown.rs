@@ -25,14 +25,16 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         if number > 0 {
             writeln!(out)?;
         }
+        let all = 0..table.columns.len();
         if !table.title.is_empty() {
             writeln!(out, "### {}\n", escape(&table.title))?;
         }
-        writeln!(out, "{}", line(table.columns.iter().map(|c| escape(&columns::title(c).to_lowercase())).collect()))?;
-        let mark = |c: &String| if matches!(columns::kind(c), Kind::Text | Kind::Spark) { "---" } else { "--:" };
-        writeln!(out, "{}", line(table.columns.iter().map(|c| mark(c).to_owned()).collect()))?;
+        writeln!(out, "{}", line(all.clone().map(|c| escape(&columns::heading(table, c).to_lowercase())).collect()))?;
+        let mark =
+            |c: usize| if matches!(columns::kind_in(table, c), Kind::Text | Kind::Spark) { "---" } else { "--:" };
+        writeln!(out, "{}", line(all.clone().map(|c| mark(c).to_owned()).collect()))?;
         for row in rows {
-            let cells = table.columns.iter().zip(row).map(|(c, v)| escape(&columns::show(columns::kind(c), v)));
+            let cells = all.clone().zip(row).map(|(c, v)| escape(&columns::show(columns::kind_in(table, c), v)));
             writeln!(out, "{}", line(cells.collect()))?;
         }
     }

@@ -1,16 +1,17 @@
-//! A message to an owner as text: for mail and stdout, and for Slack. The words are in `templates/`, and can be replaced.
+//! A message to an owner as text: for mail and stdout, and for Slack. The words are in `templates/`, and can be
+//! replaced.
 //!
-//! Values come from whoever may label a namespace. They are made harmless before a template sees them, so no template can forget it.
+//! Values come from whoever may label a namespace. They are made harmless before a template sees them, so no template
+//! can forget it.
 
 use super::text::plain;
-use crate::model::alert::{Alert, Deed, Level, Message, Templates};
+use crate::model::alert::{Alert, Deed, Gauge, Key, Level, Message, Templates};
 use crate::model::quantity::Quantity;
-use crate::model::quota::form;
-use crate::model::time::{self, Micros};
-use crate::model::units::{percent, signed_percent};
+use crate::model::quota::{form, rejected};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{duration, percent, signed_percent};
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// Alerts that a text names; further ones are counted.
 const MOST: usize = 40;
@@ -113,7 +114,9 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
             "ended": alert.ended.map(moment),
             "trend": safe(&trend(alert)),
             "full_at": gauge.full_at.map(|at| moment(at)[..10].to_owned()),
-            "proposed": gauge.proposed.as_deref().map(&safe),
+            "proposed": gauge.raise().map(&safe),
+            "effect": safe(&effect(gauge)),
+            "as_of": gauge.taken.map(|taken| as_of(taken, message.at)),
         })
     };
     json!({
@@ -185,30 +188,60 @@ fn shortened(quantity: Quantity) -> String {
     quantity.rounded_up(false).to_string()
 }
 
-/// What shows a proposal and applies it, for each namespace whose name is one: others could be anything in a shell.
+/// What happens, or will, where nothing is done: for people who never heard of plimsoll.
+fn effect(gauge: &Gauge) -> String {
+    let what = rejected(&gauge.key.resource);
+    match gauge.left() {
+        Some(left) => {
+            format!(
+                "{left} left; new {what} that need more are rejected (403, exceeded quota), and rollouts stop; what runs goes on"
+            )
+        }
+        None => format!(
+            "nothing left; new {what} are rejected now (403, exceeded quota), and rollouts stop; what runs goes on"
+        ),
+    }
+}
+
+/// When a number was seen, and how long that is before the message.
+fn as_of(taken: Micros, sent: Micros) -> String {
+    let minute = 60 * SECOND;
+    match sent - taken {
+        age if age >= minute => format!("{}, {} before this message", moment(taken), duration(age - age % minute)),
+        _ => moment(taken),
+    }
+}
+
+/// For each alert that a larger limit helps, what shows the change, and what makes it: of this one resource alone, with
+/// kubectl alone. Only names that are names: others could be anything in a shell.
 fn commands(message: &Message) -> Vec<String> {
-    let is_name = |name: &&str| {
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    message.alerts.iter().filter_map(|alert| command(&alert.gauge)).take(MOST).flatten().collect()
+}
+
+fn command(gauge: &Gauge) -> Option<[String; 2]> {
+    let Key { namespace, quota, resource } = &gauge.key;
+    let raised = gauge.raise()?;
+    let is_of = |name: &str, others: &[u8]| {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || others.contains(&byte);
         !name.is_empty()
-            && name.len() <= 63
+            && name.len() <= 253
             && name.bytes().all(is_plain)
             && !name.starts_with('-')
             && !name.ends_with('-')
     };
-    let names: BTreeSet<&str> =
-        message.alerts.iter().map(|alert| alert.gauge.key.namespace.as_str()).filter(is_name).collect();
-    names.into_iter().take(MOST).map(command).collect()
-}
-
-/// The command for one namespace.
-pub fn command(namespace: &str) -> String {
-    format!("plimsoll quota propose -n {namespace} -o yaml | kubectl apply --server-side -f -")
+    let is_amount = raised.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+    if !is_of(namespace, b"-") || !is_of(quota, b"-.") || !is_of(resource, b"-./_") || !is_amount {
+        return None;
+    }
+    let patch = json!({"spec": {"hard": {resource: raised}}});
+    let apply = format!("kubectl -n {namespace} patch resourcequota {quota} --type=merge -p '{patch}'");
+    Some([format!("{apply} --dry-run=server -o yaml | kubectl diff -f -"), apply])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::alert::{Gauge, Key, Reason};
+    use crate::model::alert::Reason;
 
     fn alert(namespace: &str, level: Level, ended: Option<Micros>) -> Alert {
         let gauge = Gauge {
@@ -220,6 +253,7 @@ mod tests {
             per_week_share: Some(0.06),
             full_at: Some(1_795_166_249_000_000),
             proposed: Some("56Gi".into()),
+            taken: Some(1_795_000_000_000_000 - 7_200_000_000),
         };
         Alert { gauge, level, worst: level, was: None, since: 1_795_000_000_000_000, ended }
     }
@@ -257,7 +291,8 @@ mod tests {
             "  reached    on 2026-11-20 at this trend\n",
             "  proposed   56Gi\n",
             "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 UTC\n",
-            "\n  plimsoll quota propose -n shop -o yaml | kubectl apply --server-side -f -\n",
+            "  effect     4Gi left; new pods that need more are rejected (403, exceeded quota), and rollouts stop; what runs goes on\n",
+            "\n  kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}' --dry-run=server -o yaml | kubectl diff -f -\n  kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}'\n",
         ] {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
         }
@@ -306,7 +341,7 @@ mod tests {
         .unwrap();
         assert!(!rendered.subject.trim_end().contains(['\r', '\n', '\u{1b}']), "{}", rendered.subject);
         assert!(!rendered.text.contains(['\r', '\u{1b}']) && !rendered.text.contains("\nBcc"), "{}", rendered.text);
-        assert!(!rendered.text.contains("propose -n x"), "{}", rendered.text);
+        assert!(!rendered.text.contains("kubectl"), "{}", rendered.text);
         assert!(
             !rendered.slack.contains("<!") && !rendered.slack.contains('@') && !rendered.slack.contains("\nBcc"),
             "{}",

@@ -56,7 +56,8 @@ impl Format {
         matches!(self, Self::Svg | Self::Folded)
     }
 
-    /// The form in which a flame graph is drawn where this was asked for: a picture if nothing was. `None` for what only tables have.
+    /// The form in which a flame graph is drawn where this was asked for: a picture if nothing was. `None` for what
+    /// only tables have.
     pub fn of_flame(self) -> Option<Self> {
         match self {
             Self::Table | Self::Wide | Self::Svg => Some(Self::Svg),

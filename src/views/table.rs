@@ -101,16 +101,16 @@ pub(super) fn tables_for_people(report: &Report) -> Vec<(&Table, &[Vec<Value>])>
 }
 
 fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut dyn Write) -> io::Result<()> {
-    // A column that is empty everywhere tells nothing, nor does one of noughts that only some tables need.
+    // A column that is empty everywhere tells nothing, nor does one of zeros that only some tables need.
     let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|&c| wide || columns::of(&table.columns[c]).is_none_or(|column| !column.wide))
+        .filter(|&c| wide || !columns::is_wide(table, c))
         .filter(|&c| wide || table.columns[c] != "open" || rows.iter().any(|row| row[c] != 0u64.into()))
         .collect();
     if rows.is_empty() {
         return Ok(());
     }
-    let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::title(&table.columns[c])).into_owned()).collect();
-    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
+    let titles: Vec<String> = shown.iter().map(|&c| plain(&columns::heading(table, c)).into_owned()).collect();
+    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind_in(table, c)).collect();
     let cell = |row: &Vec<Value>, (&c, kind): (&usize, &Kind)| plain(&columns::show(*kind, &row[c])).into_owned();
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| shown.iter().zip(&kinds).map(|of| cell(row, of)).collect()).collect();
@@ -141,7 +141,9 @@ pub(super) fn aligned(text: &str, kind: Kind, width: usize) -> String {
 }
 
 /// Columns that go first where a line would be too long, in this order.
-const FIRST_TO_GO: [&str; 54] = [
+const FIRST_TO_GO: [&str; 56] = [
+    "guard_gone",
+    "guard_outcome",
     "depth_course",
     "attempts_course",
     "adds_per_s",
@@ -209,8 +211,9 @@ pub(super) struct Need<'a> {
     pub width: usize,
 }
 
-/// Which columns stand in a line of `limit`, by their place in `needs`, and how wide each is: what it needs, the widest text columns cut.
-/// Where texts would be cut below `least`, columns go, as [`FIRST_TO_GO`] has it; without `least` none does.
+/// Which columns stand in a line of `limit`, by their place in `needs`, and how wide each is: what it needs, the widest
+/// text columns cut. Where texts would be cut below `least`, columns go, as [`FIRST_TO_GO`] has it; without `least`
+/// none does.
 pub(super) fn layout(needs: &[Need<'_>], limit: Option<usize>, least: Option<usize>) -> Vec<(usize, usize)> {
     let mut shown: Vec<usize> = (0..needs.len()).collect();
     loop {
@@ -238,7 +241,9 @@ fn widths(needs: &[Need<'_>], shown: &[usize], limit: Option<usize>, least: usiz
     let mut widths: Vec<usize> = shown.iter().map(|&at| needs[at].width.min(most)).collect();
     let Some(limit) = limit else { return Some(widths) };
     while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > limit {
-        let is_long = |at: &usize| needs[shown[*at]].kind == Kind::Text && widths[*at] > least;
+        // On a small screen what was done matters more than who did it in full.
+        let floor = |name: &str| if name == "guard_what" && least > MIN_TEXT { least.max(36) } else { least };
+        let is_long = |at: &usize| needs[shown[*at]].kind == Kind::Text && widths[*at] > floor(needs[shown[*at]].name);
         let widest = (0..widths.len()).filter(is_long).max_by_key(|&at| widths[at])?;
         widths[widest] -= 1;
     }

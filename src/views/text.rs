@@ -50,8 +50,8 @@ pub(super) fn xml(text: &str) -> String {
     out
 }
 
-/// `text` cut to `width` columns, with `…` for what was cut. Keeps the start and, where there is room, as much of the end,
-/// where names differ.
+/// `text` cut to `width` columns, with `…` for what was cut. Keeps the start and, where there is room, as much of the
+/// end, where names differ.
 pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if text.width() <= width {
         return Cow::Borrowed(text);

@@ -1,4 +1,5 @@
-//! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a log can change the structure.
+//! The JSON document as YAML: plain words where they can't be mistaken, quoted strings elsewhere, so that nothing in a
+//! log can change the structure.
 
 use super::json::{findings, head, more, row, tables};
 use super::text::is_active;

@@ -1,5 +1,5 @@
-//! What takes alerts: a real Alertmanager, and `tests/oracle/receivers.py` for mail (aiosmtpd) and HTTP. With objects to be alerted of, and
-//! a configuration of alerts that leads to all of it.
+//! What takes alerts: a real Alertmanager, and `tests/oracle/receivers.py` for mail (aiosmtpd) and HTTP. With objects
+//! to be alerted of, and a configuration of alerts that leads to all of it.
 
 use crate::support::{Ran, feed, folder, hermetic, python, root, run, write};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! What `plimsoll balance` says, against `tests/oracle/balance.py`: the logs counted by Python, connections simulated, a restart of which all is known.
+//! What `plimsoll balance` says, against `tests/oracle/balance.py`: the logs counted by Python, connections simulated,
+//! a restart of which all is known.
 
 use crate::support::{feed, folder, plimsoll, python, root, sample, write};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! `plimsoll collect` from stand-ins for apiservers (`tests/oracle/apiserver.py`), a real etcd and a real cgroup: what is taken is what they
-//! serve, and how they are treated is what they saw.
+//! `plimsoll collect` from stand-ins for apiservers (`tests/oracle/apiserver.py`), a real etcd and a real cgroup: what
+//! is taken is what they serve, and how they are treated is what they saw.
 
 use crate::lab::Lab;
 use crate::member::Member;
@@ -323,7 +323,7 @@ fn etcd_logs_cgroups_and_other_processes() {
         &lab,
         "lab",
         &target,
-        &[&sources[..], &["--no-objects", "--include-etcd", "--endpoints", &member.url]].concat(),
+        &[&sources[..], &["--no-objects", "--include-etcd", "--with-bodies", "--endpoints", &member.url]].concat(),
     );
     let report = ran.json(0);
     assert!(ran.stderr.contains("all Secrets"), "{}", ran.stderr);
@@ -369,6 +369,98 @@ fn etcd_logs_cgroups_and_other_processes() {
         &["--no-objects", "--include-etcd", "--endpoints", "http://127.0.0.1:1"],
     );
     assert_eq!(row(&ran.json(3), "etcd", "127.0.0.1:1")["outcome"], "missing");
+}
+
+/// Names that are written out anywhere in a bundle, though they are in its logs, pages and objects: found by Python, by
+/// fields and as tokens.
+const NAMES_LEFT: &str = r#"
+import json, os, re, subprocess, sys
+common = {"default", "kube-system", "kube-public", "kube-node-lease", "kubernetes", "kube-scheduler", "kube-controller-manager", "kube-apiserver",
+          "admin", "cluster-admin", "127.0.0.1", "::1"}
+api = {"apiservices", "customresourcedefinitions", "flowschemas", "priorityclasses", "prioritylevelconfigurations", "runtimeclasses"}
+def events(path):
+    packed = path.endswith(".zst")
+    raw = subprocess.run(["zstd", "-dcq", path], capture_output=True, check=True).stdout if packed else open(path, "rb").read()
+    return [json.loads(line) for line in raw.splitlines() if line.strip()]
+names = set()
+for path in sys.argv[2:]:
+    for event in events(path):
+        of = event.get("objectRef") or {}
+        for user in (event["user"]["username"], (event.get("impersonatedUser") or {}).get("username", "")):
+            names.update(user.split(":")[2:] if user.startswith("system:serviceaccount:") or user.startswith("system:node:") else [] if user.startswith("system:") else [user])
+        names.update(event.get("sourceIPs", []))
+        names.add(of.get("namespace", ""))
+        if of.get("resource") not in api and not of.get("name", "").startswith("system:"):
+            names.add(of.get("name", ""))
+names = {name for name in names if len(name) > 1 and name not in common and not name.isdigit()}
+word = re.compile(r"[A-Za-z0-9_@.-]+")
+left, seen = set(), 0
+for folder, _, files in os.walk(sys.argv[1]):
+    for file in files:
+        path = os.path.join(folder, file)
+        left.update(name for name in names if name in os.path.relpath(path, sys.argv[1]).split("/"))
+        text = open(path, encoding="utf-8", errors="replace").read()
+        # A plain word is a name where a field says so.
+        tokens = {token.strip(".") for token in word.findall(text)}
+        left.update(name for name in names if not re.fullmatch("[a-z]+", name) and name in tokens)
+        if "/audit/" in path:
+            for event in events(path):
+                seen += 1
+                of = event.get("objectRef") or {}
+                fields = [event["user"]["username"], of.get("namespace", ""), "" if of.get("resource") in api else of.get("name", "")]
+                fields += event.get("sourceIPs", []) + event["user"]["username"].split(":")[2:]
+                segments = event["requestURI"].split("?")[0].split("/")
+                if "namespaces" in segments[:-1]:
+                    fields.append(segments[segments.index("namespaces") + 1])
+                left.update(name for name in fields if name in names)
+print(json.dumps({"names": len(names), "left": sorted(left), "events": seen}))
+"#;
+
+#[test]
+fn a_redacted_bundle_tells_the_same_of_nobody() {
+    let (lab, home) = (lab(), folder());
+    let target = home.path().join("shared");
+    let sources = ["list-storm/audit", "apf-dumps/apf", "list-storm/metrics"].map(sample);
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let objects = home.path().join("pods.json");
+    fs::write(&objects, sample_bytes("list-storm/objects/1795166746/pods.json.zst")).unwrap();
+    let ran = collect(&lab, "lab", &target, &[&sources[..], &["--redact", objects.to_str().unwrap()]].concat());
+    assert!(ran.json(0)["totals"]["files"].as_u64().unwrap() > 5);
+    assert!(fs::read_to_string(target.join("bundle.yaml")).unwrap().contains("pseudonyms"));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "nothing is left beside it");
+    let mut command = Command::new(crate::support::python());
+    command.args(["-c", NAMES_LEFT, target.to_str().unwrap()]);
+    command.args(["apiserver-0", "apiserver-1"].map(|name| sample(&format!("list-storm/audit/{name}/audit.log.zst"))));
+    let told: Value = serde_json::from_str(&crate::support::feed(command, b"").stdout).unwrap();
+    assert!(told["names"].as_u64().unwrap() > 100 && told["events"].as_u64().unwrap() > 20_000, "{told}");
+    assert_eq!(told["left"], json!([]), "{told}");
+    // What it tells is the same, but for who it was.
+    let logs = target.join("audit").to_str().unwrap().to_owned();
+    for by in ["verb,resource,code", "list-kind,subresource"] {
+        let rows = |source: &str| {
+            plimsoll(&["traffic", source, "--by", by, "--top", "0", "-o", "json"]).json(0)["rows"].clone()
+        };
+        assert_eq!(rows(&logs), rows(&sample("list-storm/audit")), "{by}");
+    }
+    let found = |source: &str| -> Vec<String> {
+        let report = plimsoll(&["clients", source, "-o", "json"]).json(0);
+        let mut ids: Vec<String> = report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| format!("{} {}", one["id"], one["severity"]))
+            .collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(found(&logs), found(&sample("list-storm/audit")));
+    let pods =
+        |path: &str| plimsoll(&["quota", "propose", path, "-o", "json"]).json(0)["rows"].as_array().unwrap().len();
+    let copy = below(&files(&target), "files/").into_iter().find(|path| path.ends_with("pods.json")).expect("the pods");
+    assert_eq!(pods(target.join(copy).to_str().unwrap()), pods(objects.to_str().unwrap()));
+    for other in [&["--include-etcd", "--endpoints", "http://127.0.0.1:1"][..], &["--with-bodies"]] {
+        collect(&lab, "lab", &home.path().join("no"), &[&["--redact"], other].concat()).exits(2);
+    }
 }
 
 /// The cgroup of this process, or the nearest above it that has memory files.

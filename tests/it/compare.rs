@@ -1,4 +1,5 @@
-//! What `plimsoll compare` says, against `tests/oracle/compare.py`: roll-ups by DuckDB, bounds by scipy, logs of which is known what changed.
+//! What `plimsoll compare` says, against `tests/oracle/compare.py`: roll-ups by DuckDB, bounds by scipy, logs of which
+//! is known what changed.
 
 use crate::support::{feed, folder, plimsoll, python, root, sample};
 use serde_json::Value;
@@ -150,6 +151,49 @@ fn rows_are_those_of_an_independent_count() {
         bounded += usize::from(!low.is_null());
     }
     assert!(bounded > 50, "{bounded}");
+}
+
+/// 429s where there were none, for as long as a storm lasts: that is no chance. A single burst may be.
+#[test]
+fn what_was_not_there_before_is_new() {
+    let home = folder();
+    let event = |second: u64, number: u64, code: u16| {
+        let at = format!("2026-11-20T{:02}:{:02}:{:02}.{number:06}Z", 9 + second / 3600, second / 60 % 60, second % 60);
+        serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{second}-{number}"), "stage": "ResponseComplete",
+            "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": "bot"}, "userAgent": "bot/v1", "sourceIPs": ["10.0.0.1"],
+            "objectRef": {"resource": "pods"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at, "stageTimestamp": at})
+        .to_string()
+            + "\n"
+    };
+    // Twice ten minutes of five requests a second, and 240 429s behind the first: in four minutes, or in eight seconds.
+    let verdict = |name: &str, from: u64, to: u64| {
+        let mut log = String::new();
+        for second in 0..1_200 {
+            (0..5).for_each(|number| log += &event(second, number, 200));
+            let more = if (from..to).contains(&second) { 240 / (to - from) } else { 0 };
+            (0..more).for_each(|number| log += &event(second, 100 + number, 429));
+        }
+        let path = crate::support::write(home.path(), name, log);
+        let report = compare(&[&path, "--at", "2026-11-20T09:10:00Z"]);
+        let row =
+            rows(&report, |row| row["area"] == "total" && row["metric"] == "throttled_per_s").next().unwrap().clone();
+        assert_eq!(
+            (row["before"].as_f64(), row["after"].as_f64().map(|rate| rate > 0.39)),
+            (Some(0.0), Some(true)),
+            "{row}"
+        );
+        assert_eq!(
+            rows(&report, |row| row["verdict"] == "noise" && row["metric"] == "throttled_per_s").count(),
+            0,
+            "{report}"
+        );
+        row["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict("storm.log", 700, 940), "new");
+    assert_eq!(verdict("burst.log", 700, 708), "unsure");
+    // What is not sure is not called noise.
+    let told = plimsoll(&["compare", home.path().join("burst.log").to_str().unwrap(), "--at", "2026-11-20T09:10:00Z"]);
+    assert!(told.exits(0).stdout.contains("unsure"), "{}", told.stdout);
 }
 
 #[test]
@@ -414,7 +458,8 @@ fn what_changed_is_drawn() {
     let windows = ["compare", &sample("list-storm"), "--before", "09:18..09:21", "--after", "09:22..09:24"];
     let picture = plimsoll(&[&windows[..], &["-o", "svg", "--top", "2"]].concat());
     let text = &picture.exits(0).stdout;
-    // All requests, two clients, two verbs and resources; in the order of the table. Of latencies only quantiles are known.
+    // All requests, two clients, two verbs and resources; in the order of the table. Of latencies only quantiles are
+    // known.
     let titles: Vec<&str> = text
         .split(r#"class="title""#)
         .skip(1)

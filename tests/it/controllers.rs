@@ -1,5 +1,5 @@
-//! What `plimsoll controllers` says, against `tests/oracle/controllers.py`: pages, pods and leases read by Python; and what the bundle's own script
-//! did (`samples/controllers/README.md`).
+//! What `plimsoll controllers` says, against `tests/oracle/controllers.py`: pages, pods and leases read by Python; and
+//! what the bundle's own script did (`samples/controllers/README.md`).
 
 use crate::support::{feed, folder, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::{Value, json};
@@ -101,7 +101,8 @@ fn queues_attempts_and_calls_are_those_that_python_counts() {
     assert!(
         (number(&report["scheduler"]["pod_scheduling_mean_ms"]) - number(&theirs["all"]["sli_mean_ms"])).abs() < 1e-5
     );
-    // What the capture's script did: a controller manager that may send 20 requests a second got 120 deployments at once.
+    // What the capture's script did: a controller manager that may send 20 requests a second got 120 deployments at
+    // once.
     let held: Vec<&str> = findings(&report, "client-side-throttling")
         .iter()
         .map(|one| one["subject"]["instance"].as_str().unwrap())
@@ -128,7 +129,8 @@ fn pods_without_a_node_are_as_many_kinds_as_python_finds() {
     let mut sizes: Vec<Value> = rows(&report, "kinds").iter().map(|row| json!([row["pods"], row["gated"]])).collect();
     sizes.sort_by_key(|size| (size[0].as_u64(), size[1].as_u64()));
     assert_eq!(json!(sizes), theirs["sizes"]);
-    // By capture.py: 40 pods that want a disk no node has, 12 gated, 8 of a scheduler that is not there, 10 of 50 that must be apart on 40 nodes.
+    // By capture.py: 40 pods that want a disk no node has, 12 gated, 8 of a scheduler that is not there, 10 of 50 that
+    // must be apart on 40 nodes.
     let of = |pods: u64| {
         rows(&report, "kinds").iter().find(|row| row["pods"] == pods).unwrap_or_else(|| panic!("no kind of {pods}"))
     };
@@ -160,7 +162,8 @@ fn leases_change_hands_when_the_log_says_so() {
     let log = sample("controllers/audit/apiserver-0/audit.log.zst");
     let theirs = oracle(&["leases", &log]);
     let expected = theirs.as_array().unwrap();
-    // capture.py killed a scheduler, ended a controller manager, and ended the other scheduler, which gave its lease up.
+    // capture.py killed a scheduler, ended a controller manager, and ended the other scheduler, which gave its lease
+    // up.
     assert_eq!(expected.iter().map(|one| one["released"].as_bool().unwrap()).collect::<Vec<_>>(), [false, false, true]);
     let dir = folder();
     let copy = |name: &str, text: &str| write(dir.path(), name, text);
@@ -200,7 +203,8 @@ fn leases_change_hands_when_the_log_says_so() {
         }
         assert_eq!(report["totals"]["handovers"], 3);
     }
-    // Without bodies holders are addresses: all processes of this bundle have one, so nothing is seen to change, and nothing is invented.
+    // Without bodies holders are addresses: all processes of this bundle have one, so nothing is seen to change, and
+    // nothing is invented.
     let bare: String = text
         .lines()
         .map(|line| {
@@ -332,6 +336,36 @@ fn lease_log(writes: &[(u64, &str, &str, Value)]) -> String {
             "responseStatus": {"code": 200}, "requestObject": body, "requestReceivedTimestamp": at, "stageTimestamp": at})
     };
     writes.iter().map(|write| format!("{}\n", event(write))).collect()
+}
+
+#[test]
+fn a_lease_that_ran_out_is_a_leader_missing() {
+    let held = |name: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "renewTime": "x", "leaseDurationSeconds": 15}});
+    let long =
+        |name: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600}});
+    let dir = folder();
+    // Something else goes on being logged.
+    let other = lease_log(&[(320, "update", "9", held("z"))])
+        .replace("leases/l", "leases/m")
+        .replace(r#""name":"l""#, r#""name":"m""#);
+    let told = |name: &str, text: String| {
+        let report = controllers(&[&write(dir.path(), name, text)]);
+        let missing = findings(&report, "leader-missing");
+        let leaders = rows(&report, "leaders");
+        let l = leaders.iter().find(|row| row["lease"] == "l").unwrap();
+        (missing.len(), missing.first().map(|one| one["severity"].clone()), l["holder"].clone())
+    };
+    let renewed: Vec<_> = [0, 2, 4].map(|at| (at, "update", "1", held("a"))).to_vec();
+    assert_eq!(told("dead.log", lease_log(&renewed) + &other), (1, Some(json!("critical")), Value::Null));
+    let until: Vec<_> = (0..100).map(|at| (at * 3, "update", "1", held("a"))).collect();
+    assert_eq!(told("alive.log", lease_log(&until) + &other.replace("20:05:20", "20:04:59")).0, 0);
+    let identity: Vec<_> = [0, 2, 4].map(|at| (at, "update", "1", long("a"))).to_vec();
+    assert_eq!(told("long.log", lease_log(&identity) + &other), (0, None, json!("a")), "an hour is not over");
+    // One of two logs ends early: what comes later may be in neither.
+    write(dir.path(), "two/apiserver-0/audit.log", lease_log(&renewed));
+    write(dir.path(), "two/apiserver-1/audit.log", &other);
+    let report = controllers(&[dir.path().join("two").to_str().unwrap()]);
+    assert_eq!(findings(&report, "leader-missing").len(), 0);
 }
 
 #[test]

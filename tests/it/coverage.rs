@@ -1,5 +1,6 @@
-//! `coverage.audit_vs_metrics`: what share of the requests that the apiservers counted is in the audit log (docs/metrics.md,
-//! section 6). The log is counted a second time by DuckDB, the pages by `tests/oracle/etcd_health.py`.
+//! `coverage.audit_vs_metrics`: what share of the requests that the apiservers counted is in the audit log
+//! (docs/metrics.md, section 6). The log is counted a second time by DuckDB, the pages by
+//! `tests/oracle/etcd_health.py`.
 
 use crate::support::{count, feed, folder, none, number, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::{Value, json};

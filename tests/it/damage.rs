@@ -1,11 +1,12 @@
-//! Damaged, cut, oversized and missing inputs: what can be kept is kept, what is lost is counted and named with its place, and
-//! nothing panics.
+//! Damaged, cut, oversized and missing inputs: what can be kept is kept, what is lost is counted and named with its
+//! place, and nothing panics.
 
 use crate::support::{Ran, count, folder, none, plimsoll, root, rows, run, sample, sample_bytes, traffic, write};
 use serde_json::Value;
 use std::io::Read;
 
-/// File, events kept, lines lost (`samples/damage/README.md`), exit code, and what stderr has to say: the file and its line or byte.
+/// File, events kept, lines lost (`samples/damage/README.md`), exit code, and what stderr has to say: the file and its
+/// line or byte.
 const DAMAGED: [(&str, u64, u64, i32, &[&str]); 9] = [
     ("truncated.log.gz", 235, 1, 3, &["truncated.log.gz", "byte "]),
     ("truncated.log.zst", 291, 1, 3, &["truncated.log.zst", "byte "]),

@@ -147,7 +147,7 @@ impl KeyWorker for Newest {
 
 fn living(name: &str) -> BTreeMap<String, (u64, Vec<u8>)> {
     let bolt = Bolt::open(Data::Memory(sample_bytes(name))).unwrap();
-    let (workers, walk) = Database::read(bolt).walk(1, false, Newest::default);
+    let (workers, walk) = Database::read(bolt).unwrap().walk(1, false, Newest::default);
     assert_eq!(walk.damages.count(), 0);
     workers
         .into_iter()

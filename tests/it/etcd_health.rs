@@ -1,5 +1,5 @@
-//! `plimsoll etcd health`: rows against an independent computation (`tests/oracle/etcd_health.py`) on sample pages and on pages of
-//! a real etcd, and every finding of docs/findings.md just below and just above each of its thresholds.
+//! `plimsoll etcd health`: rows against an independent computation (`tests/oracle/etcd_health.py`) on sample pages and
+//! on pages of a real etcd, and every finding of docs/findings.md just below and just above each of its thresholds.
 
 use crate::metrics::unpacked;
 use crate::support::{Ran, feed, folder, none, number, plimsoll, python, root, run, sample, write};
@@ -18,7 +18,8 @@ fn health(source: &str) -> Value {
     plimsoll(&["etcd", "health", source, "-o", "json"]).json(0)
 }
 
-/// What `tests/oracle/etcd_health.py` prints. A real etcd ends with this process: it holds the other end of its standard input.
+/// What `tests/oracle/etcd_health.py` prints. A real etcd ends with this process: it holds the other end of its
+/// standard input.
 fn python_says(arguments: &[&str]) -> Value {
     let mut command = Command::new(python());
     command.arg(root().join("tests/oracle/etcd_health.py")).args(arguments);
@@ -306,7 +307,8 @@ fn latencies_just_below_at_and_above_each_threshold() {
         };
         for (at, limit) in limits.into_iter().enumerate() {
             let bound = limit / 1e3;
-            // Of 10,000 in two buckets, `first` are in the one up to half of the limit, the others between that and half beyond it.
+            // Of 10,000 in two buckets, `first` are in the one up to half of the limit, the others between that and
+            // half beyond it.
             for (first, severity) in [(9801u32, severities[at]), (9799, severities[at + 1])] {
                 let p99 = limit * (0.5 + (9900.0 - f64::from(first)) / (10_000.0 - f64::from(first)));
                 let buckets = vec![(bound * 0.5, first.into()), (bound * 1.5, 10_000), (f64::INFINITY, 10_000)];

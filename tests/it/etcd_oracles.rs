@@ -1,5 +1,5 @@
-//! Every `etcd` subcommand that counts, beside the same counted in Python from the definitions: another reader of the file, other decoders.
-//! On the samples, and on databases that a real etcd made of what is odd.
+//! Every `etcd` subcommand that counts, beside the same counted in Python from the definitions: another reader of the
+//! file, other decoders. On the samples, and on databases that a real etcd made of what is odd.
 
 use crate::member::{Member, etcdctl, newer};
 use crate::support::{folder, plimsoll, python, root, sample_bytes, write};
@@ -232,7 +232,8 @@ fn snapshot(member: &Member, folder: &Path, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What lives, as etcd itself answers: the oracle counts its answer and the file the same, so the oracle's reader is right.
+/// What lives, as etcd itself answers: the oracle counts its answer and the file the same, so the oracle's reader is
+/// right.
 fn oracle_is_right(member: &Member, folder: &Path, database: &str) {
     let all = write(folder, "all.json", member.run(&["get", "--prefix", "", "-w", "json"]));
     let (answered, file) =
@@ -310,7 +311,8 @@ fn what_is_odd(start: impl Fn(&Path) -> Member, last: impl Fn(&str)) {
     last(&defragmented);
 }
 
-/// Cut, flipped, in circles, with wrong counts: each of a sample of the ways that `etcd_damage.py` has. By hand it runs all of them.
+/// Cut, flipped, in circles, with wrong counts: each of a sample of the ways that `etcd_damage.py` has. By hand it runs
+/// all of them.
 #[test]
 fn damage_ends_soon_without_a_panic_and_costs_only_what_it_hits() {
     let folder = folder();

@@ -75,7 +75,8 @@ fn history_tombstones_compaction_and_transactions_are_counted() {
     let fields = ["namespace", "keys", "revisions", "tombstones", "live_bytes", "key_bytes", "max_object_bytes"]
         .map(|field| pods[field].clone());
     assert_eq!(fields, [json!("web"), json!(1), json!(7), json!(1), json!(104), json!(20), json!(104)]);
-    // A record is a revision of 17 bytes (a tombstone 18) and the message: 4 older values, the deleted one, and its tombstone.
+    // A record is a revision of 17 bytes (a tombstone 18) and the message: 4 older values, the deleted one, and its
+    // tombstone.
     let message = |value: usize, version: bool| {
         2 + 20 + 2 * 2 + if version { 2 } else { 0 } + if value > 0 { 2 + value } else { 0 }
     };
@@ -168,4 +169,69 @@ fn findings_come_at_their_thresholds() {
     assert_eq!(found(size * 10 / 8), Some(json!("warning")));
     assert_eq!(found(size), Some(json!("critical")));
     plimsoll(&["etcd", "usage", &path, "--quota-bytes", &size.to_string(), "--fail-on", "critical"]).exits(1);
+}
+
+/// A sample's database with other names for its buckets, as of another program that keeps its data in bbolt.
+fn foreign(names: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut bytes = sample_bytes("quiet/etcd/before.db.zst");
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let meta = [0usize, 4096].into_iter().max_by_key(|page| number(&bytes, page + 16 + 48)).unwrap();
+    let root = number(&bytes, meta + 16 + 16) as usize * 4096;
+    for (from, to) in names {
+        let at = memchr::memmem::find(&bytes[root..root + 4096], from).unwrap() + root;
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+    bytes
+}
+
+#[test]
+fn bbolt_files_of_others_are_named_by_their_buckets() {
+    let home = folder();
+    let of_raft = write(home.path(), "raft.db", foreign(&[(b"key", b"kez"), (b"meta", b"metb")]));
+    let commands: [&[&str]; 8] = [
+        &["usage"],
+        &["flame"],
+        &["top"],
+        &["history"],
+        &["pages"],
+        &["check"],
+        &["split"],
+        &["extract", "--resource", "pods"],
+    ];
+    for command in commands {
+        let ran = plimsoll(&[&["etcd", command[0], &of_raft], &command[1..]].concat());
+        assert_eq!(ran.code, Some(3), "{command:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.stderr.contains("not etcd's") && ran.stderr.contains("kez") && ran.stderr.contains("metb"),
+            "{command:?}: {}",
+            ran.stderr
+        );
+        assert!(ran.stdout.is_empty(), "{command:?}: {}", ran.stdout);
+    }
+    plimsoll(&["etcd", "diff", &of_raft, &of_raft]).exits(3);
+    // Beside one that is etcd's that one is read, and it is said.
+    write(home.path(), "good.db", sample_bytes("quiet/etcd/after.db.zst"));
+    let ran = plimsoll(&["etcd", "usage", home.path().to_str().unwrap(), "-o", "json"]);
+    assert!(
+        ran.json(3)["totals"]["keys_live"].as_u64().unwrap() > 0 && ran.stderr.contains("raft.db: a bbolt file"),
+        "{}",
+        ran.stderr
+    );
+    // Without meta alone it is etcd's, and damaged.
+    let headless = write(home.path(), "headless/db", foreign(&[(b"meta", b"metb")]));
+    let ran = plimsoll(&["etcd", "usage", &headless, "-o", "json"]);
+    assert!(
+        ran.json(3)["totals"]["keys_live"].as_u64().unwrap() > 0 && ran.stderr.contains("no bucket meta"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_bundle_with_two_databases_is_compared_with_itself() {
+    let bundle = sample("quiet");
+    let [before, after] = ["before", "after"].map(|name| sample(&format!("quiet/etcd/{name}.db.zst")));
+    let rows = |args: &[&str]| plimsoll(&[&["etcd", "diff"], args, &["-o", "json"]].concat()).json(0)["rows"].clone();
+    assert_eq!(rows(&[&bundle]), rows(&[&before, &after]));
+    assert!(plimsoll(&["etcd", "diff", &before]).exits(3).stderr.contains("not two etcd databases"));
 }

@@ -1,4 +1,5 @@
-//! What has to hold between the answers to different questions: conditions, bounds in time, intervals, baselines, threads.
+//! What has to hold between the answers to different questions: conditions, bounds in time, intervals, baselines,
+//! threads.
 
 use crate::support::{COUNTS, count, folder, micros, number, plimsoll, rows, sample, sample_bytes, traffic, write};
 use regex::Regex;

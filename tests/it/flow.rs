@@ -164,7 +164,8 @@ fn every_part_of_a_rule_counts() {
     ];
     let home = folder();
     let objects = write(home.path(), "own.yaml", OWN);
-    // The order of fields that the encoder writes is not that of this log: each is read by the general reader. The samples take the fast one.
+    // The order of fields that the encoder writes is not that of this log: each is read by the general reader. The
+    // samples take the fast one.
     for (at, (user, verb, uri, reference, more, expected)) in cases.iter().enumerate() {
         let log = write(home.path(), &format!("{at}.log"), event(user, verb, uri, reference, more));
         let args = ["traffic", &log, "--by", "flow_schema", "-o", "json", "--flow-schemas", &objects];

@@ -1,4 +1,5 @@
-//! `plimsoll clients --emit flowschema|fence`: manifests as the API's types take them, and the replay beside an independent one.
+//! `plimsoll clients --emit flowschema|fence`: manifests as the API's types take them, and the replay beside an
+//! independent one.
 
 use crate::flow::{SAMPLES, logs};
 use crate::support::{Ran, count, feed, folder, number, plimsoll, python, root, run, sample, sample_bytes, write};
@@ -95,8 +96,8 @@ fn theirs(name: &str, cluster: &str, at: &str, seats: &str, fence: Option<&Value
 
 #[test]
 fn the_replay_is_that_of_an_independent_one() {
-    // Few seats, so that there is something to queue and refuse. In overload-restart requests were refused, whose duration is a median:
-    // exact there, and of a histogram's buckets here.
+    // Few seats, so that there is something to queue and refuse. In overload-restart requests were refused, whose
+    // duration is a median: exact there, and of a histogram's buckets here.
     for (name, seats, within) in [("list-storm", "3", 0.0), ("list-storm", "10", 0.0), ("overload-restart", "6", 0.01)]
     {
         let (_, cluster, at) = SAMPLES.iter().find(|sample| sample.0 == name).unwrap();
@@ -172,7 +173,7 @@ fn a_client_is_fenced_at_once_and_let_in_step_by_step() {
     let limited = &objects[0]["spec"]["limited"];
     assert_eq!(
         (&limited["nominalConcurrencyShares"], &limited["limitResponse"]["type"]),
-        (&0.into(), &"Reject".into())
+        (&1.into(), &"Reject".into())
     );
     let delete = "kubectl delete flowschema plimsoll-fence-platform-legacy-sync-b97faeb0";
     assert!(yaml.matches(delete).count() == 2, "{yaml}");
@@ -180,15 +181,82 @@ fn a_client_is_fenced_at_once_and_let_in_step_by_step() {
     let steps = json["tables"]["steps"].as_array().unwrap();
     // ⌈600 × shares ÷ (245 + shares)⌉
     let shares: Vec<_> = steps.iter().map(|step| (count(step, "shares"), count(step, "seats"))).collect();
-    assert_eq!(shares, [(1, 3), (2, 5), (4, 10)]);
+    assert_eq!(shares, [(2, 5), (4, 10), (8, 19)]);
     for step in steps {
         assert!(yaml.contains(step["command"].as_str().unwrap()), "{yaml}");
     }
-    // One at a time goes through, the rest is refused: the log's requests are far apart.
-    assert!(yaml.contains("serves one request at a time"), "{yaml}");
-    // Before 1.29 there are no levels without seats.
-    let old = emit(&[&args[..], &["--k8s-version", "v1.28"]].concat());
-    assert_eq!(documents(&old.exits(0).stdout)[0]["spec"]["limited"]["nominalConcurrencyShares"], 1);
+    // No share at all has to be asked for; it is possible from 1.29 on.
+    let none = emit(&[&args[..], &["--shares", "0"]].concat());
+    assert_eq!(documents(&none.exits(0).stdout)[0]["spec"]["limited"]["nominalConcurrencyShares"], 0);
+    assert!(none.stdout.contains("serves one request at a time"), "{}", none.stdout);
+    let old = emit(&[&args[..], &["--shares", "0", "--k8s-version", "v1.28"]].concat());
+    assert!(old.exits(2).stderr.contains("before Kubernetes 1.29"), "{}", old.stderr);
+}
+
+/// People name a client as they see it: in a table, in a finding, in `kubectl get sa`.
+#[test]
+fn a_client_may_be_named_as_people_know_it() {
+    let storm = sample("list-storm");
+    let fence =
+        |client: &str, more: &[&str]| emit(&[&[storm.as_str(), "--emit", "fence", "--client", client], more].concat());
+    let wanted = fence(BOT, &[]).exits(0).stdout.clone();
+    assert!(wanted.contains("name: legacy-sync"), "{wanted}");
+    for client in ["platform:legacy-sync", "platform/legacy-sync", "Go-http-client (platform:legacy-sync)"] {
+        assert_eq!(fence(client, &[]).exits(0).stdout, wanted, "{client}");
+    }
+    // An agent, where one user runs it.
+    let by_user = fence("system:serviceaccount:batch:event-spammer", &[]).exits(0).stdout.clone();
+    assert_eq!(fence("event-spammer", &[]).exits(0).stdout, by_user);
+    let several = fence("config-writer", &[]);
+    assert!(
+        several.exits(2).stderr.contains("several users; name one of them") && several.stdout.is_empty(),
+        "{}",
+        several.stderr
+    );
+    for (client, near) in [("platform:legacy-sink", "platform:legacy-sync"), ("event-spamer", "event-spammer")] {
+        let ran = fence(client, &[]);
+        assert!(ran.exits(2).stderr.contains(near) && ran.stdout.is_empty(), "{client}: {}", ran.stderr);
+    }
+    for client in ["", "*", "{}", "nobody-at-all-is-called-like-that"] {
+        assert!(fence(client, &[]).exits(2).stdout.is_empty(), "{client}");
+    }
+}
+
+/// What nodes and pods depend on runs as ordinary accounts too: no fence unless it is asked for twice.
+#[test]
+fn parts_of_the_cluster_are_fenced_only_by_force() {
+    let home = folder();
+    let mut log = String::new();
+    let users = [
+        ("system:serviceaccount:calico-system:calico-node", "calico-node/v3.29"),
+        ("system:serviceaccount:storage:ebs-csi-node-sa", "aws-ebs-csi-driver/v1"),
+        ("eks:cloud-controller-manager", "aws-cloud-controller-manager/v1"),
+        ("ci-bot", "ci/v1"),
+    ];
+    for (user, agent) in users {
+        for at in 0..5 {
+            let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{user}{at}"), "stage": "ResponseComplete",
+                "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user, "groups": ["system:authenticated"]}, "userAgent": agent,
+                "sourceIPs": ["10.0.0.1"], "objectRef": {"resource": "pods"}, "responseStatus": {"code": 200},
+                "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": format!("2026-11-20T09:00:0{at}.000000Z")});
+            log += &format!("{event}\n");
+        }
+    }
+    let path = write(home.path(), "audit.log", log);
+    for (user, _) in users {
+        let args = [path.as_str(), "--emit", "fence", "--client", user];
+        let (plain, forced) = (emit(&args), emit(&[&args[..], &["--force"]].concat()));
+        forced.exits(0);
+        if user == "ci-bot" {
+            assert_eq!(plain.exits(0).stdout, forced.stdout);
+        } else {
+            assert!(
+                plain.exits(2).stderr.contains("--force does it all the same") && plain.stdout.is_empty(),
+                "{}",
+                plain.stderr
+            );
+        }
+    }
 }
 
 #[test]
@@ -199,7 +267,7 @@ fn what_must_not_or_can_not_be_fenced() {
         (&["--emit", "flowschema", "--client", "system:kube-scheduler"], "part of the control plane"),
         (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report through it"),
         (&["--emit", "flowschema", "--client", "system:serviceaccount:kube-system:x"], "part of the control plane"),
-        (&["--emit", "flowschema", "--client", "nobody"], "no request of this user"),
+        (&["--emit", "flowschema", "--client", "nobody"], "no request in the logs is of a user"),
         (&["--emit", "flowschema", "--ramp", "2"], "--ramp is for --emit fence"),
         (&["--client", "jane"], "--emit"),
     ] {
@@ -232,6 +300,12 @@ fn names_from_the_log_stay_comments_and_strings() {
     let path = write(home.path(), "audit.log", log);
     let yaml = emit(&[&path, "--emit", "flowschema", "--client", user]).exits(0).stdout.clone();
     assert!(!yaml.contains('\u{1b}'), "{yaml}");
+    // Nor do they reach the terminal where they are told as near ones, for a fence or for a gateway.
+    for form in ["fence", "gateway"] {
+        let near = emit(&[&path, "--emit", form, "--client", "evil\n---"]);
+        assert!(near.exits(2).stderr.contains("near it: evil") && !near.stderr.contains('\u{1b}'), "{}", near.stderr);
+        assert_eq!(near.stderr.trim_end().lines().count(), 1, "{}", near.stderr);
+    }
     let objects = documents(&yaml);
     assert_eq!(objects.len(), 2, "{yaml}");
     assert_eq!(objects[1]["spec"]["rules"][0]["subjects"][0]["user"]["name"], user);

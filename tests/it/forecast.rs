@@ -116,7 +116,8 @@ fn made_series_are_foreseen_as_well_as_is_promised() {
         let coverage = told["coverage"][set].as_f64().unwrap();
         assert!((0.75..=0.85).contains(&coverage), "{told}");
     }
-    // Better than the better of statsforecast's (docs/benchmarks.md has the comparison); a loss of a fiftieth is noticed.
+    // Better than the better of statsforecast's (docs/benchmarks.md has the comparison); a loss of a fiftieth is
+    // noticed.
     assert!(told["mase"]["synthetic-hourly"].as_f64().unwrap() < 1.26, "{told}");
     assert!(told["mase"]["synthetic-daily"].as_f64().unwrap() < 1.05, "{told}");
 }
@@ -170,7 +171,8 @@ fn noise_alarms_nobody() {
     assert_eq!(rows.len(), 200);
     let alarms: Vec<&str> =
         rows.iter().filter(|row| !row["reached"]["p50"].is_null()).map(|row| row["name"].as_str().unwrap()).collect();
-    // Before futures were bounded by what was highest it was a third of them. Now and then a model sees a rise where there is none.
+    // Before futures were bounded by what was highest it was a third of them. Now and then a model sees a rise where
+    // there is none.
     assert!(alarms.len() <= 6, "{alarms:?}");
 }
 
@@ -213,7 +215,8 @@ fn odd_series_are_met_with_words_and_no_nonsense() {
     ] {
         assert_eq!(verdict(name), expected, "{name}: {}", rows[name]);
     }
-    // Five days after a jump nobody knows whether there will be another, nor how high rare bursts go; neither is foreseen.
+    // Five days after a jump nobody knows whether there will be another, nor how high rare bursts go; neither is
+    // foreseen.
     for name in ["step", "rare", "wild"] {
         let row = rows[name];
         assert!(matches!(verdict(name), "clear" | "may-reach") && row["reached"]["p50"].is_null(), "{row}");

@@ -68,7 +68,8 @@ fn today() -> i64 {
 /// Days that the data are about; they end with yesterday.
 const DAYS: i64 = 40;
 
-/// Series about every ten minutes: with gaps of hours and days, out of order, some points twice, some values that are none.
+/// Series about every ten minutes: with gaps of hours and days, out of order, some points twice, some values that are
+/// none.
 fn data() -> String {
     let mut chance = Chance(3);
     let end = today();

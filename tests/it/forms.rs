@@ -1,5 +1,5 @@
-//! Every form of `samples/forms` gives the rows of the plain log, whichever way it comes in: as a file, through stdin, in a
-//! folder, by a glob, from a URL.
+//! Every form of `samples/forms` gives the rows of the plain log, whichever way it comes in: as a file, through stdin,
+//! in a folder, by a glob, from a URL.
 
 use crate::support::{
     COUNTS, agree, count, folder, none, oracle, plimsoll, root, rows, run, sample, sample_bytes, traffic, write,
@@ -11,7 +11,8 @@ use std::net::TcpListener;
 
 const BY: &str = "verb,resource,user,code,namespace";
 
-/// The exit code of each form: 3 where entries that are no audit events stand between the others (`samples/forms/README.md`).
+/// The exit code of each form: 3 where entries that are no audit events stand between the others
+/// (`samples/forms/README.md`).
 const FORMS: [(&str, i32); 18] = [
     ("v1.log", 0),
     ("v1beta1.log", 0),
@@ -109,7 +110,8 @@ fn as_a_file() {
 
 #[test]
 fn what_is_lost_is_what_the_oracle_loses() {
-    // A CONTROL_MESSAGE at the start of every Firehose object is no loss, nor is the rest of a document behind its list.
+    // A CONTROL_MESSAGE at the start of every Firehose object is no loss, nor is the rest of a document behind its
+    // list.
     let mut faults = Vec::new();
     for (name, _) in FORMS {
         let truth = oracle(&["verb"], &[form(name)], &[]);

@@ -50,8 +50,8 @@ impl Log {
 
 const BAD: &str = "system:serviceaccount:team:bad";
 
-/// `bad` polls twice a second for eight minutes, in the eighth twenty times a second. `good` has its agent and asks for one second 30
-/// times, once. `plain` does nothing wrong.
+/// `bad` polls twice a second for eight minutes, in the eighth twenty times a second. `good` has its agent and asks for
+/// one second 30 times, once. `plain` does nothing wrong.
 fn log() -> Log {
     let mut log = Log::default();
     (0..960).for_each(|n| log.add(BAD, "tool/v1", n * 500));
@@ -100,7 +100,9 @@ fn what_must_not_be_limited_is_not() {
     for said in ["system:kube-scheduler", "kube-system:dns", "team-*", "take its name for a pattern"] {
         assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
     }
-    assert_eq!(log.limits(&["--client", "system:kube-scheduler"]).len(), 2);
+    let asked = log.run(&["--client", "system:kube-scheduler"]);
+    assert!(asked.exits(2).stderr.contains("--force makes one all the same"), "{}", asked.stderr);
+    assert_eq!(log.limits(&["--client", "system:kube-scheduler", "--force"]).len(), 2);
     let mut quiet = Log::default();
     quiet.add("a", "b/v1", 0);
     let ran = quiet.run(&[]);

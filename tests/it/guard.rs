@@ -1,5 +1,5 @@
-//! What `plimsoll guard events` finds, against what samples/NOTES.md says was done, and against `tests/oracle/guard.py`, which reads the
-//! same logs and databases.
+//! What `plimsoll guard events` finds, against what samples/NOTES.md says was done, and against
+//! `tests/oracle/guard.py`, which reads the same logs and databases.
 
 use crate::alert_lab::AlertLab;
 use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
@@ -66,8 +66,8 @@ fn expected() -> Vec<Told> {
     .to_vec()
 }
 
-/// What is compared with [`expected`]: refused creations are a client's of the notes, no operation of theirs; a binding's name is in its
-/// body only.
+/// What is compared with [`expected`]: refused creations are a client's of the notes, no operation of theirs; a
+/// binding's name is in its body only.
 fn human(report: &Value) -> Vec<Told> {
     let mut rows = told(report);
     rows.retain(|(kind, user, ..)| kind != "forbidden" || user != "system:serviceaccount:batch:job-launcher");
@@ -235,6 +235,124 @@ fn dry_runs_and_hidden_bodies_are_said() {
     plimsoll(&["guard", "events", &log, "--alerts", "alerts.yaml"]).exits(2);
 }
 
+/// The time so many seconds after a noon.
+fn second(seconds: i64) -> String {
+    let noon: jiff::Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+    (noon + jiff::Span::new().seconds(seconds)).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
+}
+
+/// A stage of an exec: its start (code 101 and no end), its end.
+fn exec(number: u64, stage: &str, at: i64, code: u16) -> String {
+    let uri = format!("/api/v1/namespaces/n/pods/x/exec?command=sh&n={number}");
+    let more = json!({
+        "stage": stage, "responseStatus": {"code": code}, "requestReceivedTimestamp": second(number as i64), "stageTimestamp": second(at),
+        "objectRef": {"resource": "pods", "subresource": "exec", "namespace": "n", "name": "x", "apiVersion": "v1"},
+    });
+    event(number, "get", &uri, "pods", &more)
+}
+
+#[test]
+fn a_running_exec_is_seen_where_it_starts_and_counted_once() {
+    let home = folder();
+    let cases = [
+        ("starts.log", vec![exec(1, "ResponseStarted", 2, 101)], (1, 1)),
+        ("both.log", vec![exec(1, "ResponseStarted", 2, 101), exec(1, "ResponseComplete", 900, 101)], (1, 1)),
+        ("ends.log", vec![exec(1, "ResponseComplete", 900, 101)], (1, 1)),
+        ("refused.log", vec![exec(1, "ResponseStarted", 2, 403), exec(1, "ResponseComplete", 2, 403)], (1, 0)),
+        (
+            "two.log",
+            vec![
+                exec(1, "ResponseStarted", 2, 101),
+                exec(2, "ResponseStarted", 3, 101),
+                exec(1, "ResponseComplete", 9, 101),
+            ],
+            (2, 2),
+        ),
+    ];
+    for (name, lines, (count, done)) in cases {
+        let report = events(&[&write(home.path(), name, lines.concat())]);
+        let exec = row(&report, "exec");
+        assert_eq!(
+            (&exec["count"], &exec["done"], &report["totals"]["events"]),
+            (&json!(count), &json!(done), &json!(count)),
+            "{name}"
+        );
+        if name != "ends.log" {
+            assert!(exec["at"].as_str().unwrap().starts_with("2026-11-20T12:00:02"), "{name} {exec}");
+        }
+    }
+    // A tripwire says it where it starts, and not again where it ends.
+    let log = write(home.path(), "follow.log", "");
+    let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+    command.args([
+        "guard",
+        "events",
+        &log,
+        "--follow",
+        "--for",
+        "6s",
+        "--severity",
+        "info",
+        "-o",
+        "csv",
+        "--since",
+        "2026-11-20T00:00:00Z",
+    ]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let append =
+        |text: &str| std::fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(text.as_bytes()).unwrap();
+    let mut out = child.stdout.take().unwrap();
+    append(&exec(1, "ResponseStarted", 2, 101));
+    std::thread::sleep(Duration::from_secs(3));
+    append(&exec(1, "ResponseComplete", 900, 101));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(text.lines().filter(|line| line.contains(",exec,")).count(), 1, "{text}");
+}
+
+/// Pods that a client made or deleted, one a second.
+fn pods(verb: &str, names: std::ops::Range<u64>, from: i64, code: u16) -> String {
+    let one = |name: u64| {
+        let at = second(from + name as i64);
+        let more = json!({
+            "user": {"username": "batch"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at, "stageTimestamp": at,
+            "objectRef": {"resource": "pods", "namespace": "n", "name": format!("p-{name}"), "apiVersion": "v1"},
+        });
+        event(from as u64 * 1_000 + name, verb, "/api/v1/namespaces/n/pods/x", "pods", &more)
+    };
+    names.map(one).collect()
+}
+
+#[test]
+fn who_deletes_what_it_made_before_the_window_cleans_up() {
+    let home = folder();
+    let log = write(home.path(), "audit.log", pods("create", 0..40, 0, 201) + &pods("delete", 0..12, 600, 200));
+    let since = second(300);
+    for more in
+        [&[][..], &["--since", &since], &["--where", "verb=delete"], &["--since", &since, "--where", "user=batch"]]
+    {
+        let report = events(&[&[log.as_str()], more].concat());
+        assert_eq!(told(&report), [], "{more:?}");
+    }
+    // What the window holds is said of the window.
+    let report = events(&[&log, "--since", &since]);
+    assert!(report["window"]["from"].as_str().unwrap() >= since.as_str(), "{}", report["window"]);
+    assert_eq!(report["totals"]["events"], 12);
+    // Pods of others are another matter.
+    let others = pods("delete", 0..12, 600, 200).replace("batch", "bob");
+    let report =
+        events(&[&write(home.path(), "others.log", pods("create", 0..40, 0, 201) + &others), "--since", &since]);
+    assert_eq!(row(&report, "delete-pod")["severity"], "warning");
+    // What was not there any more was not deleted.
+    let gone = pods("delete", 0..1, 600, 200).replace("batch", "bob")
+        + &pods("delete", 1..12, 600, 404).replace("batch", "bob");
+    let report = events(&[&write(home.path(), "gone.log", gone)]);
+    assert_eq!(row(&report, "delete-pod")["severity"], "info");
+    let again = pods("create", 0..12, 0, 201) + &pods("delete", 0..12, 300, 200) + &pods("delete", 0..12, 700, 404);
+    assert_eq!(told(&events(&[&write(home.path(), "again.log", again)])), []);
+}
+
 /// One of each kind, and what is almost one.
 #[test]
 fn each_kind_is_found() {
@@ -336,7 +454,8 @@ fn each_kind_is_found() {
     assert_eq!(report["totals"]["operations"], json!(theirs + 1));
 }
 
-/// What a newcomer stumbled over: who made what, what was refused, what is one object, what is there twice, and what nobody knows.
+/// What a newcomer stumbled over: who made what, what was refused, what is one object, what is there twice, and what
+/// nobody knows.
 #[test]
 fn rows_are_about_objects_that_were_touched() {
     let home = folder();
@@ -472,7 +591,8 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     wait_for(&lab, "accepted", 8);
     let (reports, stderr, code) = wire.end();
     assert_eq!(code, Some(0), "{stderr}");
-    // From before it was started: not told. Another namespace soon after is; commands in containers are no more than info.
+    // From before it was started: not told. Another namespace soon after is; commands in containers are no more than
+    // info.
     let names: Vec<String> = reports.iter().flat_map(told).map(|(_, _, names, _)| names).collect();
     assert_eq!(names, ["x", "y"], "{reports:?}");
     assert!(stderr.contains("4 requests looked at, 2 operations told"), "{stderr}");

@@ -1,5 +1,5 @@
-//! `plimsoll guard policies`: what its CEL decides, by a CEL library (`tests/oracle/policies.py`), is what its replay decides; and the replay
-//! of samples.
+//! `plimsoll guard policies`: what its CEL decides, by a CEL library (`tests/oracle/policies.py`), is what its replay
+//! decides; and the replay of samples.
 
 use crate::support::{feed, folder, plimsoll, python, root, sample, write};
 use plimsoll::analysis::guard::policies::replay::{Asked, Decision, New, Old, Said, is_marked};

@@ -1,4 +1,5 @@
-//! What `plimsoll guard webhooks` says: requests counted by `tests/oracle/webhooks.py`, findings as samples/webhooks/README.md has them.
+//! What `plimsoll guard webhooks` says: requests counted by `tests/oracle/webhooks.py`, findings as
+//! samples/webhooks/README.md has them.
 
 use crate::member::Member;
 use crate::metrics::unpacked;
@@ -121,6 +122,56 @@ fn what_is_wrong_is_said_and_nothing_else() {
     plimsoll(&["guard", "webhooks", &sample("webhooks"), "--fail-on", "critical"]).exits(1);
     let table = plimsoll(&["guard", "webhooks", &sample("webhooks")]).stdout;
     assert!(table.contains("any everything") && table.contains("No audit log"), "{table}");
+}
+
+/// What a finding advises must be able to help.
+#[test]
+fn advice_looks_at_the_configuration_at_hand() {
+    let scratch = folder();
+    let hooks = |policy: &str| {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"}, "webhooks": [{
+            "name": "slow.example.com", "failurePolicy": policy, "timeoutSeconds": 5, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://x"}, "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]}]})
+        .to_string()
+    };
+    // All of 200 calls took more than 2.5 s: between that and 10 s nobody knows, but none took longer than the timeout.
+    let metric = "apiserver_admission_webhook_admission_duration_seconds";
+    let labels = r#"name="slow.example.com",operation="CREATE",rejected="false",type="validating""#;
+    let page = |calls: u64| {
+        format!(
+            "# TYPE {metric} histogram\n{metric}_bucket{{{labels},le=\"2.5\"}} 0\n{metric}_bucket{{{labels},le=\"10\"}} {calls}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {calls}\n\
+             {metric}_sum{{{labels}}} {}\n{metric}_count{{{labels}}} {calls}\n",
+            calls * 4
+        )
+    };
+    for (second, calls) in [(1_795_166_276, 0), (1_795_166_336, 200)] {
+        write(scratch.path(), &format!("metrics/a/{second}.txt"), page(calls));
+    }
+    let metrics = scratch.path().join("metrics").to_str().unwrap().to_owned();
+    for (policy, says) in [("Ignore", "let through"), ("Fail", "fails")] {
+        let report = webhooks(&[&write(scratch.path(), "hooks.json", hooks(policy)), &metrics]);
+        let slow =
+            report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "webhook-slow").unwrap();
+        let remedy = slow["remedy"].as_str().unwrap();
+        assert!(!remedy.contains("failurePolicy"), "{remedy}");
+        assert!(
+            slow["summary"].as_str().unwrap().contains(says) && slow["summary"].as_str().unwrap().contains("5 s"),
+            "{slow}"
+        );
+        assert!(slow["evidence"]["p99_ms"].as_f64().unwrap() <= 5_000.0, "{slow}");
+    }
+    // A call that failed although its policy is Ignore: becoming Ignore can't help.
+    let event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "1", "stage": "ResponseComplete",
+        "requestURI": "/apis/apps/v1/namespaces/web/deployments", "verb": "create", "user": {"username": "u"}, "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
+        "objectRef": {"resource": "deployments", "namespace": "web", "apiGroup": "apps", "apiVersion": "v1"},
+        "responseStatus": {"message": "Internal error occurred: failed calling webhook \"slow.example.com\": no", "code": 500},
+        "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": "2026-11-20T09:00:01.000000Z"});
+    let log = write(scratch.path(), "audit.log", format!("{event}\n"));
+    let report = webhooks(&[&write(scratch.path(), "hooks.json", hooks("Ignore")), &log]);
+    let failing =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "webhook-failing").unwrap();
+    assert_eq!(failing["severity"], "warning", "{failing}");
+    assert!(!failing["remedy"].as_str().unwrap().contains("Ignore"), "{failing}");
 }
 
 #[test]

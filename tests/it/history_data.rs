@@ -1,8 +1,8 @@
 //! Sixty days of quotas and API requests in a real Prometheus, and the truth about them.
 //!
-//! The data are made from a formula with known peaks, gaps and counter resets, written as OpenMetrics, and put into Prometheus'
-//! own blocks by `promtool tsdb create-blocks-from openmetrics`. [`Truth`] keeps every point, so that a test compares with
-//! what went in and with nothing that was read back.
+//! The data are made from a formula with known peaks, gaps and counter resets, written as OpenMetrics, and put into
+//! Prometheus' own blocks by `promtool tsdb create-blocks-from openmetrics`. [`Truth`] keeps every point, so that a
+//! test compares with what went in and with nothing that was read back.
 
 use crate::support::{folder, root};
 use std::collections::BTreeMap;
@@ -57,8 +57,9 @@ pub(crate) fn jumble(seed: u64) -> u64 {
 /// Seconds at the end in which there are pods, nodes and objects.
 pub(crate) const LAST: i64 = 7_200;
 
-/// What the other standard queries are about, in namespace team-1: constant but for one peak of objects. With it stands what must
-/// not count: a second kube-state-metrics, pods that are done, init containers that are no sidecars, nodes that take no pods.
+/// What the other standard queries are about, in namespace team-1: constant but for one peak of objects. With it stands
+/// what must not count: a second kube-state-metrics, pods that are done, init containers that are no sidecars, nodes
+/// that take no pods.
 fn last_hours() -> Vec<Fed> {
     let mut fed = Vec::new();
     let mut add = |name: &'static str, labels: &[(&'static str, &str)], value: f64| {
@@ -150,7 +151,8 @@ impl Truth {
                 let mut hard = Vec::new();
                 for step in 0..steps {
                     let at = START + step * EVERY;
-                    // The last namespace is new in the middle. Namespace 1 is not scraped for seven hours each tenth day.
+                    // The last namespace is new in the middle. Namespace 1 is not scraped for seven hours each tenth
+                    // day.
                     let is_new = number == NAMESPACES - 1 && step < steps / 2;
                     let is_gap = number == 1
                         && (at - START) / 86_400 % 10 == 4

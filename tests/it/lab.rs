@@ -1,4 +1,5 @@
-//! Stand-ins for the apiservers of a cluster (`tests/oracle/apiserver.py`), with a kubeconfig that has a context for each case.
+//! Stand-ins for the apiservers of a cluster (`tests/oracle/apiserver.py`), with a kubeconfig that has a context for
+//! each case.
 
 use crate::support::{folder, python, root};
 use plimsoll::sources::live::Target;

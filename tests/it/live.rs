@@ -204,7 +204,8 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
         assert!(said.contains(expected), "{context}: {said}");
         assert!(error.is_unreachable() || context == "bad-proxy", "{context}: {error:?}");
     }
-    // A name that the certificate is for makes it good. Of the other two only one has a certificate for its own address.
+    // A name that the certificate is for makes it good. Of the other two only one has a certificate for its own
+    // address.
     let cluster = connect("server-name");
     assert!(cluster.notes()[0].starts_with("of 2 apiservers, 1 can't be read: 127.0.0.1:"), "{:?}", cluster.notes());
     assert!(cluster.notes()[0].contains("its certificate is for another name"), "{:?}", cluster.notes());

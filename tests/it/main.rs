@@ -36,6 +36,7 @@ mod follow;
 #[cfg(feature = "history")]
 mod forecast;
 mod forecast_sources;
+mod foreign;
 mod forms;
 mod gateway;
 mod guard;
@@ -71,6 +72,7 @@ mod quota;
 mod quota_alert;
 #[cfg(feature = "live")]
 mod quota_history;
+mod reads;
 #[cfg(feature = "history")]
 mod record;
 mod report;

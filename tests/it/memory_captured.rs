@@ -184,3 +184,87 @@ fn a_bundle_sets_gos_heap_beside_anonymous_memory() {
     assert!((heap["go_held"].as_f64().unwrap() / anon - 1.0).abs() < 0.1, "Go's memory is nearly all of it: {heap}");
     assert!(report["rows"][0]["refaults_per_s"].is_number(), "the sample a minute before gives rates");
 }
+
+/// The files of a v2 group.
+fn group(home: &std::path::Path, path: &str, usage: u64, limit: &str) {
+    write(
+        home,
+        &format!("{path}/memory.stat"),
+        format!("anon {}\nfile 1000000\ninactive_file 600000\nactive_file 400000\n", usage - 1_000_000),
+    );
+    write(home, &format!("{path}/memory.current"), format!("{usage}\n"));
+    write(home, &format!("{path}/memory.max"), format!("{limit}\n"));
+}
+
+#[test]
+fn copies_are_walked_like_live_trees() {
+    let home = folder();
+    for machine in ["a", "b"] {
+        let size = if machine == "a" { 4_000_000 } else { 6_000_000 };
+        for (path, part) in [
+            ("kubepods", 0),
+            ("kubepods/burstable", 1),
+            ("kubepods/burstable/pod1", 2),
+            ("kubepods/burstable/pod1/c", 3),
+        ] {
+            group(
+                home.path(),
+                &format!("{machine}/{path}"),
+                size - part * 500_000,
+                if part == 0 { "8388608" } else { "max" },
+            );
+        }
+    }
+    let show = |path: &str, more: &[&str]| {
+        let report = plimsoll(&[&["memory", "show", path, "-o", "json"][..], more].concat()).json(0);
+        let of = |row: &Value| {
+            (row["path"].as_str().unwrap().to_owned(), row["depth"].as_u64().unwrap_or(0), row["limit"].as_u64())
+        };
+        report["rows"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let one = home.path().join("a/kubepods");
+    let all: Vec<(String, u64, Option<u64>)> =
+        ["kubepods", "kubepods/burstable", "kubepods/burstable/pod1", "kubepods/burstable/pod1/c"]
+            .iter()
+            .enumerate()
+            .map(|(depth, path)| ((*path).to_owned(), depth as u64, Some(8_388_608)))
+            .collect();
+    assert_eq!(show(one.to_str().unwrap(), &["--recursive"]), all);
+    assert_eq!(show(one.to_str().unwrap(), &[]), all[..1]);
+    // Groups of one name on two machines stay with their own: the larger first.
+    let both = show(home.path().to_str().unwrap(), &["--recursive"]);
+    assert_eq!(both, [all.clone(), all].concat());
+    let report = plimsoll(&["memory", "show", home.path().to_str().unwrap(), "--recursive", "-o", "json"]).json(0);
+    let usage: Vec<u64> = report["rows"].as_array().unwrap().iter().map(|row| row["usage"].as_u64().unwrap()).collect();
+    assert_eq!(usage, [6_000_000, 5_500_000, 5_000_000, 4_500_000, 4_000_000, 3_500_000, 3_000_000, 2_500_000]);
+    // Copies of one group by time have rates between them.
+    let series = home.path().join("series");
+    for (second, refaults) in [(1_795_166_276, 5), (1_795_166_336, 50)] {
+        group(&series, &format!("g/{second}"), 4_000_000, "8388608");
+        let path = series.join(format!("g/{second}/memory.stat"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}workingset_refault_file {refaults}\n")).unwrap();
+    }
+    let report = plimsoll(&["memory", "show", series.to_str().unwrap(), "-o", "json"]).json(0);
+    let row = &report["rows"][0];
+    assert_eq!((row["seconds"].as_f64(), row["refaults_per_s"].as_f64()), (Some(60.0), Some(0.75)), "{row}");
+}
+
+#[test]
+fn statistics_of_one_version_beside_limits_of_the_other() {
+    let home = folder();
+    let stat = "cache 4194304\nrss 1048576\ninactive_file 2097152\nactive_file 2097152\n\
+                total_cache 4194304\ntotal_rss 1048576\ntotal_inactive_file 2097152\ntotal_active_file 2097152\n";
+    write(home.path(), "mixed/memory.stat", stat);
+    write(home.path(), "mixed/memory.current", "6291456\n");
+    write(home.path(), "mixed/memory.max", "8388608\n");
+    let report = plimsoll(&["memory", "show", home.path().join("mixed").to_str().unwrap(), "-o", "json"]).json(0);
+    let row = &report["rows"][0];
+    let number = |name: &str| row[name].as_u64();
+    assert_eq!(
+        (number("usage"), number("limit"), number("working_set")),
+        (Some(6_291_456), Some(8_388_608), Some(4_194_304)),
+        "{row}"
+    );
+    assert!(!report.to_string().contains("no limit is known"));
+}

@@ -1,5 +1,5 @@
-//! `plimsoll memory show` with a Go program's own account beside the cgroup: sample bundles, and a real etcd in a cgroup of this
-//! machine (v1; run as root).
+//! `plimsoll memory show` with a Go program's own account beside the cgroup: sample bundles, and a real etcd in a
+//! cgroup of this machine (v1; run as root).
 
 use crate::memory_machine::Group;
 use crate::support::{feed, folder, number, plimsoll, python, root, run, sample, write};

@@ -181,8 +181,8 @@ fn leftovers(state: &Path) -> Vec<String> {
     names.filter(|name| !name.ends_with(".lock")).collect()
 }
 
-/// Runs reclaim, and does something at one of its writes to the group's limit: the first shows that it can restore, the second
-/// lowers, the third restores.
+/// Runs reclaim, and does something at one of its writes to the group's limit: the first shows that it can restore, the
+/// second lowers, the third restores.
 fn traced(group: &Group, state: &Path, inject: &str) -> Command {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", state.join("trace.lock").to_str().unwrap(), "-e", "trace=write"]);

@@ -1,5 +1,5 @@
-//! `plimsoll memory` on cgroup v2: Debian kernels in emulated machines, with a small root file system that holds the program,
-//! `memory_v2.sh`, and what `samples/reclaim` runs. What the script prints comes back over the serial line.
+//! `plimsoll memory` on cgroup v2: Debian kernels in emulated machines, with a small root file system that holds the
+//! program, `memory_v2.sh`, and what `samples/reclaim` runs. What the script prints comes back over the serial line.
 
 use crate::support::{folder, root, sample};
 use serde_json::Value;
@@ -113,8 +113,8 @@ fn boot(machine: Machine) -> BTreeMap<String, String> {
 /// Runs an emulated machine until it is switched off; what it printed.
 fn emulated(kernel: &Path, packed: &Path, only: &str) -> String {
     let mut command = Command::new("timeout");
-    // Debian 12's emulator spoils the flags of an interrupt right behind CMPXCHG16B, of which kernel 6.12 dies at every second start. Without
-    // that instruction it takes a lock.
+    // Debian 12's emulator spoils the flags of an interrupt right behind CMPXCHG16B, of which kernel 6.12 dies at every
+    // second start. Without that instruction it takes a lock.
     command.args([
         "400",
         "qemu-system-x86_64",

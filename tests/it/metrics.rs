@@ -1,4 +1,5 @@
-//! `traffic --from metrics` on the samples: every number of its JSON against the plain Python of `tests/oracle/metrics.py`.
+//! `traffic --from metrics` on the samples: every number of its JSON against the plain Python of
+//! `tests/oracle/metrics.py`.
 
 use crate::support::{feed, micros, none, number, plimsoll, python, root, rows, sample};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Damaged, cut and oversized metrics pages: what can be kept is kept, what is lost is counted and named with its place.
+//! Damaged, cut and oversized metrics pages: what can be kept is kept, what is lost is counted and named with its
+//! place.
 
 use crate::metrics::{metrics, packed, pages_of};
 use crate::support::{Ran, count, feed, folder, hermetic, none, plimsoll, root, run, sample, write};

@@ -146,7 +146,8 @@ fn a_restart_is_one_instance() {
 
 #[test]
 fn a_start_that_wanders() {
-    // The start is reckoned from the machine's boot time, which moves when the clock is set: less than two seconds are no restart.
+    // The start is reckoned from the machine's boot time, which moves when the clock is set: less than two seconds are
+    // no restart.
     let pages = pages_of("quiet/metrics/apiserver-0");
     let truth = metrics(&sample("quiet"), "verb", &[]);
     let start = "process_start_time_seconds 1.79516770105e+09";

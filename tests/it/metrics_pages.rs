@@ -1,5 +1,5 @@
-//! Metrics pages as they are read: every sample page against prometheus_client (`tests/oracle/metrics.py`), promtool and the
-//! crate prometheus-parse; and what is no page, against the cases of prometheus_client's own tests.
+//! Metrics pages as they are read: every sample page against prometheus_client (`tests/oracle/metrics.py`), promtool
+//! and the crate prometheus-parse; and what is no page, against the cases of prometheus_client's own tests.
 
 use crate::metrics::{each, unpacked};
 use crate::support::{feed, folder, none, python, root};
@@ -175,7 +175,8 @@ fn of_prometheus_parse(page: &str) -> Vec<(Key, f64, Option<i64>)> {
     found
 }
 
-/// Whether prometheus-parse can take a line apart: nothing in its values is a mark, a name has no colon, braces are not empty.
+/// Whether prometheus-parse can take a line apart: nothing in its values is a mark, a name has no colon, braces are not
+/// empty.
 fn is_plain(line: &str) -> bool {
     let inside = match (line.find('{'), line.rfind('}')) {
         (Some(open), Some(close)) if open < close => &line[open + 1..close],

@@ -327,7 +327,8 @@ fn what_prometheus_answers_is_what_is_shown() {
 
 #[test]
 fn a_series_that_begins_later() {
-    // `docs/metrics.md`, section 2: it counts in full, for Kubernetes makes series on first use. `increase` leaves its first value out.
+    // `docs/metrics.md`, section 2: it counts in full, for Kubernetes makes series on first use. `increase` leaves its
+    // first value out.
     let page = |start: u64, old: u64, new: Option<u64>| {
         let series = |code: &str, value| {
             format!(

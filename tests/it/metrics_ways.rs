@@ -1,4 +1,5 @@
-//! The ways in which metrics pages come in (files, folders, globs, packings, stdin, URLs), and what can be asked of them.
+//! The ways in which metrics pages come in (files, folders, globs, packings, stdin, URLs), and what can be asked of
+//! them.
 
 use crate::metrics::{differences, metrics, near, oracle, packed, pages_of};
 use crate::support::{count, folder, micros, none, number, plimsoll, rows, run, sample, sample_bytes, traffic, write};

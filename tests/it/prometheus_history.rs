@@ -33,8 +33,8 @@ fn days(endpoint: &Endpoint, query: &str, window: &Window) -> (Days, Told) {
     (all.into_iter().map(|(series, days)| (of(&series), days)).collect(), prometheus.told())
 }
 
-/// Compares days with what went in: every number but sketches and sustained levels, which are tested where they are made.
-/// `step`: the seconds of a step, at whose beginning what was seen in it stands.
+/// Compares days with what went in: every number but sketches and sustained levels, which are tested where they are
+/// made. `step`: the seconds of a step, at whose beginning what was seen in it stands.
 fn compare(truth: &Truth, kind: &str, found: &Days, from: i64, until: i64, step: i64) -> usize {
     let mut compared = 0;
     let mut expected = BTreeMap::new();
@@ -128,8 +128,8 @@ fn sixty_days_come_out_as_they_went_in() {
     for (place, (series, days)) in rates.iter().enumerate() {
         assert_eq!(days.iter().map(|day| day.count).sum::<u64>(), DAYS as u64 * 24, "{series}");
         for day in days {
-            // 300 or 600, and 0 to 29 more, in 300 seconds. A counter that restarts loses at most the step in which it does: a
-            // twelfth of an hour.
+            // 300 or 600, and 0 to 29 more, in 300 seconds. A counter that restarts loses at most the step in which it
+            // does: a twelfth of an hour.
             let low = (place + 1) as f64;
             assert!(day.min >= low * 0.9 && day.max <= low + 0.1, "{series}: {} to {}", day.min, day.max);
         }

@@ -1,4 +1,5 @@
-//! `plimsoll quota propose` and `quota lint` on the samples, beside an independent count (tests/oracle/quota.py), and on made objects.
+//! `plimsoll quota propose` and `quota lint` on the samples, beside an independent count (tests/oracle/quota.py), and
+//! on made objects.
 
 use crate::support::{Ran, feed, folder, number, plimsoll, python, root, sample, write};
 use plimsoll::analysis::quota::usage::of_pod;
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What Kubernetes 1.36's own evaluator (PodUsageFunc) says of 600 made pods with every odd part, and of 20 real ones, at 09:24:36
-/// (tests/data/quota-pods.jsonl.zst).
+/// What Kubernetes 1.36's own evaluator (PodUsageFunc) says of 600 made pods with every odd part, and of 20 real ones,
+/// at 09:24:36 (tests/data/quota-pods.jsonl.zst).
 #[test]
 fn pods_use_what_kubernetes_says() {
     let packed = std::fs::read(root().join("tests/data/quota-pods.jsonl.zst")).unwrap();
@@ -105,10 +106,12 @@ fn documents(text: &str) -> Vec<Value> {
 fn manifests_hold_what_is_proposed() {
     let source = sample("list-storm");
     let rows = plimsoll(&["quota", "propose", &source, "-o", "json"]).json(0);
+    let rows = rows["rows"].as_array().unwrap();
     let ran: Ran = plimsoll(&["quota", "propose", &source, "-o", "yaml"]);
     ran.exits(0);
     let manifests = documents(&ran.stdout);
-    let mut hard = 0;
+    assert!(ran.stderr.contains("would be lower than now and stay as they are"), "{}", ran.stderr);
+    let (mut raised, mut kept) = (0, 0);
     for manifest in &manifests {
         assert_eq!((&manifest["apiVersion"], &manifest["kind"]), (&"v1".into(), &"ResourceQuota".into()));
         let peaks: Value =
@@ -121,11 +124,16 @@ fn manifests_hold_what_is_proposed() {
                     && row["quota"] == quota
                     && row["resource"] == *resource
             };
-            let row =
-                rows["rows"].as_array().unwrap().iter().find(is_row).unwrap_or_else(|| panic!("{manifest} {resource}"));
+            let row = rows.iter().find(is_row).unwrap_or_else(|| panic!("{manifest} {resource}"));
+            // What stands is never lowered unasked.
+            if row["hard_value"].as_f64().is_some_and(|hard| hard >= number(row, "proposed_value")) {
+                assert_eq!(*amount, row["hard"], "{row}");
+                kept += 1;
+                continue;
+            }
             assert_eq!(*amount, row["proposed"]);
             assert_eq!((&peaks[resource]["peak"], &peaks[resource]["at"]), (&row["peak"], &row["peak_at"]));
-            hard += 1;
+            raised += 1;
         }
         // Nothing that the cluster sets.
         assert_eq!(
@@ -133,7 +141,14 @@ fn manifests_hold_what_is_proposed() {
             ["apiVersion", "kind", "metadata", "spec"]
         );
     }
-    assert_eq!(hard, rows["rows"].as_array().unwrap().len());
+    // All that rises is there; a quota of which nothing rises is not.
+    let rises = |row: &&Value| row["hard_value"].as_f64().is_none_or(|hard| hard < number(row, "proposed_value"));
+    assert_eq!(raised, rows.iter().filter(rises).count());
+    assert!(raised > 10 && kept > 0, "{raised} {kept}");
+    // The quota that is full: what refuses is raised, memory is not taken away.
+    let batch = manifests.iter().find(|manifest| manifest["metadata"]["namespace"] == "batch").unwrap();
+    let hard = &batch["spec"]["hard"];
+    assert_eq!((&hard["requests.cpu"], &hard["limits.memory"]), (&"12500m".into(), &"20Gi".into()), "{batch}");
     // The same in files.
     let place = folder();
     let into = place.path().join("quotas");
@@ -250,6 +265,108 @@ fn silent_containers_are_found_unless_someone_speaks_for_them() {
     assert_eq!(lint(vec![granted(), limited], &[]), Vec::<String>::new());
 }
 
+/// A controller that was not read may be a resource of anybody's own; what it made is a workload all the same.
+#[test]
+fn what_a_resource_of_ones_own_made_is_looked_at() {
+    let owned = |kind: &str, api: &str| {
+        let mut set = deployment("web", "db", 1, json!(0), json!({}));
+        set["kind"] = "StatefulSet".into();
+        set["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": api, "kind": kind, "name": "db", "uid": "u", "controller": true}]);
+        set
+    };
+    let wanted = "warning quota-no-requests: StatefulSet db web";
+    for (kind, api) in [("Postgres", "db.example.com/v1"), ("Deployment", "example.com/v1")] {
+        assert!(lint(vec![owned(kind, api)], &[]).contains(&wanted.to_owned()), "{kind}");
+    }
+    // One that was read speaks for what it made.
+    let mut set = deployment("web", "app-1", 1, json!(0), json!({}));
+    set["kind"] = "ReplicaSet".into();
+    set["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "app", "uid": "u", "controller": true}]);
+    let app = deployment(
+        "web",
+        "app",
+        1,
+        json!(0),
+        json!({"requests": {"cpu": "1", "memory": "1"}, "limits": {"memory": "1"}}),
+    );
+    assert!(!lint(vec![app, set], &[]).iter().any(|found| found.contains("app-1")));
+}
+
+#[test]
+fn lists_in_any_order_and_odd_quotas_are_read() {
+    let place = folder();
+    let pod = json!({"metadata": {"name": "a", "namespace": "web"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, "status": {"phase": "Running"}});
+    let rows = |text: &str| {
+        let path = write(place.path(), "pods.json", text);
+        let mut rows = plimsoll(&["quota", "propose", &path, "-o", "json"]).json(0)["rows"].clone();
+        rows.as_array_mut().unwrap().iter_mut().for_each(|row| row["peak_at"] = Value::Null);
+        rows
+    };
+    let wanted = rows(&format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{pod}]}}"#));
+    assert_eq!(wanted.as_array().unwrap().iter().filter(|row| row["resource"] == "pods").count(), 1, "{wanted}");
+    assert_eq!(
+        rows(&format!(r#"{{"items":[{pod}],"metadata":{{}},"kind":"PodList","apiVersion":"v1"}}"#)),
+        wanted,
+        "items first"
+    );
+    // A quota that says nothing yet.
+    let empty = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "web"}, "spec": {"hard": null}, "status": {"hard": null, "used": null}});
+    let partly = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "r", "namespace": "web"}, "spec": {"hard": {"pods": "4", "services": null}}, "status": null});
+    let path = write(place.path(), "quotas.json", list(vec![empty, partly]));
+    let report = plimsoll(&["quota", "check", &path, "-o", "json"]).json(0);
+    assert_eq!(report["rows"].as_array().unwrap().len(), 1, "{report}");
+    // A template is no manifest: it says so.
+    let template =
+        write(place.path(), "chart.yaml", "{{- if .Values.quota }}\napiVersion: v1\nkind: ResourceQuota\n{{- end }}\n");
+    let ran = plimsoll(&["quota", "check", &template]);
+    assert!(ran.exits(3).stderr.contains("helm template"), "{}", ran.stderr);
+}
+
+#[test]
+fn decreases_need_two_weeks_and_a_flag() {
+    let place = folder();
+    let capture = |day: i64, used: &str| {
+        let mut own =
+            quota("web", json!({"pods": "100", "requests.cpu": "2"}), json!({"pods": used, "requests.cpu": "2"}));
+        own["metadata"]["creationTimestamp"] = "2026-10-01T00:00:00Z".into();
+        write(place.path(), &format!("objects/{}/quotas.json", 1_793_000_000 + day * 86_400), list(vec![own]));
+    };
+    let hard = |more: &[&str]| {
+        let path = place.path().to_str().unwrap().to_owned();
+        let ran = plimsoll(&[&["quota", "propose", &path, "-o", "yaml"], more].concat());
+        documents(&ran.exits(0).stdout)[0]["spec"]["hard"].clone()
+    };
+    (0..10).for_each(|day| capture(day, "20"));
+    let kept = json!({"pods": "100", "requests.cpu": "2400m"});
+    assert_eq!((hard(&[]), hard(&["--allow-decrease"])), (kept.clone(), kept.clone()), "ten days");
+    (10..16).for_each(|day| capture(day, "20"));
+    assert_eq!(
+        (hard(&[]), hard(&["--allow-decrease"])),
+        (kept, json!({"pods": "24", "requests.cpu": "2400m"})),
+        "sixteen days"
+    );
+}
+
+#[test]
+fn a_reason_is_called_what_it_is() {
+    let headings = |args: &[&str]| {
+        plimsoll(args)
+            .exits(0)
+            .stdout
+            .lines()
+            .find(|line| line.contains("NAMESPACE") || line.contains("USER"))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let storm = sample("list-storm");
+    let of = headings(&["quota", "propose", &storm, "-o", "wide"]);
+    assert!(of.contains("REASON") && !of.contains("WHY NOT"), "{of}");
+    let of = headings(&["quota", "propose", &storm, "--api", "-o", "wide"]);
+    assert!(of.contains("WHY NOT"), "{of}");
+}
+
 #[test]
 fn lint_of_the_sample() {
     let source = sample("list-storm");
@@ -347,10 +464,18 @@ fn scopes_stay_and_damage_is_told() {
     let path = write(place.path(), "objects.json", list(vec![scoped.clone()]));
     let ran = plimsoll(&["quota", "propose", &path, "-o", "yaml"]);
     ran.exits(0);
-    assert_eq!(
-        documents(&ran.stdout)[0]["spec"],
-        json!({"hard": {"pods": "5"}, "scopeSelector": scoped["spec"]["scopeSelector"]})
-    );
+    assert_eq!((ran.stdout.as_str(), ran.stderr.contains("1 limit would be lower")), ("", true), "{}", ran.stderr);
+    let mut full = scoped.clone();
+    (full["spec"]["hard"]["services"], full["status"]["used"]["pods"]) = ("7".into(), "10".into());
+    let path = write(place.path(), "objects.json", list(vec![full]));
+    let spec = |more: &[&str]| {
+        let ran = plimsoll(&[&["quota", "propose", &path, "-o", "yaml"], more].concat());
+        documents(&ran.exits(0).stdout).first().map(|quota| quota["spec"].clone()).filter(|spec| !spec.is_null())
+    };
+    // Written whole: a limit that is left out would be lifted by server-side apply.
+    let whole = json!({"hard": {"pods": "12", "services": "7"}, "scopeSelector": scoped["spec"]["scopeSelector"]});
+    assert_eq!(spec(&[]), Some(whole.clone()));
+    assert_eq!((spec(&["--resource", "pods"]), spec(&["--resource", "services"])), (Some(whole), None));
     let bad = write(
         place.path(),
         "bad.json",

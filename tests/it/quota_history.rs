@@ -1,4 +1,5 @@
-//! `plimsoll quota propose` from sixty days of history with known peaks: in a real Prometheus, and in a store of plimsoll.
+//! `plimsoll quota propose` from sixty days of history with known peaks: in a real Prometheus, and in a store of
+//! plimsoll.
 
 use crate::history_data::{END, EVERY, NAMESPACES, RESOURCES, START, Server, Truth, history, namespace};
 use crate::support::{folder, number, plimsoll, write};

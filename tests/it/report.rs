@@ -1,5 +1,6 @@
-//! What `plimsoll report` says, against `tests/oracle/report.py` (the audit log counted again), against the commands that own each number, and in
-//! headless Chromium (`tests/oracle/page.py`); and what is true of the samples (`samples/NOTES.md`, `truth` in their `bundle.yaml`).
+//! What `plimsoll report` says, against `tests/oracle/report.py` (the audit log counted again), against the commands
+//! that own each number, and in headless Chromium (`tests/oracle/page.py`); and what is true of the samples
+//! (`samples/NOTES.md`, `truth` in their `bundle.yaml`).
 
 use crate::support::{
     count, feed, folder, micros, number, picture_of, plimsoll, python, root, sample, sample_bytes, write,
@@ -249,6 +250,18 @@ fn without_any_one_source_it_works_and_is_less_sure() {
     }
 }
 
+/// A log as it lies on a disk has what was before, too: this one begins with the start of its control plane, which is
+/// louder than the incident.
+#[test]
+fn what_a_log_begins_with_hides_no_incident() {
+    for without in [&["bundle.yaml"][..], &["bundle.yaml", "metrics", "etcd", "cgroup", "heap", "objects"]] {
+        let home = folder();
+        let report = report(&copied("overload-restart", home.path(), without), &[]);
+        assert_eq!(report["incident"]["verdict"], "incident", "without {without:?}: {}", report["summary"]);
+        is_within_15_s_of_the_truth(&report, "overload-restart");
+    }
+}
+
 #[test]
 fn every_number_is_that_of_the_command_that_owns_it() {
     for name in ["list-storm", "overload-restart", "controllers", "drain", "apf-dumps", "growth"] {
@@ -420,7 +433,7 @@ fn pseudonyms_hide_every_name() {
     for user in of("users") {
         match (user.strip_prefix("system:serviceaccount:"), user.strip_prefix("system:node:")) {
             (Some(account), _) => {
-                drop(account.split_once(':').map(|(a, b)| secret.extend([a.to_owned(), b.to_owned()])))
+                secret.extend(account.split_once(':').into_iter().flat_map(|(a, b)| [a.to_owned(), b.to_owned()]));
             }
             (_, Some(node)) => drop(secret.insert(node.to_owned())),
             _ if user.starts_with("system:") => {}

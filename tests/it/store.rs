@@ -162,7 +162,8 @@ fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     let home = folder();
     let csv = write(home.path(), "in.csv", many_lines(50, 1_000));
     let program = env!("CARGO_BIN_EXE_plimsoll");
-    // A disk of 400 KiB, and a copy of the store that lies on it: once with a file system of that size, once with a limit for files.
+    // A disk of 400 KiB, and a copy of the store that lies on it: once with a file system of that size, once with a
+    // limit for files.
     let (disk, copy) = (home.path().join("disk"), home.path().join("copy"));
     std::fs::create_dir(&disk).unwrap();
     let on_disk = format!(

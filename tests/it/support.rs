@@ -203,8 +203,8 @@ pub(crate) fn oracle(bys: &[&str], files: &[String], flags: &[&str]) -> Value {
 /// The fields that have to be equal in every count.
 pub(crate) const COUNTS: [&str; 5] = ["requests", "open", "errors", "client_errors", "throttled"];
 
-/// Compares the rows of a report with the oracle's, key by key: the counts, `max_ms` and `peak_rps` exactly, the quantiles
-/// within half a bucket. Says what differs.
+/// Compares the rows of a report with the oracle's, key by key: the counts, `max_ms` and `peak_rps` exactly, the
+/// quantiles within half a bucket. Says what differs.
 #[track_caller]
 pub(crate) fn differences(report: &Value, oracle: &Value, by: &str) -> Vec<String> {
     let found = rows(report, by);

@@ -1,5 +1,5 @@
-//! Every number of `plimsoll traffic`, by every dimension and on every sample, against independent counts: the plain Python of
-//! `tests/oracle/traffic.py`, numpy's quantiles, and jq.
+//! Every number of `plimsoll traffic`, by every dimension and on every sample, against independent counts: the plain
+//! Python of `tests/oracle/traffic.py`, numpy's quantiles, and jq.
 
 use crate::support::{
     COUNTS, count, differences, feed, folder, micros, none, number, oracle, plimsoll, rows, sample, sample_bytes,

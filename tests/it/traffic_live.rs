@@ -1,5 +1,5 @@
-//! `plimsoll traffic` on what is live, against stand-ins for apiservers (`tests/oracle/apiserver.py`) that serve one page of a sample
-//! after the other.
+//! `plimsoll traffic` on what is live, against stand-ins for apiservers (`tests/oracle/apiserver.py`) that serve one
+//! page of a sample after the other.
 
 use crate::lab::Lab;
 use crate::support::{Ran, count, feed, folder, hermetic, none, number, plimsoll, run, sample, sample_bytes, write};
@@ -17,7 +17,8 @@ fn paths(instance: &str) -> Vec<String> {
     TIMES.iter().map(|time| sample(&format!("list-storm/metrics/{instance}/{time}.txt.zst"))).collect()
 }
 
-/// Two apiservers that serve the sample's pages; `plain` serves both in turns, as a load balancer in front of them would.
+/// Two apiservers that serve the sample's pages; `plain` serves both in turns, as a load balancer in front of them
+/// would.
 fn cluster() -> Lab {
     let (a, b) = (paths("apiserver-0"), paths("apiserver-1"));
     let turns: Vec<&str> = a.iter().zip(&b).flat_map(|(a, b)| [a.as_str(), b.as_str()]).collect();

@@ -186,6 +186,58 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     screen.is_sane();
 }
 
+#[test]
+fn commands_are_copied_prompts_replaced_and_filters_shown_at_80_columns() {
+    let home = folder();
+    let screen = Screen::start("copy", (80, 24), &[&sample("list-storm")], home.path());
+    // A terminal that takes what programs copy (OSC 52).
+    assert!(screen.tmux(&["set", "-s", "set-clipboard", "on"]).0);
+    let text = screen.shows("analysing…");
+    assert!(!text.contains("Findings: 0") && text.contains(" 4Etcd "), "{text}");
+    // Not "so far": which finding is the gravest is known when all are.
+    screen.shows("Findings: 6 critical");
+    screen.keys(&["Enter"]);
+    let popup = screen.shows("etcd-removed-crds");
+    screen.keys(&["G"]);
+    screen.keys(&["k"]);
+    std::thread::sleep(Duration::from_millis(300));
+    let height =
+        |text: &str| text.lines().filter(|line| line.contains('│') || line.contains('┌') || line.contains('└')).count();
+    assert_eq!(height(&screen.text()), height(&popup), "it keeps its size");
+    // The command alone, as a shell takes it.
+    screen.keys(&["y"]);
+    screen.shows("copied: plimsoll etcd extract OLD --deleted-since NEW");
+    assert_eq!(screen.tmux(&["show-buffer"]).1, "plimsoll etcd extract OLD --deleted-since NEW");
+    screen.keys(&["Escape", "2"]);
+    screen.shows("traffic (");
+    screen.keys(&["e"]);
+    screen.shows("write to: ");
+    screen.keys(&["-l", "abc"]);
+    let text = screen.shows("write to: abc");
+    assert!(text.lines().any(|line| line.trim_end() == "write to: abc"), "typing replaces what was proposed: {text}");
+    screen.keys(&["Escape", "/"]);
+    screen.line("leases");
+    screen.until("the filter's text", |text| {
+        text.lines().any(|line| line.contains("traffic (") && line.contains("/leases"))
+    });
+    // A jump puts what happened into the middle of what is looked at.
+    screen.keys(&["Escape", ":"]);
+    screen.line("window 1m");
+    screen.keys(&[":"]);
+    screen.line("time 09:22:30");
+    screen.until("that minute", |text| text.lines().next().is_some_and(|line| line.contains("09:21:30 to 09:22:30")));
+    screen.keys(&[">"]);
+    let text = screen.until("an event", |text| text.lines().last().is_some_and(|line| line.starts_with("09:")));
+    let seconds =
+        |clock: &str| clock.split(':').map(|part| part.parse::<i64>().unwrap()).fold(0, |all, part| all * 60 + part);
+    let event = seconds(&text.lines().last().unwrap()[..8]);
+    let window = text.lines().next().unwrap().split("replay").nth(1).unwrap().trim().to_owned();
+    let (from, to) = (seconds(&window[..8]), seconds(&window[12..20]));
+    assert!((event - (from + to) / 2).abs() <= 1 && to - from == 60, "{event} in {window}");
+    screen.keys(&["q"]);
+    screen.is_sane();
+}
+
 /// Requests of a bundle's logs whose last event lies in so many seconds from a moment on, by Python.
 fn counted(bundle: &str, seconds: i64, from: &str) -> u64 {
     let script = r#"
@@ -328,6 +380,7 @@ fn a_log_that_is_written_is_followed_and_saved() {
                 event[field] = Value::String(now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
             }
             event["auditID"] = Value::String(format!("00000000-0000-4000-8000-{count:012}"));
+            event["requestObject"] = serde_json::json!({"kind": "Secret", "data": {"password": "c2VjcmV0LXdvcmQ="}});
             writeln!(text, "{event}").unwrap();
             count += 1;
         }
@@ -348,6 +401,11 @@ fn a_log_that_is_written_is_followed_and_saved() {
     let told = plimsoll(&["traffic", bundle.to_str().unwrap(), "-o", "json"]).json(0);
     assert_eq!(done.len(), 3_000);
     assert_eq!(told["totals"]["requests"], 3_000, "what was seen live can be read again");
+    // What clients sent stays behind.
+    let found = Command::new("grep").args(["-rl", "c2VjcmV0LXdvcmQ"]).arg(&bundle).output().unwrap();
+    assert_eq!((found.status.code(), found.stdout.len()), (Some(1), 0), "bodies are in the bundle");
+    let sizes = Command::new("grep").args(["-rl", "plimsoll.io/request-bytes"]).arg(&bundle).output().unwrap();
+    assert!(sizes.status.success(), "their sizes are");
     screen.keys(&["q"]);
     screen.is_sane();
 }

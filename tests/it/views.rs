@@ -1,5 +1,5 @@
-//! The forms of the output, with values that whoever calls the apiserver wrote to do harm; and what scripts rely on: exit codes,
-//! closed pipes, colour.
+//! The forms of the output, with values that whoever calls the apiserver wrote to do harm; and what scripts rely on:
+//! exit codes, closed pipes, colour.
 
 use crate::support::{
     agree, count, feed, folder, hermetic, oracle, plimsoll, python, rows, run, sample, traffic, write,
@@ -67,7 +67,8 @@ fn acts(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{61c}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The two hostile logs; the test's own is complete, the sample has what only a log can have (lengths, escapes, bodies).
+/// The two hostile logs; the test's own is complete, the sample has what only a log can have (lengths, escapes,
+/// bodies).
 fn with_hostile_logs(mut check: impl FnMut(&str)) {
     let folder = folder();
     check(&write(folder.path(), "agents.log", agents_log()));

@@ -55,6 +55,23 @@ def of_counts(before, after, alpha):
     a, b = Sums(before), Sums(after)
     if len(before) < 4 or len(after) < 4 or a.sum + b.sum < 10:
         return None
+    plain = bounds_of(a, b, alpha)
+    if (a.sum > 0) == (b.sum > 0) or not (plain[0] <= 1 and (plain[1] is None or plain[1] >= 1)):
+        return plain
+    # Nothing on one side: how much the other wanders shows between its first and its last event.
+    busy = before if a.sum > 0 else after
+    filled = [n for n, (_, count) in enumerate(busy) if count > 0]
+    stretch = busy[filled[0]:filled[-1] + 1]
+    if len(stretch) < 4 or len(stretch) < len(busy) / 5:
+        return plain
+    within = Sums(stretch)
+    for side in (a, b):
+        side.variance, side.degrees, side.most = within.variance, within.degrees, within.most
+    bounds = bounds_of(a, b, alpha)
+    return plain if bounds[0] <= 1 and (bounds[1] is None or bounds[1] >= 1) else bounds
+
+
+def bounds_of(a, b, alpha):
     each = max(side.dispersion() or 0.0 for side in (a, b))
     degrees = [side.degrees if side.sum else other.degrees for side, other in ((a, b), (b, a))]
     wide = [1 / max(1.0, side.sum / each) for side in (a, b)]

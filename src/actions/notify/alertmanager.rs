@@ -1,4 +1,5 @@
-//! Alertmanager, by its API version 2. An alert there is its labels; it is over at `endsAt`, and is to be sent again while it stands.
+//! Alertmanager, by its API version 2. An alert there is its labels; it is over at `endsAt`, and is to be sent again
+//! while it stands.
 
 use super::Fault;
 use super::deliver::Standing;
@@ -136,8 +137,8 @@ impl Alertmanager {
         if let Some(full) = gauge.full_at {
             annotations.insert("full_at".into(), time::format(full).into());
         }
-        if let Some(proposed) = &gauge.proposed {
-            annotations.insert("proposed".into(), proposed.clone().into());
+        if let Some(proposed) = gauge.raise() {
+            annotations.insert("proposed".into(), proposed.into());
         }
         let since = alert.since.min(until);
         let mut json = json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(since), "endsAt": time::format(until) });

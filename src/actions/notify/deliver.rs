@@ -53,8 +53,8 @@ trait Sender {
     }
 }
 
-/// Sends parcels, the oldest first, and records each that is taken. No channel takes longer than `patience`; what could not be sent until
-/// then stays where it is. Gives an outcome for each parcel and channel.
+/// Sends parcels, the oldest first, and records each that is taken. No channel takes longer than `patience`; what could
+/// not be sent until then stays where it is. Gives an outcome for each parcel and channel.
 pub fn deliver(
     parcels: &[Parcel],
     channels: &[Channel],

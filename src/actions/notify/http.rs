@@ -2,6 +2,8 @@
 
 use super::{Fault, reveal};
 use crate::model::alert::{Login, Url};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -31,7 +33,7 @@ impl Target {
             None => None,
             Some(Login::Bearer(token)) => Some(format!("Bearer {}", reveal(token)?)),
             Some(Login::Basic(user, password)) => {
-                Some(format!("Basic {}", base64(format!("{user}:{}", reveal(password)?).as_bytes())))
+                Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", reveal(password)?))))
             }
         };
         let mut config = ureq::Agent::config_builder()
@@ -115,33 +117,9 @@ fn roots(path: &Path) -> Result<RootCerts, String> {
     Ok(RootCerts::from(found))
 }
 
-/// Base64 with padding (RFC 4648).
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
-            out.push(if at <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_as_in_the_rfc() {
-        for (text, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
-        {
-            assert_eq!(base64(text.as_bytes()), expected);
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
-    }
 
     #[test]
     fn a_receiver_may_ask_for_time() {

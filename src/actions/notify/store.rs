@@ -1,5 +1,5 @@
-//! What is remembered between runs: what owners were told, and what has still to be sent. Safe against two runs at once, and against
-//! being killed at any point.
+//! What is remembered between runs: what owners were told, and what has still to be sent. Safe against two runs at
+//! once, and against being killed at any point.
 
 use crate::actions::fresh::Fresh;
 use crate::model::alert::{Parcel, Watch};
@@ -54,7 +54,8 @@ pub struct Store {
     _lock: File,
 }
 
-/// Where the state is if no folder is named: `name` in the user's folder for such, as the XDG Base Directory Specification has it.
+/// Where the state is if no folder is named: `name` in the user's folder for such, as the XDG Base Directory
+/// Specification has it.
 pub fn default_folder(name: &str) -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
@@ -73,7 +74,8 @@ fn line(id: &str, channel: &str) -> String {
     format!("{:08x} {text}\n", crc32c::crc32c(text.as_bytes()))
 }
 
-/// The lines that are whole, and how many bytes they are: a line that was being written when the machine stopped is the last.
+/// The lines that are whole, and how many bytes they are: a line that was being written when the machine stopped is the
+/// last.
 fn recorded(log: &str) -> (BTreeSet<(String, String)>, usize) {
     let mut whole = 0;
     let mut sent = BTreeSet::new();
@@ -160,7 +162,8 @@ impl Store {
         Ok((Self { folder: folder.to_owned(), log: Mutex::new(log), _lock: lock }, state))
     }
 
-    /// Puts the state on the disk, as a whole or not at all, and forgets the record of what was sent: `state` must be without it.
+    /// Puts the state on the disk, as a whole or not at all, and forgets the record of what was sent: `state` must be
+    /// without it.
     pub fn save(&self, state: &State) -> Result<(), String> {
         let path = self.folder.join("state.json");
         let mut file = Fresh::create(&path).map_err(fail(&path))?;

@@ -72,6 +72,7 @@ fn alert(alert: &crate::model::alert::Alert) -> serde_json::Value {
     let mut json = json!(alert);
     json["since"] = time::format(alert.since).into();
     json["ended"] = alert.ended.map(time::format).into();
+    json["taken"] = alert.gauge.taken.map(time::format).into();
     json["full_at"] = alert.gauge.full_at.map(time::format).into();
     json["is_new"] = alert.is_new().into();
     json

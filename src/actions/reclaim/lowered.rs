@@ -1,5 +1,5 @@
-//! A limit that is low for a moment. Whatever happens, it comes back: at the end of the step, when the value is dropped,
-//! and, if the program is killed, from the note by the next run.
+//! A limit that is low for a moment. Whatever happens, it comes back: at the end of the step, when the value is
+//! dropped, and, if the program is killed, from the note by the next run.
 
 use super::note::{Lock, Note};
 use super::{Method, limit, told, write};

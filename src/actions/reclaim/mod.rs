@@ -115,7 +115,8 @@ impl Reclaimer {
         self.method
     }
 
-    /// Takes up to `bytes` from a group that uses `usage`, of which `firm` can't be taken. A limit is never lowered below that.
+    /// Takes up to `bytes` from a group that uses `usage`, of which `firm` can't be taken. A limit is never lowered
+    /// below that.
     pub fn step(&mut self, bytes: u64, usage: u64, firm: u64) -> Result<Stepped, String> {
         let file = self.group.folder.join(self.method.file());
         match self.method {

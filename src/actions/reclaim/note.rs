@@ -1,5 +1,5 @@
-//! Notes of limits that are low just now, and the locks that say whose they are. A lock ends with its process, however that
-//! ends: a note without one is to be repaired.
+//! Notes of limits that are low just now, and the locks that say whose they are. A lock ends with its process, however
+//! that ends: a note without one is to be repaired.
 
 use super::lowered::put_back;
 use super::{Method, limit};

@@ -16,7 +16,8 @@ const LARGEST: u64 = 256 << 20;
 const OPEN: usize = 256;
 /// Content of a frame.
 const FRAME: usize = 4 << 20;
-/// Instants that are taken: 1970 to 2200. What lies outside is no time of a sample, but seconds taken for something else.
+/// Instants that are taken: 1970 to 2200. What lies outside is no time of a sample, but seconds taken for something
+/// else.
 const TIMES: std::ops::Range<Micros> = 0..7_258_118_400_000_000;
 
 /// A series that a [`Writer`] knows.
@@ -88,7 +89,8 @@ impl Writer {
         self.largest = bytes.clamp(64 << 10, LARGEST);
     }
 
-    /// The writer's number for a series; `None` where its name is none (letters, digits, `_` and `:`), or its labels are too long.
+    /// The writer's number for a series; `None` where its name is none (letters, digits, `_` and `:`), or its labels
+    /// are too long.
     pub fn series(&mut self, series: &Series) -> Option<SeriesId> {
         if let Some(id) = self.ids.get(series) {
             return Some(*id);
@@ -100,7 +102,8 @@ impl Writer {
         Some(id)
     }
 
-    /// Appends samples. When it returns, they are on disk. When it fails, some of them may be; those of earlier calls are.
+    /// Appends samples. When it returns, they are on disk. When it fails, some of them may be; those of earlier calls
+    /// are.
     pub fn append(&mut self, samples: &[Sample]) -> Result<Appended, StoreError> {
         let mut by_day: BTreeMap<i32, Vec<Sample>> = BTreeMap::new();
         let mut refused = 0;
@@ -170,7 +173,8 @@ impl Writer {
         open.file.sync_data().map_err(StoreError::io(&open.path))
     }
 
-    /// A log of this day that nobody else writes to: one that is there, without the part of a frame that a killed writer left, or a new one.
+    /// A log of this day that nobody else writes to: one that is there, without the part of a frame that a killed
+    /// writer left, or a new one.
     fn acquire(&self, day: i32) -> Result<Open, StoreError> {
         let folder = self.store.log();
         let prefix = date(day);
@@ -268,7 +272,8 @@ impl Open {
     fn write(&mut self, frame: log::Encoder) -> Result<(), StoreError> {
         let bytes = frame.finish();
         if let Err(error) = self.file.write_all(&bytes) {
-            // Without the part that was written the file is as it was; if that fails too, the next who opens it cuts it off.
+            // Without the part that was written the file is as it was; if that fails too, the next who opens it cuts it
+            // off.
             let _ = self.file.set_len(self.end);
             return Err(StoreError::io(&self.path)(error));
         }

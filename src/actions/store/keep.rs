@@ -76,7 +76,8 @@ pub fn put_together(store: &Store, now: Micros) -> Result<Vec<StoreLoss>, StoreE
     Ok(losses)
 }
 
-/// Drops what is older than is kept, then the oldest until the size is kept: points first, then days, then logs that nobody writes to.
+/// Drops what is older than is kept, then the oldest until the size is kept: points first, then days, then logs that
+/// nobody writes to.
 pub fn drop_old(store: &Store, now: Micros, keep: Keep) -> Result<Dropped, StoreError> {
     let mut dropped = Dropped::default();
     let Some(_lock) = exclusive(store)? else { return Ok(dropped) };

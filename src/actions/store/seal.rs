@@ -26,7 +26,8 @@ pub struct Sealed {
     pub losses: Vec<StoreLoss>,
 }
 
-/// Seals all days that are over. `writer`, if given, lets go of their logs first; logs that others write to are left for later.
+/// Seals all days that are over. `writer`, if given, lets go of their logs first; logs that others write to are left
+/// for later.
 pub fn seal(store: &Store, now: Micros, writer: Option<&mut Writer>) -> Result<Sealed, StoreError> {
     let mut sealed = Sealed::default();
     let until = (now - GRACE).div_euclid(DAY) as i32;
@@ -121,7 +122,8 @@ fn seal_day(
 
 type EachPoints<'e> = dyn FnMut(&str, &[crate::model::series::Point], &Row) -> Result<(), StoreError> + 'e;
 
-/// Folds a day into a new file of days. Rows of which there are no points any more, or more points than can be read, stay.
+/// Folds a day into a new file of days. Rows of which there are no points any more, or more points than can be read,
+/// stay.
 fn rewrite_day(
     store: &Store,
     listing: &Listing,
@@ -158,8 +160,9 @@ fn rewrite_day(
     Ok(days)
 }
 
-/// Folds the days beside a day that was sealed once more, where they were sealed before and depend on it: the one after, since its sustained
-/// levels may have begun before midnight, and the one before, if its last values stood for another time than was known.
+/// Folds the days beside a day that was sealed once more, where they were sealed before and depend on it: the one
+/// after, since its sustained levels may have begun before midnight, and the one before, if its last values stood for
+/// another time than was known.
 fn neighbours(
     store: &Store,
     day: i32,

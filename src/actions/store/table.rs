@@ -62,7 +62,8 @@ impl Write for Shared {
     }
 }
 
-/// A Parquet file that is being written, a row group at a time. It gets its name in [`Self::finish`]; dropped before, it is removed.
+/// A Parquet file that is being written, a row group at a time. It gets its name in [`Self::finish`]; dropped before,
+/// it is removed.
 pub(super) struct Table {
     target: PathBuf,
     temporary: PathBuf,

@@ -36,7 +36,8 @@ pub struct Restart {
     pub instance: String,
     /// When its process started.
     pub at: Micros,
-    /// Seconds until it had four fifths of an even share of requests, for three pieces of time; `None` if it did not within the log.
+    /// Seconds until it had four fifths of an even share of requests, for three pieces of time; `None` if it did not
+    /// within the log.
     pub recovered: Option<f64>,
 }
 

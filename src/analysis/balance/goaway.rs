@@ -1,8 +1,9 @@
 //! What would even the load out: connections that are closed by chance, restarts one by one.
 //!
-//! kube-apiserver's `--goaway-chance` answers each request on HTTP/2, with that chance, with GOAWAY: the client finishes what it has under
-//! way there and opens a new connection, which a load balancer gives to any apiserver. So a connection of r requests a second stays for
-//! 1/(p·r) seconds on average, and what it has more on one apiserver than an even share is expected to shrink with exp(−p·r·t).
+//! kube-apiserver's `--goaway-chance` answers each request on HTTP/2, with that chance, with GOAWAY: the client
+//! finishes what it has under way there and opens a new connection, which a load balancer gives to any apiserver. So a
+//! connection of r requests a second stays for 1/(p·r) seconds on average, and what it has more on one apiserver than
+//! an even share is expected to shrink with exp(−p·r·t).
 
 use super::{Client, Measure};
 use crate::analysis::quantiles::normal_quantile;
@@ -55,8 +56,9 @@ impl Model {
 
     /// The skew that is expected `seconds` after the chance was set.
     ///
-    /// What is left of today's unevenness, and what chance puts together: connections that have moved lie anywhere, so the share of each
-    /// apiserver has a variance of the sum of their squared loads times (1 − 1/n)/n. Both are independent of one another.
+    /// What is left of today's unevenness, and what chance puts together: connections that have moved lie anywhere, so
+    /// the share of each apiserver has a variance of the sum of their squared loads times (1 − 1/n)/n. Both are
+    /// independent of one another.
     pub fn skew(&self, chance: f64, seconds: f64) -> f64 {
         self.skew_with(|flow| if flow.moves { 1.0 - (-chance * flow.of_one * seconds).exp() } else { 0.0 })
     }
@@ -110,14 +112,16 @@ impl Model {
     }
 }
 
-/// The expected highest of so many independent standard normal values (Blom's approximation; within 2 % of the true ones).
+/// The expected highest of so many independent standard normal values (Blom's approximation; within 2 % of the true
+/// ones).
 fn highest(count: usize) -> f64 {
     let count = count as f64;
     normal_quantile((count - 0.375) / (count + 0.25))
 }
 
-/// Shares after all of `instances` were restarted one by one, each once, and nobody moved but those whose apiserver went. With `surge` a new
-/// one takes part before the old one goes. The first share is that of the one that was restarted first.
+/// Shares after all of `instances` were restarted one by one, each once, and nobody moved but those whose apiserver
+/// went. With `surge` a new one takes part before the old one goes. The first share is that of the one that was
+/// restarted first.
 pub fn after_rolling_restart(instances: usize, surge: bool) -> Vec<f64> {
     let mut shares = vec![1.0 / instances as f64; instances];
     for restarted in 0..instances {

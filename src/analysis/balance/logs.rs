@@ -6,7 +6,8 @@ use crate::analysis::rollup::read::{Addresses, Who};
 use crate::model::time::SECOND;
 use std::collections::BTreeMap;
 
-/// The apiservers of each cluster. `logs` are those that were read, by cluster and apiserver: who has no request in them has no load.
+/// The apiservers of each cluster. `logs` are those that were read, by cluster and apiserver: who has no request in
+/// them has no load.
 pub fn of_logs(rollup: &Rollup, logs: &[(String, String)]) -> Vec<Fleet> {
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
     let fleet = |cluster: &str| Fleet { cluster: cluster.to_owned(), piece: rollup.tile_seconds(), ..Fleet::default() };

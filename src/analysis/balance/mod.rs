@@ -1,4 +1,5 @@
-//! How evenly several apiservers carry the load, since when they don't, who pins it, and what would even it out. (Rules: docs/balance.md.)
+//! How evenly several apiservers carry the load, since when they don't, who pins it, and what would even it out.
+//! (Rules: docs/balance.md.)
 
 mod course;
 pub mod goaway;

@@ -4,6 +4,7 @@ use super::course::Since;
 use super::goaway::{CHANCES, EVEN, MOST, Model, after_rolling_restart};
 use super::{Client, Fleet, Measure, concentration};
 use crate::analysis::dims::short_user;
+use crate::model::event::called;
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND};
@@ -178,6 +179,7 @@ fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
     Table {
         columns: places.iter().map(|place| name(*place)).collect(),
         rows: table.rows.iter().map(|row| places.iter().map(|place| cell(*place, &row[*place])).collect()).collect(),
+        headings: vec![("restarts", "RESTARTS")],
         ..table.clone()
     }
 }
@@ -319,7 +321,10 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     };
     let count = fleet.instances.len();
     if count < 2 {
-        report.lead.push(format!("{of}only {busiest} is known; balance takes the logs or metrics of all apiservers"));
+        report.lead.push(format!(
+            "{of}only {} is known; balance takes the logs or metrics of all apiservers",
+            called(busiest)
+        ));
         return;
     }
     let skew = |measure: Measure| {
@@ -330,11 +335,15 @@ fn lead(report: &mut Report, fleet: &Fleet) {
             "{} {}{}",
             measure.words(),
             significant(skew),
-            if name == busiest { String::new() } else { format!(" (on {name})") }
+            if name == busiest { String::new() } else { format!(" (on {})", called(name)) }
         ))
     };
     let skews: Vec<String> = Measure::ALL.into_iter().filter_map(skew).collect();
-    report.lead.push(format!("busiest\t{of}{busiest}, with {} of the requests of {count} apiservers", percent(share)));
+    report.lead.push(format!(
+        "busiest\t{of}{}, with {} of the requests of {count} apiservers",
+        called(busiest),
+        percent(share)
+    ));
     report.lead.push(format!("skew\t{} (1 is even, {count} is all on one)", skews.join(", ")));
     if skews.is_empty() {
         report.lead.pop();
@@ -353,7 +362,7 @@ fn lead(report: &mut Report, fleet: &Fleet) {
             }
             None => "it did not get its share of requests again".to_owned(),
         };
-        report.lead.push(format!("restart\t{} at {}: {back}", restart.instance, clock(restart.at)));
+        report.lead.push(format!("restart\t{} at {}: {back}", called(&restart.instance), clock(restart.at)));
     }
 }
 

@@ -1,7 +1,8 @@
-//! Limits for gateways before the apiservers: KubeGateway, which tells users apart, and Envoy, which tells agents apart.
+//! Limits for gateways before the apiservers: KubeGateway, which tells users apart, and Envoy, which tells agents
+//! apart.
 //!
-//! A limit is what the client needs when it is well: its median minute, and a fifth on top. Of those that share the user or
-//! agent and do nothing wrong, it is their busiest ten seconds, so that they are not slowed down with it.
+//! A limit is what the client needs when it is well: its median minute, and a fifth on top. Of those that share the
+//! user or agent and do nothing wrong, it is their busiest ten seconds, so that they are not slowed down with it.
 
 use super::detect::Found;
 use super::{Clients, Profile};
@@ -135,11 +136,11 @@ pub fn limits<'r>(
 }
 
 /// Why a user is not limited unless it is named.
-fn protected(user: &str) -> Option<&'static str> {
+pub fn protected(user: &str) -> Option<&'static str> {
     let of_system =
         user.starts_with("system:") && !user.starts_with("system:serviceaccount:") && user != "system:anonymous";
     match of_system || user.starts_with("system:serviceaccount:kube-system:") {
-        true => Some("it is a part of the control plane or of every node; --client names it if it must be"),
+        true => Some("it is a part of the control plane or of every node"),
         false => None,
     }
 }
@@ -157,7 +158,8 @@ fn unmatched(gateway: Gateway, whom: &str) -> Option<&'static str> {
     }
 }
 
-/// Requests that find a bucket of `burst` empty, into which `qps` tokens fall each second; all of a second come at once.
+/// Requests that find a bucket of `burst` empty, into which `qps` tokens fall each second; all of a second come at
+/// once.
 fn over(profiles: &[&Profile<'_>], qps: u64, burst: u64) -> u64 {
     let mut arrivals: BTreeMap<i64, u64> = BTreeMap::new();
     for (second, count) in profiles.iter().flat_map(|profile| &profile.arrivals) {

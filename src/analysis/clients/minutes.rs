@@ -68,14 +68,13 @@ impl Minutes {
         (self.first, self.end)
     }
 
-    /// Of the busiest minute with `before` minutes or more in front of it: the median of those, its own count, and when it began, in seconds.
+    /// Of the busiest minute with `before` minutes or more in front of it: the median of those, its own count, and when
+    /// it began, in seconds.
     pub(super) fn rise(&self, before: usize) -> Option<(f64, f64, i64)> {
         let later = self.counts.iter().filter(|(minute, _)| **minute >= before as i64);
         let (minute, most) = later.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)))?;
-        let mut earlier: Vec<f64> =
-            (0..*minute).map(|minute| self.counts.get(&minute).copied().unwrap_or(0.0)).collect();
-        earlier.sort_by(f64::total_cmp);
-        Some((earlier[earlier.len() / 2], *most, self.first + minute * 60))
+        let earlier: Vec<f64> = self.counts.range(..minute).map(|(_, count)| *count).collect();
+        Some((middle(earlier, usize::try_from(*minute).ok()?), *most, self.first + minute * 60))
     }
 
     /// How many there were in the minute that holds this second.
@@ -85,11 +84,16 @@ impl Minutes {
 
     /// The median over so many minutes, most of which may have had no request.
     pub(super) fn median(&self, minutes: usize) -> f64 {
-        let mut all: Vec<f64> = self.counts.values().copied().collect();
-        all.resize(minutes.max(all.len()), 0.0);
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or(0.0)
+        middle(self.counts.values().copied().collect(), minutes)
     }
+}
+
+/// The median of `filled` minutes among so many, of which the others had no request.
+fn middle(mut filled: Vec<f64>, minutes: usize) -> f64 {
+    filled.sort_by(f64::total_cmp);
+    let empty = minutes.saturating_sub(filled.len());
+    let place = (filled.len() + empty) / 2;
+    place.checked_sub(empty).and_then(|place| filled.get(place)).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod cost;
 pub mod detect;
 pub mod gateway;
 mod minutes;
+pub mod named;
 pub mod report;
 pub mod sizes;
 pub mod watch_cache;
@@ -196,7 +197,8 @@ impl<'r> Profile<'r> {
         self.is_kubelets() || user.starts_with("system:kube-") || user.starts_with("system:serviceaccount:kube-system:")
     }
 
-    /// Nodes that send three times as many requests as the one in the middle, and a hundred or more; of five nodes or more.
+    /// Nodes that send three times as many requests as the one in the middle, and a hundred or more; of five nodes or
+    /// more.
     pub fn uneven_nodes(&self) -> Vec<(&'r str, u64)> {
         let (count, heaviest) = &self.about.nodes;
         let is_uneven =
@@ -261,7 +263,8 @@ impl<'r> Use<'r> {
         all
     }
 
-    /// How many copies of the client did this, at least one: by addresses; kubelets also by nodes, as several may stand behind one address.
+    /// How many copies of the client did this, at least one: by addresses; kubelets also by nodes, as several may stand
+    /// behind one address.
     fn copies(&self, profile: &Profile<'_>) -> u64 {
         let nodes = if profile.is_kubelets() { profile.about.nodes.0 as u64 } else { 0 };
         self.addresses.count().max(nodes).max(1)

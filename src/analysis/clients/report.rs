@@ -102,7 +102,12 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     let mut rows = people.rows;
     let sort_by = read.sort_by.as_deref().or(clients.is_cost_known.then_some("est_list_bytes_per_s"));
     if let Some(at) = sort_by.and_then(|field| people.columns.iter().position(|column| column == field)) {
-        rows.sort_by(|a, b| a[at].in_order(&b[at]));
+        // What is not known may be the most: without being asked for, it stands where nothing does, by requests.
+        let order = |value: &Value| match value {
+            Value::None if read.sort_by.is_none() => Value::Number(0.0),
+            other => other.clone(),
+        };
+        rows.sort_by(|a, b| order(&a[at]).in_order(&order(&b[at])));
     }
     if read.sort_by.is_none() {
         rows.sort_by_key(|row| matches!(row.last(), Some(Value::Text(problems)) if problems.is_empty()));
@@ -203,7 +208,7 @@ fn row(clients: &Clients<'_>, profile: &Profile<'_>, mine: &[&Finding]) -> Vec<V
     let (mut opened, mut bookmarks, mut throttled) = (0, 0, 0);
     let mut lifetimes = Histogram::default();
     let cost = &profile.cost;
-    let list_bytes = clients.is_cost_known.then(|| cost.total());
+    let list_bytes = clients.is_cost_known.then(|| cost.known()).flatten();
     for row in profile.rows() {
         *verbs.entry(row.verb).or_default() += row.requests;
         match row.code {

@@ -1,8 +1,9 @@
 //! How many seconds of history each resource's watch cache holds, who falls out of it, and what to do.
 //!
-//! A watch goes on from a resourceVersion only while the cache still has the event behind it; else the client lists everything
-//! again. A cache has a capacity in events: from Kubernetes 1.19 on it doubles while its oldest event is younger than 75 s and
-//! halves while a quarter of it would do, between 100 and 102,400 (`watch_cache.go`), and sizes that are set are ignored.
+//! A watch goes on from a resourceVersion only while the cache still has the event behind it; else the client lists
+//! everything again. A cache has a capacity in events: from Kubernetes 1.19 on it doubles while its oldest event is
+//! younger than 75 s and halves while a quarter of it would do, between 100 and 102,400 (`watch_cache.go`), and sizes
+//! that are set are ignored.
 
 use super::detect::Found;
 use super::{Clients, Profile, succeeded};
@@ -101,7 +102,8 @@ fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
             }
             _ => Some(facts.rate(fact)).filter(|rate| rate.is_finite()),
         };
-        // The capacity is that of the last page. Before, it was what 75 s asked for, unless it was as large as it gets, or set.
+        // The capacity is that of the last page. Before, it was what 75 s asked for, unless it was as large as it gets,
+        // or set.
         let sizes_itself = !is_old(instance, server) && cache.capacity < LARGEST;
         let held = |seconds: f64| bound(if sizes_itself { seconds.max(FRESH) } else { seconds });
         let mean = rate.filter(|rate| *rate > 0.0).map(|rate| cache.capacity / rate);
@@ -112,8 +114,9 @@ fn caches(facts: &Facts, server: Option<Minor>) -> BTreeMap<Key<'_>, Cache> {
     caches
 }
 
-/// The shortest time in which `capacity` events came, up to the end of any interval: so long ago the oldest event was. Intervals
-/// are from, to (µs) and events, in order; inside of one, events are taken to come evenly. `None` if so many never came.
+/// The shortest time in which `capacity` events came, up to the end of any interval: so long ago the oldest event was.
+/// Intervals are from, to (µs) and events, in order; inside of one, events are taken to come evenly. `None` if so many
+/// never came.
 fn shortest(intervals: &[(i64, i64, f64)], capacity: f64) -> Option<f64> {
     let mut least: Option<f64> = None;
     for (last, (_, end, _)) in intervals.iter().enumerate() {
@@ -132,7 +135,8 @@ fn shortest(intervals: &[(i64, i64, f64)], capacity: f64) -> Option<f64> {
     least
 }
 
-/// A client's watches of a resource that have no bookmarks, if they live longer than the cache remembers: how long the median of them lives.
+/// A client's watches of a resource that have no bookmarks, if they live longer than the cache remembers: how long the
+/// median of them lives.
 fn outlives(profile: &Profile<'_>, what: (&str, &str), history: f64) -> Option<f64> {
     let one = profile.uses.iter().find(|(of, _)| **of == what)?.1;
     let mut lifetimes = Histogram::default();
@@ -311,7 +315,8 @@ fn for_people(table: &Table, shown: usize) -> Table {
         other => other.clone(),
     };
     let rows = table.rows.iter().take(shown).map(|row| columns.iter().map(|&at| value(&row[at])).collect());
-    Table { columns: NAMES.map(str::to_owned).to_vec(), rows: rows.collect(), ..Table::default() }
+    let headings = vec![("capacity", "CAPACITY")];
+    Table { columns: NAMES.map(str::to_owned).to_vec(), rows: rows.collect(), headings, ..Table::default() }
 }
 
 /// Who falls out, and proposals, as sentences; those of several instances once.

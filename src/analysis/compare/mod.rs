@@ -1,7 +1,7 @@
 //! What changed between two times or two clusters, and what of it is more than noise. (Rules: docs/compare.md.)
 //!
-//! `logs`, `pages` and `states` make pairs of what both sides measured. All of them are judged together, so that of all that is said to have
-//! changed nothing did so by chance, but in one comparison of twenty.
+//! `logs`, `pages` and `states` make pairs of what both sides measured. All of them are judged together, so that of all
+//! that is said to have changed nothing did so by chance, but in one comparison of twenty.
 
 pub mod limits;
 pub mod logs;
@@ -216,14 +216,14 @@ impl Row {
         (before != after || before != 0.0).then(|| after / before - 1.0)
     }
 
-    /// By how much it moved, in the metric's unit; what is not there is nought.
+    /// By how much it moved, in the metric's unit; what is not there is zero.
     pub fn moved(&self) -> f64 {
         self.pair.after.value().unwrap_or(0.0) - self.pair.before.value().unwrap_or(0.0)
     }
 }
 
-/// What a cluster is called in subjects: nothing where each side is of one cluster, and these are different ones, so that what is alike is
-/// set beside one another.
+/// What a cluster is called in subjects: nothing where each side is of one cluster, and these are different ones, so
+/// that what is alike is set beside one another.
 pub(super) fn joined(before: &BTreeSet<&str>, after: &BTreeSet<&str>) -> bool {
     before.len() == 1 && after.len() == 1 && before != after
 }

@@ -1,7 +1,8 @@
 //! Whether a change is more than noise. (Formulas: docs/compare.md.)
 //!
-//! Requests come in bursts, by the clock, at random, and none of it is known beforehand. So how much a count wanders is measured: by the
-//! pieces of time that it is the sum of, taken together to lengths of a fifth of the window, so that bursts within such a length cancel.
+//! Requests come in bursts, by the clock, at random, and none of it is known beforehand. So how much a count wanders is
+//! measured: by the pieces of time that it is the sum of, taken together to lengths of a fifth of the window, so that
+//! bursts within such a length cancel.
 
 use crate::analysis::quantiles::{beta_quantile, normal_quantile, student_quantile};
 
@@ -36,7 +37,8 @@ pub enum Verdict {
     New,
     /// Is no more there.
     Gone,
-    /// Twice as much or more, or half or less, and yet it may be chance: it came in few bursts, or was seen for too short a time.
+    /// Twice as much or more, or half or less, and yet it may be chance: it came in few bursts, or was seen for too
+    /// short a time.
     Unsure,
     /// What differs may be chance.
     #[default]
@@ -78,8 +80,8 @@ const INDEPENDENT: f64 = 30.0;
 const CLOCKWORK: f64 = 0.1;
 /// A quantile in a histogram is known to a sixteenth: the variance of its logarithm if it may be anywhere in that.
 const RESOLUTION: f64 = (1.0 / 16.0) * (1.0 / 16.0) / 12.0;
-/// A part of the time by which the variance of a sum is estimated is a window's length through this: long, since what goes on and off
-/// for a while would seem to change in short windows.
+/// A part of the time by which the variance of a sum is estimated is a window's length through this: long, since what
+/// goes on and off for a while would seem to change in short windows.
 const LONG: f64 = 5.0;
 /// What one moment says of a level may be off by this factor.
 const MOMENT: f64 = 4.0 / 3.0;
@@ -141,7 +143,11 @@ pub fn bounds(before: &Measured, after: &Measured, alpha: f64) -> Option<(f64, f
         return None;
     }
     match (before, after) {
-        (Measured::Counts(a), Measured::Counts(b)) => of_counts(&Pieces::of(a)?, &Pieces::of(b)?, alpha),
+        (Measured::Counts(a), Measured::Counts(b)) => {
+            let (all_a, all_b) = (Pieces::of(a)?, Pieces::of(b)?);
+            let plain = of_counts(&all_a, &all_b, alpha)?;
+            Some(of_one_stretch((a, &all_a), (b, &all_b), alpha).filter(|_| contains(plain, 1.0)).unwrap_or(plain))
+        }
         (Measured::Levels(_), Measured::Levels(_)) => {
             let spread = |side: &Measured| {
                 let pieces = Pieces::of(&side.amounts()?)?;
@@ -246,6 +252,37 @@ fn of_counts(a: &Pieces, b: &Pieces, alpha: f64) -> Option<(f64, f64)> {
     Some(of_events(effective(a), effective(b), alpha))
 }
 
+fn contains((low, high): (f64, f64), value: f64) -> bool {
+    low <= value && value <= high
+}
+
+/// Where one side has nothing at all and the other is busy in one stretch of its time: how much that wanders shows
+/// within the stretch. From the start of a storm to its end a count is one thing, and nothing before it another; over
+/// all of the window it would seem to wander by as much as it is. Nothing where the stretch is too short to tell, or
+/// the bounds by it say no more.
+fn of_one_stretch(
+    (a, all_a): (&[(f64, f64)], &Pieces),
+    (b, all_b): (&[(f64, f64)], &Pieces),
+    alpha: f64,
+) -> Option<(f64, f64)> {
+    let busy = match (all_a.sum > 0.0, all_b.sum > 0.0) {
+        (true, false) => a,
+        (false, true) => b,
+        _ => return None,
+    };
+    let first = busy.iter().position(|(_, count)| *count > 0.0)?;
+    let last = busy.iter().rposition(|(_, count)| *count > 0.0)?;
+    let stretch = &busy[first..=last];
+    if stretch.len() < PIECES || (stretch.len() as f64) < busy.len() as f64 / LONG {
+        return None;
+    }
+    let within = Pieces::of(stretch)?;
+    let spread =
+        |all: &Pieces| Pieces { variance: within.variance, degrees: within.degrees, most: within.most, ..*all };
+    let bounds = of_counts(&spread(all_a), &spread(all_b), alpha)?;
+    (!contains(bounds, 1.0)).then_some(bounds)
+}
+
 /// How much wider bounds are because the variances are themselves estimates.
 fn widening(a: (f64, f64), b: (f64, f64), alpha: f64) -> f64 {
     student_quantile(1.0 - alpha / 2.0, degrees(a, b)) / normal_quantile(1.0 - alpha / 2.0)
@@ -257,7 +294,8 @@ fn degrees((va, da): (f64, f64), (vb, db): (f64, f64)) -> f64 {
     if sum > 0.0 && sum.is_finite() { sum * sum / (va * va / da + vb * vb / db) } else { 1.0 }
 }
 
-/// Bounds of the ratio of two rates, each (events, exposure): those of the share that the second has of all (Clopper and Pearson).
+/// Bounds of the ratio of two rates, each (events, exposure): those of the share that the second has of all (Clopper
+/// and Pearson).
 fn of_events((a, long_a): (f64, f64), (b, long_b): (f64, f64), alpha: f64) -> (f64, f64) {
     let low = if b > 0.0 { beta_quantile(alpha / 2.0, b, a + 1.0) } else { 0.0 };
     let high = if a > 0.0 { beta_quantile(1.0 - alpha / 2.0, b + 1.0, a) } else { 1.0 };
@@ -336,6 +374,17 @@ mod tests {
         let burst = |at: usize| Measured::Counts((0..20).map(|n| (10.0, if n == at { 300.0 } else { 0.0 })).collect());
         assert_eq!(judge(&burst(3), &counts(0.0)), Verdict::Unsure);
         assert_eq!(judge(&burst(3), &burst(9)), Verdict::Same);
+        // A storm that fills half of the window is one, from nothing; bursts here and there may be chance.
+        let storm = |count: f64, from: usize| {
+            Measured::Counts((0..30).map(|n| (10.0, if n >= from { count } else { 0.0 })).collect())
+        };
+        let nothing = Measured::Counts(vec![(10.0, 0.0); 30]);
+        for (count, from) in [(16.0, 15), (40.0, 24)] {
+            assert_eq!(judge(&nothing, &storm(count, from)), Verdict::New, "{count} from {from}");
+            assert_eq!(judge(&storm(count, from), &nothing), Verdict::Gone, "{count} from {from}");
+        }
+        let four = Measured::Counts((0..30).map(|n| (10.0, if n % 8 == 3 { 60.0 } else { 0.0 })).collect());
+        assert_eq!(judge(&nothing, &four), Verdict::Unsure);
         assert_eq!(judge(&Measured::Moment(10.0), &Measured::Moment(13.0)), Verdict::Noise);
         assert_eq!(judge(&Measured::Moment(10.0), &Measured::Moment(14.0)), Verdict::Up);
     }

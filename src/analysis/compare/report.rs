@@ -148,7 +148,8 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
     report
 }
 
-/// What is drawn of rows that are in the report's order: all requests, then what moved most of clients and of verbs and resources.
+/// What is drawn of rows that are in the report's order: all requests, then what moved most of clients and of verbs and
+/// resources.
 pub fn contrasts(rows: &[Row], top: Option<usize>) -> Vec<Contrast> {
     let drawn = |area: Area| {
         let of = rows.iter().filter(move |row| {
@@ -248,12 +249,15 @@ fn for_people(row: &Row) -> Vec<Value> {
     let change = match (row.verdict, row.change()) {
         (Verdict::New, _) => "new".to_owned(),
         (Verdict::Gone, _) => "gone".to_owned(),
-        (Verdict::Noise | Verdict::Unsure, _) => "noise".to_owned(),
+        (Verdict::Noise, _) => "noise".to_owned(),
+        (Verdict::Unsure, _) => "unsure".to_owned(),
         (Verdict::Few, _) => "too few".to_owned(),
         (Verdict::Same, _) | (_, None) => "same".to_owned(),
         (_, Some(change)) => signed(change),
     };
     let between = match row.bounds {
+        // From nothing any number is any times as many.
+        Some(_) if row.pair.before.value() == Some(0.0) => "-".to_owned(),
         Some((low, high)) if !matches!(row.verdict, Verdict::Same | Verdict::New) => {
             // One scale for both ends.
             let low = if high >= 11.0 { format!("{}×", significant(low)) } else { signed(low - 1.0) };
@@ -369,8 +373,9 @@ fn lead(rows: &[Row], told: &Told) -> Vec<String> {
         _ => format!("{} of {} compared", grouped(changed), counted(rows.len() as u64, "number")),
     };
     let rest = format!(
-        "; {} within noise, {} the same, {} too few to tell",
-        grouped(count(&[Verdict::Noise, Verdict::Unsure])),
+        "; {} unsure, {} within noise, {} the same, {} too few to tell",
+        grouped(count(&[Verdict::Unsure])),
+        grouped(count(&[Verdict::Noise])),
         grouped(count(&[Verdict::Same])),
         grouped(count(&[Verdict::Few]))
     );

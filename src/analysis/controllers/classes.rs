@@ -1,5 +1,5 @@
-//! Pods that wait for a node, by what a scheduler decides by: how many different ones there are, and so how much less there would be to do
-//! if equal ones were decided once.
+//! Pods that wait for a node, by what a scheduler decides by: how many different ones there are, and so how much less
+//! there would be to do if equal ones were decided once.
 
 use crate::analysis::quota::usage;
 use crate::model::objects::{Objects, Pod};
@@ -17,8 +17,8 @@ pub struct Kind {
     pub pods: u64,
     /// Of them: kept back by gates, so that no scheduler looks at them.
     pub gated: u64,
-    /// Sets of labels among those that are looked at: kube-scheduler takes only pods with the same labels for equal, since other pods may
-    /// have affinity to them.
+    /// Sets of labels among those that are looked at: kube-scheduler takes only pods with the same labels for equal,
+    /// since other pods may have affinity to them.
     pub label_sets: u64,
     /// Why none of them can be taken for equal to another.
     pub apart: Vec<Apart>,
@@ -51,7 +51,8 @@ pub struct Classes {
     pub gated: u64,
     /// Of those that are looked at: decisions that are needed if each distinct pod is decided once.
     pub distinct: u64,
-    /// The same if only neighbours in the queue are decided together: by priority, then by age, as kube-scheduler takes them.
+    /// The same if only neighbours in the queue are decided together: by priority, then by age, as kube-scheduler takes
+    /// them.
     pub in_order: u64,
 }
 

@@ -3,7 +3,7 @@
 use crate::analysis::dims::member;
 use crate::model::event::Timed;
 use crate::model::json::cut;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, SECOND};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ impl Holder {
 
     /// What it is called: by itself, else by its address.
     pub fn name(&self) -> &str {
-        if self.identity.is_empty() { &self.source } else { &self.identity }
+        let names = [&self.identity, &self.source, &self.user];
+        names.into_iter().find(|name| !name.is_empty()).map_or("an unknown holder", String::as_str)
     }
 }
 
@@ -56,6 +57,24 @@ pub struct Run {
     pub longest: Micros,
     /// Whether the last gave the lease up.
     pub is_released: bool,
+    /// How long the lease lasts after a renewal (`leaseDurationSeconds`), where a body says so (µs).
+    pub lasts: Option<Micros>,
+}
+
+/// Renewals that show how often they come, where no body says how long a lease lasts.
+const RENEWALS: u64 = 3;
+
+/// For how long a lease had run out at `until`; `None` where it was held, given up, or where nothing says how long it
+/// lasts.
+pub fn ran_out(run: &Run, until: Micros) -> Option<Micros> {
+    // By its own lease an apiserver says that it is there; a new process has a new one.
+    let is_identity = run.holder.user == "system:apiserver";
+    if run.is_released || is_identity || run.lasts.is_none() && run.writes < RENEWALS {
+        return None;
+    }
+    // Whoever was slow before may only be slow now.
+    let limit = run.lasts.unwrap_or(GAP as Micros).max(2 * run.longest);
+    Some(until - run.last).filter(|since| *since > limit)
 }
 
 /// Runs by lease.
@@ -75,6 +94,12 @@ enum Said {
     Else,
     /// The holder's name; empty where the lease is given up.
     Holder(String),
+}
+
+/// `spec.leaseDurationSeconds` of a lease.
+fn lasts(body: &[u8]) -> Option<Micros> {
+    let seconds: i64 = serde_json::from_slice(member(member(body, "spec")?, "leaseDurationSeconds")?).ok()?;
+    (1..=1_000_000).contains(&seconds).then_some(seconds * SECOND)
 }
 
 /// `spec.holderIdentity` of a whole lease.
@@ -142,7 +167,9 @@ impl Watcher {
             agent: cut(&e.agent_product()).into_owned(),
             source: text(e.source),
         };
-        let run = Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released };
+        let lasts = lasts(e.response_body).or_else(|| lasts(e.request_body));
+        let run =
+            Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released, lasts };
         join(self.runs.entry(lease).or_default(), run);
     }
 
@@ -165,6 +192,7 @@ fn join(runs: &mut Vec<Run>, run: Run) {
             last.last = last.last.max(run.last);
             last.writes += run.writes;
             last.is_released = run.is_released;
+            last.lasts = run.lasts.or(last.lasts);
         }
         // Who comes back after giving up is a new run of its own; giving up what is free tells nothing.
         Some(last) if last.is_released && run.is_released && run.writes == 1 => last.writes += 1,

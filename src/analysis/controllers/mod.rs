@@ -1,5 +1,5 @@
-//! How the scheduler and the controllers keep up: work queues, scheduling, pods that wait and how many kinds of them there are, and leaders
-//! that change. (Rules: docs/controllers.md.)
+//! How the scheduler and the controllers keep up: work queues, scheduling, pods that wait and how many kinds of them
+//! there are, and leaders that change. (Rules: docs/controllers.md.)
 
 mod calls;
 pub mod classes;
@@ -45,7 +45,8 @@ impl Course {
         self.levels.iter().map(|(_, level)| *level).reduce(f64::max)
     }
 
-    /// How much more each minute, and whether it surely rises: the slope of Theil and Sen, whose 95 % interval lies above nothing.
+    /// How much more each minute, and whether it surely rises: the slope of Theil and Sen, whose 95 % interval lies
+    /// above nothing.
     pub fn per_minute(&self) -> Option<(f64, bool)> {
         if self.levels.len() < LEAST {
             return None;
@@ -90,7 +91,8 @@ fn counted_course(slice: &Slice<'_>, metric: Metric, intervals: &[(Micros, Micro
     Course { levels: intervals.iter().map(|(_, to)| *to).zip(counts).collect() }
 }
 
-/// Means in milliseconds of what a histogram counted between each two pages, at the later one; where it counted anything.
+/// Means in milliseconds of what a histogram counted between each two pages, at the later one; where it counted
+/// anything.
 fn mean_course(slice: &Slice<'_>, metric: Metric, intervals: &[(Micros, Micros)]) -> Course {
     let counts = sum_course(slice, metric, Part::Count, intervals);
     let sums = sum_course(slice, metric, Part::Sum, intervals);

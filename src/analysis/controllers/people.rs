@@ -56,7 +56,9 @@ pub(super) fn tables(all: &[Table], read: &Read, window: (Micros, Micros), notes
             })
             .collect();
     let shown = all.iter().filter(|table| !table.rows.is_empty());
-    shown.map(|table| one(table, clusters.len() > 1, read, window, notes)).collect()
+    let tables = shown.map(|table| one(table, clusters.len() > 1, read, window, notes));
+    // Where nothing is worth a row, the note says how many there are.
+    tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn one(table: &Table, many_clusters: bool, read: &Read, window: (Micros, Micros), notes: &mut Vec<String>) -> Table {

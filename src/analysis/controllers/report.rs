@@ -3,7 +3,7 @@
 use super::calls::{Calls, calls};
 use super::classes::Classes;
 use super::findings::{is_held, on_calls, on_classes, on_elections, on_queues, on_schedulers, on_untried};
-use super::handovers::{Handover, Lease, Run, handovers};
+use super::handovers::{Handover, Lease, Run, handovers, ran_out};
 use super::leaders::elections;
 use super::people;
 use super::queues::{Queue, queues};
@@ -11,7 +11,7 @@ use super::scheduler::{Scheduler, Waiting, placed_ms, schedulers, waiting};
 use super::tables::{of_attempts, of_calls, of_handovers, of_kinds, of_leaders, of_pending, of_queues, of_stages};
 use crate::analysis::metrics::facts::Facts;
 use crate::model::input::InputReport;
-use crate::model::report::{Report, Table, Value, Window};
+use crate::model::report::{Finding, Report, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{counted, duration, percent};
 use serde_json::json;
@@ -26,6 +26,8 @@ pub struct Read {
     pub leases: Option<BTreeMap<Lease, Vec<Run>>>,
     /// From the first event that was read to the last.
     pub logged: Option<(Micros, Micros)>,
+    /// By cluster: until when all of its logs reach. What comes later may be missing in one of them.
+    pub logged_until: BTreeMap<String, Micros>,
     /// Pods that wait; `None` without objects.
     pub classes: Option<Classes>,
     /// When the objects were taken.
@@ -38,6 +40,16 @@ pub struct Read {
     pub top: Option<usize>,
     /// Whether people want all columns.
     pub wide: bool,
+}
+
+impl Read {
+    /// Leases that had run out when the logs of their cluster end, each with its last holder and for how long.
+    pub fn ran_out(&self) -> impl Iterator<Item = (&Lease, &Run, Micros)> {
+        self.leases.iter().flatten().filter_map(|(lease, runs)| {
+            let run = runs.last()?;
+            Some((lease, run, ran_out(run, *self.logged_until.get(&lease.0)?)?))
+        })
+    }
 }
 
 const SCHEMA: &str = "plimsoll.controllers/v1";
@@ -73,8 +85,8 @@ pub fn report(read: Read) -> Report {
         report.findings.extend(on_classes(classes, &schedulers, seen));
         report.findings.extend(on_untried(classes, read.taken));
     }
-    report.findings.extend(on_elections(facts, &elections, &handovers));
-    report.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
+    report.findings.extend(on_elections(facts, &elections, &handovers, &read));
+    report.findings.sort_by(Finding::graver);
     let leaders = of_leaders(facts, &read, &elections, &handovers);
     lead(&mut report, &read, (&queues, &waiting, &calls), &leaders, &handovers);
     totals(&mut report, &read, (&queues, &schedulers), &handovers);
@@ -134,7 +146,7 @@ fn lead(
     leaders: &Table,
     handovers: &[Handover],
 ) {
-    let process = |instance: usize| read.facts.instances[instance].name.as_str();
+    let process = |instance: usize| read.facts.instances[instance].called();
     let text =
         |row: &[Value], at: usize| if let Value::Text(text) = &row[at] { text.clone() } else { "nobody".to_owned() };
     let elections = elections(&read.facts);

@@ -3,7 +3,7 @@
 use super::Course;
 use super::calls::Calls;
 use super::classes::Classes;
-use super::handovers::Handover;
+use super::handovers::{Handover, Run, ran_out};
 use super::leaders::Elected;
 use super::queues::Queue;
 use super::report::Read;
@@ -12,6 +12,7 @@ use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Table, Value};
 use crate::model::time::{self, Micros, SECOND};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 const QUEUE: [&str; 18] = [
@@ -259,7 +260,8 @@ pub(super) fn of_leaders(
         let elected = by_metrics.remove(&(cluster.clone(), of.clone()));
         let changes = handovers.iter().filter(|one| one.lease == *lease).count();
         let last = runs.last();
-        let holder = last.filter(|run| !run.is_released).map(|run| run.holder.name());
+        let is_dead = |run: &&Run| read.logged_until.get(cluster).is_some_and(|until| ran_out(run, *until).is_some());
+        let holder = last.filter(|run| !run.is_released && !is_dead(run)).map(|run| run.holder.name());
         table.rows.push(vec![
             cluster.as_str().into(),
             namespace.as_str().into(),
@@ -272,8 +274,8 @@ pub(super) fn of_leaders(
         ]);
     }
     for ((cluster, lease), elected) in by_metrics {
-        let leading: Vec<&str> =
-            elected.leading.iter().map(|instance| facts.instances[*instance].name.as_str()).collect();
+        let leading: Vec<Cow<'_, str>> =
+            elected.leading.iter().map(|instance| facts.instances[*instance].called()).collect();
         let holder = (!leading.is_empty()).then(|| leading.join(", "));
         let own = [
             holder.as_deref().into(),

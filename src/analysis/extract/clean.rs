@@ -78,7 +78,8 @@ fn is_built_in(candidate: &Candidate) -> bool {
     order::rank(&candidate.group, &candidate.resource) != order::CUSTOM
 }
 
-/// Owners that no longer live would have the garbage collector delete the object; one that is made anew gets another uid.
+/// Owners that no longer live would have the garbage collector delete the object; one that is made anew gets another
+/// uid.
 fn owners(object: &mut Object, around: &Around<'_>, comments: &mut Vec<String>) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") else { return };

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 const MAX_KNOWN: usize = 1 << 18;
 
 /// The FlowSchemas of all clusters in a log.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sets {
     /// Cluster (`None`: every other one) and its set; the first that fits counts.
     sets: Vec<(Option<String>, Set)>,

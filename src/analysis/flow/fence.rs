@@ -4,6 +4,7 @@ use super::matching::Set;
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
 use crate::analysis::dims::{account, short_user};
+use crate::analysis::quota::owners::matches as matches_pattern;
 use crate::model::flowcontrol::{
     Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
 };
@@ -50,7 +51,75 @@ pub fn refusal(user: &str) -> Option<&'static str> {
     }
 }
 
-/// The users of `cluster` with findings of severity warning or critical: those with critical ones first, then those with most requests.
+/// Parts of a cluster that run as ordinary service accounts: what they are, and what their namespaces are called.
+const SYSTEM_NAMESPACES: [(&str, &[&str]); 6] = [
+    (
+        "a part of the cluster's network",
+        &["calico-*", "tigera-*", "cilium*", "kube-flannel", "ovn-kubernetes", "antrea-*", "istio-system"],
+    ),
+    ("a part of OpenShift", &["openshift", "openshift-*"]),
+    ("a part of the cloud provider's", &["gke-*", "gmp-*", "amazon-*", "aws-*", "azure-*", "aks-*"]),
+    ("an autoscaler", &["karpenter", "keda", "cluster-autoscaler"]),
+    ("a part of admission", &["cert-manager", "gatekeeper-system", "kyverno"]),
+    ("a storage driver", &["rook-ceph", "longhorn-system", "csi-*"]),
+];
+
+/// The same by words in the names of users and agents; words of more than one part stand beside one another.
+const SYSTEM_WORDS: [(&str, &[&str]); 6] = [
+    (
+        "a part of the cluster's network",
+        &[
+            "calico",
+            "cilium",
+            "flannel",
+            "antrea",
+            "canal",
+            "multus",
+            "ovn",
+            "ovnkube",
+            "kube router",
+            "aws node",
+            "azure cni",
+            "kube proxy",
+            "weave",
+        ],
+    ),
+    ("a storage driver", &["csi"]),
+    ("a webhook", &["webhook", "admission", "gatekeeper", "kyverno"]),
+    ("an autoscaler", &["autoscaler", "karpenter"]),
+    ("a node manager", &["node manager", "node problem detector", "machine config", "cloud controller manager"]),
+    ("the cluster's DNS", &["coredns", "kube dns"]),
+];
+
+/// Prefixes of users that providers make.
+const PROVIDERS: [&str; 6] = ["eks:", "aks", "gke-", "acs:", "container-engine-robot", "masterclient"];
+
+/// What a user looks like that nodes and pods of the cluster depend on; `None` where it looks like an ordinary client.
+pub fn risk(user: &str, agents: &[(String, u64, bool)]) -> Option<&'static str> {
+    if PROVIDERS.iter().any(|prefix| user.starts_with(prefix)) {
+        return Some("an identity of the cloud provider's");
+    }
+    if let Some((namespace, _)) = account(user) {
+        let is = |pattern: &&str| matches_pattern(pattern, namespace);
+        if let Some((what, _)) = SYSTEM_NAMESPACES.iter().find(|(_, patterns)| patterns.iter().any(is)) {
+            return Some(what);
+        }
+    }
+    let names = std::iter::once(user).chain(agents.iter().map(|(agent, ..)| agent.as_str()));
+    names.filter_map(by_words).next()
+}
+
+fn by_words(name: &str) -> Option<&'static str> {
+    let words: Vec<String> = name.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase).collect();
+    let has = |wanted: &&str| {
+        let wanted: Vec<&str> = wanted.split(' ').collect();
+        words.windows(wanted.len()).any(|part| part.iter().zip(&wanted).all(|(a, b)| a == b))
+    };
+    SYSTEM_WORDS.iter().find(|(_, all)| all.iter().any(has)).map(|(what, _)| *what)
+}
+
+/// The users of `cluster` with findings of severity warning or critical: those with critical ones first, then those
+/// with most requests.
 pub fn culprits(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str) -> Vec<String> {
     let mut users: BTreeMap<&str, (Severity, u64)> = BTreeMap::new();
     for (who, finding) in found.iter().filter(|(_, finding)| finding.severity >= Severity::Warning) {
@@ -118,11 +187,12 @@ pub enum Impossible {
     NoRoom(String, String),
 }
 
-/// The fence around `clients`. One client is fenced by a level of its own name, so that several emergency fences can stand side by side.
+/// The fence around `clients`. One client is fenced by a level of its own name, so that several emergency fences can
+/// stand side by side.
 pub fn fence(set: &Set, clients: &[Client], strength: Strength) -> Result<Fence, Impossible> {
     let limit = match strength.queues {
-        // One flow waits in 4 of 32 queues of 12: some tens of requests, whatever it sends; that two of a few fenced flows share all
-        // four is very unlikely.
+        // One flow waits in 4 of 32 queues of 12: some tens of requests, whatever it sends; that two of a few fenced
+        // flows share all four is very unlikely.
         true => Limit::Queue { queues: 32, hand_size: 4, queue_length_limit: 12 },
         false => Limit::Reject,
     };

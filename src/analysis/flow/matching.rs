@@ -1,5 +1,5 @@
-//! Which FlowSchema a request matches, as kube-apiserver decides it: the schemas in the order of their precedence, then of their
-//! names; the first that matches counts.
+//! Which FlowSchema a request matches, as kube-apiserver decides it: the schemas in the order of their precedence, then
+//! of their names; the first that matches counts.
 
 use crate::analysis::dims::{member, text_of};
 use crate::model::event::Event;
@@ -63,8 +63,8 @@ pub struct Set {
 }
 
 impl Set {
-    /// The set that an apiserver makes of `config`: schemas without their level are not used; the schemas and levels `exempt` and
-    /// `catch-all` are there even if their objects are not (`built_in` has them).
+    /// The set that an apiserver makes of `config`: schemas without their level are not used; the schemas and levels
+    /// `exempt` and `catch-all` are there even if their objects are not (`built_in` has them).
     pub fn new(config: FlowConfig, built_in: &FlowConfig) -> Self {
         let FlowConfig { mut schemas, mut levels } = config;
         let mandatory = [EXEMPT, CATCH_ALL];
@@ -183,8 +183,9 @@ fn asks_for_resource(
         && (if namespace.is_empty() { rule.cluster_scope } else { holds(&rule.namespaces, namespace) })
 }
 
-/// A path matches by itself, and everything below it does, with `*` at its end or without: `/healthz` is `/healthz/etcd` too, and
-/// `/healthz*` is nothing but `/healthz/…`. The API's words promise less; this is what the apiserver does.
+/// A path matches by itself, and everything below it does, with `*` at its end or without: `/healthz` is
+/// `/healthz/etcd` too, and `/healthz*` is nothing but `/healthz/…`. The API's words promise less; this is what the
+/// apiserver does.
 fn asks_for_path(rule: &PathRule, verb: &str, path: &str) -> bool {
     let is_path = |item: &String| {
         let stem = item.strip_suffix('*').unwrap_or(item);
@@ -194,8 +195,8 @@ fn asks_for_path(rule: &PathRule, verb: &str, path: &str) -> bool {
     holds(&rule.verbs, verb) && rule.paths.iter().any(is_path)
 }
 
-/// Whether API Priority and Fairness takes the request: not one that was not authenticated, or whose `timeout` made no sense (neither
-/// has a user), and of long-running ones only watches.
+/// Whether API Priority and Fairness takes the request: not one that was not authenticated, or whose `timeout` made no
+/// sense (neither has a user), and of long-running ones only watches.
 pub fn is_classified(event: &Event<'_>) -> bool {
     !event.user.is_empty() && (event.verb.is("watch") || !event.is_long_running())
 }

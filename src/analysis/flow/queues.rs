@@ -1,8 +1,8 @@
 //! One priority level of one apiserver, in simulation: its seats, its queues, and who is served next.
 //!
-//! As in Kubernetes' API Priority and Fairness (KEP-1040): shuffle sharding deals each flow a hand of queues, the shortest of them takes
-//! the request; queues are served by fair queuing in virtual time, in which each queue with requests gets the same part of the seats.
-//! Every request takes one seat.
+//! As in Kubernetes' API Priority and Fairness (KEP-1040): shuffle sharding deals each flow a hand of queues, the
+//! shortest of them takes the request; queues are served by fair queuing in virtual time, in which each queue with
+//! requests gets the same part of the seats. Every request takes one seat.
 
 use crate::model::flowcontrol::Limit;
 use crate::model::time::{Micros, SECOND};
@@ -68,7 +68,8 @@ pub struct Arrival {
     pub flow: u64,
 }
 
-/// The number by which a flow is dealt its hand of queues: the first 8 bytes of SHA-256 of FlowSchema, NUL and distinguisher.
+/// The number by which a flow is dealt its hand of queues: the first 8 bytes of SHA-256 of FlowSchema, NUL and
+/// distinguisher.
 pub fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     let mut hash = Sha256::new();
     hash.update(schema.as_bytes());
@@ -168,8 +169,8 @@ impl Level {
         match self.limit {
             Limit::Exempt => {}
             Limit::Reject => {
-                // A request that needs more seats than there are is served where nothing else is: so even a level without seats
-                // serves one at a time.
+                // A request that needs more seats than there are is served where nothing else is: so even a level
+                // without seats serves one at a time.
                 if self.executing >= self.seats.max(1) {
                     fate.no_seat += 1;
                 } else {

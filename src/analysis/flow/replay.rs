@@ -1,12 +1,12 @@
-//! The requests of a log once more, in the order in which they arrived: how many of them would have been queued or refused with other
-//! FlowSchemas and priority levels than those in force. What this leaves out: docs/flowcontrol.md.
+//! The requests of a log once more, in the order in which they arrived: how many of them would have been queued or
+//! refused with other FlowSchemas and priority levels than those in force. What this leaves out: docs/flowcontrol.md.
 
 use super::classify::{Classifier, Sets};
 use super::matching::{Set, caller};
 use super::queues::{Arrival, Fate, Level, flow_hash};
 use crate::analysis::dims::{folded, member, text_of};
 use crate::model::event::{Event, Stage, Timed};
-use crate::model::flowcontrol::{Distinguisher, Limit};
+use crate::model::flowcontrol::{Distinguisher, FlowSchema, Limit};
 use crate::model::histogram::Histogram;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -16,7 +16,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How far an event may stand behind one that ended before it arrived: requests end after 60 s, and the log is not quite in order.
+/// How far an event may stand behind one that ended before it arrived: requests end after 60 s, and the log is not
+/// quite in order.
 const REORDER: Micros = 65 * SECOND;
 
 /// Requests held to bring them into order; beyond, the oldest are taken as they are.
@@ -173,7 +174,8 @@ impl Observer<'_> {
         if now.number == 0 || then.number == 0 {
             return;
         }
-        // What API Priority and Fairness refuses has no message; other 429s (an eviction, a cache that begins anew) have.
+        // What API Priority and Fairness refuses has no message; other 429s (an eviction, a cache that begins anew)
+        // have.
         let was_refused = e.code == Some(429) && e.message.is_empty();
         let lasts = if was_refused { self.plan.medians.of(e) } else { elapsed as Micros - queue_wait(e, elapsed) };
         let Some((now_set, then_set)) = self.plan.sets() else { return };
@@ -275,6 +277,15 @@ pub struct Replayed {
     pub unseen: u64,
     /// Apiservers.
     pub instances: u64,
+}
+
+impl Replayed {
+    /// Whether any request of the log would match this schema of the proposed set.
+    pub fn has_requests(&self, then: &Set, schema: &FlowSchema) -> bool {
+        let place = then.schemas.iter().position(|own| own.name == schema.name);
+        let fate = place.and_then(|place| self.fates.get(1)?.get(place));
+        fate.is_some_and(|fate| fate.requests > 0)
+    }
 }
 
 impl<'p> Replay<'p> {

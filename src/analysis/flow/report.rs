@@ -116,6 +116,7 @@ impl Proposal<'_> {
             title: String::new(),
             columns: FIELDS.map(str::to_owned).to_vec(),
             rows: names.iter().filter(met).map(row).collect(),
+            ..Table::default()
         }
     }
 
@@ -252,7 +253,8 @@ impl Proposal<'_> {
         (0..self.ramp).map(step).collect()
     }
 
-    /// The steps for people. They are commands, not documents: whoever applies the whole file gets the fence, not its end.
+    /// The steps for people. They are commands, not documents: whoever applies the whole file gets the fence, not its
+    /// end.
     pub fn opening(&self) -> Vec<String> {
         let steps = self.steps();
         let mut lines = Vec::new();
@@ -333,6 +335,7 @@ impl Proposal<'_> {
                     columns.map(|name| Value::Json(object.get(name).cloned().unwrap_or_default())).to_vec()
                 })
                 .collect(),
+            ..Table::default()
         };
         let step = |(shares, seats, command): (u32, u32, String)| {
             vec![u64::from(shares).into(), u64::from(seats).into(), Value::Text(command)]
@@ -342,6 +345,7 @@ impl Proposal<'_> {
             title: String::new(),
             columns: ["shares", "seats", "command"].map(str::to_owned).to_vec(),
             rows: self.steps().into_iter().map(step).collect(),
+            ..Table::default()
         };
         let (before, after) = (self.total(0), self.total(1));
         coverage.insert("late_requests".to_owned(), json!(self.replayed.late));

@@ -55,7 +55,8 @@ impl ServerSeats {
         instances.filter_map(|(at, _)| of_instance(at)).min_by_key(|seats| seats.number())
     }
 
-    /// What fits the nominal limits (by level) that a metrics page shows. Each limit is rounded up, so that several numbers may fit.
+    /// What fits the nominal limits (by level) that a metrics page shows. Each limit is rounded up, so that several
+    /// numbers may fit.
     pub fn of_limits(levels: &[PriorityLevel], limits: &[(String, u32)]) -> Option<Self> {
         let total = total(levels);
         let (mut from, mut to) = (1, u64::MAX);

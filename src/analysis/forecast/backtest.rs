@@ -14,13 +14,13 @@ const LATE: usize = 6;
 pub struct Plan {
     /// Steps that are known at each origin, ascending.
     pub origins: Vec<usize>,
-    /// Steps that are foretold from each.
+    /// Steps that are predicted from each.
     pub steps: usize,
 }
 
 impl Plan {
-    /// A plan for `known` values of which as many more are to be foretold; the first origin sees half of them at least. `None` where there
-    /// are too few.
+    /// A plan for `known` values of which as many more are to be predicted; the first origin sees half of them at
+    /// least. `None` where there are too few.
     pub fn new(known: usize, longest: usize, ahead: usize) -> Option<Self> {
         if known < 8 {
             return None;
@@ -35,7 +35,8 @@ impl Plan {
     }
 }
 
-/// A series as models see it: with patterns of what was known at the first origin, and the trend per step that was known at each step.
+/// A series as models see it: with patterns of what was known at the first origin, and the trend per step that was
+/// known at each step.
 pub struct Known<'a> {
     values: &'a [f64],
     slopes: &'a [f64],

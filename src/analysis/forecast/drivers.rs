@@ -22,8 +22,8 @@ pub struct Driver {
     pub share: f64,
 }
 
-/// The highest values of the last days of a grid, as day and value. A day that had only begun when the grid ends is left out if there
-/// are others: its highest value may be still to come.
+/// The highest values of the last days of a grid, as day and value. A day that had only begun when the grid ends is
+/// left out if there are others: its highest value may be still to come.
 pub fn days(grid: &Grid, most: i64) -> Vec<(f64, f64)> {
     let mut days: Vec<(Micros, f64)> = Vec::new();
     let end = grid.end();

@@ -1,7 +1,8 @@
 //! Exponential smoothing with up to two seasons: a filter of fixed gains that runs once over a series.
 //!
-//! With one season and no rest this is additive (or multiplicative) Holt–Winters, with two it is Taylor's double seasonal form (2003), whose
-//! autoregressive rest it shares. The trend is not smoothed: it is that of the last straight piece.
+//! With one season and no rest this is additive (or multiplicative) Holt–Winters, with two it is Taylor's double
+//! seasonal form (2003), whose autoregressive rest it shares. The trend is not smoothed: it is that of the last
+//! straight piece.
 
 use super::profile::Profile;
 
@@ -16,7 +17,7 @@ pub struct Gains {
     pub rest: f64,
     /// How much of the trend is followed: 0 none, 1 all.
     pub drift: f64,
-    /// How much of the trend is left a step later, in what is foretold.
+    /// How much of the trend is left a step later, in what is predicted.
     pub fading: f64,
     /// How many of the seasons are used.
     pub seasons: usize,

@@ -1,9 +1,9 @@
 //! Where a series is going and when it reaches its limit.
 //!
-//! Of the days of a series `pieces` finds where its level or slope changed, and so the trend of today. A pool of `filter`s with seasons
-//! (`profile`) is tried from several origins (`backtest`); the mean of the best foretells (`models`), their errors say how surely
-//! (`spread`), and many futures with such errors say when a limit is reached (`reach`). Nothing is drawn by chance: the same history gives
-//! the same forecast.
+//! Of the days of a series `pieces` finds where its level or slope changed, and so the trend of today. A pool of
+//! `filter`s with seasons (`profile`) is tried from several origins (`backtest`); the mean of the best foretells
+//! (`models`), their errors say how surely (`spread`), and many futures with such errors say when a limit is reached
+//! (`reach`). Nothing is drawn by chance: the same history gives the same forecast.
 
 mod backtest;
 pub mod capacity;
@@ -309,7 +309,8 @@ impl Scaled {
         let usual = counts.get(counts.len() / 2).copied().unwrap_or(1);
         let mean = |(sum, count): (f64, usize)| if count * 2 >= usual { sum / count as f64 } else { f64::NAN };
         let days: Vec<f64> = sums.into_iter().map(mean).collect();
-        // Without what each day of the week is different by, else every weekend would be a change: added or as a share, whichever fits better.
+        // Without what each day of the week is different by, else every weekend would be a change: added or as a share,
+        // whichever fits better.
         let [added, shared] = [false, true].map(|is_share| {
             let week = profile::profile(&days, [7, 1], is_share);
             profile::without(&days, &week.phases[0], is_share)

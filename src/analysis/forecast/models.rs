@@ -1,6 +1,7 @@
 //! The models that are tried, and the mean of those that were best.
 //!
-//! A mean of several good models is better than the best of them (M4 competition, Makridakis et al. 2020); it is less often far off.
+//! A mean of several good models is better than the best of them (M4 competition, Makridakis et al. 2020); it is less
+//! often far off.
 
 use super::backtest::{Known, Plan, mean_error};
 use super::filter::Gains;
@@ -14,18 +15,19 @@ const LEVELS: [f64; 5] = [0.02, 0.08, 0.25, 0.6, 0.95];
 const SEASONS: [[f64; 2]; 7] = [[0.02, 0.02], [0.15, 0.1], [0.4, 0.3], [0.1, 0.5], [0.6, 0.1], [0.3, 0.6], [0.05, 0.8]];
 /// How much of a rest is left a step later.
 const RESTS: [f64; 3] = [0.0, 0.6, 0.9];
-/// How much of the trend is followed, and after what share of the steps of a backtest a third of it is left (0: it stays).
+/// How much of the trend is followed, and after what share of the steps of a backtest a third of it is left (0: it
+/// stays).
 const DRIFTS: [(f64, f64); 5] = [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (1.0, 1.0), (1.0, 0.3)];
 
 /// Gains of level and seasons with which kinds of models are compared.
 const FIRST: [(f64, [f64; 2]); 4] = [(0.08, [0.4, 0.3]), (0.6, [0.3, 0.6]), (0.08, [0.6, 0.1]), (0.25, [0.1, 0.5])];
 
-/// The models that were best, and what their mean foretold.
+/// The models that were best, and what their mean predicted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     /// The models, the best first.
     pub models: Vec<Gains>,
-    /// What their mean foretold: a row of steps for each origin.
+    /// What their mean predicted: a row of steps for each origin.
     pub foretold: Vec<f64>,
     /// The mean of its errors.
     pub error: f64,
@@ -94,7 +96,8 @@ pub fn best(known: &Known<'_>, plan: &Plan, periods: [usize; 2], is_positive: bo
     Best { models, foretold, error }
 }
 
-/// Leaves out what came after a jump behind its origin, and all that origins less than `young` steps behind a jump foretold, unless jumps are what the series does, or three quarters of all would be left out.
+/// Leaves out what came after a jump behind its origin, and all that origins less than `young` steps behind a jump
+/// predicted, unless jumps are what the series does, or three quarters of all would be left out.
 pub fn without_jumps(came: Vec<f64>, plan: &Plan, jumps: &[usize], known: usize, young: usize) -> Vec<f64> {
     if jumps.len() > 2 {
         return came;

@@ -1,8 +1,8 @@
 //! Straight pieces: where a series of days changed its level or its slope.
 //!
-//! The days are cut into pieces so that the sum of squares around a straight line in each, plus a price for each piece, is least (optimal
-//! partitioning, Jackson et al. 2005). The best last piece of all that is known up to each day falls out by the way, so that a backtest sees
-//! at each of its origins only what was known there.
+//! The days are cut into pieces so that the sum of squares around a straight line in each, plus a price for each piece,
+//! is least (optimal partitioning, Jackson et al. 2005). The best last piece of all that is known up to each day falls
+//! out by the way, so that a backtest sees at each of its origins only what was known there.
 
 /// A straight line through days.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +25,9 @@ pub struct Piece {
 const SURE: f64 = 2.0;
 
 impl Piece {
-    /// Whether the slope is not nought by chance. Of few days the error itself is hardly known: a jump among three looks like a slope of 1.7 of
-    /// its errors, and of any number of them with a gap between; in the middle of four like one of 2.8.
+    /// Whether the slope is not zero by chance. Of few days the error itself is hardly known: a jump among three
+    /// looks like a slope of 1.7 of its errors, and of any number of them with a gap between; in the middle of four
+    /// like one of 2.8.
     pub fn is_sloped(&self) -> bool {
         let sure = match self.days {
             3 if self.is_whole => 4.0,
@@ -52,8 +53,8 @@ pub struct Pieces {
 /// Known days that a piece needs at least.
 const SHORTEST: usize = 3;
 
-/// The price of a piece, in variances of the noise: by Schwarz' criterion 3 ln n for a place, a level and a slope, and half more against
-/// noise that is not independent from day to day.
+/// The price of a piece, in variances of the noise: by Schwarz' criterion 3 ln n for a place, a level and a slope, and
+/// half more against noise that is not independent from day to day.
 fn price(days: usize) -> f64 {
     4.5 * (days.max(8) as f64).ln()
 }
@@ -113,8 +114,8 @@ pub fn grain(values: &[f64]) -> f64 {
     if grain.is_finite() { grain } else { 0.0 }
 }
 
-/// Cuts days, of which those that are not known are NaN. Values go by steps of `grain`: days can't be known better than rounding lets them, or
-/// a slow rise of counts would be flat pieces with jumps between.
+/// Cuts days, of which those that are not known are NaN. Values go by steps of `grain`: days can't be known better than
+/// rounding lets them, or a slow rise of counts would be flat pieces with jumps between.
 pub fn cut(days: &[f64], grain: f64) -> Pieces {
     let n = days.len();
     let noise = noise(days).max(grain / 12f64.sqrt());
@@ -179,7 +180,8 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
     Pieces { last, cuts, noise }
 }
 
-/// How much days differ from the mean of their neighbours, as a standard deviation; by the median, so that steps do not count.
+/// How much days differ from the mean of their neighbours, as a standard deviation; by the median, so that steps do not
+/// count.
 pub fn noise(days: &[f64]) -> f64 {
     let mut rests: Vec<f64> = days
         .windows(3)

@@ -3,7 +3,8 @@
 /// What each phase of each season adds to the level.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// What each phase of the two seasons adds, or which share of the level; their mean is nought. A season of one phase is none.
+    /// What each phase of the two seasons adds, or which share of the level; their mean is zero. A season of one
+    /// phase is none.
     pub phases: [Vec<f64>; 2],
     /// The level of the first season.
     pub level: f64,
@@ -49,8 +50,8 @@ pub fn without(values: &[f64], phases: &[f64], is_share: bool) -> Vec<f64> {
     values.iter().zip(phases.iter().cycle()).map(apart).collect()
 }
 
-/// The mean of each phase without the fifth at either end; with `is_shrunk` nearer to nought, by how far chance alone would bring them from
-/// it (James and Stein).
+/// The mean of each phase without the fifth at either end; with `is_shrunk` nearer to zero, by how far chance alone
+/// would bring them from it (James and Stein).
 fn phase_means(values: &[f64], period: usize, is_shrunk: bool) -> Vec<f64> {
     let mut means = Vec::with_capacity(period);
     let (mut chance, mut counted) = (0.0, 0usize);
@@ -79,7 +80,8 @@ fn phase_means(values: &[f64], period: usize, is_shrunk: bool) -> Vec<f64> {
     means
 }
 
-/// The mean over a whole season around each value; where there is none, at the ends and in long gaps, the nearest before or behind.
+/// The mean over a whole season around each value; where there is none, at the ends and in long gaps, the nearest
+/// before or behind.
 fn moving_mean(values: &[f64], length: usize) -> Vec<f64> {
     let n = values.len();
     let mut sums = Vec::with_capacity(n + 1);

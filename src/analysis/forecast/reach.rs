@@ -1,7 +1,8 @@
 //! When a limit is first reached, over many possible futures.
 //!
-//! A future is what is foretold, plus an error that lasts and grows (normal, as wide as in the backtest), plus stretches of errors that came and
-//! went in the backtest, drawn by a fixed sequence: the same input gives the same dates.
+//! A future is what is predicted, plus an error that lasts and grows (normal, as wide as in the backtest), plus
+//! stretches of errors that came and went in the backtest, drawn by a fixed sequence: the same input gives the same
+//! dates.
 
 use super::known;
 use super::spread::Spread;
@@ -44,7 +45,8 @@ impl Height {
         height
     }
 
-    /// How high a value may stand where the mean of its stretch is this: as high above it as it ever was, higher as the level is.
+    /// How high a value may stand where the mean of its stretch is this: as high above it as it ever was, higher as the
+    /// level is.
     fn highest(self, mean: f64) -> f64 {
         let larger = if self.mean > 0.0 { (mean / self.mean).max(1.0) } else { 1.0 };
         mean + self.above * larger
@@ -53,9 +55,10 @@ impl Height {
 
 /// How high futures may be, step by step: the lower of two bounds.
 ///
-/// - As high above the mean of their `stretch` (a day or so) as `values` ever were. But a day's mean of mere noise swings, and what is foretold
-///   for noise that was taken for a pattern swings with it.
-/// - As high as `values` ever were, with some room for what is rare, and higher as what is foretold rises from `week` to week.
+/// - As high above the mean of their `stretch` (a day or so) as `values` ever were. But a day's mean of mere noise
+///   swings, and what is predicted for noise that was taken for a pattern swings with it.
+/// - As high as `values` ever were, with some room for what is rare, and higher as what is predicted rises from `week`
+///   to week.
 pub fn ceiling(values: &[f64], path: &[f64], stretch: usize, week: usize) -> Vec<f64> {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     let height = Height::of(values, stretch);
@@ -74,8 +77,8 @@ pub fn ceiling(values: &[f64], path: &[f64], stretch: usize, week: usize) -> Vec
     days.zip(weeks).map(|(day, week)| day.min(week)).collect()
 }
 
-/// How high values like these may come to be: as much above the highest as that was above the third, and a twentieth of its height above the
-/// middle.
+/// How high values like these may come to be: as much above the highest as that was above the third, and a twentieth of
+/// its height above the middle.
 fn most(values: &[f64]) -> f64 {
     let mut known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     known.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -197,13 +200,15 @@ mod tests {
 
     #[test]
     fn noise_stays_where_it_was_and_growth_does_not() {
-        // Days of 45 and of 55 on average, none above 90: by its days alone noise that is taken for a level of 90 could be at 160.
+        // Days of 45 and of 55 on average, none above 90: by its days alone noise that is taken for a level of 90 could
+        // be at 160.
         let values: Vec<f64> =
             (0..280).map(|at| if at % 20 < 10 { [10.0, 80.0][at % 2] } else { [20.0, 90.0][at % 2] }).collect();
         assert_eq!(Height::of(&values, 10).highest(90.0), 160.0);
         // A twentieth of what the highest is above the middle, and the third is as high.
         assert_eq!(ceiling(&values, &[90.0; 140], 10, 70), [93.5; 140]);
-        // One burst among values of 50. It may come 40 higher, and 2; what is foretold doubles in a week, and so does that.
+        // One burst among values of 50. It may come 40 higher, and 2; what is predicted doubles in a week, and so does
+        // that.
         let mut values = vec![50.0; 280];
         values[..10].fill(0.0);
         values[3] = 90.0;

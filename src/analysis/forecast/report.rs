@@ -445,6 +445,8 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
     let (target, forecast, days) = (row.target, row.forecast, row.days_left?);
     let limit = target.limit?;
     let severity = match days {
+        // What a limit is by default may be far from what it is.
+        _ if target.limit_is_assumed() => Severity::Info,
         days if days <= told.critical_within => Severity::Critical,
         days if days <= told.warn_within => Severity::Warning,
         _ => Severity::Info,
@@ -460,7 +462,8 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
     let seen = forecast.current.map_or(target.grid.end(), |(at, _)| at);
     (finding.first_seen, finding.last_seen) = (time::format(seen), time::format(seen));
     let now = row.current().map_or_else(|| "?".to_owned(), |value| row.amount(value));
-    finding.summary = format!("{}: {now} of {}", row.name, row.amount(limit));
+    let perhaps = if target.limit_is_assumed() { ", if that is its quota" } else { "" };
+    finding.summary = format!("{}: {now} of {}{perhaps}", row.name, row.amount(limit));
     match (is_full, row.reached.p50) {
         (false, Some(middle)) => {
             let day = |at: Micros| time::format(at).get(..10).unwrap_or_default().to_owned();
@@ -490,7 +493,12 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
         .map(|(name, value)| (name.to_owned(), number(value)))
         .collect();
     finding.evidence.insert("limit_from".to_owned(), target.limit_from.clone().into());
-    finding.remedy = words::remedy(&target.series).to_owned();
+    finding.evidence.insert("limit_is_assumed".to_owned(), target.limit_is_assumed().into());
+    finding.remedy = match target.limit_is_assumed() {
+        true => "name its quota with --etcd-quota (etcd's --quota-backend-bytes; the metric etcd_server_quota_backend_bytes shows it)"
+            .to_owned(),
+        false => words::remedy(&target.series).to_owned(),
+    };
     Some(finding)
 }
 

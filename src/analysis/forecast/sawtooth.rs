@@ -1,4 +1,5 @@
-//! Series that rise slowly and fall at once, again and again: etcd's database between defragmentations, logs between rotations.
+//! Series that rise slowly and fall at once, again and again: etcd's database between defragmentations, logs between
+//! rotations.
 //!
 //! What reaches a limit is their peaks: the line from the highest value of each tooth to that of the next.
 

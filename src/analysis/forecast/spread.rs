@@ -1,4 +1,5 @@
-//! How far the future may lie from what is foretold, by how far it lay in the backtest (a conformal interval: no distribution is assumed).
+//! How far the future may lie from what is predicted, by how far it lay in the backtest (a conformal interval: no
+//! distribution is assumed).
 
 use super::known;
 
@@ -29,7 +30,8 @@ const FEW: f64 = 1.05;
 const OVERLAP: f64 = 0.6;
 
 impl Spread {
-    /// Of errors (what came less what was foretold), rows of `steps`, from origins over `room` steps; `stretch` is a day or so in steps.
+    /// Of errors (what came less what was predicted), rows of `steps`, from origins over `room` steps; `stretch` is a
+    /// day or so in steps.
     pub fn new(errors: &[f64], steps: usize, stretch: usize, room: usize, slope_error: f64) -> Self {
         let stretch = stretch.clamp(1, steps);
         // Means of amounts by stretches of leads.
@@ -178,7 +180,8 @@ mod tests {
             let mut found = values.clone();
             rising(&mut found);
             prop_assert!(found.windows(2).all(|two| two[0] <= two[1] + 1e-9));
-            // By its other definition: the largest over what begins before of the least over what ends behind of means (minimax).
+            // By its other definition: the largest over what begins before of the least over what ends behind of means
+            // (minimax).
             for at in 0..values.len() {
                 let mean = |from: usize, to: usize| values[from..=to].iter().sum::<f64>() / (to - from + 1) as f64;
                 let best = (0..=at).map(|from| (at..values.len()).map(|to| mean(from, to)).fold(f64::INFINITY, f64::min)).fold(f64::NEG_INFINITY, f64::max);

@@ -1,10 +1,11 @@
 //! Which series have a future that matters, and what limits them: from histories to targets.
 //!
-//! The names of series are those that `plimsoll record` writes (docs/history.md). A series of any other name is a target of its own.
+//! The names of series are those that `plimsoll record` writes (docs/history.md). A series of any other name is a
+//! target of its own.
 
 use super::words::{grouped, title};
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUESTS};
-use crate::model::forecast::{Grid, Part, Target, Unit};
+use crate::model::forecast::{ASSUMED_QUOTA, Grid, Part, Target, Unit};
 use crate::model::grid::History;
 use crate::model::names::{
     APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
@@ -311,8 +312,7 @@ impl Known {
             return Some((limit, "--etcd-quota".to_owned()));
         }
         // A database above the default has another quota, which nobody told.
-        (now < ETCD_DEFAULT)
-            .then(|| (ETCD_DEFAULT, "etcd's default, as no quota is known: --etcd-quota names another".to_owned()))
+        (now < ETCD_DEFAULT).then(|| (ETCD_DEFAULT, ASSUMED_QUOTA.to_owned()))
     }
 }
 
@@ -360,7 +360,7 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
 fn own(history: History, known: &Known, rules: &Rules) -> Option<Target> {
     let text = history.series.to_string();
     let limit = rules.given.of(&history.series, &text).or_else(|| known.of(&history, &rules.given));
-    // A quota of nought forbids something: no use of it is to come.
+    // A quota of zero forbids something: no use of it is to come.
     if history.series.name == QUOTA && limit.as_ref().is_some_and(|(limit, _)| *limit <= 0.0) {
         return None;
     }
@@ -417,29 +417,37 @@ fn sum(series: Series, parts: Vec<Part>, known: &Known, rules: &Rules) -> Option
     Some(Target { unit: unit(&series), series, grid, limit, limit_from, parts: named(parts, step) })
 }
 
-/// The sum of grids: of intervals in which one of them has a value. Between its own values a part stands at its last one for up to a day;
-/// before its first and long after its last it is nought.
+/// Intervals of a sum, at most: 455 days of five minutes.
+const MAX_INTERVALS: i64 = 131_072;
+
+/// The sum of grids: of intervals in which one of them has a value. Between its own values a part stands at its last
+/// one for up to a day; before its first and long after its last it is zero.
 fn add_up<'g>(grids: impl Iterator<Item = &'g Grid> + Clone, step: Micros) -> Grid {
     let filled = grids.clone().filter(|grid| !grid.values.is_empty());
     let (Some(from), Some(end)) = (filled.clone().map(|grid| grid.from).min(), filled.map(Grid::end).max()) else {
         return Grid { step, ..Grid::default() };
     };
+    // Parts that lie years apart have a sum of their last years only.
+    let from = from.max(end - MAX_INTERVALS * step);
     let count = usize::try_from((end - from) / step).unwrap_or_default();
     let stands = usize::try_from(STANDS / step).unwrap_or(1).max(1);
     let mut values = vec![f64::NAN; count];
     let mut standing = vec![0.0; count];
     for grid in grids.filter(|grid| !grid.values.is_empty()) {
-        let first = usize::try_from((grid.from - from) / step).unwrap_or_default();
+        // Negative where it begins before what is summed up.
+        let offset = (grid.from - from) / step;
+        let first = usize::try_from(offset).unwrap_or_default();
+        let skipped = usize::try_from(-offset).unwrap_or_default();
         let mut last: Option<(usize, f64)> = None;
         for place in first..count {
-            match grid.values.get(place - first).filter(|value| !value.is_nan()) {
+            match grid.values.get(skipped + place - first).filter(|value| !value.is_nan()) {
                 Some(value) => {
                     last = Some((place, *value));
                     values[place] = if values[place].is_nan() { *value } else { values[place] + value };
                 }
                 None => match last {
                     Some((seen, value)) if place - seen <= stands => standing[place] += value,
-                    _ if place - first >= grid.values.len() => break,
+                    _ if skipped + place - first >= grid.values.len() => break,
                     _ => {}
                 },
             }

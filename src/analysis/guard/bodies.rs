@@ -32,8 +32,8 @@ pub(super) fn is_forced(e: &Event<'_>) -> bool {
             && body(e).is_some_and(|body| body["gracePeriodSeconds"].as_u64() == Some(0))
 }
 
-/// Whether a patch removes finalizers: a merge patch that sets them to null or to none, a strategic one that deletes or replaces them, a JSON
-/// patch that removes one. A full update says only what is left, which is none.
+/// Whether a patch removes finalizers: a merge patch that sets them to null or to none, a strategic one that deletes or
+/// replaces them, a JSON patch that removes one. A full update says only what is left, which is none.
 pub(super) fn strips_finalizers(e: &Event<'_>) -> bool {
     if memchr::memmem::find(e.request_body, b"inalizers").is_none() {
         return false;
@@ -55,7 +55,8 @@ pub(super) fn strips_finalizers(e: &Event<'_>) -> bool {
     }
 }
 
-/// Whether `spec.replicas` becomes 0: by an object or merge patch, or by steps of a JSON patch that set it or all of the spec.
+/// Whether `spec.replicas` becomes 0: by an object or merge patch, or by steps of a JSON patch that set it or all of
+/// the spec.
 pub(super) fn scales_to_zero(e: &Event<'_>) -> bool {
     if memchr::memmem::find(e.request_body, b"replicas").is_none() {
         return false;
@@ -78,8 +79,8 @@ fn sets(step: &Value) -> bool {
     step["op"] == "add" || step["op"] == "replace"
 }
 
-/// What a write of roles and bindings grants, as far as it is too much: everything, or to everyone. A patch says a part; the object that is
-/// answered, where it is logged, says the rest.
+/// What a write of roles and bindings grants, as far as it is too much: everything, or to everyone. A patch says a
+/// part; the object that is answered, where it is logged, says the rest.
 pub(super) fn rights(e: &Event<'_>) -> String {
     if e.verb.is("delete") || e.verb.is("deletecollection") {
         return String::new();
@@ -92,7 +93,8 @@ pub(super) fn rights(e: &Event<'_>) -> String {
             for step in steps.iter().filter(|step| sets(step)) {
                 let (path, value) = (step["path"].as_str().unwrap_or_default(), &step["value"]);
                 let to = if path.starts_with("/rules") { &mut rules } else { &mut subjects };
-                // `/rules` and `/subjects` are set as a whole, or what is in them one by one; further down a part of one.
+                // `/rules` and `/subjects` are set as a whole, or what is in them one by one; further down a part of
+                // one.
                 match value {
                     _ if !path.starts_with("/rules") && !path.starts_with("/subjects") => {}
                     Value::Array(all) if path.matches('/').count() == 1 => to.extend(all.iter()),

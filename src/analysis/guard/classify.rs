@@ -2,7 +2,7 @@
 
 use super::bodies::{UNSEEN, is_dry_run, is_forced, rights, scales_to_zero, strips_finalizers};
 use super::consequences::{Gone, Place};
-use crate::analysis::rollup::notable::{Notable, is_control_plane, kind};
+use crate::analysis::rollup::notable::{Notable, is_control_plane, kind, starts};
 use crate::model::event::{Event, Level, Timed};
 use crate::model::json::cut;
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,8 @@ pub struct Seen {
     pub events: u64,
     /// Dangerous operations that were dry runs, and left out.
     pub dry_runs: u64,
-    /// Writes whose bodies the audit level hides, by verb and resource, that may have scaled to zero, cordoned, or removed finalizers.
+    /// Writes whose bodies the audit level hides, by verb and resource, that may have scaled to zero, cordoned, or
+    /// removed finalizers.
     pub hidden: HashMap<String, u64>,
     /// Pods that were created, by cluster, user and namespace: who deletes what he made himself cleans up.
     pub created: HashMap<(String, String, String), Created>,
@@ -57,7 +58,7 @@ impl Created {
 }
 
 /// What a block of a log gave.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// Operations.
     pub operations: Vec<Notable>,
@@ -95,11 +96,18 @@ pub struct Watch {
 impl Watch {
     /// Takes an event.
     pub fn event(&mut self, event: &Timed<'_, '_>) {
+        let e = event.event;
         if !event.stage.is_terminal() {
+            // A command in a container runs from here on; its end may be hours away.
+            if starts(event)
+                && let Some((kind, detail)) = dangerous(event, is_control_plane(&e.user.decode()))
+            {
+                self.batch.seen.events += 1;
+                self.batch.operations.push(operation(event, kind, detail));
+            }
             return;
         }
         self.batch.seen.events += 1;
-        let e = event.event;
         // Nine in ten events end here.
         let is_read =
             matches!(e.verb.raw(), b"list" | b"watch") || (e.verb.raw() == b"get" && e.subresource.is_empty());
@@ -114,16 +122,7 @@ impl Watch {
         }
         let Some((kind, detail)) = dangerous(event, of_control_plane) else {
             self.hidden(e, of_control_plane);
-            if verb == b"create"
-                && e.resource.is("pods")
-                && e.subresource.is_empty()
-                && is_done(e.code)
-                && !is_dry_run(e)
-            {
-                let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-                let place = (event.cluster().to_owned(), cut(&user).into_owned(), text(e.namespace));
-                self.batch.seen.created.entry(place).or_default().add(text(e.name));
-            }
+            self.creation(event, &user);
             return;
         };
         if kind == "rbac-write" && detail == UNSEEN {
@@ -134,6 +133,31 @@ impl Watch {
             return;
         }
         self.batch.operations.push(operation(event, kind, detail));
+    }
+
+    /// Takes an event that is not asked about: what was made before, or by others, shows what deletions mean.
+    pub fn beside(&mut self, event: &Timed<'_, '_>) {
+        let e = event.event;
+        if !event.stage.is_terminal() || !matches!(e.verb.raw(), b"create" | b"delete" | b"deletecollection") {
+            return;
+        }
+        let user = e.user.decode();
+        if e.verb.is("create") {
+            self.creation(event, &user);
+        } else if is_control_plane(&user) || user.starts_with("system:node:") {
+            self.consequence(event);
+        }
+    }
+
+    /// Remembers who made a pod: whoever deletes it again cleans up.
+    fn creation(&mut self, event: &Timed<'_, '_>, user: &str) {
+        let e = event.event;
+        if e.verb.is("create") && e.resource.is("pods") && e.subresource.is_empty() && is_done(e.code) && !is_dry_run(e)
+        {
+            let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+            let place = (event.cluster().to_owned(), cut(user).into_owned(), text(e.namespace));
+            self.batch.seen.created.entry(place).or_default().add(text(e.name));
+        }
     }
 
     /// Ends a block.

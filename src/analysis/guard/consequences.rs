@@ -1,4 +1,5 @@
-//! What went with what was deleted: deletions by the control plane and by kubelets, by place and time; objects that are gone from etcd.
+//! What went with what was deleted: deletions by the control plane and by kubelets, by place and time; objects that are
+//! gone from etcd.
 
 use crate::analysis::keyspace::diff::Removed;
 use crate::model::registry::qualified;

@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_drain_is_one_row_however_few_pods_it_moves_and_however_long_it_takes() {
-        // Two nodes, the second cordoned two minutes after the first, evictions in between; one is refused by a budget first.
+        // Two nodes, the second cordoned two minutes after the first, evictions in between; one is refused by a budget
+        // first.
         let mut all = vec![operation("cordon", "ops", 0, "n1", 200), operation("cordon", "ops", 120, "n2", 200)];
         all.extend((0..13).map(|n| operation("evict", "ops", 10 + n * 10, &format!("p{n}"), 201)));
         all.push(operation("evict", "ops", 12, "p0", 429));

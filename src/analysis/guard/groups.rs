@@ -302,7 +302,7 @@ impl Group {
         self.owners =
             self.namespaces.iter().chain(&whole.namespaces).filter_map(|name| owners.get(name)).cloned().collect();
         self.cascade = whole;
-        self.is_cleanup = of.kind == "delete-pod" && self.objects() > 0 && self.are_own(seen);
+        self.is_cleanup = of.kind == "delete-pod" && !self.targets.is_empty() && self.are_own(seen);
     }
 
     /// Whether whoever deleted these pods had created them.
@@ -311,7 +311,9 @@ impl Group {
         let of = |namespace: &str| {
             seen.created.get(&(self.first.cluster.clone(), self.first.user.clone(), namespace.to_owned()))
         };
-        for ((namespace, name), _) in self.targets.iter().filter(|(_, target)| target.done.is_some()) {
+        // What was not there any more says nothing, unless it is all there is.
+        let has_done = self.targets.values().any(|target| target.done.is_some());
+        for ((namespace, name), _) in self.targets.iter().filter(|(_, target)| !has_done || target.done.is_some()) {
             if !of(namespace).is_some_and(|created| created.names.contains(name)) {
                 *unnamed.entry(namespace).or_default() += 1;
             }

@@ -1,4 +1,5 @@
-//! Dangerous operations: what people and programs did that can cost a cluster dear, who it was, and what went with it. Rules: docs/guard.md.
+//! Dangerous operations: what people and programs did that can cost a cluster dear, who it was, and what went with it.
+//! Rules: docs/guard.md.
 
 mod bodies;
 mod classify;
@@ -12,7 +13,7 @@ mod tripwire;
 pub mod webhooks;
 mod words;
 
-pub use crate::analysis::rollup::notable::Notable;
+pub use crate::analysis::rollup::notable::{Notable, once};
 pub use classify::{Batch, Seen, Watch};
 pub use consequences::{Gone, Place};
 pub use groups::{Around, Group, groups};

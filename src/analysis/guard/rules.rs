@@ -184,7 +184,10 @@ impl Rule {
 
     /// How grave these are. What was only tried is worth knowing, no more.
     pub fn severity(&self, group: &Group) -> Severity {
-        if group.done + group.unsure == 0 && self.kind != "forbidden" { Severity::Info } else { (self.severity)(group) }
+        let is_tried = group.done + group.unsure == 0;
+        // Of kinds of which many count: what was not found any more was not done.
+        let is_little = self.least > 1 && group.objects() < self.least as u64;
+        if (is_tried || is_little) && self.kind != "forbidden" { Severity::Info } else { (self.severity)(group) }
     }
 }
 

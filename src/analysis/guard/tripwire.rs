@@ -1,5 +1,6 @@
-//! Operations that are told as they come. Of kinds of which each counts, each operation is told, those that come together in one row. Of
-//! kinds of which many count (pods, refusals), a row is told when it is many, and once more if it gets worse.
+//! Operations that are told as they come. Of kinds of which each counts, each operation is told, those that come
+//! together in one row. Of kinds of which many count (pods, refusals), a row is told when it is many, and once more if
+//! it gets worse.
 
 use super::classify::{Batch, Seen};
 use super::groups::{Around, Group, Grouping, Key, key, sort};
@@ -9,7 +10,7 @@ use crate::model::alert::{Deed, Message, Reason};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Watches logs that grow.
 #[derive(Debug, Default)]
@@ -22,7 +23,13 @@ pub struct Tripwire {
     seen: Seen,
     /// The latest time of an operation.
     reached: Micros,
+    /// Long-running requests whose start was taken: their ends say nothing new. The oldest go first.
+    started: HashSet<u128>,
+    by_age: VecDeque<u128>,
 }
+
+/// Long-running requests that are remembered until they end.
+const STARTED: usize = 100_000;
 
 impl Tripwire {
     /// Operations of one kind by one actor belong together where no pause is longer than `window`.
@@ -36,6 +43,11 @@ impl Tripwire {
         self.seen.events += seen.events;
         seen.created.into_iter().for_each(|(who, pods)| self.seen.created.entry(who).or_default().merge(pods));
         operations.sort_by_key(|one| one.at);
+        operations.retain(|one| {
+            let is_new = self.is_new(one);
+            self.seen.events -= u64::from(!is_new);
+            is_new
+        });
         for one in operations.iter().filter(|one| is_wanted(one)) {
             self.reached = self.reached.max(one.at);
             self.grouping.add(one);
@@ -47,6 +59,21 @@ impl Tripwire {
                     .or_insert_with(|| Group::new(one, window));
             }
         }
+    }
+
+    /// Whether it is no end of a request whose start was taken.
+    fn is_new(&mut self, one: &Notable) -> bool {
+        let Some(identity) = one.identity else { return true };
+        if !one.starts {
+            return !self.started.remove(&identity);
+        }
+        if self.started.insert(identity) {
+            self.by_age.push_back(identity);
+        }
+        while self.by_age.len() > STARTED {
+            self.by_age.pop_front().map(|oldest| self.started.remove(&oldest));
+        }
+        true
     }
 
     /// How many requests were looked at.

@@ -49,7 +49,8 @@ pub(super) fn what(group: &Group) -> String {
     format!("{}{within}{pods}", told.trim_end_matches([':', ' ']))
 }
 
-/// `; 21 pods evicted, 12 evictions refused`: a budget's refusal is asked again, so that the last word may have been a yes.
+/// `; 21 pods evicted, 12 evictions refused`: a budget's refusal is asked again, so that the last word may have been a
+/// yes.
 fn drained(evictions: &Evictions) -> String {
     let refused = if evictions.failed > 0 {
         format!(", {} refused", counted(evictions.failed, "eviction"))

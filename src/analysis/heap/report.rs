@@ -204,7 +204,7 @@ fn for_people(rows: &[(&Node<'_>, Vec<Value>)], measured: &Measured<'_>, shape: 
         values
     });
     let rows = rows.collect();
-    Table { name: "top".to_owned(), title: String::new(), columns, rows }
+    Table { name: "top".to_owned(), columns, rows, ..Table::default() }
 }
 
 /// What the groups hold; for people, with the unit in the name of its column.
@@ -232,7 +232,7 @@ fn groups(measured: &Measured<'_>, shape: &Shape, for_people: bool) -> Table {
         row
     });
     let title = if shape.compares { "For what it is held, what changed most first:" } else { "For what it is held:" };
-    Table { name: "groups".to_owned(), title: title.to_owned(), columns, rows: rows.collect() }
+    Table { name: "groups".to_owned(), title: title.to_owned(), columns, rows: rows.collect(), ..Table::default() }
 }
 
 /// The first sentence: what, how much, of when.

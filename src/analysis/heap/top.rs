@@ -81,8 +81,8 @@ struct About<'s> {
     met: Met<'s>,
 }
 
-/// All rows. A large profile has hundreds of thousands, of which few are shown: what is looked at for each frame of each
-/// stack lies close together, and nothing is made before it is known that a row holds anything.
+/// All rows. A large profile has hundreds of thousands, of which few are shown: what is looked at for each frame of
+/// each stack lies close together, and nothing is made before it is known that a row holds anything.
 #[derive(Debug, Default)]
 pub struct Top<'s> {
     about: Vec<About<'s>>,

@@ -5,6 +5,7 @@ pub mod causes;
 pub mod charts;
 pub mod pulse;
 pub mod redact;
+pub mod redact_files;
 pub mod report;
 pub mod rows;
 pub mod summary;

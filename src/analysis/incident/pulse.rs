@@ -10,15 +10,19 @@ use std::collections::BTreeMap;
 /// How long a piece of time is, if the sources tell it that finely.
 pub const PIECE: Micros = 5 * SECOND;
 
-/// Pieces of time that are told apart, about.
-const PIECES: i64 = 20_000;
+/// Intervals that are kept, at most: seven hours of the shortest.
+const PIECES: i64 = 5_000;
 
 /// A request that takes so long is slow.
 const SLOW: u64 = SECOND as u64;
 
 /// How long pieces are where `span` is cut into them.
 pub fn piece_of(span: Micros) -> Micros {
-    let mut piece = PIECE;
+    longer(PIECE, span)
+}
+
+/// `piece`, doubled until there are few enough of them in `span`.
+fn longer(mut piece: Micros, span: Micros) -> Micros {
     while span / piece > PIECES {
         piece *= 2;
     }
@@ -65,6 +69,8 @@ fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
 impl Pulse {
     /// By rows of audit logs, split by verb and by intervals of `piece`.
     pub fn of_logs(rows: &[Row], piece: Micros, span: Span) -> Self {
+        // How far a log reaches is known when it has been read.
+        let piece = longer(piece, span.1 - span.0);
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for row in rows {
             let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
@@ -80,7 +86,8 @@ impl Pulse {
         Self { source: Source::Audit, piece, span, known: Measure::ALL.to_vec(), beats }
     }
 
-    /// By the counters of apiservers; pieces are as long as the pages lie apart. `None` where there are fewer than three of them.
+    /// By the counters of apiservers; pieces are as long as the pages lie apart. `None` where there are fewer than
+    /// three of them.
     pub fn of_pages(facts: &Facts) -> Option<Self> {
         let has_codes = [Measure::Requests, Measure::Lists, Measure::Throttled, Measure::Errors];
         let mut lengths: Vec<Micros> = Vec::new();
@@ -95,7 +102,7 @@ impl Pulse {
         }
         lengths.sort_unstable();
         let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
-        let piece = (middle.max(PIECE) / SECOND) * SECOND;
+        let piece = longer((middle.max(PIECE) / SECOND) * SECOND, to.saturating_sub(from));
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
             for (verb, code, course) in facts.codes_of(number) {

@@ -1,7 +1,8 @@
-//! Pseudonyms in place of users, addresses, namespaces and names of objects: the same one for the same name, wherever it stands.
+//! Pseudonyms in place of users, addresses, namespaces and names of objects: the same one for the same name, wherever
+//! it stands.
 //!
-//! A name that is a plain word (`web`, `data`) is replaced only where it stands as a name: alone, behind a slash or a colon, behind `in` or
-//! `-n`. Elsewhere it is a word of the sentence.
+//! A name that is a plain word (`web`, `data`) is replaced only where it stands as a name: alone, behind a slash or a
+//! colon, behind `in` or `-n`. Elsewhere it is a word of the sentence.
 
 use crate::analysis::dims::account;
 use crate::model::incident::{Cause, Incident};
@@ -108,6 +109,11 @@ impl Names {
         let lengths: BTreeSet<usize> = names.by_name.keys().map(String::len).collect();
         names.lengths = lengths.into_iter().rev().collect();
         names
+    }
+
+    /// How many names have one.
+    pub fn count(&self) -> usize {
+        self.by_name.len()
     }
 
     /// A text with pseudonyms.
@@ -272,7 +278,7 @@ pub fn named(incident: &Incident) -> Vec<(String, Kind)> {
     all
 }
 
-fn is_word(c: char) -> bool {
+pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-')
 }
 

@@ -21,7 +21,7 @@ const SHOWN: usize = 30;
 
 fn table(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
     let columns = columns.iter().map(|name| (*name).to_owned()).collect();
-    Table { name: name.to_owned(), title: title.to_owned(), columns, rows }
+    Table { name: name.to_owned(), title: title.to_owned(), columns, rows, ..Table::default() }
 }
 
 fn text(at: Option<Micros>) -> Value {
@@ -189,9 +189,7 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     let mut met = BTreeSet::new();
     let told = incident.sections.iter().flat_map(|section| &section.report.findings);
     let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
-    told.sort_by(|a, b| {
-        b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)).then_with(|| a.id.cmp(&b.id))
-    });
+    told.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
     all.extend(told.into_iter().cloned());
     all
 }

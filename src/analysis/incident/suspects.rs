@@ -1,7 +1,8 @@
 //! Who asked for more work within the window than before it.
 //!
-//! Latency rises for everyone when an apiserver has too much to do, so what a request took within the window says nothing of who caused it.
-//! More requests are therefore weighed by what such requests took in the calm before: that is the work that was added.
+//! Latency rises for everyone when an apiserver has too much to do, so what a request took within the window says
+//! nothing of who caused it. More requests are therefore weighed by what such requests took in the calm before: that is
+//! the work that was added.
 
 use super::pulse::Pulse;
 use crate::analysis::dims::folded;
@@ -127,8 +128,8 @@ impl<'w> Prices<'w> {
         prices
     }
 
-    /// What one takes, by what is known best: the client's own, those of its kind, of its verb, all; only if nothing was asked in the calm
-    /// what it takes now.
+    /// What one takes, by what is known best: the client's own, those of its kind, of its verb, all; only if nothing
+    /// was asked in the calm what it takes now.
     fn price(&self, own: Option<&Asked>, what: &What, now: &Asked) -> f64 {
         let known = [own, self.by_what.get(what), self.by_verb.get(what[0].as_str()), Some(&self.all)];
         let told = known.into_iter().flatten().find(|asked| asked.requests >= ENOUGH).unwrap_or(now);
@@ -229,8 +230,9 @@ fn by_what(facts: &Facts) -> BTreeMap<What, Counted> {
     all
 }
 
-/// The longest stretch in which a course lies nearer to what it was within the window than to what it was before; in `course` are the start
-/// of each piece and a rate. A dip of a few pieces, such as while an apiserver restarts, does not end it.
+/// The longest stretch in which a course lies nearer to what it was within the window than to what it was before; in
+/// `course` are the start of each piece and a rate. A dip of a few pieces, such as while an apiserver restarts, does
+/// not end it.
 pub fn rise(course: &[(Micros, f64)], piece: Micros, window: Span) -> Option<Span> {
     let rates = |part: Span| {
         course.iter().filter(move |(at, _)| (part.0..part.1).contains(at)).map(|(_, rate)| *rate).collect::<Vec<f64>>()

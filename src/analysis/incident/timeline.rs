@@ -154,9 +154,16 @@ fn restarts(known: &Known<'_>) -> Vec<Entry> {
         .into_iter()
         .map(|(at, component, instance)| {
             let grave = if component.is_store() { Severity::Critical } else { Severity::Warning };
-            entry(at, "restart", grave, Source::Metrics, format!("{instance} ({}) started anew", component.name()))
+            entry(at, "restart", grave, Source::Metrics, restarted(&instance, component))
         })
         .collect()
+}
+
+fn restarted(instance: &str, component: Component) -> String {
+    match instance {
+        "" => format!("{} restarted", component.name()),
+        _ => format!("{instance} ({}) restarted", component.name()),
+    }
 }
 
 /// Processes that took another's place: when, what, and its name.

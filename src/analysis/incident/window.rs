@@ -1,7 +1,8 @@
 //! When the incident was: the stretch of time that stands out of the time around it. (How: docs/report.md.)
 //!
-//! Each measure is set beside what is usual for it: the median over all pieces, and how far pieces lie from it as a rule. What lies above is
-//! added up over the measures, less what a usual piece may have; the stretch with the largest sum is the candidate.
+//! Each measure is set beside what is usual for it: the median over all pieces, and how far pieces lie from it as a
+//! rule. What lies above is added up over the measures, less what a usual piece may have; the stretch with the largest
+//! sum is the candidate.
 
 use super::pulse::Pulse;
 use crate::analysis::robust::median;
@@ -88,8 +89,14 @@ fn largest(scores: &[f64]) -> Option<(usize, usize, f64)> {
     best
 }
 
-/// The part of the time before a window that can be called calm: from where the last stretch ends that stands out by itself, such as what a
-/// start leaves behind, unless that leaves nothing.
+/// How many pieces go by until so many in a row do not stand out; all of them, if that never happens.
+fn head(scores: &[f64], pause: i64) -> usize {
+    let pause = usize::try_from(pause).unwrap_or(1).max(1);
+    scores.windows(pause).position(|pieces| pieces.iter().all(|score| *score <= 0.0)).unwrap_or(scores.len())
+}
+
+/// The part of the time before a window that can be called calm: from where the last stretch ends that stands out by
+/// itself, such as what a start leaves behind, unless that leaves nothing.
 pub fn calm(pulse: &Pulse, from: Micros) -> Span {
     let standing = Standing::of(pulse);
     let before = usize::try_from(from.div_euclid(pulse.piece) - standing.first).unwrap_or(0);
@@ -124,11 +131,14 @@ pub fn verdict(pulse: &Pulse) -> Verdict {
     let mut at_start = false;
     while found.len() <= OTHERS {
         let Some((from, to, score)) = largest(&scores).filter(|best| best.2 >= LEAST) else { break };
-        scores[from..to].fill(f64::NEG_INFINITY);
-        // What comes before it would show what is usual.
+        // What comes before it would show what is usual. It hides nothing that stands out after a pause, though: a log
+        // may begin with a start, and hold an incident.
         if from as i64 * pulse.piece < BEFORE {
             at_start = true;
+            let end = from + head(&scores[from..to], BEFORE / pulse.piece);
+            scores[from..end].fill(f64::NEG_INFINITY);
         } else {
+            scores[from..to].fill(f64::NEG_INFINITY);
             found.push((from, to, score));
         }
     }
@@ -158,7 +168,7 @@ mod tests {
     use crate::model::incident::Source;
     use proptest::prelude::*;
 
-    /// So many requests in each piece; all other measures are nought.
+    /// So many requests in each piece; all other measures are zero.
     fn pulse(counts: &[f64]) -> Pulse {
         let beats = counts.iter().enumerate().map(|(piece, count)| {
             let mut beat = Beat::default();
@@ -189,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_log_begins_with_hides_no_surge() {
+        let wave = |n: usize| 100.0 + 20.0 * (n as f64).sin();
+        // Three minutes of start are more than the pause behind them can outweigh.
+        for (start, pause) in [(8, 8), (36, 20), (36, 60)] {
+            let surge = start + pause..start + pause + 20;
+            let found = load(|n| wave(n) * if n < start || surge.contains(&n) { 15.0 } else { 1.0 }, 300);
+            let Verdict::Incident(stretch) = found else { panic!("{start}, {pause}: {found:?}") };
+            let wanted = (surge.start as i64 * 5 * SECOND, surge.end as i64 * 5 * SECOND);
+            assert_eq!((stretch.from, stretch.to), wanted, "{start}, {pause}");
+        }
+    }
+
+    #[test]
     fn what_is_usual_is_no_incident() {
         let wave = |n: usize| 100.0 + 20.0 * (n as f64).sin();
         assert!(matches!(load(wave, 200), Verdict::Quiet(_)));
@@ -201,6 +224,12 @@ mod tests {
         assert!(why.contains("again and again"), "{why}");
         // What it begins with.
         let Verdict::Quiet(why) = load(|n| wave(n) * if n < 20 { 20.0 } else { 1.0 }, 200) else { panic!() };
+        assert!(why.contains("very start"), "{why}");
+        // A surge right behind it, without a pause of half a minute, is part of it.
+        let Verdict::Quiet(why) = load(|n| wave(n) * if n < 20 || (23..30).contains(&n) { 20.0 } else { 1.0 }, 200)
+        else {
+            panic!()
+        };
         assert!(why.contains("very start"), "{why}");
         assert!(matches!(load(wave, 5), Verdict::Unknown(_)));
     }

@@ -1,5 +1,5 @@
-//! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory grows with the
-//! number of keys alone: about 70 bytes each.
+//! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory
+//! grows with the number of keys alone: about 70 bytes each.
 
 use super::by::By;
 use super::key::{HELM, Kept, Key, NONE, Sums, TOMBSTONE, hash, short};
@@ -65,7 +65,8 @@ pub enum Mode {
     Plain,
 }
 
-/// Where a key is in its shard, with half of its hash: enough to pass over most others, and to grow the table, without a look at them.
+/// Where a key is in its shard, with half of its hash: enough to pass over most others, and to grow the table, without
+/// a look at them.
 #[derive(Debug, Clone, Copy)]
 struct At {
     part: u32,
@@ -176,8 +177,8 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// An empty one. `root` is where the apiserver keeps its objects, if that is neither `/registry` nor OpenShift's place;
-    /// `compacted` is the revision up to which history is gone.
+    /// An empty one. `root` is where the apiserver keeps its objects, if that is neither `/registry` nor OpenShift's
+    /// place; `compacted` is the revision up to which history is gone.
     pub fn new(root: Option<&str>, mode: Mode, compacted: u64) -> Self {
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
         Self { roots: registry::roots(root), mode, compacted, noted: 0, names: Mutex::default(), shards }
@@ -295,7 +296,8 @@ pub struct Hand<'s> {
     folders: HashMap<u64, Place>,
     /// Revisions on their way into each shard: taken there together, they wait for its lock, and for memory, once.
     waiting: Vec<Vec<(Kept, Links)>>,
-    /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be noted.
+    /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be
+    /// noted.
     dropped: Vec<(u64, u64)>,
 }
 

@@ -117,7 +117,8 @@ impl Compared {
         removed
     }
 
-    /// The keys whose names the report needs: all that changed if `objects` are listed, else those whose removal is a finding.
+    /// The keys whose names the report needs: all that changed if `objects` are listed, else those whose removal is a
+    /// finding.
     pub fn wanted(&self, objects: bool) -> Vec<u64> {
         let is_wanted = |change: &&Changed| {
             let [_, group, resource, _] = &self.places[change.place as usize];

@@ -31,7 +31,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Takes the time (seconds since 1970) that a value tells; `is_write`: whether it was written since the last compaction.
+    /// Takes the time (seconds since 1970) that a value tells; `is_write`: whether it was written since the last
+    /// compaction.
     pub fn take(&mut self, at: Option<i64>, is_write: bool) {
         let Some(at) = at else { return };
         if is_write {

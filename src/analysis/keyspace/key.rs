@@ -3,7 +3,8 @@
 use crate::model::keyspace::{Encoding, Object, Seen};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is known of a key. Two keys of one hash would be taken for one: among ten million keys, once in 400,000 databases.
+/// What is known of a key. Two keys of one hash would be taken for one: among ten million keys, once in 400,000
+/// databases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Key {
     /// xxh3 of its text.

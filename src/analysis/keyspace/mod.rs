@@ -1,4 +1,5 @@
-//! What fills etcd: keys, revisions and bytes, by what the keys are called and what they hold. (Definitions: docs/etcd.md.)
+//! What fills etcd: keys, revisions and bytes, by what the keys are called and what they hold. (Definitions:
+//! docs/etcd.md.)
 
 mod arena;
 pub mod by;

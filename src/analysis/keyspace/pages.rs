@@ -74,12 +74,8 @@ pub fn report(buckets: Vec<BucketPages>, mut free: Vec<u64>, pages: u64, file: F
     let mut found = findings::Found::new(&file);
     findings::of_size(&file, &mut found);
     findings::of_free_pages(&file, free.len() as u64, free_pages, middle, &mut found);
-    let table = Table {
-        name: "buckets".to_owned(),
-        title: "Buckets".to_owned(),
-        columns: COLUMNS.map(str::to_owned).into(),
-        rows,
-    };
+    let (name, title) = ("buckets".to_owned(), "Buckets".to_owned());
+    let table = Table { name, title, columns: COLUMNS.map(str::to_owned).into(), rows, ..Table::default() };
     let runs = runs(&free, free_pages);
     Report {
         schema: "plimsoll.etcd-pages/v1".to_owned(),
@@ -122,6 +118,7 @@ fn runs(free: &[u64], all: u64) -> Table {
         title: "Runs of free pages".to_owned(),
         columns: ["run_length", "runs", "free_pages", "share"].map(str::to_owned).into(),
         rows: rows.into_iter().map(row).collect(),
+        ..Table::default()
     }
 }
 

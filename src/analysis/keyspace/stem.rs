@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The alphabet of generated suffixes. (Source: apimachinery util/rand: no vowels, nothing that is read as another letter.)
+/// The alphabet of generated suffixes. (Source: apimachinery util/rand: no vowels, nothing that is read as another
+/// letter.)
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `name` without the parts at its end that were generated.

@@ -88,14 +88,26 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+/// What one of two files says, that of the sample's own version first. Some copies have the statistics of one and the
+/// limits of the other.
+pub(super) fn own_first<T>(sample: &Sample, v2: &str, v1: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let (own, other) = if sample.version.is_v2() { (v2, v1) } else { (v1, v2) };
+    read(own).or_else(|| read(other))
+}
+
+/// A file of one number by its v2 and its v1 name.
+pub(super) fn amount(sample: &Sample, v2: &str, v1: &str) -> Option<Amount> {
+    own_first(sample, v2, v1, |file| sample.value(file))
+}
+
 /// The group's own limit.
 pub fn own_limit(sample: &Sample) -> Option<Amount> {
-    sample.value(if sample.version.is_v2() { "memory.max" } else { "memory.limit_in_bytes" })
+    amount(sample, "memory.max", "memory.limit_in_bytes")
 }
 
 /// What is charged to the group, as its file says.
 pub fn usage(sample: &Sample) -> Option<u64> {
-    sample.number(if sample.version.is_v2() { "memory.current" } else { "memory.usage_in_bytes" })
+    amount(sample, "memory.current", "memory.usage_in_bytes").and_then(Amount::number)
 }
 
 /// The least limit, and whose it is.
@@ -133,8 +145,8 @@ impl Account {
             vmalloc: stat("vmalloc"),
             kernel: if v2 { stat("kernel") } else { sample.number("memory.kmem.usage_in_bytes") },
             sock: if v2 { stat("sock") } else { sample.number("memory.kmem.tcp.usage_in_bytes") },
-            swap: if v2 { sample.number("memory.swap.current") } else { total(sample, "swap") },
-            peak: sample.number(if v2 { "memory.peak" } else { "memory.max_usage_in_bytes" }),
+            swap: if v2 { None } else { total(sample, "swap") }.or_else(|| sample.number("memory.swap.current")),
+            peak: amount(sample, "memory.peak", "memory.max_usage_in_bytes").and_then(Amount::number),
             ..Self::default()
         };
         if let Some((limit, by)) = limit(sample, host) {
@@ -166,6 +178,11 @@ impl Account {
             // The top of a v1 hierarchy is told as anonymous memory and files alone.
             return if sample.is_root() { 0 } else { signed(self.kernel.unwrap_or(0)) };
         }
+        signed(self.kernel.unwrap_or(self.named_kernel_bytes())) + signed(self.sock.unwrap_or(0))
+    }
+
+    /// The sum of the kernel's parts that have a name of their own (v2).
+    fn named_kernel_bytes(&self) -> u64 {
         let named = [
             self.slab_reclaimable,
             self.slab_unreclaimable,
@@ -174,8 +191,7 @@ impl Account {
             self.percpu,
             self.vmalloc,
         ];
-        let named: u64 = named.into_iter().flatten().sum();
-        signed(self.kernel.unwrap_or(named)) + signed(self.sock.unwrap_or(0))
+        named.into_iter().flatten().sum()
     }
 
     /// The sum of all that the kernel accounts for.
@@ -203,15 +219,7 @@ impl Account {
             add("page tables", 'P', of(self.pagetables));
             add("per-CPU", 'C', of(self.percpu));
             add("vmalloc", 'V', of(self.vmalloc));
-            let named = [
-                self.slab_reclaimable,
-                self.slab_unreclaimable,
-                self.kernel_stack,
-                self.pagetables,
-                self.percpu,
-                self.vmalloc,
-            ];
-            let named: i64 = named.into_iter().flatten().map(signed).sum();
+            let named = signed(self.named_kernel_bytes());
             add("kernel, other", 'k', of(self.kernel).map(|kernel| kernel - named).filter(|rest| *rest != 0));
             add("sockets", 'T', of(self.sock));
         } else if !sample.is_root() {

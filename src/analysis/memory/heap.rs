@@ -72,8 +72,8 @@ impl Heap {
         Some(self.anon? as f64 - self.held()?)
     }
 
-    /// Anonymous memory beyond the objects of a profile: garbage that waits for the next collection, free spans, stacks, the
-    /// runtime's own, and what Go knows nothing of.
+    /// Anonymous memory beyond the objects of a profile: garbage that waits for the next collection, free spans,
+    /// stacks, the runtime's own, and what Go knows nothing of.
     fn beyond(&self) -> Option<f64> {
         Some(self.anon? as f64 - self.objects?)
     }
@@ -90,7 +90,8 @@ fn group_of<'s>(instance: &str, of: &'s [Seen], alone: bool) -> Option<&'s Seen>
     of.iter().find(same).or_else(|| of.first().filter(|_| of.len() == 1 && alone))
 }
 
-/// Heaps of the instances whose pages tell, each beside the group that its name fits; of one instance and one group no name is needed.
+/// Heaps of the instances whose pages tell, each beside the group that its name fits; of one instance and one group no
+/// name is needed.
 pub fn of_metrics(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
     let mut heaps = Vec::new();
     for (number, instance) in facts.instances.iter().enumerate() {
@@ -121,8 +122,8 @@ pub fn of_metrics(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
     heaps
 }
 
-/// The heap by a profile of `instance`, beside the group that its name fits; with `alone`, no name is needed where there is one group.
-/// `None` where none fits, or where it is no heap profile.
+/// The heap by a profile of `instance`, beside the group that its name fits; with `alone`, no name is needed where
+/// there is one group. `None` where none fits, or where it is no heap profile.
 pub fn of_profile(instance: &str, stacks: &Stacks, of: &[Seen], alone: bool) -> Option<Heap> {
     // A text profile of a program that freed nothing has only the latter.
     let kind = ["inuse_space", "space"].iter().find_map(|name| stacks.type_named(name))?;

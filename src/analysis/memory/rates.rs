@@ -1,6 +1,6 @@
 //! What happened between two samples of a group.
 
-use super::account::{Account, either};
+use super::account::{Account, either, own_first};
 use crate::model::memory::Sample;
 use crate::model::time::SECOND;
 
@@ -61,16 +61,15 @@ fn scans(sample: &Sample, name: &str) -> Option<f64> {
 
 /// How often the limit was met, here and above. `memory.events` counts those below as well.
 fn hits(sample: &Sample) -> Option<f64> {
-    let one = |sample: &Sample| {
-        if sample.version.is_v2() { sample.table("memory.events", "max") } else { sample.number("memory.failcnt") }
-    };
+    let read = |sample: &Sample, file: &str| sample.table(file, "max").or_else(|| sample.number(file));
+    let one = |sample: &Sample| own_first(sample, "memory.events", "memory.failcnt", |file| read(sample, file));
     let all: Vec<u64> = std::iter::once(sample).chain(&sample.above).filter_map(one).collect();
     (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
 }
 
 fn kills(sample: &Sample) -> Option<f64> {
-    let file = if sample.version.is_v2() { "memory.events" } else { "memory.oom_control" };
-    sample.table(file, "oom_kill").map(|count| count as f64)
+    own_first(sample, "memory.events", "memory.oom_control", |file| sample.table(file, "oom_kill"))
+        .map(|count| count as f64)
 }
 
 impl Rates {

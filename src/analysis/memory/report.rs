@@ -1,6 +1,6 @@
 //! Groups as a report: rows for machines, a bar and tables for people.
 
-use super::account::{Account, Part};
+use super::account::{Account, Part, amount};
 use super::findings;
 use super::heap::Heap;
 use super::rates::Rates;
@@ -123,8 +123,7 @@ impl Seen {
             Value::Group(std::iter::once(("some".to_owned(), stall(&psi.some))).chain(full).collect())
         });
         let v2 = |file: &str, old: &str| {
-            s.value(if s.version.is_v2() { file } else { old })
-                .map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count))
+            amount(s, file, old).map_or(Value::None, |v| v.number().map_or("max".into(), Value::Count))
         };
         vec![
             s.path.as_str().into(),

@@ -348,10 +348,11 @@ const FSYNC_MS: [f64; 3] = [10.0, 100.0, 500.0];
 const COMMIT_MS: [f64; 3] = [25.0, 250.0, 1000.0];
 /// Round trips between members: half of, about, and well above the heartbeat interval.
 const PEER_MS: [f64; 3] = [50.0, 150.0, 500.0];
-/// The largest quota that any page tells.
+/// The quota that pages tell; nothing where they tell different ones, as those of several clusters do.
 pub fn quota(facts: &Facts) -> Option<u64> {
-    let quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last).filter(|quota| *quota > 0.0);
-    quotas.max_by(f64::total_cmp).map(|quota| quota as u64)
+    let mut quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last).filter(|quota| *quota > 0.0);
+    let first = quotas.next()?;
+    quotas.all(|other| other == first).then_some(first as u64)
 }
 
 /// Share of the quota.
@@ -367,7 +368,7 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
         .collect();
     let members = of.iter().filter(|health| health.instance.component == Component::Etcd).count();
     let mut findings: Vec<Finding> = of.iter().flat_map(Health::findings).collect();
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
+    findings.sort_by(Finding::graver);
     let window =
         of.iter().map(|health| health.instance.from).min().zip(of.iter().map(|health| health.instance.to).max());
     let mut lead = match members {

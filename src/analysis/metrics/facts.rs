@@ -72,6 +72,18 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// What it is called in a sentence: its name, else what it is. Numbers distinguish several processes behind one
+    /// address.
+    pub fn called(&self) -> Cow<'_, str> {
+        let of_kind = if self.component == Component::Other { "process" } else { self.component.name() };
+        match self.name.as_str() {
+            "" if self.component == Component::Other => Cow::Borrowed("the process"),
+            "" => Cow::Borrowed(of_kind),
+            name if name.starts_with('#') => Cow::Owned(format!("{of_kind}{name}")),
+            name => Cow::Borrowed(name),
+        }
+    }
+
     /// Whether it is known to be older than Kubernetes 1.`minor`.
     pub fn is_before(&self, minor: u32) -> bool {
         let digits = self.version.strip_prefix("v1.").and_then(|rest| rest.split(['.', '+', '-']).next());
@@ -96,7 +108,8 @@ pub struct Fact {
     pub last: Option<f64>,
     /// Differences by interval of the instance, where they are kept.
     pub course: Box<[(u32, f64)]>,
-    /// Where [`Facts`] keeps the values of a gauge by page; 0 where they are not kept. Few facts have any, and there are many facts.
+    /// Where [`Facts`] keeps the values of a gauge by page; 0 where they are not kept. Few facts have any, and there
+    /// are many facts.
     levels: u32,
 }
 
@@ -346,13 +359,15 @@ impl Facts {
     }
 }
 
-/// The time before the first page of a process that takes another's place without being known to have counted from 0: it did.
+/// The time before the first page of a process that takes another's place without being known to have counted from 0:
+/// it did.
 fn gap(lane: &[&Process], at: usize) -> Option<(Micros, Micros)> {
     let process = lane[at];
     (at > 0 && !process.baseline.is_empty()).then(|| (lane[at - 1].last, process.first))
 }
 
-/// Some of the facts, such as those of one resource: found once, so that tables of many rows do not look through all of them for each.
+/// Some of the facts, such as those of one resource: found once, so that tables of many rows do not look through all of
+/// them for each.
 #[derive(Debug)]
 pub struct Slice<'f> {
     all: &'f Facts,

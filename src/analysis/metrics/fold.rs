@@ -35,7 +35,8 @@ pub enum Kept {
     Latencies,
     /// What controllers and schedulers count, too.
     Controllers,
-    /// All of these, with the course of what an incident shows in: requests in flight, seats, memory, the size of etcd's database, compactions.
+    /// All of these, with the course of what an incident shows in: requests in flight, seats, memory, the size of
+    /// etcd's database, compactions.
     Incident,
 }
 
@@ -109,8 +110,8 @@ pub(super) struct Process {
     pub(super) seen: Vec<u64>,
     /// By series.
     pub(super) increases: Vec<f64>,
-    /// The counters on the first page of a process that is not known to have counted from 0 since the folder's first page: they count if
-    /// it turns out to take another's place.
+    /// The counters on the first page of a process that is not known to have counted from 0 since the folder's first
+    /// page: they count if it turns out to take another's place.
     pub(super) baseline: HashMap<u32, f64>,
     /// Times between which differences were taken.
     pub(super) intervals: Vec<(Micros, Micros)>,
@@ -250,8 +251,8 @@ impl Fold {
         self.processes[at].take(self.at, page, all, start, marks, kept);
     }
 
-    /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is another's. (A process
-    /// can begin single counters anew.)
+    /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is
+    /// another's. (A process can begin single counters anew.)
     fn undercuts(&self, process: &Process) -> bool {
         let counters = self.page.iter().filter(|(series, _)| self.series[*series as usize].is_counter());
         let before = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
@@ -269,7 +270,8 @@ impl Fold {
         self.series.iter().any(|series| series.entry.metric == Metric::Requests)
     }
 
-    /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are several.
+    /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are
+    /// several.
     fn process(&self, start: Option<f64>, marks: &[f64; MARKS.len()], stands_for: Option<u32>) -> Option<usize> {
         let advance = |process: &Process| {
             if process.stands_for.zip(stands_for).is_some_and(|(a, b)| a != b) {

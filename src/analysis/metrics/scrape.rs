@@ -1,5 +1,5 @@
-//! A metrics page as samples for the history: gauges as they stand, and rates of counters between two pages of one process.
-//! (Names: `model::names`, docs/history.md. Rules of processes: docs/metrics.md, section 1.)
+//! A metrics page as samples for the history: gauges as they stand, and rates of counters between two pages of one
+//! process. (Names: `model::names`, docs/history.md. Rules of processes: docs/metrics.md, section 1.)
 
 use super::catalogue::{Catalogue, Metric, label_names};
 use super::fold::START_SLACK;
@@ -198,7 +198,8 @@ impl Rates {
                 (Some(known.counters.into_iter().collect::<BTreeMap<_, _>>()), Some(known.at))
             }
             None => {
-                // A process that began since the instance's last page counted from 0; if it is the only one there, it took the other's place.
+                // A process that began since the instance's last page counted from 0; if it is the only one there, it
+                // took the other's place.
                 let began = scrape.start.map(|start| ((start + START_SLACK) * 1e6) as Micros);
                 let is_new = last.is_some_and(|last| began.is_some_and(|began| began > last));
                 let others = self.processes.iter().filter(|known| known.instance == scrape.instance).count();
@@ -231,7 +232,8 @@ impl Rates {
         is_known
     }
 
-    /// The samples of pages that were taken at about the same time, each taken by [`Self::take`] before: all instances together.
+    /// The samples of pages that were taken at about the same time, each taken by [`Self::take`] before: all instances
+    /// together.
     pub fn round(&self, scrapes: &[Scrape], at: Micros) -> BTreeMap<Series, f64> {
         let mut samples: BTreeMap<Series, f64> = BTreeMap::new();
         for (series, value) in scrapes.iter().flat_map(|scrape| &scrape.gauges) {

@@ -22,6 +22,7 @@ fn table(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Ta
         title: title.to_owned(),
         columns: columns.iter().map(|c| (*c).to_owned()).collect(),
         rows,
+        ..Table::default()
     }
 }
 
@@ -115,7 +116,8 @@ fn objectives(facts: &Facts) -> Table {
                 return None;
             }
             let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
-            // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be told.
+            // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be
+            // told.
             let slow = match buckets.count() {
                 None => Some(0.0),
                 Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),

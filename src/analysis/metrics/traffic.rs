@@ -242,6 +242,9 @@ impl Counts {
     }
 }
 
+/// Slots over which what happened between two pages is spread, at most.
+const LONGEST: i64 = 4096;
+
 /// Equal slots of time.
 #[derive(Debug, Clone, Copy)]
 struct Slots {
@@ -257,6 +260,12 @@ impl Slots {
             return add(slot(end), count);
         }
         let per = count / (end - start) as f64;
+        if slot(end - 1) - slot(start) > LONGEST {
+            // So long without a page that only the mean is known: it stands in two slots, not in millions of them.
+            let half = per * self.length as f64;
+            add(slot(start), half.min(count));
+            return add(slot(end - 1), half.min(count));
+        }
         for number in slot(start)..=slot(end - 1) {
             let begin = self.from + number * self.length;
             let share = (begin + self.length).min(end) - begin.max(start);

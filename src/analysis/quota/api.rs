@@ -1,7 +1,9 @@
-//! Quotas for the API itself: how many requests a second and how many seats each user takes at most, and priority levels that grant as much.
+//! Quotas for the API itself: how many requests a second and how many seats each user takes at most, and priority
+//! levels that grant as much.
 //!
-//! A *seat* is one request being worked on (API Priority and Fairness). What a user takes is counted in windows of ten seconds: the time
-//! that its requests were worked on in a window, by the window's length, is the mean of its seats there.
+//! A *seat* is one request being worked on (API Priority and Fairness). What a user takes is counted in windows of ten
+//! seconds: the time that its requests were worked on in a window, by the window's length, is the mean of its seats
+//! there.
 
 use crate::analysis::dims::folded;
 use crate::analysis::flow::Classifier;
@@ -44,6 +46,10 @@ impl Default for Demand {
 impl Demand {
     fn add(&mut self, from: Micros, until: Micros) {
         self.requests += 1;
+        // One request that lasts for long makes as few windows as many short ones.
+        while (until - from) / self.window > WINDOWS as Micros {
+            self.widen();
+        }
         self.windows.entry(from.div_euclid(self.window)).or_default().0 += 1;
         for window in from.div_euclid(self.window)..=until.div_euclid(self.window) {
             let start = window * self.window;
@@ -193,7 +199,8 @@ pub struct ApiQuota {
     pub without: String,
 }
 
-/// Proposals for the users that take most seats; those of the control plane and of nodes get none, since nothing must hold them up.
+/// Proposals for the users that take most seats; those of the control plane and of nodes get none, since nothing must
+/// hold them up.
 pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<ApiQuota> {
     let mut rows: Vec<ApiQuota> = (demands.users.iter())
         .filter(|(user, _)| fence::refusal(user).is_none())
@@ -227,11 +234,12 @@ pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<
     rows
 }
 
-/// The least shares with which each of some new levels has at least so many of an apiserver's seats, beside levels with `others` shares in
-/// all. `None` where they would take half of the seats or more from all others.
+/// The least shares with which each of some new levels has at least so many of an apiserver's seats, beside levels with
+/// `others` shares in all. `None` where they would take half of the seats or more from all others.
 ///
-/// A level has `⌈server × shares ÷ Σ shares⌉` seats, so `wanted` of them from `⌊(wanted - 1) × Σ shares ÷ server⌋ + 1` shares on. The new
-/// shares are part of the sum: it is reckoned anew until it stays, which it does below `2 × (others + levels)`.
+/// A level has `⌈server × shares ÷ Σ shares⌉` seats, so `wanted` of them from `⌊(wanted - 1) × Σ shares ÷ server⌋ + 1`
+/// shares on. The new shares are part of the sum: it is reckoned anew until it stays, which it does below `2 × (others
+/// + levels)`.
 pub fn shares(wanted: &[u32], server: u32, others: u32) -> Option<Vec<u32>> {
     let all: u64 = wanted.iter().map(|seats| u64::from(*seats)).sum();
     u64::from(server).checked_sub(all).filter(|left| *left > u64::from(server) / 2)?;

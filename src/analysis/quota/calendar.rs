@@ -1,5 +1,5 @@
-//! Working hours: whether an instant is within them, and when they begin next. Zones put their clocks forward and back; what counts is
-//! the clock on the wall.
+//! Working hours: whether an instant is within them, and when they begin next. Zones put their clocks forward and back;
+//! what counts is the clock on the wall.
 
 use crate::model::alert::Calendar;
 use crate::model::time::Micros;
@@ -30,11 +30,11 @@ fn works(calendar: &Calendar, day: Date) -> bool {
     calendar.days[day.weekday().to_monday_zero_offset() as usize] && !calendar.holidays.contains(&day)
 }
 
-/// The first instant from `at` on at which somebody works: `at` itself, or the beginning of a working time. `None` where there is none
-/// in two years.
+/// The first instant from `at` on at which somebody works: `at` itself, or the beginning of a working time. `None`
+/// where there is none in two years.
 ///
-/// Working time begins when the clock shows `from` on a working day, and where the clock is put forward over it, or back into it, at that
-/// instant.
+/// Working time begins when the clock shows `from` on a working day, and where the clock is put forward over it, or
+/// back into it, at that instant.
 pub fn next_open(calendar: &Calendar, at: Micros) -> Option<Micros> {
     let now = Timestamp::from_microsecond(at).ok()?;
     if open(calendar, now) {

@@ -75,13 +75,15 @@ fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposed) -> (Gauge, 
         per_week_share: per_week.filter(|_| hard > 0.0).map(|more| more / hard),
         full_at,
         proposed: proposed.map(ToString::to_string),
+        taken: (quotas.at > 0).then_some(quotas.at),
         key,
     };
     let left = full_at.map(|full| (full - quotas.at) as f64 / DAY as f64);
     (gauge, left)
 }
 
-/// The level with thresholds that are lower by `margin`. Nothing used of nothing granted is not full: that is how a quota forbids.
+/// The level with thresholds that are lower by `margin`. Nothing used of nothing granted is not full: that is how a
+/// quota forbids.
 fn level(standing: &Standing, days: Option<f64>, thresholds: &Thresholds, margin: f64) -> Option<Level> {
     let reaches = |share: f64| {
         let least = standing.hard.times((share - margin).max(0.0));
@@ -228,7 +230,7 @@ fn finding(quotas: &Quotas, checked: &Checked) -> Option<Finding> {
     finding.evidence = numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
     finding.evidence.insert("used".to_owned(), gauge.used.clone().into());
     finding.evidence.insert("hard".to_owned(), gauge.hard.clone().into());
-    finding.remedy = match &gauge.proposed {
+    finding.remedy = match gauge.raise() {
         Some(proposed) => format!("grant {proposed} (plimsoll quota propose), or free what is not needed"),
         None => "free what is not needed, or grant more: plimsoll quota propose says how much".to_owned(),
     };

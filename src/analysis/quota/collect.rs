@@ -8,8 +8,8 @@ use crate::model::series::{Day, DayFold, Point, Series};
 use crate::model::time::Micros;
 use std::collections::BTreeMap;
 
-/// Series of what ResourceQuotas grant and what is used, by `namespace`, `resourcequota`, `resource` and `type` (`hard`, `used`): named and
-/// labelled as kube-state-metrics does.
+/// Series of what ResourceQuotas grant and what is used, by `namespace`, `resourcequota`, `resource` and `type`
+/// (`hard`, `used`): named and labelled as kube-state-metrics does.
 pub const QUOTA: &str = "kube_resourcequota";
 /// What the pods of a namespace ask for, by `namespace` and `resource` (`cpu` in cores, `memory` in bytes).
 pub const REQUESTS: &str = "namespace_requests";
@@ -51,7 +51,8 @@ fn allocatable(objects: &Objects) -> Amounts {
     sum
 }
 
-/// The samples that the objects come to, for a store: [`QUOTA`], [`REQUESTS`], [`LIMITS`], [`OBJECTS`], [`ALLOCATABLE`].
+/// The samples that the objects come to, for a store: [`QUOTA`], [`REQUESTS`], [`LIMITS`], [`OBJECTS`],
+/// [`ALLOCATABLE`].
 pub fn samples(objects: &Objects, now: Micros) -> Vec<(Series, f64)> {
     let mut samples = Vec::new();
     for quota in &objects.quotas {
@@ -188,8 +189,8 @@ impl Collector {
         });
     }
 
-    /// What is known. Where there are no objects, what stands now is the last that the series say, if that is not older than a day
-    /// before the newest of all.
+    /// What is known. Where there are no objects, what stands now is the last that the series say, if that is not older
+    /// than a day before the newest of all.
     pub fn finish(mut self) -> Quotas {
         for (key, (mut fold, mut days)) in std::mem::take(&mut self.folds) {
             days.extend(fold.finish());

@@ -1,12 +1,14 @@
-//! What owners are told, and when: one message with all that is theirs when something comes nearer to its limit, again after a while if
-//! it still stands, and once when all is over. What comes about out of working hours waits for their beginning.
+//! What owners are told, and when: one message with all that is theirs when something comes nearer to its limit, again
+//! after a while if it still stands, and once when all is over. What comes about out of working hours waits for their
+//! beginning.
 //!
 //! The rules, as docs/alerts.md has them:
-//! - *News* is an alert of which nothing was said yet, or nothing as bad. It is told in working hours; critical news at any hour where the
-//!   owner wants that, and then with all else.
+//! - *News* is an alert of which nothing was said yet, or nothing as bad. It is told in working hours; critical news at
+//!   any hour where the owner wants that, and then with all else.
 //! - What was news and is over before it could be told is told all the same.
 //! - Without news, what still stands is told again when the last message is `repeat` old, in working hours.
-//! - When nothing stands any more and something was told, that is told, in working hours. Before, what is over is part of the next message.
+//! - When nothing stands any more and something was told, that is told, in working hours. Before, what is over is part
+//!   of the next message.
 
 use super::check::Checked;
 use super::{calendar, owners};
@@ -38,8 +40,8 @@ pub struct Decided {
     pub waiting: Vec<Waiting>,
 }
 
-/// Takes in what quotas are like now, and decides who is told what. `watches` is what earlier runs remembered, by the owner's name, and is
-/// changed. Where the input is not `whole`, what is missing from it is not taken for over.
+/// Takes in what quotas are like now, and decides who is told what. `watches` is what earlier runs remembered, by the
+/// owner's name, and is changed. Where the input is not `whole`, what is missing from it is not taken for over.
 pub fn step(
     watches: &mut BTreeMap<String, Watch>,
     config: &Config,
@@ -257,6 +259,7 @@ mod tests {
             per_week_share: None,
             full_at: None,
             proposed: None,
+            taken: None,
         };
         Checked { gauge, level: at(0.0), held: at(0.02), owner: "pay".into() }
     }

@@ -60,7 +60,8 @@ fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
     found
 }
 
-/// Which of `requests.cpu`, `requests.memory` and `limits.memory` some pod, or some workload's template, leaves out, by namespace.
+/// Which of `requests.cpu`, `requests.memory` and `limits.memory` some pod, or some workload's template, leaves out, by
+/// namespace.
 pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let ranges = |namespace: &str| -> Vec<&LimitRange> {
@@ -177,7 +178,8 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
     let with_quota: BTreeSet<&str> = objects.quotas.iter().map(|quota| quota.namespace.as_str()).collect();
     let mut pods: BTreeMap<&str, u64> = BTreeMap::new();
     objects.pods.iter().for_each(|pod| *pods.entry(&pod.namespace).or_default() += 1);
-    // An empty list of quotas does not say what it is a list of: where the namespaces are known and pods too, it is taken for one.
+    // An empty list of quotas does not say what it is a list of: where the namespaces are known and pods too, it is
+    // taken for one.
     for (namespace, pods) in
         pods.iter().filter(|(namespace, _)| is_wanted(namespace) && !with_quota.contains(**namespace))
     {
@@ -255,7 +257,8 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
             if !is_here || !usage::is_counted(quota, &workload.template) {
                 continue;
             }
-            // Without surge an old pod goes first: then one pod's room is free. What a rollout needs at once is its surge.
+            // Without surge an old pod goes first: then one pod's room is free. What a rollout needs at once is its
+            // surge.
             let surge = i64::try_from(workload.surge).unwrap_or(i64::MAX);
             if surge == 0 {
                 continue;

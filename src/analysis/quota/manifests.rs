@@ -14,10 +14,11 @@ const NAME: &str = "plimsoll";
 /// The domain of annotations.
 const DOMAIN: &str = "plimsoll.io";
 
-/// ResourceQuotas, one for each that stands and one for each namespace that has none, by namespace.
+/// ResourceQuotas, one for each that is to change and one for each namespace that has none, by namespace.
 ///
-/// They hold what server-side apply needs and nothing that the cluster sets; scopes are those of the quota that stands, since they can't be
-/// changed.
+/// A quota that stands is written whole: what server-side apply set before and does not find any more it deletes, and a
+/// limit that is left out would be lifted. They hold what server-side apply needs and nothing that the cluster sets;
+/// scopes are those of the quota that stands, since they can't be changed.
 pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap<String, Vec<Value>> {
     let mut by_quota: BTreeMap<(&str, &str), Vec<&Proposal>> = BTreeMap::new();
     for proposal in &proposals.rows {
@@ -27,15 +28,24 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
         proposals.span.map(|(from, to)| format!("{}/{}", time::format(from), time::format(to))).unwrap_or_default();
     let mut manifests: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for ((namespace, quota), rows) in by_quota {
+        let changes = |row: &&&Proposal| row.hard != Some(row.granted(rules));
+        if !rows.iter().any(|row| changes(&row)) {
+            continue;
+        }
+        let standing =
+            quotas.standings.iter().filter(|own| !quota.is_empty() && own.namespace == namespace && own.quota == quota);
         let mut hard: Map<String, Value> =
-            rows.iter().map(|row| (row.resource.clone(), row.proposed.to_string().into())).collect();
+            standing.map(|own| (own.resource.clone(), own.hard.to_string().into())).collect();
+        // What does not change stays as it is written.
+        let changed: Vec<&&Proposal> = rows.iter().filter(changes).collect();
+        hard.extend(changed.iter().map(|row| (row.resource.clone(), row.granted(rules).to_string().into())));
         // `cpu` is another name of `requests.cpu`: of two that say the same, one.
         for (short, long) in [("cpu", "requests.cpu"), ("memory", "requests.memory")] {
             if quota.is_empty() && hard.contains_key(long) {
                 hard.remove(short);
             }
         }
-        let peaks: Map<String, Value> = rows.iter().map(|row| (row.resource.clone(), peak(row))).collect();
+        let peaks: Map<String, Value> = changed.iter().map(|row| (row.resource.clone(), peak(row))).collect();
         let annotations = json!({
             format!("{DOMAIN}/headroom"): rules.headroom_in_words(),
             format!("{DOMAIN}/peaks"): Value::Object(peaks).to_string(),
@@ -85,10 +95,12 @@ fn peak(row: &Proposal) -> Value {
     peak
 }
 
-/// A LimitRange for each namespace whose containers leave out what quotas ask for: containers get the median of what those that say it ask
-/// for, in the namespace or else in the cluster; and may take as much memory as the largest limit there, at least what they ask for.
+/// A LimitRange for each namespace whose containers leave out what quotas ask for: containers get the median of what
+/// those that say it ask for, in the namespace or else in the cluster; and may take as much memory as the largest limit
+/// there, at least what they ask for.
 ///
-/// Namespaces that have a LimitRange with such defaults are left out, and resources of which no container says anything.
+/// Namespaces that have a LimitRange with such defaults are left out, and resources of which no container says
+/// anything.
 pub fn limit_ranges(objects: &Objects, namespaces: &[String]) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     let is_wanted = |namespace: &str| namespaces.is_empty() || namespaces.iter().any(|wanted| wanted == namespace);

@@ -3,8 +3,9 @@
 use crate::model::alert::{Config, Owner};
 use crate::model::quota::Quotas;
 
-/// Who owns `namespace`: the first owner of the configuration with a pattern for it; else whom its labels and annotations name (keys in
-/// the order of the configuration, a label before an annotation); else nobody, which is the empty name.
+/// Who owns `namespace`: the first owner of the configuration with a pattern for it; else whom its labels and
+/// annotations name (keys in the order of the configuration, a label before an annotation); else nobody, which is the
+/// empty name.
 pub fn of(config: &Config, quotas: &Quotas, namespace: &str) -> String {
     if let Some(owner) =
         config.owners.iter().find(|owner| owner.namespaces.iter().any(|pattern| matches(pattern, namespace)))
@@ -29,8 +30,8 @@ pub fn resolve(config: &Config, name: &str) -> Owner {
     owner
 }
 
-/// The addresses of an owner: its own, else `fallback`, in which `{owner}` is its name. A name that could turn an address into another is
-/// not put in: such addresses are left out.
+/// The addresses of an owner: its own, else `fallback`, in which `{owner}` is its name. A name that could turn an
+/// address into another is not put in: such addresses are left out.
 pub fn addresses(owner: &Owner, fallback: &[String]) -> Vec<String> {
     if !owner.to.is_empty() {
         return owner.to.clone();

@@ -36,7 +36,14 @@ pub struct Rules {
     pub namespaces: Vec<String>,
     /// From how many objects on `count/…` gets a quota where there is none.
     pub hot_count: f64,
+    /// The only resources to look at; all, where there is none.
+    pub resources: Vec<String>,
+    /// Whether manifests may lower what is granted, where enough history stands behind it.
+    pub allow_decrease: bool,
 }
+
+/// Days of history that a lower limit needs: two weeks hold each weekday twice.
+pub const DECREASE_DAYS: u64 = 14;
 
 impl Rules {
     /// `20%`.
@@ -55,6 +62,8 @@ impl Default for Rules {
             days: (None, None),
             namespaces: Vec::new(),
             hot_count: 1_000.0,
+            resources: Vec::new(),
+            allow_decrease: false,
         }
     }
 }
@@ -106,6 +115,13 @@ impl Proposal {
         Some(self.proposed.value() / hard.value() - 1.0)
     }
 
+    /// What a manifest grants: what is proposed, but no less than what stands, unless that was asked for and enough is
+    /// known.
+    pub fn granted(&self, rules: &Rules) -> Quantity {
+        let may_fall = rules.allow_decrease && self.days >= DECREASE_DAYS;
+        self.hard.filter(|hard| self.proposed < *hard && !may_fall).unwrap_or(self.proposed)
+    }
+
     /// Why it is what it is, in one sentence.
     pub fn reason(&self, rules: &Rules) -> String {
         let peak = match rules.peak {
@@ -142,7 +158,8 @@ pub struct Proposals {
     pub rows: Vec<Proposal>,
     /// First and last sample that counted.
     pub span: Option<(Micros, Micros)>,
-    /// Namespaces that get no quota of a resource since containers there don't say what they need: `(namespace, resource)`.
+    /// Namespaces that get no quota of a resource since containers there don't say what they need: `(namespace,
+    /// resource)`.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -152,7 +169,8 @@ const USUAL: [&str; 5] = ["requests.cpu", "requests.memory", "limits.memory", "p
 /// How near to the quota usage must have come for it to have been held back by it: the next pod may not have fit.
 const AT_QUOTA: f64 = 0.95;
 
-/// Makes proposals. `silent` has, by namespace, resources that some containers there don't state: a quota would refuse them.
+/// Makes proposals. `silent` has, by namespace, resources that some containers there don't state: a quota would refuse
+/// them.
 pub fn propose(
     quotas: &Quotas,
     refused: &Refused,
@@ -168,8 +186,10 @@ pub fn propose(
     let newest =
         quotas.usage.iter().filter_map(|usage| usage.days.last()).map(|day| day.last_at).max().unwrap_or_default();
     for usage in &quotas.usage {
-        let is_wanted = rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace);
-        // One whose namespace is gone needs none. Where namespaces are not known, one of which nothing was heard for a day.
+        let is_named = rules.resources.is_empty() || rules.resources.contains(&usage.resource);
+        let is_wanted = is_named && (rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace));
+        // One whose namespace is gone needs none. Where namespaces are not known, one of which nothing was heard for a
+        // day.
         let exists = if quotas.namespaces.is_empty() {
             usage.days.last().is_some_and(|day| newest - day.last_at < DAY)
         } else {
@@ -304,8 +324,8 @@ pub struct Commitment {
     pub allocatable: Quantity,
 }
 
-/// The check against the cluster: resources that nodes have, of which quotas are proposed. A namespace with several quotas of one resource
-/// counts with each of them, which is an upper bound.
+/// The check against the cluster: resources that nodes have, of which quotas are proposed. A namespace with several
+/// quotas of one resource counts with each of them, which is an upper bound.
 pub fn commitments(proposals: &[Proposal], quotas: &Quotas) -> Vec<Commitment> {
     let mut rows: BTreeMap<&str, Commitment> = BTreeMap::new();
     for proposal in proposals {
@@ -330,9 +350,11 @@ pub fn commitments(proposals: &[Proposal], quotas: &Quotas) -> Vec<Commitment> {
     rows.into_values().collect()
 }
 
-/// Proposals of several namespaces that are one project, given the project of each; one that has none stands for itself.
+/// Proposals of several namespaces that are one project, given the project of each; one that has none stands for
+/// itself.
 ///
-/// What a project used at most is not above the sum of what its namespaces used at most; they need not have done so at one time.
+/// What a project used at most is not above the sum of what its namespaces used at most; they need not have done so at
+/// one time.
 pub fn by_project(proposals: &[Proposal], project_of: &BTreeMap<String, String>) -> Vec<Proposal> {
     let mut rows: BTreeMap<(String, String), Proposal> = BTreeMap::new();
     for proposal in proposals {

@@ -173,6 +173,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             .map(str::to_owned)
             .to_vec(),
         rows: commitments.iter().map(commitment).collect(),
+        ..Table::default()
     };
     let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
     if shown < table.rows.len() {
@@ -264,7 +265,8 @@ fn window(span: Option<(Micros, Micros)>) -> Window {
     })
 }
 
-/// The report of `quota lint`: a row for each finding; people get them counted by what they are, and the gravest in full.
+/// The report of `quota lint`: a row for each finding; people get them counted by what they are, and the gravest in
+/// full.
 pub fn linted(
     findings: Vec<Finding>,
     at: Micros,
@@ -339,7 +341,8 @@ pub fn linted(
     }
 }
 
-/// The report of `quota propose --api`. `granted`: name, shares and seats of each level, in the order of rows that get one.
+/// The report of `quota propose --api`. `granted`: name, shares and seats of each level, in the order of rows that get
+/// one.
 pub fn api(
     rows: &[ApiQuota],
     granted: &[(String, u32, u32)],
@@ -400,6 +403,7 @@ pub fn api(
             name: "rows".to_owned(),
             columns: columns.map(str::to_owned).to_vec(),
             rows,
+            headings: vec![("reason", "WHY NOT")],
             ..Table::default()
         },
         shown: top,

@@ -1,4 +1,5 @@
-//! Where usage is going: a straight line through the highest values of days, which single days can't bend (Theil and Sen).
+//! Where usage is going: a straight line through the highest values of days, which single days can't bend (Theil and
+//! Sen).
 
 use crate::analysis::robust::line;
 use crate::model::quota::Usage;
@@ -24,7 +25,8 @@ pub struct Trend {
     pub days: usize,
 }
 
-/// The trend of the daily maxima of the last [`MOST`] full days before `today`; `None` where fewer than [`LEAST`] are known.
+/// The trend of the daily maxima of the last [`MOST`] full days before `today`; `None` where fewer than [`LEAST`] are
+/// known.
 ///
 /// The slope is the median of the slopes between any two days, the height the median of what is left over (Sen 1968).
 pub fn trend(days: &[Day], today: i32) -> Option<Trend> {
@@ -45,7 +47,8 @@ impl Trend {
         self.per_day * 7.0
     }
 
-    /// Days until the line is at `limit`, 0 where it is above; `None` where it does not rise, or only reaches it after [`HORIZON`].
+    /// Days until the line is at `limit`, 0 where it is above; `None` where it does not rise, or only reaches it after
+    /// [`HORIZON`].
     pub fn days_until(self, limit: f64) -> Option<f64> {
         if self.per_day <= 0.0 {
             return None;
@@ -55,8 +58,8 @@ impl Trend {
     }
 }
 
-/// What is known in time of a resource that a quota grants: the quota's own usage, else that of its namespace. Quotas name CPU and memory
-/// that is requested in two ways.
+/// What is known in time of a resource that a quota grants: the quota's own usage, else that of its namespace. Quotas
+/// name CPU and memory that is requested in two ways.
 pub fn usage<'u>(usage: &'u [Usage], namespace: &str, quota: &str, resource: &str) -> Option<&'u Usage> {
     let other = match resource {
         "cpu" | "memory" | "ephemeral-storage" => Some(format!("requests.{resource}")),

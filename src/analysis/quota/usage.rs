@@ -36,8 +36,8 @@ enum Of {
 }
 
 impl Of {
-    /// A container's own amounts. While it is resized, it counts as the most of what is wanted, allocated and in use; a resize that can't
-    /// be done is not counted.
+    /// A container's own amounts. While it is resized, it counts as the most of what is wanted, allocated and in use; a
+    /// resize that can't be done is not counted.
     fn container(self, container: &Container, is_infeasible: bool) -> Amounts {
         let spec = if self == Self::Requests { &container.requests } else { &container.limits };
         let Some(status) = &container.status else { return spec.clone() };
@@ -53,7 +53,8 @@ impl Of {
     }
 }
 
-/// What containers come to: the sum of those that run, or what an init container takes beside the sidecars before it, whichever is more.
+/// What containers come to: the sum of those that run, or what an init container takes beside the sidecars before it,
+/// whichever is more.
 fn aggregate(spec: &PodSpec, of: Of, is_infeasible: bool) -> Amounts {
     let mut sum = Amounts::new();
     for container in &spec.containers {

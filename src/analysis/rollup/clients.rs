@@ -88,7 +88,8 @@ pub type ClientKey = [Symbol; 3];
 #[derive(Debug, Default)]
 pub struct Clients {
     rows: HashMap<ClientKey, Client>,
-    /// What is in the samples of a client already, by apiserver and place in memory, which it keeps: blocks tell it again and again.
+    /// What is in the samples of a client already, by apiserver and place in memory, which it keeps: blocks tell it
+    /// again and again.
     sampled: HashMap<(ClientKey, Symbol, usize), Arc<About>>,
     /// Bytes that these hold, roughly.
     sampled_bytes: usize,

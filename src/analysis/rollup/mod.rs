@@ -14,6 +14,7 @@ pub mod read;
 mod routes;
 mod rows;
 mod sequences;
+mod spent;
 mod tables;
 mod tiles;
 

@@ -3,6 +3,7 @@
 use crate::model::event::Timed;
 use crate::model::json::cut;
 use crate::model::time::Micros;
+use hashbrown::HashMap;
 use serde_json::Value;
 
 /// A dangerous operation, in full.
@@ -46,6 +47,29 @@ pub struct Notable {
     pub level: &'static str,
     /// What the body, or the query, says of it.
     pub detail: String,
+    /// Of long-running requests: which request it is (docs/rollup.md, "request identity").
+    pub identity: Option<u128>,
+    /// Whether it is its start; it goes on, or its end is told by another event.
+    pub starts: bool,
+}
+
+/// Whether the event starts a long-running request that was let in: what such a request does begins here.
+pub fn starts(event: &Timed<'_, '_>) -> bool {
+    !event.stage.is_terminal() && event.event.is_long_running() && event.event.code.is_none_or(|code| code < 400)
+}
+
+/// Leaves each long-running request once, as its start where that is there; returns how many ends were left out.
+pub fn once(all: &mut Vec<Notable>) -> u64 {
+    let mut starts: HashMap<u128, Micros> = HashMap::new();
+    for (identity, at) in all.iter().filter(|one| one.starts).filter_map(|one| Some((one.identity?, one.at))) {
+        let first = starts.entry(identity).or_insert(at);
+        *first = at.min(*first);
+    }
+    let before = all.len();
+    let started =
+        |one: &Notable| one.identity.and_then(|identity| starts.get(&identity)).is_some_and(|start| *start <= one.at);
+    all.retain(|one| one.starts || !started(one));
+    (before - all.len()) as u64
 }
 
 /// Whether a user is part of the control plane, whose deletions follow from those of others.
@@ -87,6 +111,8 @@ impl Notable {
             audit_id: text(e.audit_id),
             level: e.level.name(),
             detail,
+            identity: e.is_long_running().then(|| event.identity(&mut Vec::new())),
+            starts: starts(event),
         }
     }
 

@@ -2,16 +2,17 @@
 //! be put in order and counted by [`super::Part`].
 
 use super::keys::{Keys, Subject, TrafficKey};
-use super::notable::{Notable, notable};
+use super::notable::{Notable, notable, starts};
 use super::routes::Routes;
+use super::spent::spent;
 use crate::analysis::dims::{extra, folded, member, scope_of, service_account, text_of};
 use crate::analysis::traffic::Outcome;
-use crate::model::event::{Event, Timed};
+use crate::model::event::{BODY_SIZES, Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::symbols::Symbols;
 use crate::model::time::Micros;
 use crate::model::uri::{ReadShape, Scope, Version, api_version, parameter};
-use crate::model::walk::strings;
+use crate::model::walk::{items, strings};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
@@ -296,7 +297,7 @@ impl Observer {
             from_version: shape.is_some_and(|shape| shape.version == Version::At),
             name: if e.name.is_empty() { 0 } else { self.batch.names.intern_json(e.name).0 },
             source: person.source,
-            id: xxh3_64_with_seed(id, u64::from(event.stream.id)),
+            id: xxh3_64(id),
             more: more(&event, terminal),
         };
         let seen = &mut self.batch.callers[person.seen as usize];
@@ -478,12 +479,24 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: Scope, shape: Option<R
     keys.number(TrafficKey { subject, instance, verb, subresource, scope, namespace, code: e.code, shape })
 }
 
+/// Bytes and items of the response's body; where that was taken out (`collect`), as annotations say.
+fn response_size(e: &Event<'_>) -> (u64, u64) {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(BODY_SIZES[1]));
+    let own = || (e.response_body.len() as u64, items(e.response_body));
+    if e.only_reason || FINDER.find(e.annotations).is_none() {
+        return own();
+    }
+    let number =
+        |name| member(e.annotations, name).and_then(text_of).and_then(|text| text.decode().parse::<u64>().ok());
+    number(BODY_SIZES[1]).map_or_else(own, |bytes| (bytes, number(BODY_SIZES[2]).unwrap_or(0)))
+}
+
 /// Body size, time spent, and danger, where an event has them.
 fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
     let e = event.event;
-    let body = (!e.response_body.is_empty()).then(|| (e.response_body.len() as u64, items(e.response_body)));
+    let body = (!e.response_body.is_empty()).then(|| response_size(e));
     let spent = if e.only_reason { [0; 3] } else { spent(e) };
-    let notable = if terminal { notable(event) } else { None };
+    let notable = if terminal || starts(event) { notable(event) } else { None };
     let timeout = if e.code == Some(504) { Timeout::of(&e.message.decode()) } else { None };
     let written = if body.is_some() { written(e) } else { None };
     let deprecated = if terminal && !e.only_reason { deprecated(e) } else { None };
@@ -524,86 +537,9 @@ fn deprecated(event: &Event<'_>) -> Option<Box<(String, String)>> {
     Some(Box::new((cut(api_version(&event.uri.decode())).into_owned(), cut(&removed).into_owned())))
 }
 
-/// How many elements the `items` of a list have.
-fn items(body: &[u8]) -> u64 {
-    let Some(items) = member(body, "items").filter(|items| items.starts_with(b"[")) else { return 0 };
-    let mut at = crate::model::walk::Cursor::new(&items[1..]);
-    let mut count = 0;
-    loop {
-        at.blanks();
-        if at.peek() == Some(b']') || at.value().is_none() {
-            return count;
-        }
-        count += 1;
-        at.blanks();
-        at.comma();
-    }
-}
-
-/// Time spent in etcd, in webhooks, in the APF queue, in µs; the apiserver notes them for slow requests.
-fn spent(event: &Event<'_>) -> [u64; 3] {
-    const PREFIX: &str = "apiserver.latency.k8s.io/";
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PREFIX));
-    if FINDER.find(event.annotations).is_none() {
-        return [0; 3];
-    }
-    let of = |name: &str| {
-        let text = member(event.annotations, &format!("{PREFIX}{name}")).and_then(text_of);
-        text.and_then(|text| go_duration(&text.decode())).unwrap_or(0)
-    };
-    [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]
-}
-
-/// A duration as Go writes it (`1m2.5s`, `512.3ms`, `15µs`), in whole µs, rounded down.
-fn go_duration(text: &str) -> Option<u64> {
-    let mut rest = text;
-    let mut nanos = 0u128;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
-        let (number, behind) = rest.split_at(digits);
-        let letters = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(letters);
-        let scale: u128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return None,
-        };
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        let part = &part[..part.len().min(12)];
-        nanos += whole.parse::<u64>().ok().map(u128::from)? * scale;
-        if !part.is_empty() {
-            nanos += part.parse::<u64>().ok().map(u128::from)? * scale / 10u128.pow(part.len() as u32);
-        }
-        rest = behind;
-    }
-    u64::try_from(nanos / 1_000).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn go_durations() {
-        for (text, micros) in [
-            ("1.234567s", Some(1_234_567)),
-            ("512.3ms", Some(512_300)),
-            ("15µs", Some(15)),
-            ("999ns", Some(0)),
-            ("1m2.5s", Some(62_500_000)),
-            ("1h0m0.5s", Some(3_600_500_000)),
-            ("0s", Some(0)),
-            ("5", None),
-            ("x", None),
-            (".s", None),
-        ] {
-            assert_eq!(go_duration(text), micros, "{text}");
-        }
-    }
 
     #[test]
     fn elements_are_counted() {

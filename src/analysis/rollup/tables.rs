@@ -4,7 +4,7 @@ use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::{Calls, DeprecatedKey};
 use super::keys::{Keys, OTHER};
-use super::notable::Notable;
+use super::notable::{Notable, once};
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
 use super::tiles::Row;
@@ -63,6 +63,7 @@ pub(super) fn finish(part: Part, open: u64) -> Rollup {
     };
     let keys = &rollup.keys;
     rollup.sources.iter_mut().for_each(|(_, _, row)| row.close(keys));
+    once(&mut rollup.notable);
     rollup.notable.sort();
     rollup.objects.sort_by_cached_key(|(key, name, _)| object_key(keys, key, name).map(str::to_owned));
     rollup.clients.sort_by_cached_key(|(key, _)| key.map(|symbol| keys.symbols.get(symbol).to_owned()));

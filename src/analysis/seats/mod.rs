@@ -1,6 +1,7 @@
 //! Who holds and who waits for the seats of priority levels, by an apiserver's dump pages.
 //!
-//! Of each apiserver the last page of requests counts, and beside it the pages of levels and queues that are nearest in time.
+//! Of each apiserver the last page of requests counts, and beside it the pages of levels and queues that are nearest in
+//! time.
 
 mod findings;
 pub mod report;
@@ -11,8 +12,8 @@ use crate::model::apf::{DumpPage, Level, Moment, Queue, Request, Rows};
 use crate::model::time::{Micros, SECOND};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A page that says who asks for what is preferred to a later one that does not, if it is not older by more than this; and pages
-/// that are further apart than this do not tell of one moment.
+/// A page that says who asks for what is preferred to a later one that does not, if it is not older by more than this;
+/// and pages that are further apart than this do not tell of one moment.
 const BESIDE: Micros = 60 * SECOND;
 
 /// What a user of a FlowSchema holds and waits for.
@@ -156,7 +157,8 @@ fn dated(mut page: DumpPage) -> DumpPage {
     let Rows::Requests { requests, executing, .. } = &page.rows else { return page };
     let latest = requests.iter().flat_map(|one| [Some(one.arrived), one.started]).flatten().max();
     if let Some(latest) = latest {
-        // Whoever asks for the page executes while it is made. That time is by the apiserver's clock, as all others on the page are.
+        // Whoever asks for the page executes while it is made. That time is by the apiserver's clock, as all others on
+        // the page are.
         if *executing {
             (page.at, page.moment) = (latest, Moment::Page);
         } else if page.moment == Moment::Modified || latest > page.at {
@@ -304,7 +306,8 @@ fn requested(capture: &mut Capture, requests: &[Request]) {
     }
 }
 
-/// Limits by the metrics page of the same apiserver. Where there is one apiserver with dump pages and one with metrics, names need not agree.
+/// Limits by the metrics page of the same apiserver. Where there is one apiserver with dump pages and one with metrics,
+/// names need not agree.
 fn limit(capture: &mut Capture, facts: &Facts, alone: bool) {
     let fits = |number: usize| {
         let of = &facts.instances[number];

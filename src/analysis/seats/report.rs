@@ -256,6 +256,7 @@ fn levels(seats: &Seats) -> Table {
         title: "Priority levels".to_owned(),
         columns: LEVELS.map(str::to_owned).to_vec(),
         rows,
+        ..Table::default()
     }
 }
 

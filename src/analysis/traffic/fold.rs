@@ -1,8 +1,8 @@
 //! Counts events on one thread, by exactly the dimensions asked for.
 //!
 //! The counts of a large cluster's rows are more than a processor's caches hold. So what an event adds is written down,
-//! and counted when its block ends, all at once: a processor waits for many of them at the same time then, and not for each
-//! between one line of a log and the next.
+//! and counted when its block ends, all at once: a processor waits for many of them at the same time then, and not for
+//! each between one line of a log and the next.
 
 use super::plan::{ALL, LAST_INTERVAL, Plan};
 use super::quick::{Quick, SEPARATOR};
@@ -297,5 +297,5 @@ const MAX_KEYS: usize = 64 << 20;
 /// What tells one request's audit id from another's.
 #[inline]
 fn id_hash(event: &Timed<'_, '_>) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(event.event.audit_id.raw(), u64::from(event.stream.id))
+    xxhash_rust::xxh3::xxh3_64(event.event.audit_id.raw())
 }

@@ -153,8 +153,19 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     if breakdown.audit_ids.repeated > 0 {
         let about = if breakdown.audit_ids.estimated { "about " } else { "" };
         notes.push(format!(
-            "{about}{} with an audit id that another one has (clients may choose it, or a log was given twice); all are counted.",
+            "{about}{} with an audit id that another one has (clients may choose it, or a log was given twice); all are counted (--dedupe always counts copies once).",
             counted(breakdown.audit_ids.repeated, "request")
+        ));
+    }
+    let mut all = Coverage::default();
+    reading.coverage.iter().for_each(|own| all.merge(own));
+    notes.extend(all.copies_in_words().map(|said| said + "."));
+    let others = all.others;
+    if others > 0 {
+        let entries = if others == 1 { "entry" } else { "entries" };
+        notes.push(format!(
+            "{} {entries} of other services or logs in the same export left out: not requests to the apiserver.",
+            grouped(others)
         ));
     }
     if breakdown.late_for_peak > 0 {
@@ -200,6 +211,8 @@ fn coverage(breakdown: &Breakdown, reading: &Reading) -> Map<String, Json> {
         "streams": streams,
         "lost": lost,
         "unfinished_lines": all.unfinished_lines,
+        "duplicate_events": all.copies,
+        "other_entries": all.others,
         "repeated_audit_ids": {"requests": breakdown.audit_ids.repeated, "estimated": breakdown.audit_ids.estimated},
         "folded_requests": breakdown.folded,
         "late_for_peak": breakdown.late_for_peak,

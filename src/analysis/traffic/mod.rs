@@ -27,7 +27,7 @@ pub use plan::{MAX_ROWS, OTHER, Plan};
 use std::sync::Arc;
 
 /// What to count, and by what.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
     /// The dimensions of a row.
     pub by: Vec<Dim>,

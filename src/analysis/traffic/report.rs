@@ -213,7 +213,8 @@ impl<'b> Rows<'b> {
         Self { columns, lines, was, before, has_time, has_base: base.is_some(), requests: now.total.requests, base_rps }
     }
 
-    /// The order of the rows by a field: numbers and counts from the largest, text from the smallest; ties as they were.
+    /// The order of the rows by a field: numbers and counts from the largest, text from the smallest; ties as they
+    /// were.
     fn order(&self, field: &str) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.lines.len()).collect();
         if let Some(column) = self.columns.iter().position(|column| column == field) {
@@ -313,16 +314,26 @@ fn base_fields(was: Option<&Measures>, now: &Measures, base_rps: Option<f64>) ->
     ]
 }
 
+/// Bars of a row, at most.
+const BARS: i64 = 60;
+
+/// Intervals that people are shown, at most.
+const SHOWN: usize = 4096;
+
 /// For people: each row once, with its course over time as bars.
 fn trends(now: &Measured, interval: Micros, top: Option<usize>) -> Table {
     let (first, last) = bounds(now, interval);
-    let slots = ((last - first) / interval + 1).clamp(1, 4096) as usize;
+    let slots = (last - first) / interval + 1;
+    // Bars are few however many intervals there are.
+    let width = (slots + BARS - 1).div_euclid(BARS).max(1);
+    let bars = (slots + width - 1).div_euclid(width).clamp(1, BARS) as usize;
     let mut by_row: HashMap<&[String], (u64, Vec<u64>)> = HashMap::new();
     for line in &now.rows {
-        let (requests, counts) = by_row.entry(line.dims.as_slice()).or_insert_with(|| (0, vec![0; slots]));
+        let (requests, counts) = by_row.entry(line.dims.as_slice()).or_insert_with(|| (0, vec![0; bars]));
         *requests += line.measures.requests;
-        if let Some(slot) = line.interval.map(|at| ((at - first) / interval) as usize).filter(|&slot| slot < slots) {
-            counts[slot] += line.measures.requests;
+        let bar = line.interval.and_then(|at| usize::try_from((at - first) / interval / width).ok());
+        if let Some(count) = bar.and_then(|bar| counts.get_mut(bar)) {
+            *count += line.measures.requests;
         }
     }
     let mut columns = now.dims.clone();
@@ -334,21 +345,10 @@ fn trends(now: &Measured, interval: Micros, top: Option<usize>) -> Table {
     let rows = lines.into_iter().map(|(dims, (requests, counts))| {
         let mut row: Vec<Value> = dims.iter().map(|text| Value::from(text.as_str())).collect();
         let share = requests as f64 / total;
-        row.extend([
-            requests.into(),
-            share.into(),
-            (requests as f64 / now.seconds).into(),
-            Value::Series(squeeze(&counts)),
-        ]);
+        row.extend([requests.into(), share.into(), (requests as f64 / now.seconds).into(), Value::Series(counts)]);
         row
     });
     Table { rows: rows.collect(), columns, ..Table::default() }
-}
-
-/// At most 60 bars.
-fn squeeze(counts: &[u64]) -> Vec<u64> {
-    let width = counts.len().div_ceil(60);
-    counts.chunks(width.max(1)).map(|chunk| chunk.iter().sum()).collect()
 }
 
 /// For people: all rows together, by interval; intervals without requests too.
@@ -361,13 +361,19 @@ fn intervals(now: &Measured, interval: Micros, lines: &[Line]) -> Table {
     let nothing =
         Measures { rps: Some(0.0), open: Some(0), errors: Some(0), client_errors: Some(0), ..Measures::default() };
     let mut rows = Vec::new();
-    let mut at = first;
-    while at <= last && rows.len() < 4096 {
+    let count = (last - first) / interval + 1;
+    // Of more than can be shown, those without requests are left out.
+    let mut times: Vec<Micros> = match count <= SHOWN as Micros {
+        true => (0..count).map(|number| first + number * interval).collect(),
+        false => by_time.keys().copied().collect(),
+    };
+    times.sort_unstable();
+    times.truncate(SHOWN);
+    for at in times {
         let mut values = vec![Value::Text(time::format(at))];
         let fields = fields(by_time.get(&at).unwrap_or(&&nothing), now.total.requests);
         values.extend(FIELDS.iter().zip(fields).filter(|(f, _)| **f != "peak_rps").map(|(_, value)| value));
         rows.push(values);
-        at += interval;
     }
     Table { columns, rows, ..Table::default() }
 }

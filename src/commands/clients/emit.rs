@@ -12,11 +12,13 @@ use crate::sources::audit::pass::Outcome;
 /// What to print in place of the profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Emit {
-    /// FlowSchemas and a PriorityLevelConfiguration that fence the clients with findings of warning or critical, or those of --client.
+    /// FlowSchemas and a PriorityLevelConfiguration that fence the clients with findings of warning or critical, or
+    /// those of --client.
     Flowschema,
     /// The emergency form for one --client: a level that refuses, and steps to open it again.
     Fence,
-    /// Limits for gateways before the apiservers, for the clients with findings of warning or critical, or those of --client.
+    /// Limits for gateways before the apiservers, for the clients with findings of warning or critical, or those of
+    /// --client.
     Gateway,
     /// How many seconds of history each watch cache holds, by metrics pages, and who falls out of it.
     WatchCache,
@@ -38,13 +40,20 @@ pub struct EmitFlags {
     /// Print this in place of the profiles, as YAML (-o json: a report; -o wide: tables).
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "seats")]
     pub emit: Option<Emit>,
-    /// A user to emit for, whether something was found or not (repeatable): system:serviceaccount:NAMESPACE:NAME
+    /// A client to emit for, whether something was found or not (repeatable): a user, a service account
+    /// (NAMESPACE:NAME), or an agent.
     #[arg(long = "client", value_name = "USER", requires = "emit")]
     pub clients: Vec<String>,
-    /// nominalConcurrencyShares of the fence [default: 5; of --emit fence: 0, before Kubernetes 1.29 1].
+    /// nominalConcurrencyShares of the fence [default: 5; of --emit fence: 1; 0 rejects every request, from Kubernetes
+    /// 1.29 on].
     #[arg(long, value_name = "N", requires = "emit")]
     pub shares: Option<u32>,
-    /// Seats of an apiserver: --max-requests-inflight + --max-mutating-requests-inflight [default: by the bundle's metrics, else 600].
+    /// Also against what looks like a part of the cluster: its network, storage, webhooks, autoscaler, or the
+    /// provider's own.
+    #[arg(long, requires = "emit")]
+    pub force: bool,
+    /// Seats of an apiserver: --max-requests-inflight + --max-mutating-requests-inflight [default: by the bundle's
+    /// metrics, else 600].
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub server_seats: Option<u32>,
     /// With --emit fence: this many further steps, each with more seats, to open it again.

@@ -1,6 +1,8 @@
-//! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests with it.
+//! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests
+//! with it.
 
 use super::emit::{Analysed, Emit, EmitFlags};
+use crate::analysis::clients::named;
 use crate::analysis::dims::Dim;
 use crate::analysis::flow::Set;
 use crate::analysis::flow::fence::{self, Client, Strength};
@@ -11,8 +13,9 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::flow::{self, Matched};
+use crate::commands::logs::progress;
 use crate::commands::rollup::Selection;
-use crate::commands::traffic::{Counting, progress};
+use crate::commands::traffic::Counting;
 use crate::model::event::{Stage, Timed};
 use crate::model::report::Window;
 use crate::model::time;
@@ -21,6 +24,7 @@ use crate::sources::audit::pass::{self, Delivery, Worker};
 use crate::sources::find::is_url;
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::objects::flowcontrol::built_in;
+use crate::views::text::plain;
 use crate::views::{Format, objects};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
@@ -38,7 +42,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
     let matched = flow::matched(&flags.flow, &analysed.args.sources, context)?;
     let own = built_in().map_err(|error| Error::Input(error.to_string()))?;
     let Some((now, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
-    let (users, refused) = users(form, flags, &analysed, &cluster)?;
+    let (users, refused) = users(flags, &analysed, &cluster)?;
     let (clients, refused, medians) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
     if clients.is_empty() {
         for (user, why) in &refused {
@@ -50,10 +54,18 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         return Ok(());
     }
     let seats = server_seats(&analysed, &cluster, now);
-    let strength = strength(form, flags, &analysed);
+    let strength = strength(form, flags, &analysed)?;
     let fence = fence::fence(now, &clients, strength).map_err(|why| Error::Usage(why.to_string()))?;
     let then = fence::with(now, &fence, &own);
     let replayed = replay(&analysed, &cluster, (now, &then), (seats, medians), context)?;
+    if clients.iter().any(|client| client.requests > 0)
+        && !fence.schemas.iter().any(|schema| replayed.has_requests(&then, schema))
+    {
+        return Err(Error::Usage(format!(
+            "--client {}: none of its requests in the log would meet the fence: they are made as another user (impersonation), or match an earlier schema",
+            plain(&clients.iter().map(|client| client.user.as_str()).collect::<Vec<_>>().join(", "))
+        )));
+    }
     let span = analysed.clients.span;
     let proposal = Proposal {
         sets: (now, &then),
@@ -127,29 +139,46 @@ type Users = (Vec<String>, Refused);
 type Refused = Vec<(String, String)>;
 
 /// Those who are named, else those with findings.
-fn users(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
+fn users(flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
+    let risk = |user: &str| {
+        let agents = fence::client(analysed.clients, analysed.findings, cluster, user).agents;
+        fence::risk(user, &agents).filter(|_| !flags.force)
+    };
     if !flags.clients.is_empty() {
-        for user in &flags.clients {
-            if let Some(why) = fence::refusal(user) {
-                return Err(Error::Usage(format!("--client {user}: not fenced: {why}")));
+        let mut users: Vec<String> = Vec::new();
+        for asked in &flags.clients {
+            let refused = |user: &str, why: &str| Error::Usage(format!("--client {}: not fenced: {why}", plain(user)));
+            // Nodes are one client in the profiles: what is refused is refused by its own name.
+            if let Some(why) = fence::refusal(asked) {
+                return Err(refused(asked, why));
             }
-            let is_there =
-                analysed.clients.list.iter().any(|profile| profile.who.user == user && profile.who.cluster == cluster);
-            if !is_there && form == Emit::Flowschema {
-                return Err(Error::Usage(format!(
-                    "--client {user}: no request of this user in the log; plimsoll clients shows the users"
-                )));
+            let user = named::resolve(analysed.clients, asked)
+                .map_err(|why| Error::Usage(plain(&format!("--client {asked}: {why}")).into_owned()))?;
+            if let Some(why) = fence::refusal(user) {
+                return Err(refused(user, why));
+            }
+            if let Some(what) = risk(user) {
+                return Err(refused(
+                    user,
+                    &format!("it looks like {what}, without which nodes or pods fail; --force does it all the same"),
+                ));
+            }
+            if !users.iter().any(|known| known == user) {
+                users.push(user.to_owned());
             }
         }
-        let mut users = flags.clients.clone();
-        users.dedup();
         return Ok((users, Vec::new()));
     }
     let all = fence::culprits(analysed.clients, analysed.findings, cluster);
-    let (refused, mut users): (Vec<String>, Vec<String>) =
-        all.into_iter().partition(|user| fence::refusal(user).is_some());
-    let refused = refused.into_iter().filter_map(|user| fence::refusal(&user).map(|why| (user, why.to_owned())));
-    let mut refused: Refused = refused.collect();
+    let mut refused: Refused = Vec::new();
+    let mut users: Vec<String> = Vec::new();
+    for user in all {
+        let at_risk = || risk(&user).map(|what| format!("it looks like {what}; --force does it all the same"));
+        match fence::refusal(&user).map(str::to_owned).or_else(at_risk) {
+            Some(why) => refused.push((user, why)),
+            None => users.push(user),
+        }
+    }
     if users.len() > WORST {
         let more = counted((users.len() - WORST) as u64, "more client");
         refused.push((format!("{more} with findings"), format!("only the {WORST} worst are; --client names others")));
@@ -186,7 +215,7 @@ fn fenced(
         durations: Durations::default(),
         selection: analysed.selection,
     };
-    let (workers, _) = pass::run(streams, context.settings.threads, &progress, make, |delivery| {
+    let (workers, _) = pass::run(streams, context.settings.reading(), &progress, make, |delivery| {
         if let Delivery::Block { batch, .. } = delivery {
             traffic.take(batch);
         }
@@ -223,19 +252,23 @@ fn fenced(
 /// The logs once more.
 fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     let found = find::find(&analysed.args.sources, Wanted::Logs, 0);
-    match found.streams.is_empty() {
-        true => Err(Error::Input("the logs are gone".to_owned())),
-        false => Ok(found.streams),
+    if found.streams.is_empty() {
+        return Err(Error::Input("the logs are gone".to_owned()));
     }
+    // What the first pass found to be stray.
+    let kept = analysed.outcome.total().days.kept().within(analysed.selection.since, analysed.selection.until);
+    Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 
-fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Strength {
-    // Up to 1.28 a level can't have 0 shares.
-    let least = if analysed.clients.server.is_some_and(|server| server < Minor(29)) { 1 } else { 0 };
-    match form {
-        Emit::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
-        _ => Strength { shares: flags.shares.unwrap_or(least), queues: false },
+fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Result<Strength, Error> {
+    if flags.shares == Some(0) && analysed.clients.server.is_some_and(|server| server < Minor(29)) {
+        return Err(Error::Usage("--shares 0: before Kubernetes 1.29 a priority level has at least 1".to_owned()));
     }
+    // Without any seat a client can't even show that it has been mended: that has to be asked for.
+    Ok(match form {
+        Emit::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
+        _ => Strength { shares: flags.shares.unwrap_or(1), queues: false },
+    })
 }
 
 /// The apiservers' seats: as given, else the smallest number that an apiserver's metrics tell, else the default.
@@ -264,7 +297,8 @@ impl Worker for Looking<'_> {
     }
 }
 
-/// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the same seats.
+/// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the
+/// same seats.
 fn within(selection: &Selection, event: &Timed<'_, '_>) -> bool {
     selection.since.is_none_or(|since| event.at >= since) && selection.until.is_none_or(|until| event.at < until)
 }
@@ -303,7 +337,7 @@ fn replay(
     let streams = streams(analysed)?;
     let progress = progress(&streams, context);
     let make = || Replaying { observer: plan.observer(), selection: analysed.selection };
-    pass::run(streams, context.settings.threads, &progress, make, |delivery| {
+    pass::run(streams, context.settings.reading(), &progress, make, |delivery| {
         if let Delivery::Block { batch, .. } = delivery {
             replay.take(batch);
         }

@@ -2,7 +2,9 @@
 
 use super::emit::{Analysed, GatewayName};
 use crate::analysis::clients::gateway::{self, Asked, Gateway};
+use crate::analysis::clients::named;
 use crate::cli::{Context, Error, FailOn};
+use crate::views::text::plain;
 use crate::views::{Format, objects};
 use std::io::Write as _;
 
@@ -10,14 +12,18 @@ use std::io::Write as _;
 pub(super) fn run(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
     let Analysed { args, clients, findings, outcome, .. } = analysed;
     let flags = &args.emit;
-    if let Some(user) =
-        flags.clients.iter().find(|user| !clients.list.iter().any(|profile| profile.who.user == user.as_str()))
-    {
-        return Err(Error::Usage(format!(
-            "--client {user}: no request of this user is in the logs; plimsoll clients lists users"
-        )));
+    let mut users: Vec<String> = Vec::new();
+    for asked in &flags.clients {
+        let user = named::resolve(clients, asked)
+            .map_err(|why| Error::Usage(plain(&format!("--client {asked}: {why}")).into_owned()))?;
+        if let Some(why) = gateway::protected(user).filter(|_| !flags.force) {
+            return Err(Error::Usage(
+                plain(&format!("--client {user}: no limit: {why}; --force makes one all the same")).into_owned(),
+            ));
+        }
+        users.push(user.to_owned());
     }
-    let (limits, refused) = gateway::limits(clients, findings, Asked { users: &flags.clients });
+    let (limits, refused) = gateway::limits(clients, findings, Asked { users: &users });
     for (whom, why) in refused {
         context.say(format!("no limit for {whom:?}: {why}"))?;
     }

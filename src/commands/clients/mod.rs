@@ -36,14 +36,16 @@ EXAMPLES
 A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
 threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: docs/flowcontrol.md.")]
 pub struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of
+    /// API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
     #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is who or what: user,
-    /// serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM is who
+    /// or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests, dump_queues and dump_priority_levels.
+    /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests,
+    /// dump_queues and dump_priority_levels.
     #[arg(long, conflicts_with = "objects")]
     seats: bool,
     /// A snapshot or copy of etcd's database (or a folder that holds one): how large the objects are that are listed.
@@ -51,7 +53,8 @@ pub struct Args {
     objects: Option<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle says).
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
+    /// says).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]
@@ -79,8 +82,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
     }
     let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let facts = pages::quiet_facts(found.pages, context)?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
-    let facts = pages::quiet_facts(found.pages, context.settings.threads);
     let metrics = Metered::new(&facts);
     let snapshot =
         args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
@@ -105,7 +108,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     coverage.insert("late_events".to_owned(), json!(rollup.late));
     coverage.insert("open_requests".to_owned(), json!(rollup.open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
-    let logged = outcome.total();
+    let logged = outcome.total().within(selection.since, selection.until);
     let read = Read { inputs: outcome.inputs, coverage, logged, top: context.settings.top, sort_by };
     let told = context.print(&report(&clients, &findings, read), FailOn::Never);
     // Mostly the program ends here, and giving back row by row what the roll-up holds would take a tenth of the time.

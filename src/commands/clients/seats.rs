@@ -20,7 +20,8 @@ use crate::sources::open::{Packing, SourceError};
 use crate::sources::pages::{Clock, PageFile, PageFolder};
 use std::io::Read as _;
 
-/// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten seconds.
+/// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten
+/// seconds.
 const BESIDE: Micros = 60 * SECOND;
 
 /// Runs the command.

@@ -110,15 +110,15 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
         for place in places {
             let Place::File(path) = &place else { continue };
             let of = path.display().to_string();
-            let what = match recognise(&place).map(|source| source.content) {
-                Ok(content) => content,
+            let found = match recognise(&place) {
+                Ok(found) => found,
                 Err(error) => {
                     taker.miss("file", &of, error.to_string());
                     continue;
                 }
             };
-            let what = match what {
-                Content::AuditLines | Content::AuditDocument => "audit",
+            let what = match found.content {
+                Content::AuditLines | Content::AuditDocument | Content::Blank => "audit",
                 Content::Metrics => "metrics",
                 Content::Profile => "heap",
                 Content::Dump => "apf",
@@ -126,14 +126,27 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
                     taker.miss("file", &of, format!("{of}: {NO_DATABASE}"));
                     continue;
                 }
-                Content::Empty | Content::Other(_) => "files",
+                Content::Empty | Content::Archive(_) | Content::Other(_) => "files",
             };
             let wanted = format!("{what}/{}", below(path, from_folder.then(|| Path::new(source))));
             let name = (1..)
                 .map(|n| if n == 1 { wanted.clone() } else { numbered(&wanted, n) })
                 .find(|name| names.insert(name.clone()));
+            let name = name.unwrap_or(wanted);
+            if what == "audit" && !taker.args.with_bodies {
+                taker.audit(&of, &name, found)?;
+                continue;
+            }
+            if what == "files" && !taker.args.with_bodies && holds_bodies(path) {
+                taker.miss(
+                    "file",
+                    &of,
+                    format!("{of}: looks like an audit log that can't be read, and may hold bodies; --with-bodies takes it as it is"),
+                );
+                continue;
+            }
             match File::open(path) {
-                Ok(mut file) => taker.copy("file", &of, &name.unwrap_or(wanted), &mut file)?,
+                Ok(mut file) => taker.copy("file", &of, &name, &mut file)?,
                 Err(error) => drop(taker.miss("file", &of, format!("{of}: {error}"))),
             }
         }
@@ -141,7 +154,16 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a file goes: in the folder in which it lies, since that tells of which instance it is; below a folder that was named, as there.
+/// Whether a file of unknown kind mentions bodies of audit events in its first megabyte.
+fn holds_bodies(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| io::Read::take(file, 1 << 20).read_to_end(&mut head));
+    read.is_ok()
+        && [&b"requestObject"[..], b"responseObject"].iter().any(|word| memchr::memmem::find(&head, word).is_some())
+}
+
+/// Where a file goes: in the folder in which it lies, since that tells of which instance it is; below a folder that was
+/// named, as there.
 fn below(path: &Path, named: Option<&Path>) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let top = match named.and_then(|named| std::path::absolute(named).ok()) {

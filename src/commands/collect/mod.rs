@@ -1,6 +1,7 @@
 //! `plimsoll collect`: a bundle of a live cluster.
 
 mod also;
+mod redact;
 mod take;
 mod told;
 
@@ -15,6 +16,7 @@ use crate::sources::etcd::pull::Endpoint;
 use crate::sources::live::Cluster;
 #[cfg(feature = "tui")]
 pub(super) use also::{group, page};
+use redact::Whole;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,7 +37,8 @@ EXAMPLES
 It asks each apiserver one thing at a time, lists in pages of 500, waits where it is told to, and never writes to the cluster.
 What it takes, what it leaves out, and the ClusterRole that it needs: docs/collect.md.")]
 pub struct Args {
-    /// Put these in as well: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler, controller-manager).
+    /// Put these in as well: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler,
+    /// controller-manager).
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Where to write it: an archive if it is called *.tar.zst, else a folder [default: CLUSTER-TIME.tar.zst].
@@ -64,6 +67,14 @@ pub struct Args {
     endpoints: Vec<Endpoint>,
     #[command(flatten)]
     access: AccessFlags,
+    /// Copy audit logs with request and response bodies [default: their sizes only]. They hold what clients sent and
+    /// were answered, Secrets included if the audit policy logs them.
+    #[arg(long)]
+    with_bodies: bool,
+    /// Write pseudonyms in place of users, addresses, namespaces and names of objects, the same one for the same name
+    /// in all files.
+    #[arg(long, conflicts_with_all = ["include_etcd", "with_bodies"])]
+    redact: bool,
     /// Who answers for the cluster, for reports.
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
@@ -93,6 +104,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let access = args.access.access(&stop)?;
+    if args.with_bodies {
+        context.say("the bundle will hold what clients sent and what they were answered, as the audit log has it: whoever can read it can read that")?;
+    }
     let cluster =
         Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
@@ -108,7 +122,16 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         Error::Input(format!("{shown}: can't write it: {error}{hint}"))
     };
     let writer = BundleWriter::create(&target).map_err(unwritten)?;
-    let mut taker = Taker::new(args, cluster, writer, &stop);
+    // Names are known when all is there: it is put together elsewhere first.
+    let whole = args.redact.then(|| Whole::beside(&target)).transpose().map_err(unwritten)?;
+    let writer = match &whole {
+        Some(whole) => {
+            drop(writer);
+            BundleWriter::create(&whole.path()).map_err(unwritten)?
+        }
+        None => writer,
+    };
+    let mut taker = Taker::new(args, cluster, writer, &target, &stop);
     let began = Instant::now();
     let seconds = args.duration.map_or(0, |length| length.as_secs());
     let progress = Progress::count(seconds, "seconds", context.settings.progress && seconds > 0);
@@ -135,7 +158,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.include_etcd && !stop.load(Ordering::Relaxed) {
         taker.etcd(&access, &target, context)?;
     }
-    let taken = taker.finish().map_err(unwritten)?;
+    let mut taken = taker.finish().map_err(unwritten)?;
+    if let Some(whole) = whole {
+        let redacted = redact::bundle(&whole, &target).map_err(unwritten)?;
+        (taken.files, taken.bytes) = (redacted.files, redacted.bytes);
+        for path in &redacted.left_out {
+            context.lost(format!("{path}: left out, since it is not known where names stand in it"))?;
+        }
+        taken.pseudonyms = Some(redacted.names as u64);
+    }
     for row in taken.rows.iter().filter(|row| row.is_lost()) {
         context.lost(&row.why)?;
     }

@@ -8,19 +8,21 @@ use crate::commands::etcd::pull_one;
 use crate::commands::memory::watch::sleep_until;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::apf;
+use crate::sources::audit::strip::{self, Stripped};
 use crate::sources::etcd::pull::{Access, PullError};
 use crate::sources::live::{Cluster, LiveError, Page};
 use crate::sources::objects::{clean, live, usage};
+use crate::sources::open::Source;
 use crate::sources::pprof::HEAP;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lists beside those of quotas: what webhooks are asked about, what limits clients, what pods use. Of several paths the first that
-/// the cluster knows.
+/// Lists beside those of quotas: what webhooks are asked about, what limits clients, what pods use. Of several paths
+/// the first that the cluster knows.
 const LISTS: [&[&str]; 5] = [
     &["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"],
     &["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"],
@@ -80,6 +82,10 @@ pub(super) struct Taken {
     pub(super) bytes: u64,
     pub(super) from: Micros,
     pub(super) to: Micros,
+    /// What was taken out of audit logs.
+    pub(super) stripped: Stripped,
+    /// Names that have a pseudonym, where that was asked for.
+    pub(super) pseudonyms: Option<u64>,
 }
 
 /// Takes things.
@@ -93,6 +99,10 @@ pub(super) struct Taker<'a> {
     pub(super) next: Option<Instant>,
     /// When the last page of a list was asked for.
     listed: Option<Instant>,
+    /// Where something may be written for a while, beside the bundle.
+    beside: PathBuf,
+    /// What was taken out of audit logs.
+    stripped: Stripped,
     stop: Arc<AtomicBool>,
 }
 
@@ -105,8 +115,20 @@ pub(in crate::commands) fn stamp(at: Micros) -> String {
     format!("{}.{:03}", at / SECOND, at % SECOND / 1000)
 }
 
+/// What a packed file is called where it is written plain.
+pub(super) fn unpacked_name(path: &str) -> &str {
+    path.trim_end_matches(".zst").trim_end_matches(".gz")
+}
+
 impl<'a> Taker<'a> {
-    pub(super) fn new(args: &'a Args, cluster: Cluster, writer: BundleWriter, stop: &Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        args: &'a Args,
+        cluster: Cluster,
+        writer: BundleWriter,
+        target: &Path,
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
+        let name = format!("{}.audit", target.file_name().unwrap_or_default().to_string_lossy());
         Self {
             args,
             cluster,
@@ -115,6 +137,8 @@ impl<'a> Taker<'a> {
             from: now(),
             next: Some(Instant::now()),
             listed: None,
+            beside: target.with_file_name(name),
+            stripped: Stripped::default(),
             stop: Arc::clone(stop),
         }
     }
@@ -330,6 +354,34 @@ impl<'a> Taker<'a> {
         Ok(())
     }
 
+    /// An audit log without bodies; what they held stays behind.
+    pub(super) fn audit(&mut self, of: &str, path: &str, mut source: Source) -> io::Result<()> {
+        let reader = match source.reader() {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.miss("file", of, error.to_string());
+                return Ok(());
+            }
+        };
+        // How long it will be is known when it is written; an archive wants to know before.
+        let mut whole = Fresh::create(&self.beside)?;
+        let mut writer = io::BufWriter::new(&mut whole);
+        let stripped = strip::log(io::BufReader::with_capacity(1 << 20, reader), &mut writer);
+        io::Write::flush(&mut writer)?;
+        drop(writer);
+        let mut file = File::open(whole.path())?;
+        self.copy("file", of, unpacked_name(path), &mut file)?;
+        match stripped {
+            Ok(stripped) => self.stripped += stripped,
+            Err(error) => {
+                let row = self.row("file", of);
+                row.failed += 1;
+                row.why = format!("{of}: {error}; what stands before that is in the bundle");
+            }
+        }
+        Ok(())
+    }
+
     /// A snapshot of etcd, from the first member that gives a whole one.
     pub(super) fn etcd(&mut self, access: &Access, target: &Path, context: &mut Context<'_>) -> Result<(), Error> {
         let unwritten = |error: io::Error| Error::Input(format!("{}: can't write it: {error}", target.display()));
@@ -356,7 +408,7 @@ impl<'a> Taker<'a> {
                     return Ok(());
                 }
                 Err(PullError::Member(what) | PullError::Credentials(what)) => {
-                    drop(self.miss("etcd", &endpoint.name, what))
+                    self.miss("etcd", &endpoint.name, what);
                 }
             }
             file.restart().map_err(unwritten)?;
@@ -377,6 +429,8 @@ impl<'a> Taker<'a> {
             "time": "file names are Unix seconds, UTC",
             "collected": {
                 "by": concat!("plimsoll ", env!("CARGO_PKG_VERSION")), "from": time::format(self.from), "to": time::format(to),
+                "audit_bodies": if self.args.with_bodies { "kept" } else { "sizes only" },
+                "names": if self.args.redact { "pseudonyms" } else { "kept" },
                 "missing": missing, "stopped_early": self.stop.load(Ordering::Relaxed),
             },
         });
@@ -385,12 +439,12 @@ impl<'a> Taker<'a> {
         }
         let text = serde_yaml_ng::to_string(&about).map_err(io::Error::other)?;
         self.writer.add("bundle.yaml", to, text.as_bytes())?;
-        let Self { cluster, writer, mut rows, from, .. } = self;
+        let Self { cluster, writer, mut rows, from, stripped, .. } = self;
         let (files, bytes) = (writer.files, writer.bytes);
         writer.finish()?;
         // Of one kind together, in the order in which the kinds were first asked for.
         let firsts: Vec<&'static str> = rows.iter().map(|row| row.what).collect();
         rows.sort_by_key(|row| firsts.iter().position(|what| *what == row.what));
-        Ok(Taken { cluster: cluster.name().to_owned(), rows, files, bytes, from, to })
+        Ok(Taken { cluster: cluster.name().to_owned(), rows, files, bytes, from, to, stripped, pseudonyms: None })
     }
 }

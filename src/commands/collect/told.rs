@@ -5,6 +5,7 @@ use crate::actions::bundle::ARCHIVE;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time;
 use crate::model::units::{bytes, counted};
+use crate::sources::audit::strip::Stripped;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +39,25 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
         }
         None => format!("Read it with: plimsoll report {target} -o html > report.html"),
     };
+    let Stripped { events, bytes: removed, dropped } = taken.stripped;
+    let mut notes = Vec::new();
+    if events > 0 {
+        notes.push(format!(
+            "Bodies of {} ({}) were left out, their sizes kept; --with-bodies keeps them.",
+            counted(events, "audit event"),
+            bytes(removed as f64)
+        ));
+    }
+    if dropped > 0 {
+        notes.push(format!(
+            "{} of audit logs could not be read and were left out, since bodies may be in them.",
+            counted(dropped, "line")
+        ));
+    }
+    if let Some(names) = taken.pseudonyms {
+        notes.push(format!("{} were replaced. Look it over before it leaves the house.", counted(names, "name")));
+    }
+    notes.push(next);
     let text = |text: &str| Value::Text(text.to_owned());
     let rows = taken.rows.iter().map(|row| {
         let why = if row.why.is_empty() { Value::None } else { text(&row.why) };
@@ -55,9 +75,14 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
     Report {
         schema: "plimsoll.collect/v1".to_owned(),
         totals: totals.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-        table: Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: rows.collect(), ..Table::default() },
+        table: Table {
+            columns: COLUMNS.map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            headings: vec![("reason", "WHY NOT")],
+            ..Table::default()
+        },
         lead,
-        notes: vec![next],
+        notes,
         ..Report::default()
     }
 }

@@ -10,15 +10,16 @@ use crate::cli::{Context, Error, FailOn};
 #[command(after_help = "\
 EXAMPLES
   plimsoll etcd diff yesterday.db today.db
+  plimsoll etcd diff bundle/                                     # its first and its last database
   plimsoll etcd diff yesterday.db today.db --objects -o csv > objects.csv
   plimsoll etcd diff yesterday.db today.db --fail-on critical    # a namespace or a CRD is gone")]
 pub(super) struct Args {
-    /// The older database, as for usage.
+    /// The older database, as for usage; or a bundle with several.
     #[arg(value_name = "BEFORE")]
     before: String,
-    /// The newer one.
+    /// The newer one [default: of a bundle's databases the first is compared with the last].
     #[arg(value_name = "AFTER")]
-    after: String,
+    after: Option<String>,
     /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
@@ -31,8 +32,19 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let pass = Pass { decode: false, hashes: false };
     let mut sides = Vec::new();
-    for path in [&args.before, &args.after] {
-        let opened = open::open(path, context)?;
+    let databases = match &args.after {
+        Some(after) => [open::open(&args.before, context)?, open::open(after, context)?],
+        None => {
+            let named = std::slice::from_ref(&args.before);
+            let ends = open::ends(named, context)?;
+            let ends = ends.ok_or_else(|| {
+                Error::Input(format!("{}: there are not two etcd databases to compare here; name two", args.before))
+            })?;
+            context.say(format!("compared are {} and {}", ends[0].path, ends[1].path))?;
+            ends
+        }
+    };
+    for opened in databases {
         let space = Keyspace::new(args.prefix.as_deref(), Mode::Values, opened.database.store.compacted());
         let (file, _) = opened.fold(&space, pass, context)?;
         sides.push((opened, space, file));

@@ -33,7 +33,8 @@ FORMS
 
 What is removed, changed and left out, and why: docs/etcd-extract.md. Read the comments before you apply anything.")]
 pub(super) struct Args {
-    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that holds one.
+    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
+    /// holds one.
     #[arg(value_name = "SNAPSHOT")]
     source: String,
     /// Take what lives in SNAPSHOT and no longer lives in this newer one.

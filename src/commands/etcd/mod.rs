@@ -86,7 +86,8 @@ impl Args {
     }
 }
 
-/// Paths of the database that was written first and of the one that was written last, of those that sources hold; none where there are not two.
+/// Paths of the database that was written first and of the one that was written last, of those that sources hold; none
+/// where there are not two.
 pub(super) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
     Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
 }
@@ -103,5 +104,5 @@ fn quota(given: Option<u64>, argument: &str, context: &mut Context<'_>) -> Optio
     }
     let found = find::find(&[argument.to_owned()], Wanted::Pages, context.io.now);
     // What can't be read of the metrics is no loss here: they were not asked for.
-    crate::analysis::metrics::etcd::quota(&super::pages::quiet_facts(found.pages, context.settings.threads))
+    crate::analysis::metrics::etcd::quota(&super::pages::quiet_facts(found.pages, context).ok()?)
 }

@@ -57,7 +57,8 @@ pub(super) fn values(
     Ok(living)
 }
 
-/// Objects of a database that is named, or of the first that sources hold: its path, and what `take` makes of each that lives and is wanted.
+/// Objects of a database that is named, or of the first that sources hold: its path, and what `take` makes of each that
+/// lives and is wanted.
 pub(in crate::commands) fn objects<T>(
     database: Option<&str>,
     sources: &[String],

@@ -19,7 +19,8 @@ use std::io::Read;
 /// Flags that all commands share that read a database.
 #[derive(Debug, clap::Args)]
 pub(super) struct SourceArgs {
-    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that holds one.
+    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
+    /// holds one.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
@@ -46,16 +47,28 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
     }
     let names: Vec<String> = found.databases.iter().map(|source| source.path.clone()).collect();
     let mut opened: Option<Opened> = None;
+    let mut foreign: Vec<String> = Vec::new();
     for mut source in found.databases {
         let bolt = bolt(&mut source)?;
-        if opened.as_ref().is_none_or(|other| bolt.meta.transaction > other.database.bolt.meta.transaction) {
-            let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-            opened = Some(Opened { path: source.path, size, database: Database::read(bolt) });
+        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+        match Database::read(bolt) {
+            Err(error) => foreign.push(format!("{}: {error}", plain(&source.path))),
+            Ok(database) => {
+                let of = |opened: &Opened| opened.database.bolt.meta.transaction;
+                let now = Opened { path: source.path, size, database };
+                if opened.as_ref().is_none_or(|other| of(&now) > of(other)) {
+                    opened = Some(now);
+                }
+            }
         }
     }
     let Some(opened) = opened else {
-        return Err(Error::Input(format!("{}: no etcd database to read", plain(argument))));
+        let nothing = || vec![format!("{}: no etcd database to read", plain(argument))];
+        return Err(Error::Input(if foreign.is_empty() { nothing() } else { foreign }.join("\nplimsoll: ")));
     };
+    for error in &foreign {
+        context.lost(error)?;
+    }
     if names.len() > 1 {
         context.say(format!(
             "{argument} holds {} etcd databases; this is about the latest, {}",
@@ -66,7 +79,8 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
     Ok(opened)
 }
 
-/// The database that was written first, and the one that was written last, of those that sources hold; none where there are not two.
+/// The database that was written first, and the one that was written last, of those that sources hold; none where there
+/// are not two.
 pub(super) fn ends(arguments: &[String], context: &Context<'_>) -> Result<Option<[Opened; 2]>, Error> {
     Ok(<[Opened; 2]>::try_from(extremes(arguments, context)?).ok())
 }
@@ -83,16 +97,23 @@ pub(super) fn last(arguments: &[String], context: &Context<'_>) -> Result<Option
 
 fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, Error> {
     let mut ends: Vec<Opened> = Vec::new();
+    let mut foreign = None;
     for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {
         let bolt = bolt(&mut source)?;
         let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-        ends.push(Opened { path: source.path, size, database: Database::read(bolt) });
+        match Database::read(bolt) {
+            Ok(database) => ends.push(Opened { path: source.path, size, database }),
+            Err(error) => foreign = foreign.or(Some(format!("{}: {error}", plain(&source.path)))),
+        }
         ends.sort_by_key(|opened| opened.database.bolt.meta.transaction);
         if ends.len() > 2 {
             ends.remove(1);
         }
     }
-    Ok(ends)
+    match foreign.filter(|_| ends.is_empty()) {
+        Some(error) => Err(Error::Input(error)),
+        None => Ok(ends),
+    }
 }
 
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {

@@ -33,7 +33,8 @@ pub(super) struct Args {
     /// Do not look into values: faster, but what they hold is not known, nor the hash.
     #[arg(long)]
     keys_only: bool,
-    /// The quota of the member (--quota-backend-bytes), to compare the size with: 8GiB (default: that of the bundle's metrics).
+    /// The quota of the member (--quota-backend-bytes), to compare the size with: 8GiB (default: that of the bundle's
+    /// metrics).
     #[arg(long, value_name = "BYTES", value_parser = super::parse_size)]
     quota_bytes: Option<u64>,
 }
@@ -72,8 +73,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (mut file, _) = opened.fold(&space, pass, context)?;
     file.quota = super::quota(args.quota_bytes, &args.source.source, context);
     let (rows, total) = by::rows(&space, &args.by, context.settings.threads);
-    // The report may take as much memory again. To unmap a large file, and to free what was kept of a million keys, takes as long as to
-    // write the rows.
+    // The report may take as much memory again. To unmap a large file, and to free what was kept of a million keys,
+    // takes as long as to write the rows.
     std::thread::spawn(move || drop((opened, space)));
     let shape = Shape { by: args.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     context.print(&report::report(rows, &total, file, &shape), FailOn::Never)

@@ -4,7 +4,7 @@ use super::Args;
 use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{Given, Pick, Rules};
-use crate::cli::{Context, Error};
+use crate::cli::{Context, Error, parse_length};
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
@@ -95,7 +95,7 @@ pub(super) fn season(text: &str) -> Result<Season, String> {
 
 /// Reads a length above zero.
 pub(super) fn length(text: &str) -> Result<Micros, String> {
-    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a length with its unit: 12h, 30d, 8w".to_owned())
+    parse_length(text, 1, "12h, 30d, 8w")
 }
 
 /// Reads RFC 3339, or a date.

@@ -47,7 +47,7 @@ pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>)
         Step::Of(step) => step >= DAY,
     };
     let mut read = Read::default();
-    let mut all = gathering(asked, is_on_days)?;
+    let mut all = gathering(asked, is_on_days)?.before(context.io.now + DAY);
     for (source, store, _) in &stores {
         read.inputs.push(stored(source, store, asked, is_on_days, &mut all, context)?);
     }
@@ -72,7 +72,15 @@ pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>)
         Step::Auto if is_on_days || is_sparse => DAY,
         Step::Auto => HOUR,
     };
-    read.histories = all.finish(is_sparse);
+    let strays;
+    (read.histories, strays) = all.finish(is_sparse);
+    if strays > 0 {
+        let points = counted(strays, "point");
+        let of = of(sources);
+        context.lost(format!(
+            "{of}: {points} of the future set aside: a clock was wrong; --until now leaves such points out for good"
+        ))?;
+    }
     if read.histories.is_empty() {
         let window = if asked.window == (None, None) { "" } else { "; --since and --until leave none" };
         return Err(Error::Input(format!("{}: no points are in here{window}", of(sources))));
@@ -135,7 +143,8 @@ fn stored(
     if is_on_days {
         let ask = Ask {
             selector: Selector::default(),
-            // Days are counted from 1970, and no store is from before or will see the year 2200. A day counts as a whole.
+            // Days are counted from 1970, and no store is from before or will see the year 2200. A day counts as a
+            // whole.
             from: since.map_or(0, |since| Day::of(since + DAY - 1)),
             until: until.map_or(84_000, Day::of),
             with_sketch: false,
@@ -155,7 +164,10 @@ fn stored(
     } else {
         // As many days as are kept of a series, before the last one that there is.
         let listing = store.list().map_err(failed)?;
-        let last = listing.points.keys().chain(listing.logs.keys()).max();
+        // Days that lie ahead of the present are those of a clock that was wrong, unless there are no others.
+        let today = Day::of(context.io.now + DAY);
+        let known = || listing.points.keys().chain(listing.logs.keys());
+        let last = known().filter(|day| **day <= today).max().or_else(|| known().max());
         let back = last.map_or(0, |last| Micros::from(last + 1) * DAY - asked.back());
         let from = since.unwrap_or(if asked.with_ended { 0 } else { back });
         let mut each = |series: &Series, points: &[Point]| {

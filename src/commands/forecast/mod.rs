@@ -30,7 +30,9 @@ const PICTURES: usize = 6;
 
 /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
 ///
-/// Each series is put on a grid of hours, or of days; of about a hundred models the mean of those is taken that would have foretold its own past best. What is said is the date by which the limit is reached, the range around it, and how likely it is.
+/// Each series is put on a grid of hours, or of days; of about a hundred models the mean of those is taken that would
+/// have predicted its own past best. What is said is the date by which the limit is reached, the range around it, and
+/// how likely it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 SOURCE
@@ -56,10 +58,12 @@ pub struct Args {
     /// Only what is limited in this namespace (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     namespaces: Vec<String>,
-    /// Only these series: name{label="value"}, or a regular expression on that text or on the name in the table (repeatable).
+    /// Only these series: name{label="value"}, or a regular expression on that text or on the name in the table
+    /// (repeatable).
     #[arg(long, value_name = "SERIES")]
     select: Vec<String>,
-    /// The length of an interval, whose highest value counts: auto, 1h, 1d, or another of which a day has a whole number.
+    /// The length of an interval, whose highest value counts: auto, 1h, 1d, or another of which a day has a whole
+    /// number.
     #[arg(long, value_name = "LENGTH", default_value = "auto", value_parser = asked::step)]
     step: Step,
     /// How far to look ahead: 12h, 30d, 8w; no further than twice the history.
@@ -71,7 +75,8 @@ pub struct Args {
     /// Exceptions that teach nothing, as holidays: CSV with the columns from, until and name.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// The limit of series that match, before what is known: REGEX=NUMBER, or a quantity; the first that matches wins (repeatable).
+    /// The limit of series that match, before what is known: REGEX=NUMBER, or a quantity; the first that matches wins
+    /// (repeatable).
     #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = asked::limit, help_heading = "Limits")]
     limits: Vec<(Regex, f64)>,
     /// Limits by series: CSV with the columns series and limit.
@@ -204,8 +209,8 @@ fn has_prometheus(_: &Args) -> bool {
     false
 }
 
-/// The future of each target, on all threads. Without `with_paths` the steps are dropped at once: of forty thousand series they are a
-/// gigabyte, and those few that are drawn are made again.
+/// The future of each target, on all threads. Without `with_paths` the steps are dropped at once: of forty thousand
+/// series they are a gigabyte, and those few that are drawn are made again.
 fn foresee_all(targets: &[Target], options: &Options, with_paths: bool, context: &Context<'_>) -> Vec<Forecast> {
     let progress = Progress::count(targets.len() as u64, "series", context.settings.progress);
     let next = AtomicUsize::new(0);

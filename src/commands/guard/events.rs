@@ -2,20 +2,20 @@
 
 use super::follow::{self, FollowFlags};
 use crate::analysis::guard::report::{Told, report};
-use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups};
+use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
 use crate::analysis::quota::owners as quota_owners;
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
 use crate::commands::etcd::removed::{self, Between};
-use crate::commands::rollup::{self, Chosen, Selection};
+use crate::commands::rollup::{self, Selection};
 use crate::commands::traffic;
 use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
-use crate::model::units::parse_duration;
 use crate::sources::alerts;
 use crate::sources::find::Wanted;
 use crate::sources::objects::captures::{self, Captures};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Arguments of `plimsoll guard events`.
 #[derive(Debug, clap::Args)]
@@ -44,14 +44,16 @@ pub(super) struct Args {
     /// Only what is as grave as this.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     pub(super) severity: Option<Severity>,
-    /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within it are many.
+    /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within
+    /// it are many.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = window)]
     pub(super) window: Micros,
-    /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team). Namespaces are looked up
-    /// among the objects that lie beside the logs.
+    /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
+    /// Namespaces are looked up among the objects that lie beside the logs.
     #[arg(long = "owner-key", value_name = "KEY")]
     owner_keys: Vec<String>,
-    /// A database of etcd from before: with --after it says which objects are gone. Of a bundle that holds several, the first and the last are taken.
+    /// A database of etcd from before: with --after it says which objects are gone. Of a bundle that holds several, the
+    /// first and the last are taken.
     #[arg(long, value_name = "FILE.db", requires = "after")]
     before: Option<String>,
     /// A database of etcd from after.
@@ -69,7 +71,7 @@ fn severity(text: &str) -> Result<Severity, String> {
 }
 
 fn window(text: &str) -> Result<Micros, String> {
-    parse_duration(text).filter(|length| *length > 0).ok_or_else(|| "a time with its unit: 30s, 5m".to_owned())
+    parse_length(text, 1, "30s, 5m")
 }
 
 impl Args {
@@ -105,15 +107,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             args.sources.join(", ")
         )));
     }
+    let (told, outcome) = rollup::observe::<Watch>(found.streams, selection.clone(), context)?;
     let between = match (&args.before, &args.after) {
         (Some(before), Some(after)) => Some(removed::between(before, after, context)?),
         _ => removed::within(&args.sources, context)?,
     };
-    let mut all = Batch::default();
-    let make =
-        || Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
-    let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
-    let Batch { mut operations, gone, seen } = all;
+    let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(told);
+    seen.events -= once(&mut operations);
     operations.retain(|one| args.wants(one));
     let owners = owners(args, &operations, context)?;
     let around =
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut groups = groups(operations, around, args.window);
     // What was looked at for drains only.
     groups.retain(|group| args.kinds.is_empty() || args.kinds.iter().any(|kind| kind == group.first.kind));
-    let logged = outcome.total();
+    let logged = outcome.total().within(selection.since, selection.until);
     let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
     let told = Told {
         inputs: outcome.inputs,
@@ -134,7 +134,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.print(&report(&groups, &seen, told), FailOn::Never)
 }
 
-/// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as it may be deleted.
+/// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as
+/// it may be deleted.
 fn owners(args: &Args, operations: &[Notable], context: &mut Context<'_>) -> Result<HashMap<String, String>, Error> {
     let mut owners = HashMap::new();
     if operations.is_empty() {

@@ -6,14 +6,14 @@ use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::report::news;
 use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch, message};
 use crate::analysis::quota::owners;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::commands::messages;
-use crate::commands::rollup::{Chosen, Selection};
+use crate::commands::rollup::{One, Selection};
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::alert::{Config, Owner};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
-use crate::model::units::{counted, parse_duration};
+use crate::model::units::counted;
 use crate::sources::alerts;
 use crate::sources::audit::follow::Follower;
 use crate::views::Format;
@@ -38,7 +38,8 @@ const LAST: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Tripwire")]
 pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, and tell what is dangerous as it comes: warnings and worse, from now on, or from --since.
+    /// Read on as the logs grow and are rotated, and tell what is dangerous as it comes: warnings and worse, from now
+    /// on, or from --since.
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
     /// End after this time [default: on SIGINT or SIGTERM].
@@ -50,7 +51,8 @@ pub(super) struct FollowFlags {
     /// Send them to this owner of the configuration [default: its default].
     #[arg(long, value_name = "NAME", requires = "alerts")]
     owner: Option<String>,
-    /// Keep in this folder what was told and what has still to be sent [default: plimsoll/guard in the user's state folder].
+    /// Keep in this folder what was told and what has still to be sent [default: plimsoll/guard in the user's state
+    /// folder].
     #[arg(long, value_name = "DIR", requires = "alerts")]
     state: Option<PathBuf>,
     /// Try to deliver for so long at a time; reading waits.
@@ -59,8 +61,7 @@ pub(super) struct FollowFlags {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok());
-    micros.map(Duration::from_micros).ok_or_else(|| "a time with its unit: 30s, 5m, 12h".to_owned())
+    parse_length(text, 0, "30s, 5m, 12h").map(to_std)
 }
 
 /// Runs the command.
@@ -72,6 +73,7 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
     let end = flags.length.map(|length| Instant::now() + length);
     let stop = stop_signal()?;
     let mut follower = Follower::open(&args.sources);
+    follower.within(selection.since, selection.until);
     if follower.is_empty() {
         let errors: Vec<String> = follower.errors.iter().map(ToString::to_string).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
@@ -82,8 +84,7 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
     for folder in &follower.waiting {
         context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
-    let mut worker =
-        Chosen { observer: Watch::default(), selection: &selection, event: Watch::event, flush: Watch::flush };
+    let mut worker = One { observer: Watch::default(), selection: &selection };
     let mut wire = Tripwire::new(args.window);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut told = 0;

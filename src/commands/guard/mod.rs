@@ -5,7 +5,10 @@ mod follow;
 mod policies;
 mod webhooks;
 
+use crate::analysis::guard::{Batch, Watch};
 use crate::cli::{Context, Error};
+use crate::commands::rollup::{Observe, Selection};
+use crate::model::event::Timed;
 use clap::Subcommand;
 
 /// Arguments of `plimsoll guard`.
@@ -19,10 +22,33 @@ pub struct Args {
 enum GuardCommand {
     /// Who did what that can cost a cluster dear, what went with it, and what would have stopped it; from audit logs.
     Events(Box<events::Args>),
-    /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to what was asked.
+    /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to
+    /// what was asked.
     Policies(Box<policies::Args>),
     /// Admission webhooks: what fails when they can't be asked, which requests they are asked about, how fast they are.
     Webhooks(Box<webhooks::Args>),
+}
+
+/// Looks for dangerous operations among what was asked for, and beside that at what shows what they mean.
+impl Observe for Watch {
+    type Batch = Batch;
+    type All = Batch;
+    fn selected(&mut self, event: &Timed<'_, '_>) {
+        self.event(event);
+    }
+    fn event(&mut self, event: &Timed<'_, '_>, selection: &Selection) {
+        if selection.takes(event) {
+            self.selected(event);
+        } else if selection.until.is_none_or(|until| event.at < until) {
+            self.beside(event);
+        }
+    }
+    fn flush(&mut self) -> Batch {
+        Self::flush(self)
+    }
+    fn take(all: &mut Batch, batch: Batch) {
+        all.take(batch);
+    }
 }
 
 /// Runs the command.

@@ -28,7 +28,8 @@ EXAMPLES
 
 What each protects, how it is told the number or the name twice, and what CEL can't express: docs/guard.md.")]
 pub(super) struct Args {
-    /// Audit logs, or bundles with databases of etcd: say what the policies would have said to the requests in them. None: print the policies.
+    /// Audit logs, or bundles with databases of etcd: say what the policies would have said to the requests in them.
+    /// None: print the policies.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -51,16 +52,19 @@ pub(super) struct Args {
     /// The annotation that repeats the number of replicas [default: plimsoll.io/confirm-replicas].
     #[arg(long, value_name = "KEY", value_parser = key)]
     confirm_replicas: Option<String>,
-    /// The annotation with the value `true` on pods that a node may delete while they run [default: plimsoll.io/node-may-delete].
+    /// The annotation with the value `true` on pods that a node may delete while they run [default:
+    /// plimsoll.io/node-may-delete].
     #[arg(long, value_name = "KEY", value_parser = key)]
     node_may_delete: Option<String>,
     /// Leave this user or group alone, besides those of the control plane (repeatable).
     #[arg(long, value_name = "NAME", value_parser = name)]
     exempt: Vec<String>,
-    /// Let the policies read these keys and names from a ConfigMap, which is printed too, so that they can be changed there.
+    /// Let the policies read these keys and names from a ConfigMap, which is printed too, so that they can be changed
+    /// there.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = map)]
     params: Option<(String, String)>,
-    /// When the change window opens, as cron writes it; with it there is the policy change-window, and CronJobs that open and close it.
+    /// When the change window opens, as cron writes it; with it there is the policy change-window, and CronJobs that
+    /// open and close it.
     #[arg(long, value_name = "CRON", requires_all = ["closes", "image"], value_parser = schedule)]
     opens: Option<String>,
     /// When it closes.
@@ -201,18 +205,17 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log to replay", args.sources.join(", "))));
     }
-    let mut all = Batch::default();
     let make = || Chosen {
         observer: Watch::new(policies, terms),
         selection: &selection,
         event: Watch::event,
         flush: Watch::flush,
     };
-    let outcome = rollup::pass(found.streams, make, |batch| all.take(batch), context)?;
-    let Batch { mut requests, events, beyond } = all;
+    let (Batch { mut requests, events, beyond }, outcome) =
+        rollup::pass(found.streams, &selection, make, Batch::take, context)?;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));
     let (known, database) = known(args, terms, &requests, context)?;
-    let logged = outcome.total();
+    let logged = outcome.total().within(since, until);
     let window = match (logged.first, logged.last) {
         (Some(from), Some(to)) => {
             Span { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 }

@@ -28,7 +28,8 @@ EXAMPLES
 
 How it is told which requests a webhook is asked about, and what can't be told: docs/webhooks.md.")]
 pub(super) struct Args {
-    /// Configurations and namespaces (kubectl get -o json|yaml, or a database of etcd); audit logs and metrics pages beside them: files, folders, bundles.
+    /// Configurations and namespaces (kubectl get -o json|yaml, or a database of etcd); audit logs and metrics pages
+    /// beside them: files, folders, bundles.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
@@ -46,7 +47,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (webhooks, namespaces, mut told) = configured(args, context)?;
     // What is no log and no page may be a file of configurations.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
-    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. })) {
+    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
+    {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
@@ -62,7 +64,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             event: Counter::event,
             flush: Counter::flush,
         };
-        let outcome = rollup::pass(found.streams, make, |batch| seen.merge(batch), context)?;
+        let (counted, outcome) = rollup::pass(found.streams, &selection, make, Seen::merge, context)?;
+        seen = counted;
         told.inputs.extend(outcome.inputs);
     }
     told.top = context.settings.asked_top();

@@ -50,7 +50,8 @@ fn failed(error: &impl std::fmt::Display) -> Error {
 
 impl GroupFlags {
     /// Finds what `sources` and the flags name; without any, the top of the hierarchy.
-    pub(super) fn find(&self, sources: &[String], context: &mut Context<'_>) -> Result<Meant, Error> {
+    /// Of copies also the groups below them if `with_below`.
+    pub(super) fn find(&self, sources: &[String], with_below: bool, context: &mut Context<'_>) -> Result<Meant, Error> {
         let mut wanted: Vec<Wanted> = self.pid.iter().map(|pid| Wanted::Pid(*pid)).collect();
         wanted.extend(self.unit.iter().cloned().map(Wanted::Unit));
         wanted.extend(self.component.iter().cloned().map(Wanted::Component));
@@ -67,7 +68,7 @@ impl GroupFlags {
             } else if let Some(below) = below {
                 wanted.push(Wanted::Path(below));
             } else if path.exists() {
-                match cgroup::open(path, context.io.now) {
+                match cgroup::open(path, context.io.now, with_below) {
                     Ok(series) => meant.copies.extend(series),
                     Err(error) if sources.len() == 1 => return Err(failed(&error)),
                     Err(error) => context.lost(error)?,

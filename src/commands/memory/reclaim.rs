@@ -51,7 +51,8 @@ pub(super) struct Args {
     /// Wait this long after each step, to see whether the cache is read again.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     pause: Duration,
-    /// How: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no processes), memory.limit_in_bytes.
+    /// How: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no processes),
+    /// memory.limit_in_bytes.
     #[arg(long, value_enum, value_name = "FILE")]
     method: Option<Method>,
     /// Where limits that are low for a moment are noted, so that the next run can restore them.
@@ -115,7 +116,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
     }
     let find = |context: &mut Context<'_>| {
-        let meant = args.groups.find(&args.sources, context)?;
+        let meant = args.groups.find(&args.sources, false, context)?;
         match meant.machine {
             Some(machine) if meant.copies.is_empty() => Ok((machine, meant.live)),
             _ => Err(Error::Usage("memory reclaim works on live cgroups, not on copies".to_owned())),

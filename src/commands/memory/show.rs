@@ -4,13 +4,12 @@ use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::commands::{heap as profiles, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::Value;
 use crate::model::time::SECOND;
-use crate::model::units::parse_duration;
 use crate::sources::cgroup::Series;
 use crate::sources::find::{self, Wanted};
 use std::time::Duration;
@@ -26,7 +25,8 @@ EXAMPLES
   plimsoll memory show samples/list-storm                  a bundle; its metrics and profiles tell Go's heap
   plimsoll memory show copy/ --host-memory 32GiB           copies of memory.stat and its siblings")]
 pub(super) struct Args {
-    /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default: the machine's top group].
+    /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default:
+    /// the machine's top group].
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Show the cgroups below as well.
@@ -35,10 +35,12 @@ pub(super) struct Args {
     /// Of live cgroups: look twice, this far apart, to tell idle cache from cache that is read again; 0s to look once.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = over)]
     over: Duration,
-    /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are found.
+    /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are
+    /// found.
     #[arg(long, value_name = "SOURCE")]
     metrics: Vec<String>,
-    /// Heap profiles of it (files, folders, URLs): what Go's objects take. The text form (?debug=1) tells idle and released memory too. A bundle's own are found.
+    /// Heap profiles of it (files, folders, URLs): what Go's objects take. The text form (?debug=1) tells idle and
+    /// released memory too. A bundle's own are found.
     #[arg(long, value_name = "SOURCE")]
     heap: Vec<String>,
     #[command(flatten)]
@@ -46,8 +48,7 @@ pub(super) struct Args {
 }
 
 fn over(text: &str) -> Result<Duration, String> {
-    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok());
-    micros.map(Duration::from_micros).ok_or_else(|| "a duration: 0s, 1s, 1m".to_owned())
+    parse_length(text, 0, "0s, 1s, 1m").map(to_std)
 }
 
 /// The last sample of a series, and the one nearest to a minute before it.
@@ -58,7 +59,7 @@ fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let Meant { live, copies, .. } = args.groups.find(&args.sources, context)?;
+    let Meant { live, copies, .. } = args.groups.find(&args.sources, args.recursive, context)?;
     let host = args.groups.host_memory;
     let mut told = Told::default();
     let mut seen = Vec::new();
@@ -79,7 +80,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             skipped: problems,
             first_error,
         });
-        seen.push(Seen::new(last.clone(), before, host));
+        seen.push(Seen { depth: series.depth, ..Seen::new(last.clone(), before, host) });
     }
     let mut groups = Vec::new();
     for group in live {
@@ -213,13 +214,18 @@ fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> 
         _ => (f64::NEG_INFINITY, String::new()),
     };
     // Each group's place: the keys of the groups above it, from the top, then its own.
-    let index_of = |path: &str| seen.iter().position(|other| other.sample.path == path);
+    // Copies of several machines may have groups of one name: those above stand before, and nearest.
+    let index_of = |path: &str, before: usize| seen[..before].iter().rposition(|other| other.sample.path == path);
     let place = |index: usize| {
         let mut path = seen[index].sample.path.as_str();
-        let mut places = vec![(key(index), path.to_owned())];
+        let mut places = vec![(key(index), format!("{path} {index:09}"))];
+        let mut at = index;
         for _ in 0..seen[index].depth {
             path = path.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
-            places.extend(index_of(path).map(|above| (key(above), path.to_owned())));
+            if let Some(above) = index_of(path, at) {
+                places.push((key(above), format!("{path} {above:09}")));
+                at = above;
+            }
         }
         places.reverse();
         places

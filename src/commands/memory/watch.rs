@@ -5,13 +5,12 @@ use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
 use crate::analysis::memory::report::{self, Seen};
 use crate::analysis::memory::verdict::Verdict;
-use crate::cli::{Context, Error};
+use crate::cli::{Context, Error, parse_length, to_std};
 use crate::commands::traffic_follow::{print_again, stop_signal};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND};
-use crate::model::units::parse_duration;
 use crate::sources::cgroup::Group;
 use crate::views::Format;
 use crate::views::textfile;
@@ -47,7 +46,8 @@ pub(super) struct Args {
     /// End after this time [default: on SIGINT or SIGTERM].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     until: Option<Duration>,
-    /// Also write the last sample for Prometheus' node_exporter (its textfile collector) into this file, replaced as a whole.
+    /// Also write the last sample for Prometheus' node_exporter (its textfile collector) into this file, replaced as a
+    /// whole.
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
     #[command(flatten)]
@@ -56,8 +56,7 @@ pub(super) struct Args {
 
 /// Reads a time of at least 100 ms.
 pub(in crate::commands) fn duration(text: &str) -> Result<Duration, String> {
-    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok()).filter(|micros| *micros >= 100_000);
-    micros.map(Duration::from_micros).ok_or_else(|| "a duration of at least 100ms: 500ms, 10s, 5m".to_owned())
+    parse_length(text, 100_000, "500ms, 10s, 5m").map(to_std)
 }
 
 /// Sleeps until `end`, or until told to stop.
@@ -99,7 +98,7 @@ impl Watched {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let meant = args.groups.find(&args.sources, context)?;
+    let meant = args.groups.find(&args.sources, false, context)?;
     if !meant.copies.is_empty() {
         return Err(Error::Usage("memory watch looks at live cgroups; memory show reads copies".to_owned()));
     }

@@ -7,23 +7,29 @@ use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
 use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::commands::messages;
 use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros, SECOND};
-use crate::model::units::{counted, parse_duration};
+use crate::model::units::counted;
 use crate::sources::alerts;
+use crate::views::Format;
 use crate::views::message;
+use crate::views::text::plain;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Tell owners whose quotas come near their limits.
 ///
-/// Each owner gets one message with all that is theirs: when something comes nearer to its limit, again after --repeat if it still
-/// stands, and once when all is over; in working hours, but for what is critical. What could not be delivered is sent at the next run.
-/// Exit codes: 0 all that was due is delivered, 2 usage, 3 something could not be read or delivered.
+/// Each owner gets one message with all that is theirs: when something comes nearer to its limit, again after --repeat
+/// if it still stands, and once when all is over; in working hours, but for what is critical. What could not be
+/// delivered is sent at the next run. Exit codes: 0 all that was due is delivered, 2 usage, 3 something could not be
+/// read or delivered.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES
@@ -43,7 +49,8 @@ pub struct Args {
     /// Take the texts subject.txt, text.txt and slack.txt from this folder, as far as they are there.
     #[arg(long, value_name = "DIR", help_heading = "Messages")]
     template: Option<PathBuf>,
-    /// Keep in this folder what was told and what has still to be sent (default: plimsoll/alerts in the user's state folder).
+    /// Keep in this folder what was told and what has still to be sent (default: plimsoll/alerts in the user's state
+    /// folder).
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_ALERT_STATE", help_heading = "Messages")]
     state: Option<PathBuf>,
     /// Try to deliver for so long; also wait so long for another run to end.
@@ -58,8 +65,7 @@ pub struct Args {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let micros = parse_duration(text).and_then(|micros| u64::try_from(micros).ok());
-    micros.map(Duration::from_micros).ok_or_else(|| "a time with its unit: 30s, 90m, 24h, 7d".to_owned())
+    parse_length(text, 0, "30s, 90m, 24h, 7d").map(to_std)
 }
 
 /// Runs the command.
@@ -90,8 +96,27 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let Seen { cluster, checked, whole, inputs } = read?;
         let mut state = store::peek(&folder).map_err(Error::Input)?;
         let decided = digest::step(&mut state.watches, &config, &cluster, &checked, now, whole);
+        messages::give_up(&mut state, config.keep, now, context)?;
+        // As the real run makes them, so that what is wrong with a text is found here.
+        let parcels = decided.messages.iter().map(|(owner, message)| messages::parcel(owner, message, &config));
+        let parcels = parcels.collect::<Result<Vec<Parcel>, Error>>()?;
         let rows = rows(&decided, &state.outbox, &config, None);
-        return context.print(&report(rows, inputs, now, "would be sent"), FailOn::Never);
+        let mut report = report(rows, inputs, now, "would be sent");
+        report.more.insert("texts".to_owned(), parcels.iter().map(text_of).collect());
+        context.print(&report, FailOn::Never)?;
+        if matches!(context.settings.format, Format::Table | Format::Wide) {
+            for parcel in &parcels {
+                let owner = if parcel.message.owner.is_empty() { "nobody" } else { &parcel.message.owner };
+                let (owner, subject) = (plain(owner), plain(&parcel.subject));
+                write!(
+                    context.io.out,
+                    "\nto {owner} by {}\nSubject: {subject}\n\n{}",
+                    parcel.channels.join(", "),
+                    parcel.text
+                )?;
+            }
+        }
+        return Ok(());
     }
     let (store, mut state) = Store::open(&folder, args.give_up).map_err(Error::Input)?;
     let mut decided = Decided::default();
@@ -124,16 +149,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(error);
     }
     let rows = rows(&decided, &sent, &config, Some(&outcomes));
+    let report = report(rows, inputs, now, "sent");
     let is_printed = config.channels.iter().any(|channel| channel.way == Way::Stdout);
     if is_printed {
-        let taken = outcomes.iter().filter(|outcome| outcome.result.is_ok()).count() as u64;
-        return context.say(format!(
-            "{} sent, {} waiting for working hours",
-            counted(taken, "message"),
-            decided.waiting.len()
-        ));
+        // The messages themselves are on stdout.
+        return report.lead.iter().try_for_each(|line| context.say(line));
     }
-    context.print(&report(rows, inputs, now, "sent"), FailOn::Never)
+    context.print(&report, FailOn::Never)
+}
+
+/// A message as a receiver will see it.
+fn text_of(parcel: &Parcel) -> Json {
+    let Parcel { message, subject, text, channels, to, .. } = parcel;
+    json!({"message_id": message.id, "owner": message.owner, "channels": channels, "to": to, "subject": subject, "text": text})
 }
 
 /// What was read.
@@ -215,6 +243,14 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
             match outcome.map(|outcome| &outcome.result) {
                 Some(Ok(())) => add(&parcel.message, channel, "sent", None),
                 Some(Err(error)) => add(&parcel.message, channel, "failed", Some(error)),
+                None if !config.channels.iter().any(|known| known.name == *channel) => {
+                    add(
+                        &parcel.message,
+                        channel,
+                        "failed",
+                        Some("the configuration does not have this channel any more"),
+                    );
+                }
                 None => add(&parcel.message, channel, "from before", None),
             }
         }
@@ -254,7 +290,13 @@ fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<
 fn report(rows: Vec<Vec<Value>>, inputs: Vec<InputReport>, now: Micros, done: &str) -> Report {
     let of = |status: &str| rows.iter().filter(|row| row.get(2) == Some(&Value::from(status))).count() as u64;
     let (sent, failed, waiting) = (of("sent") + of("now") + of("from before"), of("failed"), of("waits"));
-    let mut lead = format!("{} {done}", counted(sent, "message"));
+    let delivered =
+        |row: &&Vec<Value>| row.get(2) != Some(&Value::from("waits")) && row.get(2) != Some(&Value::from("failed"));
+    let id = |row: &Vec<Value>| if let Some(Value::Text(id)) = row.get(9) { Some(id.clone()) } else { None };
+    let ids: BTreeSet<String> = rows.iter().filter(delivered).filter_map(id).collect();
+    // One message may go to several channels.
+    let several = if sent > ids.len() as u64 { format!(" in {sent} deliveries") } else { String::new() };
+    let mut lead = format!("{} {done}{several}", counted(ids.len() as u64, "message"));
     if failed > 0 {
         lead += &format!(", {failed} failed");
     }
@@ -263,7 +305,8 @@ fn report(rows: Vec<Vec<Value>>, inputs: Vec<InputReport>, now: Micros, done: &s
     }
     lead += &format!(", at {}", time::format(now - now.rem_euclid(SECOND)));
     let columns = COLUMNS.map(str::to_owned).to_vec();
-    let table = Table { name: "messages".to_owned(), columns, rows, ..Table::default() };
+    let table =
+        Table { name: "messages".to_owned(), columns, rows, headings: vec![("reason", "WHY")], ..Table::default() };
     let totals = vec![
         ("sent".to_owned(), sent.into()),
         ("failed".to_owned(), failed.into()),

@@ -34,7 +34,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let cluster = clusters.first().map(|name| (*name).to_owned()).unwrap_or_default();
     let matched = flow::matched(&args.flow, sources, context)?;
     let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
-    let mut demands = Demands::default();
     let selection = Selection { since, until, ..Selection::default() };
     let make = || Chosen {
         observer: Observer::new(&matched.sets),
@@ -42,7 +41,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         event: Observer::event,
         flush: Observer::flush,
     };
-    let outcome = rollup::pass(found.streams, make, |batch| demands.merge(batch), context)?;
+    let (demands, outcome) = rollup::pass(found.streams, &selection, make, Demands::merge, context)?;
     let rows = api::propose(&demands, set, args.headroom, args.clients);
     let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
     let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;

@@ -7,7 +7,8 @@ use crate::analysis::quota::refused::Refused;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
-use crate::commands::rollup::{self, Chosen, Selection};
+use crate::commands::rollup::{self, Observe, Selection};
+use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::quota::Quotas;
@@ -19,12 +20,13 @@ use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
+use std::sync::Arc;
 
 /// Where quotas, their usage and its history are read from.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SourceFlags {
-    /// Bundles, folders or files with objects as kubectl get -o json|yaml writes them, with audit logs beside them where there are any; a
-    /// store that record keeps; none: the live cluster of the kubeconfig.
+    /// Bundles, folders or files with objects as kubectl get -o json|yaml writes them, with audit logs beside them
+    /// where there are any; a store that record keeps; none: the live cluster of the kubeconfig.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// Read the live cluster too, beside stores or a Prometheus.
@@ -237,6 +239,14 @@ fn files(
     inputs: &mut Inputs,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
+    let found = find::audit_logs(sources);
+    let logs = match found.streams.is_empty() {
+        true => None,
+        false => {
+            let selection = Selection { since, until, ..Selection::default() };
+            Some(rollup::observe::<Refused>(found.streams, selection, context)?)
+        }
+    };
     let Captures { captures, inputs: told, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
@@ -266,20 +276,26 @@ fn files(
             sources.join(", ")
         )));
     }
-    let found = find::audit_logs(sources);
-    if !found.streams.is_empty() {
+    if let Some((refused, outcome)) = logs {
         inputs.has_logs = true;
-        let selection = Selection { since, until, ..Selection::default() };
-        let make = || Chosen {
-            observer: Refused::default(),
-            selection: &selection,
-            event: Refused::event,
-            flush: std::mem::take,
-        };
-        let outcome = rollup::pass(found.streams, make, |batch| inputs.refused.merge(batch), context)?;
+        inputs.refused.merge(Arc::unwrap_or_clone(refused));
         inputs.inputs.extend(outcome.inputs);
     }
     Ok(())
+}
+
+impl Observe for Refused {
+    type Batch = Self;
+    type All = Self;
+    fn selected(&mut self, event: &Timed<'_, '_>) {
+        self.event(event);
+    }
+    fn flush(&mut self) -> Self {
+        std::mem::take(self)
+    }
+    fn take(all: &mut Self, batch: Self) {
+        all.merge(batch);
+    }
 }
 
 /// The live cluster, as it is now.

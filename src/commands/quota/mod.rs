@@ -23,7 +23,8 @@ enum QuotaCommand {
     Propose(Box<propose::Args>),
     /// How full quotas are, and when they will be full; exit code 1 where one is critical.
     Check(Box<check::Args>),
-    /// Tell owners whose quotas come near their limits: by mail, Slack, webhook or Alertmanager, in working hours, for cron.
+    /// Tell owners whose quotas come near their limits: by mail, Slack, webhook or Alertmanager, in working hours, for
+    /// cron.
     Alert(Box<alert::Args>),
     /// What is wrong with quotas, requests and limits as they stand.
     Lint(Box<lint::Args>),

@@ -56,11 +56,17 @@ pub struct Args {
     /// Sum up namespaces as this YAML file says: project: [namespace, …].
     #[arg(long, value_name = "FILE", group = "project")]
     projects: Option<PathBuf>,
+    /// Propose only this resource, as quotas name it: requests.cpu, limits.memory, pods (repeatable).
+    #[arg(long = "resource", value_name = "NAME")]
+    resources: Vec<String>,
+    /// Let manifests (-o yaml, --kustomize) lower limits too, where 14 days of history or more stand behind it.
+    #[arg(long)]
+    allow_decrease: bool,
     /// Add LimitRanges with defaults for namespaces whose containers don't say what they need.
     #[arg(long)]
     limit_range: bool,
     /// Quotas for the API itself, from audit logs: requests per second and seats of each user, as priority levels.
-    #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes"])]
+    #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes", "resources", "allow_decrease"])]
     api: bool,
     /// With --api: for so many users, those that take most seats.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]
@@ -111,6 +117,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         without_spikes: args.without_spikes,
         days: inputs.days,
         namespaces: args.source.namespaces.clone(),
+        resources: args.resources.clone(),
+        allow_decrease: args.allow_decrease,
         ..Rules::default()
     };
     let Inputs { quotas, objects, refused, has_logs, inputs, .. } = inputs;
@@ -120,6 +128,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if proposals.rows.is_empty() {
         context
             .say("nothing to propose: no usage of a namespace is known; name a bundle with pods and quotas, a store, or --prometheus")?;
+    }
+    let kept = proposals.rows.iter().filter(|row| row.granted(&rules) != row.proposed).count() as u64;
+    if kept > 0 && (context.settings.format == Format::Yaml || args.kustomize.is_some()) {
+        let how = match args.allow_decrease {
+            true => "--allow-decrease needs 14 days of history",
+            false => "--allow-decrease lowers those with 14 days of history",
+        };
+        context.say(format!("{} would be lower than now and stay as they are; {how}", counted(kept, "limit")))?;
     }
     let limits = if args.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
     let mut documents = manifests::quotas(&proposals, &quotas, &rules);

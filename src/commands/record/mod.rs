@@ -4,12 +4,12 @@ mod import;
 mod take;
 
 use crate::actions::store::{Keep, Sample, Writer, drop_old, open_or_make, put_together, seal};
-use crate::cli::{Context, Error, KubeFlags};
+use crate::cli::{Context, Error, KubeFlags, parse_length};
 use crate::commands::memory::watch::{duration, sleep_until};
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::series::Series;
 use crate::model::time::Micros;
-use crate::model::units::{bytes, counted, parse_bytes, parse_duration};
+use crate::model::units::{bytes, counted, parse_bytes};
 use crate::sources::store::{Store, StoreError, date};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,8 @@ EXAMPLES
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// Metrics pages (files, folders, bundles, URLs), folders of cgroups, files of objects; none: the live cluster of the kubeconfig.
+    /// Metrics pages (files, folders, bundles, URLs), folders of cgroups, files of objects; none: the live cluster of
+    /// the kubeconfig.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// The folder of the store; made if it is absent.
@@ -83,8 +84,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 fn age(text: &str) -> Result<Micros, String> {
-    let day = crate::model::series::DAY;
-    parse_duration(text).filter(|age| *age >= 2 * day).ok_or_else(|| "a time of at least 2d: 14d, 8w".to_owned())
+    parse_length(text, 2 * crate::model::series::DAY, "14d, 8w")
 }
 
 /// An error of the store as one of the command.

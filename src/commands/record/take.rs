@@ -64,7 +64,7 @@ struct Worker {
 }
 
 impl PageWorker for Worker {
-    fn begin(&mut self) {
+    fn begin(&mut self, _: &str, _: Micros) {
         self.scraping.begin();
     }
     fn sample(&mut self, sample: &Sample<'_, '_>) {
@@ -128,7 +128,8 @@ impl<'a> Taker<'a> {
         if is_first {
             context.say("a first page of each process: rates (apiserver_rps) come with the next")?;
         }
-        // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails anew.
+        // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails
+        // anew.
         let now: HashSet<String> = errors.iter().cloned().collect();
         for error in errors {
             match is_last {
@@ -218,7 +219,7 @@ impl<'a> Taker<'a> {
             return true;
         }
         // That it holds no copies of cgroups is no error of a folder of pages.
-        let Ok(found) = cgroup::open(path, now) else { return false };
+        let Ok(found) = cgroup::open(path, now, false) else { return false };
         for series in &found {
             for sample in &series.samples {
                 if self.is_new(&format!("cgroup {}", series.place), sample.at) {
@@ -229,8 +230,8 @@ impl<'a> Taker<'a> {
         !found.is_empty()
     }
 
-    /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an instance comes again.
-    /// Whether there are processes of which no rates are known yet.
+    /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an
+    /// instance comes again. Whether there are processes of which no rates are known yet.
     fn pages(&mut self, mut pages: Vec<Page>, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
         pages.sort_by(|a, b| (a.page.at, &a.instance).cmp(&(b.page.at, &b.instance)));
         let mut worker = Worker::default();

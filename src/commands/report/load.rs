@@ -1,29 +1,36 @@
-//! What a report is made from beside what other commands say: the course of the load, who added to it, metrics and memory in time.
+//! What a report is made from beside what other commands say: the course of the load, who added to it, metrics and
+//! memory in time.
 
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
-use crate::analysis::incident::redact::{self, Kind, Names};
+use crate::analysis::incident::redact::Kind;
 use crate::analysis::incident::suspects::{self, Side, Suspect, rise, suspects, unnamed};
 use crate::analysis::incident::window;
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::{Component, Facts};
 use crate::analysis::traffic::{Breakdown, Query};
 use crate::cli::{Context, Error, give_back};
-use crate::commands::{etcd, heap, pages, traffic};
+use crate::commands::traffic::{Breaking, Broken};
+use crate::commands::{etcd, heap, logs, pages, traffic};
 use crate::model::bundle::Bundle;
-use crate::model::incident::{Incident, Source, Span, Stretch, Verdict};
+use crate::model::incident::{Source, Span, Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::time::{self, Micros, SECOND, together};
+use crate::sources::audit::settle;
 use crate::sources::find::{self, Found, Wanted};
 use crate::sources::open::SourceError;
 use crate::sources::{cgroup, objects::captures};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
 /// Pieces of time of their courses, about.
 const PIECES: i64 = 400;
+
+/// From when on, and until when.
+pub(in crate::commands) type Bounds = (Option<Micros>, Option<Micros>);
 
 /// All of it.
 #[derive(Debug, Default)]
@@ -68,17 +75,31 @@ pub(in crate::commands) struct Load {
 
 impl Load {
     /// Reads what can be read before it is known when the incident was.
-    pub(in crate::commands) fn read(sources: &[String], context: &mut Context<'_>) -> Result<Self, Error> {
-        let (mut load, found) = Self::look(sources, context)?;
-        load.course(found, context)?;
+    #[cfg(feature = "tui")]
+    pub(in crate::commands) fn read(
+        sources: &[String],
+        within: Bounds,
+        context: &mut Context<'_>,
+    ) -> Result<Self, Error> {
+        let (mut load, found) = Self::look(sources, within, context)?;
+        load.pages(found, context)?;
+        let of_logs = load.pulse_of_logs(context)?;
+        load.course(of_logs);
         Ok(load)
     }
 
-    /// Finds out what there is to read.
-    pub(in crate::commands) fn look(sources: &[String], context: &mut Context<'_>) -> Result<(Self, Found), Error> {
+    /// Finds out what there is to read; of what has times only what lies within these bounds, and those of a bundle,
+    /// counts.
+    pub(in crate::commands) fn look(
+        sources: &[String],
+        (since, until): Bounds,
+        context: &mut Context<'_>,
+    ) -> Result<(Self, Found), Error> {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
         load.bundle(found.bundle.as_ref());
+        load.bounds.0 = load.bounds.0.max(since);
+        load.bounds.1 = [load.bounds.1, until].into_iter().flatten().min();
         load.clusters = found
             .streams
             .iter()
@@ -142,7 +163,7 @@ impl Load {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
         let memory = if Path::new(source).exists() {
-            cgroup::open(Path::new(source), context.io.now).unwrap_or_default()
+            cgroup::open(Path::new(source), context.io.now, false).unwrap_or_default()
         } else {
             Vec::new()
         };
@@ -160,8 +181,8 @@ impl Load {
         self.heaps = self.heaps.max(heaps);
     }
 
-    /// Pages and logs in the course of time.
-    fn course(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
+    /// Pages in the course of time.
+    pub(in crate::commands) fn pages(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
         let (since, until) = self.bounds;
         pages::keep(&mut found.pages, since, until);
         let has_pages = !found.pages.is_empty();
@@ -170,11 +191,31 @@ impl Load {
             let from = self.facts.instances.iter().map(|instance| instance.from).min();
             self.span = together(self.span, from.map(|from| (from, self.facts.last())));
         }
-        self.pulse = pulse_of_logs(found, self.bounds, context)?;
+        Ok(())
+    }
+
+    /// The course of the load by logs.
+    pub(in crate::commands) fn pulse_of_logs(&self, context: &mut Context<'_>) -> Result<Option<Pulse>, Error> {
+        if !self.has(Source::Audit) {
+            return Ok(None);
+        }
+        pulse_of_logs(find::find(&self.sources, Wanted::Logs, context.io.now), self.bounds, context)
+    }
+
+    /// The course of the load, by logs or by pages, and with it what all covers.
+    pub(in crate::commands) fn course(&mut self, of_logs: Option<Pulse>) {
+        let (since, until) = self.bounds;
+        self.pulse = of_logs;
         self.span = together(self.span, self.pulse.as_ref().map(|pulse| pulse.span));
         if self.pulse.is_none() {
             self.pulse = Pulse::of_pages(&self.facts);
         }
+        // A copy that says nothing of its time is taken as it is.
+        for (_, samples) in self.memory.iter_mut().filter(|(_, samples)| samples.len() > 1) {
+            let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+            samples.retain(|sample| is_within(sample.at));
+        }
+        self.memory.retain(|(_, samples)| !samples.is_empty());
         for (_, samples) in &self.memory {
             self.span =
                 together(self.span, samples.first().zip(samples.last()).map(|(first, last)| (first.at, last.at)));
@@ -182,19 +223,15 @@ impl Load {
         let bound =
             |(from, to): Span| (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
         self.span = self.span.map(bound).filter(|(from, to)| from < to);
-        Ok(())
     }
 
-    fn query(&self) -> Query {
-        Query { since: self.bounds.0, until: self.bounds.1, ..Query::default() }
-    }
-
-    /// One pass over the logs.
-    fn count(&self, query: &Query, context: &mut Context<'_>) -> Result<Breakdown, Error> {
-        let found = find::find(&self.sources, Wanted::Logs, context.io.now);
-        let breakdown = traffic::read(query, found, None, false, context)?.0;
+    /// Counts requests in the logs, by one pass.
+    fn count<const N: usize>(&self, queries: [Query; N], context: &mut Context<'_>) -> Result<[Arc<Broken>; N], Error> {
+        let streams = || find::find(&self.sources, Wanted::Logs, context.io.now).streams;
+        let asked = queries.into_iter().map(|query| (streams(), Breaking::of(query))).collect();
+        let answers: Vec<Arc<Broken>> = logs::ask_all(asked, context)?.into_iter().map(|(broken, _)| broken).collect();
         give_back();
-        Ok(breakdown)
+        answers.try_into().map_err(|_| Error::Input("the logs are gone".to_owned()))
     }
 
     /// Whether there was an incident, and when.
@@ -222,13 +259,15 @@ impl Load {
             lengths.sort_unstable();
             let slack = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
             // Differences are taken between pages: those around the window belong to it.
-            self.before = self.facts_of((calm.0 - slack, calm.1 + SECOND), context)?;
-            self.within = self.facts_of((window.0 - slack, window.1 + slack), context)?;
+            let before = self.facts_of((calm.0 - slack, calm.1 + SECOND), context);
+            let within = self.facts_of((window.0 - slack, window.1 + slack), context);
+            (self.before, self.within) = (before?, within?);
         }
         if !self.has(Source::Audit) {
             self.suspects = unnamed(&self.before, &self.within);
             return Ok(());
         }
+        let piece = self.piece();
         let by = vec![Dim::Client, Dim::Agent, Dim::Verb, Dim::Group, Dim::Resource, Dim::Subresource];
         let part = |since: Micros, until: Micros| Query {
             by: by.clone(),
@@ -236,52 +275,55 @@ impl Load {
             until: Some(until),
             ..Query::default()
         };
-        let before = self.count(&part(calm.0, calm.1), context)?;
-        let within = self.count(&part(window.0, window.1), context)?;
+        let [before, within, courses] =
+            self.count([part(calm.0, calm.1), part(window.0, window.1), self.course_query(piece)?], context)?;
         let seconds = |span: Span| self.pulse.as_ref().map_or(0.0, |pulse| suspects::seconds(pulse, span));
-        let before = Side { rows: &before.rows, seconds: seconds(calm) };
-        let within = Side { rows: &within.rows, seconds: seconds(window) };
+        let before = Side { rows: &before.0.rows, seconds: seconds(calm) };
+        let within = Side { rows: &within.0.rows, seconds: seconds(window) };
         self.suspects = suspects(before, within);
-        self.courses.clear();
-        self.courses(window, context)
+        self.courses(&courses.0, piece, window);
+        Ok(())
     }
 
-    /// Pseudonyms for all names in a report: those in its columns, and those in the logs.
-    pub(in crate::commands) fn names(&self, incident: &Incident, context: &mut Context<'_>) -> Result<Names, Error> {
-        let mut all = redact::named(incident);
-        if self.has(Source::Audit) {
-            let dims = [
-                (Dim::User, Kind::User),
-                (Dim::SourceIp, Kind::Address),
-                (Dim::Namespace, Kind::Namespace),
-                (Dim::Name, Kind::Name),
-                (Dim::Node, Kind::Name),
-            ];
-            for (dim, kind) in dims {
-                let breakdown = self.count(&Query { by: vec![dim], ..Query::default() }, context)?;
-                all.extend(breakdown.rows.into_iter().filter_map(|row| Some((row.dims.into_iter().next()?, kind))));
-            }
+    /// All names in the logs.
+    pub(in crate::commands) fn names(&self, context: &mut Context<'_>) -> Result<Vec<(String, Kind)>, Error> {
+        if !self.has(Source::Audit) {
+            return Ok(Vec::new());
         }
-        Ok(Names::new(all))
+        let dims = [Dim::User, Dim::SourceIp, Dim::Namespace, Dim::Name, Dim::Node];
+        let kinds = [Kind::User, Kind::Address, Kind::Namespace, Kind::Name, Kind::Name];
+        let counted = self.count(dims.map(|dim| Query { by: vec![dim], ..Query::default() }), context)?;
+        let names =
+            counted.iter().zip(kinds).flat_map(|(broken, kind)| broken.0.rows.iter().map(move |row| (row, kind)));
+        Ok(names.filter_map(|(row, kind)| Some((row.dims.first()?.clone(), kind))).collect())
     }
 
     fn facts_of(&self, (since, until): Span, context: &mut Context<'_>) -> Result<Facts, Error> {
         let mut found = find::find(&self.sources, Wanted::Pages, context.io.now);
         pages::keep(&mut found.pages, Some(since), Some(until));
-        // Nobody else asks for these: they need not be remembered.
-        Ok(pages::fresh(found.pages, Kept::Requests, context)?.0)
+        Ok(pages::facts(found.pages, Kept::Requests, context)?.0)
+    }
+
+    /// The length of the pieces of a client's course.
+    fn piece(&self) -> Micros {
+        let mut piece = PIECE;
+        while self.pulse.as_ref().is_some_and(|pulse| (pulse.span.1 - pulse.span.0) / piece > PIECES) {
+            piece *= 2;
+        }
+        piece
+    }
+
+    /// Asks how clients asked in time.
+    fn course_query(&self, piece: Micros) -> Result<Query, Error> {
+        let filters = vec!["user!~^system:node:".parse().map_err(Error::Usage)?];
+        let (since, until) = self.bounds;
+        Ok(Query { by: vec![Dim::User, Dim::Agent], filters, interval: Some(piece), since, until, ..Query::default() })
     }
 
     /// How those asked in time who asked for most more.
-    fn courses(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
-        let Some(span) = self.pulse.as_ref().map(|pulse| pulse.span) else { return Ok(()) };
-        let mut piece = PIECE;
-        while (span.1 - span.0) / piece > PIECES {
-            piece *= 2;
-        }
-        let filters = vec!["user!~^system:node:".parse().map_err(Error::Usage)?];
-        let query = Query { by: vec![Dim::User, Dim::Agent], filters, interval: Some(piece), ..self.query() };
-        let breakdown = self.count(&query, context)?;
+    fn courses(&mut self, breakdown: &Breakdown, piece: Micros, window: Span) {
+        self.courses.clear();
+        let Some(span) = self.pulse.as_ref().map(|pulse| pulse.span) else { return };
         for suspect in self.suspects.iter_mut().filter(|suspect| suspect.added > 0.0).take(CLIENTS) {
             let rows = breakdown.rows.iter().filter(|row| row.dims == suspect.who);
             let counts: std::collections::BTreeMap<Micros, u64> =
@@ -294,7 +336,6 @@ impl Load {
                 self.courses.push((crate::analysis::incident::timeline::name(&suspect.who), course));
             }
         }
-        Ok(())
     }
 }
 
@@ -307,7 +348,7 @@ pub(in crate::commands) fn pulse_of_logs(
     if found.streams.is_empty() {
         return Ok(None);
     }
-    let piece = find::span(&found).map_or(PIECE, piece_of);
+    let piece = settle::rough_span(&found.streams).map_or(PIECE, piece_of);
     let query =
         Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
     let breakdown = traffic::read(&query, found, None, false, context)?.0;

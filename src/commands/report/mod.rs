@@ -5,17 +5,20 @@ mod sections;
 
 use crate::analysis::incident::cards::cards;
 use crate::analysis::incident::causes::{self, Case};
+use crate::analysis::incident::redact::{self, Kind, Names};
 use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
-use crate::cli::{Context, Error, FailOn, keep_little, parse_time};
+use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
+use crate::commands::logs;
 use crate::commands::pages::Memo;
-use crate::model::incident::{Incident, Own, Source, Stretch, Verdict, quote};
+use crate::model::incident::{Incident, Own, Source, Span, Stretch, Verdict, quote};
 use crate::model::report::Severity;
 use crate::model::time::{self, Micros};
 use crate::views::Format;
 use crate::views::incident as view;
 use load::Load;
+use sections::{Asks, Sections};
 use std::path::PathBuf;
 
 /// Arguments of `plimsoll report`.
@@ -25,14 +28,18 @@ EXAMPLES
   plimsoll report bundle/ -o html > report.html          # one file that needs no network
   plimsoll report bundle/ -o markdown > ticket.md
   plimsoll report bundle/                                # what matters, on the terminal
+  plimsoll report /var/log/kubernetes/ scrapes/ --since -3h
   plimsoll report audit.log scrapes/ snapshot.db --from 2026-11-20T09:21:00Z --to 2026-11-20T09:25:00Z
   plimsoll report bundle/ -o html --redact --title 'Outage of 20 November' --owner platform > report.html
 
 Every number is that of the command that is named beside it. How the window and the causes are found: docs/report.md.")]
 pub struct Args {
-    /// Whatever is at hand: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles, objects.
+    /// Whatever is at hand: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles,
+    /// objects.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
     /// When the incident began: RFC 3339, -1h, now-7d [default: found by statistics].
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
@@ -71,8 +78,13 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let templates = templates(&args.templates)?;
     let given = given(args, context)?;
-    let (incident, load) = incident(args, given, templates, context)?;
-    let mut incident = if args.redact { load.names(&incident, context)?.redact(incident) } else { incident };
+    let (incident, names) = incident(args, given, templates, context)?;
+    let mut incident = if args.redact {
+        let all: Vec<_> = redact::named(&incident).into_iter().chain(names).collect();
+        Names::new(all).redact(incident)
+    } else {
+        incident
+    };
     if context.settings.format == Format::Csv {
         return Err(Error::Usage("-o csv: a report is more than one table; -o json has all of it".to_owned()));
     }
@@ -98,7 +110,7 @@ fn given(args: &Args, context: &Context<'_>) -> Result<Option<(Micros, Micros)>,
         (Some(from), Some(to)) if from >= to => Err(Error::Usage("--from is not before --to".to_owned())),
         (Some(from), Some(to)) => Ok(Some((from, to))),
         (None, None) => Ok(None),
-        _ => Err(Error::Usage("--from and --to go together".to_owned())),
+        _ => Err(Error::Usage("--from and --to go together; --since and --until bound what is read".to_owned())),
     }
 }
 
@@ -127,20 +139,33 @@ fn templates(paths: &[PathBuf]) -> Result<Vec<Own>, Error> {
     paths.iter().map(read).collect()
 }
 
-/// Reads everything and makes the report.
+/// Reads everything and makes the report; and where names are to be replaced, those in the logs.
 fn incident(
     args: &Args,
-    given: Option<(Micros, Micros)>,
+    given: Option<Span>,
     own: Vec<Own>,
     context: &mut Context<'_>,
-) -> Result<(Incident, Load), Error> {
+) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.pages = Some(Memo::default());
     context.tell_losses_once();
     keep_little();
-    let mut load = Load::read(&args.sources, context)?;
+    let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let (mut load, found) = Load::look(&args.sources, within, context)?;
     load.is_whole = args.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
     #[cfg(feature = "history")]
     load.history.clone_from(&args.history);
+    load.pages(found, context)?;
+    // The first pass over the logs finds the window, and answers what is asked of all of the time.
+    let (of_logs, names, mut sections) = logs::together(context, |context| {
+        let names = if args.redact { load.names(context) } else { Ok(Vec::new()) };
+        let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
+        Ok((load.pulse_of_logs(context)?, names?, sections?))
+    })?;
+    load.course(of_logs);
+    let has_times = [Source::Audit, Source::Metrics, Source::Cgroup].into_iter().any(|kind| load.has(kind));
+    if within != (None, None) && has_times && load.span.is_none() {
+        return Err(Error::Usage("nothing that was read lies between --since and --until".to_owned()));
+    }
     if let Some((from, to)) = given {
         covered((from, to), &load)?;
     }
@@ -148,19 +173,19 @@ fn incident(
         Some((from, to)) => Verdict::Incident(Stretch { from, to, score: 0.0, is_given: true }),
         None => load.verdict(),
     };
-    if let Some(window) = verdict.window() {
-        load.look_at(window, context)?;
-    }
+    let mut of_window = look_at(&mut load, &verdict, context)?;
     if let Verdict::Incident(stretch) = &verdict
         && !stretch.is_given
     {
         let sharpened = load.sharpened(stretch.clone());
         if sharpened != *stretch {
-            load.look_at((sharpened.from, sharpened.to), context)?;
             verdict = Verdict::Incident(sharpened);
+            of_window = look_at(&mut load, &verdict, context)?;
         }
     }
-    let sections = sections::sections(&load, verdict.window(), context)?;
+    sections.add(of_window);
+    sections.add(Sections::of(&load, Asks::Other, context)?);
+    sections.draw(&load, context)?;
     let known = Known {
         span: load.span,
         verdict: &verdict,
@@ -177,7 +202,10 @@ fn incident(
         let (before, within) = (&load.before, &load.within);
         causes::causes(&Case { known, sources: words.join(" "), window, before, within, read: &load.read })
     });
-    sections::manifests(&load, &mut causes, context)?;
+    // Only what people read holds them.
+    if matches!(context.settings.format, Format::Html | Format::Markdown) {
+        sections::manifests(&load, &mut causes, context)?;
+    }
     let phases = match (load.pulse.as_ref(), verdict.window()) {
         (Some(pulse), Some(window)) => charts::phases(pulse, load.calm.unwrap_or(window), window),
         _ => Vec::new(),
@@ -228,5 +256,15 @@ fn incident(
         lost,
         own,
     };
-    Ok((incident, load))
+    Ok((incident, names))
+}
+
+/// Looks at the window: the second pass over the logs tells before from within, and answers what is asked of either.
+fn look_at(load: &mut Load, verdict: &Verdict, context: &mut Context<'_>) -> Result<Sections, Error> {
+    logs::together(context, |context| {
+        let looked = verdict.window().map_or(Ok(()), |window| load.look_at(window, context));
+        let sections = Sections::of(load, Asks::LogsOf(verdict.window()), context);
+        looked?;
+        sections
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::load::Load;
 use crate::cli::{Context, Error, Progress, gather};
+use crate::commands::logs;
 use crate::model::incident::{Cause, Flame, Section, Source, Span};
 use crate::model::report::Report;
 use crate::model::time::{self, Micros, SECOND};
@@ -13,6 +14,31 @@ use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
 const TOP: &str = "100";
 /// Sections whose rows are evidence: they are kept, shown or not. Of others a large log has hundreds of thousands.
 const WHOLE: [&str; 6] = ["traffic_by_client", "compare", "guard", "balance", "controllers", "etcd_health"];
+/// The order of sections: first what the window tells, then the control plane, then what is stored and used.
+const ORDER: [&str; 20] = [
+    "clients",
+    "traffic_by_client",
+    "traffic",
+    "compare",
+    "chronic",
+    "guard",
+    "balance",
+    "health",
+    "etcd_health",
+    "controllers",
+    "etcd_usage",
+    "etcd_history",
+    "etcd_check",
+    "memory",
+    "heap",
+    "heap_diff",
+    "quota",
+    "quota_proposals",
+    "forecast",
+    "etcd_diff",
+];
+/// Of those about all of the time, the ones whose commands ask audit logs; others need not be heard.
+const ASKING: [&str; 5] = ["guard", "balance", "controllers", "quota", "quota_proposals"];
 /// Less time before the window tells nothing of clients.
 const ENOUGH: Micros = 60 * SECOND;
 
@@ -59,27 +85,25 @@ fn within((since, until): (Option<Micros>, Option<Micros>)) -> Vec<String> {
     flag("--since", since).chain(flag("--until", until)).collect()
 }
 
-/// Asks all commands that have something to say.
-pub(super) fn sections(load: &Load, window: Option<Span>, context: &mut Context<'_>) -> Result<Sections, Error> {
-    let mut sections = Sections::default();
-    let wanted = wanted(load, window);
-    // With the flame graphs.
-    let progress = Progress::count(wanted.len() as u64 + 4, "parts of the report", context.settings.progress);
-    for asked in wanted {
-        sections.ask(load, asked, context)?;
-        progress.read(1);
-    }
-    sections.draw(load, context)?;
-    progress.finish();
-    Ok(sections)
+/// What parts of a report ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Audit logs, of all of the time.
+    LogsOfAllTime,
+    /// Audit logs, of the window or of what was before; of all of the time where there is none.
+    LogsOf(Option<Span>),
+    /// Anything else.
+    Other,
 }
 
-fn wanted(load: &Load, window: Option<Span>) -> Vec<Asked> {
+/// What of all of the time is asked for.
+fn wanted(load: &Load) -> Vec<Asked> {
     let mut wanted = Vec::new();
-    if load.has(Audit) {
-        of_logs(load, window, &mut wanted);
-    }
     let all = within(load.bounds);
+    if load.has(Audit) {
+        let head = ["guard", "Dangerous operations", "What people and programs did that can't be undone easily."];
+        wanted.push(asked(head, &["guard", "events"], &[Audit], &[&all]));
+    }
     if load.has(Audit) || load.has(Metrics) {
         let head = [
             "balance",
@@ -172,7 +196,11 @@ fn wanted(load: &Load, window: Option<Span>) -> Vec<Asked> {
 }
 
 /// What audit logs tell: of the window where there is one.
-fn of_logs(load: &Load, window: Option<Span>, wanted: &mut Vec<Asked>) {
+fn of_window(load: &Load, window: Option<Span>) -> Vec<Asked> {
+    let mut wanted = Vec::new();
+    if !load.has(Audit) {
+        return wanted;
+    }
     let all = within(load.bounds);
     let during = window.map_or_else(|| all.clone(), |(from, to)| within((Some(from), Some(to))));
     let title = |during: &'static str, always: &'static str| if window.is_some() { during } else { always };
@@ -213,11 +241,49 @@ fn of_logs(load: &Load, window: Option<Span>, wanted: &mut Vec<Asked>) {
             ));
         }
     }
-    let head = ["guard", "Dangerous operations", "What people and programs did that can't be undone easily."];
-    wanted.push(asked(head, &["guard", "events"], &[Audit], &[&all]));
+    wanted
+}
+
+impl Asked {
+    /// Whether the command asks audit logs, and is given any, by name or in a bundle.
+    fn asks_logs(&self, load: &Load) -> bool {
+        let holds = |source: &String| load.holders.iter().any(|(kind, holder)| *kind == Audit && holder == source);
+        ASKING.contains(&self.name) && load.of(self.kinds).iter().any(holds)
+    }
 }
 
 impl Sections {
+    /// Asks all commands that have something to say of that.
+    pub(super) fn of(load: &Load, asks: Asks, context: &mut Context<'_>) -> Result<Self, Error> {
+        let wanted: Vec<Asked> = match asks {
+            Asks::LogsOf(window) => of_window(load, window),
+            _ => wanted(load)
+                .into_iter()
+                .filter(|asked| asked.asks_logs(load) == (asks == Asks::LogsOfAllTime))
+                .collect(),
+        };
+        let mut sections = Self::default();
+        let progress = Progress::count(
+            wanted.len() as u64,
+            "parts of the report",
+            context.settings.progress && !logs::is_hearing(context),
+        );
+        for asked in wanted {
+            sections.ask(load, asked, context)?;
+            progress.read(1);
+        }
+        progress.finish();
+        Ok(sections)
+    }
+
+    /// Adds others, and puts all in the order of a report.
+    pub(super) fn add(&mut self, other: Self) {
+        self.all.extend(other.all);
+        self.lost.extend(other.lost);
+        let place = |section: &Section| ORDER.iter().position(|name| *name == section.name).unwrap_or(ORDER.len());
+        self.all.sort_by_key(place);
+    }
+
     /// Asks a command; one that can't answer is left out, and it is said why.
     fn ask(&mut self, load: &Load, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
         let command: Vec<String> =
@@ -246,13 +312,15 @@ impl Sections {
                 self.all.extend(gathered.reports.into_iter().take(1).map(own));
             }
             Err(Error::Output(error)) => return Err(Error::Output(error)),
+            // It will be asked again when there is an answer.
+            Err(Error::Unanswered) => {}
             Err(error) => self.lost.push(format!("{}: {error}", asked.title)),
         }
         Ok(())
     }
 
     /// Flame graphs of the key space and of the heap, and how both changed.
-    fn draw(&mut self, load: &Load, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn draw(&mut self, load: &Load, context: &mut Context<'_>) -> Result<(), Error> {
         let mut flames: Vec<(&'static str, &'static str, Vec<String>)> = Vec::new();
         let of = |command: &[&str], kind: Source| -> Vec<String> {
             words(command).into_iter().chain(load.of(&[kind])).collect()
@@ -298,14 +366,26 @@ impl Sections {
 
 /// Objects that fence the likeliest clients off.
 pub(super) fn manifests(load: &Load, causes: &mut [Cause], context: &mut Context<'_>) -> Result<(), Error> {
-    let likely = causes.iter_mut().filter(|cause| cause.kind == "client-surge" && cause.confidence >= Cause::LIKELY);
-    for cause in likely {
-        let Some((_, user)) = cause.subject.iter().find(|(name, _)| *name == "user") else { continue };
-        let mut command = words(&["clients"]);
-        command.extend(load.of(&[Audit, Metrics]));
-        command.extend(words(&["--emit", "fence", "--client", user]));
-        match gather(&command, context) {
-            Ok(gathered) if !gathered.text.is_empty() => cause.manifests.push((command, gathered.text)),
+    let user = |cause: &Cause| cause.subject.iter().find(|(name, _)| *name == "user").map(|(_, user)| user.clone());
+    let is_likely = |cause: &&mut Cause| cause.kind == "client-surge" && cause.confidence >= Cause::LIKELY;
+    let mut likely: Vec<(&mut Cause, Vec<String>)> = Vec::new();
+    for cause in causes.iter_mut().filter(is_likely) {
+        let Some(user) = user(cause) else { continue };
+        let sources = load.of(&[Audit, Metrics]);
+        likely.push((cause, [words(&["clients"]), sources, words(&["--emit", "fence", "--client", &user])].concat()));
+    }
+    // All of them begin with the same roll-up.
+    let texts = logs::together(context, |context| {
+        let texts: Vec<Result<String, Error>> =
+            likely.iter().map(|(_, command)| gather(command, context).map(|gathered| gathered.text)).collect();
+        match texts.iter().any(|text| matches!(text, Err(Error::Unanswered))) {
+            true => Err(Error::Unanswered),
+            false => Ok(texts),
+        }
+    })?;
+    for ((cause, command), text) in likely.into_iter().zip(texts) {
+        match text {
+            Ok(text) if !text.is_empty() => cause.manifests.push((command, text)),
             Err(Error::Output(error)) => return Err(Error::Output(error)),
             // It is said beside the cause how to write them.
             _ => {}

@@ -23,7 +23,7 @@ const SAMPLES: usize = 2_000;
 
 /// That of sources which no longer change.
 pub(super) fn course(sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
-    let load = Load::read(sources, context)?;
+    let load = Load::read(sources, (None, None), context)?;
     Ok(told(&load.verdict(), load.pulse.as_ref(), &load.facts, &load.memory, load.span))
 }
 

@@ -1,5 +1,5 @@
-//! Threads that answer questions: one for what somebody waits for, one for what can wait. Each runs commands as the command line does, and
-//! keeps what they would have printed.
+//! Threads that answer questions: one for what somebody waits for, one for what can wait. Each runs commands as the
+//! command line does, and keeps what they would have printed.
 
 use super::course::{Growing, course};
 use super::{export, now};
@@ -64,7 +64,8 @@ impl Queue {
 pub(super) struct Engine(Arc<Queue>);
 
 impl Engine {
-    /// Starts them. They end with the program. The course of time is that of the sources, or of what `growing` has been given.
+    /// Starts them. They end with the program. The course of time is that of the sources, or of what `growing` has been
+    /// given.
     pub(super) fn start(settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
         let queue = Arc::new(Queue::default());
         keep_little();
@@ -235,7 +236,7 @@ pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Conte
     let now = context.io.now;
     let dumps = |source: &&String| !find::find(std::slice::from_ref(*source), Wanted::Dumps, now).dumps.is_empty();
     let dumps: Vec<String> = sources.iter().filter(dumps).cloned().collect();
-    let load = match Load::look(sources, context) {
+    let load = match Load::look(sources, (None, None), context) {
         Ok((load, _)) => load,
         // Dump pages alone are no matter for a report.
         Err(_) if !dumps.is_empty() || !history.is_empty() => Load::default(),

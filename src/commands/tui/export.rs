@@ -7,8 +7,8 @@ use crate::views::tui::Want;
 use crate::views::{self, Format, Style};
 use std::path::Path;
 
-/// Writes what a want comes to, in the form that the file's ending names: rows as they are shown, documents as the command prints them.
-/// Says what was written.
+/// Writes what a want comes to, in the form that the file's ending names: rows as they are shown, documents as the
+/// command prints them. Says what was written.
 pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut Context<'_>) -> Result<String, Error> {
     let ending = Path::new(path).extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     let form = match ending.as_str() {

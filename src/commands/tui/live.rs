@@ -1,5 +1,5 @@
-//! What is read live: each source on a thread of its own, at its own pace, into the spool. One that fails is tried again, later and later; what is
-//! known of it goes to the log.
+//! What is read live: each source on a thread of its own, at its own pace, into the spool. One that fails is tried
+//! again, later and later; what is known of it goes to the log.
 
 use super::course::Growing;
 use super::engine::{Worker, look};
@@ -72,19 +72,25 @@ impl Shared {
     }
 
     /// Writes what was read as a bundle that stays, on a thread of its own; says what came of it.
-    pub(super) fn save(self: &Arc<Self>, path: String) {
+    pub(super) fn save(self: &Arc<Self>, path: String, with_bodies: bool) {
         let shared = Arc::clone(self);
         std::thread::spawn(move || {
             if Path::new(&path).exists() {
                 return shared.send(Msg::Done(format!("{path}: it is there already; name another")));
             }
-            let written = locked(&shared.spool).save(Path::new(&path));
+            let written = locked(&shared.spool).save(Path::new(&path), with_bodies);
             let next = if path.ends_with(ARCHIVE) { "unpack it, and " } else { "" };
             shared.send(Msg::Done(match written {
-                Ok(files) => format!(
-                    "written: {path} ({}); {next}plimsoll report and plimsoll tui read it",
-                    counted(files, "file")
-                ),
+                Ok((files, stripped)) => {
+                    let left = match stripped.events {
+                        0 => String::new(),
+                        events => format!(", bodies of {} left out", counted(events, "audit event")),
+                    };
+                    format!(
+                        "written: {path} ({}{left}); {next}plimsoll report and plimsoll tui read it",
+                        counted(files, "file")
+                    )
+                }
                 Err(error) => format!("{path}: can't write it: {error}"),
             }));
         });

@@ -41,7 +41,9 @@ EXAMPLES
 
 ? shows what the keys do. What a tab shows is what a command prints: Y copies that command. More: docs/tui.md.")]
 pub struct Args {
-    /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig names.
+    /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of
+    /// cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig
+    /// names.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Follow this audit log (file, folder, glob) as it is written; repeatable.
@@ -56,6 +58,10 @@ pub struct Args {
     /// Keep it below this folder [default: that for temporary files].
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
+    /// Keep request and response bodies in the bundles that B writes [default: their sizes only]. They hold what
+    /// clients sent and were answered.
+    #[arg(long)]
+    with_bodies: bool,
     /// A store that record keeps, or a CSV, for forecasts; repeatable.
     #[cfg(feature = "history")]
     #[arg(long, value_name = "SOURCE")]
@@ -177,7 +183,7 @@ fn live(
     }
     // However it ends: nothing is left behind.
     let _removed = Removed(&shared);
-    show(console, &engine, |path| shared.save(path))
+    show(console, &engine, |path| shared.save(path, args.with_bodies))
 }
 
 /// Removes what was kept when it is dropped.

@@ -1,10 +1,11 @@
-//! What is read live, as a bundle that grows: whatever reads bundles reads it. It lies in a folder that only the user may read, holds no more
-//! than it may, and is gone when the program ends.
+//! What is read live, as a bundle that grows: whatever reads bundles reads it. It lies in a folder that only the user
+//! may read, holds no more than it may, and is gone when the program ends.
 
 use super::now;
 use crate::actions::bundle::{self, BundleWriter, part, private};
 use crate::commands::collect::stamp;
 use crate::model::time::{self, Micros, SECOND};
+use crate::sources::audit::strip::{self, Stripped};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -146,7 +147,8 @@ impl Spool {
     }
 
     /// Writes all of it as a bundle that stays.
-    pub(super) fn save(&self, target: &Path) -> io::Result<u64> {
+    pub(super) fn save(&self, target: &Path, with_bodies: bool) -> io::Result<(u64, Stripped)> {
+        let mut stripped = Stripped::default();
         let mut writer = BundleWriter::create(target)?;
         let about = self.folder.join("bundle.yaml");
         let named = self
@@ -161,12 +163,19 @@ impl Spool {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
+            if name.starts_with("audit/") && !with_bodies {
+                // Parts of a log are some megabytes at most.
+                let mut plain = Vec::new();
+                stripped += strip::log(io::BufReader::new(&mut file), &mut plain)?;
+                writer.add(name, at, &plain)?;
+                continue;
+            }
             let length = file.metadata()?.len();
             writer.add_from(name, at, length, &mut file)?;
         }
         let files = writer.files;
         writer.finish()?;
-        Ok(files)
+        Ok((files, stripped))
     }
 }
 

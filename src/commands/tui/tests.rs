@@ -2,6 +2,7 @@
 
 use super::engine::Worker;
 use crate::cli::{Io, Settings};
+use crate::model::incident::Source;
 use crate::model::report::{Finding, Severity, Table, Value};
 use crate::model::time::SECOND;
 use crate::views::tui::ask::Role;
@@ -261,18 +262,25 @@ fn what_is_gone_to_is_in_the_window() {
     console.key('9');
     let marks = console.state.marks.clone();
     assert!(marks.len() > 5);
-    // Back over all marks, and on: each lies in the window that one is shown.
-    let mut met = 0;
+    // Back over all marks, and on: each lies in the middle of the window that one is shown, unless time ends before.
+    let (mut met, mut centred) = (0, 0);
+    let (first, last) = console.state.clock.span.unwrap();
     for key in ["<"; 20].into_iter().chain([">"; 20]) {
         let before = console.state.clock.at;
         console.key(key.chars().next().unwrap());
         let (from, to) = console.state.clock.asked().unwrap();
         if console.state.clock.at != before {
-            assert!(marks.iter().any(|mark| mark.at >= to - SECOND && (from..to).contains(&mark.at)), "{from} to {to}");
+            let is_middle = |at: i64| (at - (from + to) / 2).abs() <= SECOND;
+            let is_end = from <= first || to >= last;
+            assert!(
+                marks.iter().any(|mark| (from..to).contains(&mark.at) && (is_end || is_middle(mark.at))),
+                "{from} to {to}"
+            );
+            centred += usize::from(marks.iter().any(|mark| is_middle(mark.at)));
             met += 1;
         }
     }
-    assert!(met > 10, "{met}");
+    assert!(met > 10 && centred * 2 > met, "{met} {centred}");
     // A moment is looked for on the day that is covered.
     typed(&mut console, ":time 09:21:55");
     assert_eq!(crate::model::time::format(console.state.clock.at), "2026-11-20T09:21:55Z");
@@ -355,6 +363,86 @@ fn sources_that_fail_say_since_when_and_why() {
     console.key('0');
     let screen = console.screen(100, 20);
     assert!(screen.contains("10.0.0.1:6443: it is back") && screen.contains("2 sources answer"), "{screen}");
+}
+
+#[test]
+fn the_finding_one_has_gone_to_stays_selected_when_graver_ones_come() {
+    let mut state = State::new("lab", false, Keys::default(), Theme::none());
+    let of = |severity, user| Finding::new("client-x", severity, &[("user", user)]);
+    let (warning, info) = (of(Severity::Warning, "a"), of(Severity::Info, "b"));
+    let story = |findings: &[&Finding]| {
+        let mut answer = Answer::new(1, Role::Story, Vec::new());
+        answer.lead = vec!["It began.".to_owned()];
+        answer.findings = findings.iter().copied().cloned().collect();
+        Msg::Answer(Box::new(answer))
+    };
+    let selected = |state: &State| state.all_findings()[state.selected].subject.clone();
+    state.update(story(&[&warning, &info]));
+    state.update(story(&[&warning, &info, &of(Severity::Critical, "c")]));
+    assert_eq!(selected(&state), of(Severity::Critical, "c").subject, "who has gone nowhere sees the gravest");
+    state.selected = 2;
+    state.update(story(&[&warning, &info, &of(Severity::Critical, "c"), &of(Severity::Critical, "d")]));
+    assert_eq!((selected(&state), state.selected), (info.subject.clone(), 3));
+}
+
+#[test]
+fn findings_stand_in_one_order_wherever_the_files_lie() {
+    for folder in ["/work", "/build", "/tmp/a", "/tmp/b", "/home/me/captures", "."] {
+        let mut state = State::new("lab", false, Keys::default(), Theme::none());
+        let path = format!("{folder}/snapshot.db");
+        let of = |id, subject| Finding::new(id, Severity::Critical, &[subject]);
+        let mut answer = Answer::new(1, Role::Story, Vec::new());
+        answer.lead = vec!["It began.".to_owned()];
+        answer.findings = vec![
+            of("quota-near", ("namespace", "batch")),
+            of("etcd-removed-namespaces", ("path", &path)),
+            of("client-x", ("user", "b")),
+            of("client-x", ("user", "a")),
+        ];
+        answer.findings[3].confidence = 0.5;
+        state.update(Msg::Answer(Box::new(answer)));
+        let ids: Vec<&str> = state.all_findings().iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids, ["client-x", "etcd-removed-namespaces", "quota-near", "client-x"], "{folder}");
+    }
+}
+
+#[test]
+fn what_is_live_is_asked_about_in_tabs_that_nobody_looks_at() {
+    let mut state = State::new("lab", true, Keys::default(), Theme::none());
+    let found = || Found {
+        holders: vec![(Source::Audit, "spool/audit".to_owned()), (Source::Metrics, "spool".to_owned())],
+        ..Found::default()
+    };
+    let mut asked = |second: i64| {
+        state.update(Msg::Tick(second * SECOND));
+        let effects = state.update(Msg::Found(found()));
+        let tabs: Vec<(Tab, bool)> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Ask(Ask { role: Role::View(tab), is_seen, number, wants, .. }) => {
+                    let answer = Answer::new(*number, Role::View(*tab), wants.clone());
+                    Some((*tab, *is_seen, answer))
+                }
+                _ => None,
+            })
+            .map(|(tab, is_seen, answer)| {
+                state.update(Msg::Answer(Box::new(answer)));
+                (tab, is_seen)
+            })
+            .collect();
+        tabs
+    };
+    let around = [(Tab::Overview, true), (Tab::Clients, false), (Tab::Guard, false)];
+    assert_eq!(asked(1_000), around, "the tab in view, and those whose findings belong on the first one");
+    assert_eq!(asked(1_010), [(Tab::Overview, true)], "not each time that something comes");
+    assert_eq!(asked(1_031), around);
+    // Who goes to a tab that is being asked about in passing waits for nobody.
+    state.update(Msg::Tick(2_000 * SECOND));
+    state.update(Msg::Found(found()));
+    let effects = state.update(Msg::Key(KeyEvent::from(KeyCode::Char('9'))));
+    let is_guard =
+        |effect: &Effect| matches!(effect, Effect::Ask(Ask { role: Role::View(Tab::Guard), is_seen: true, .. }));
+    assert!(effects.iter().any(is_guard), "{effects:?}");
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn lines(text: &str) -> Result<BTreeSet<Date>, String> {
     Ok(dates)
 }
 
-/// Events of iCalendar (RFC 5545) that have dates, not times. What recurs is refused: which dates that means is not known here.
+/// Events of iCalendar (RFC 5545) that have dates, not times. What recurs is refused: which dates that means is not
+/// known here.
 fn calendar(text: &str) -> Result<BTreeSet<Date>, String> {
     // Long lines are folded: a line that begins with white space goes on with the one before.
     let mut unfolded: Vec<(usize, String)> = Vec::new();

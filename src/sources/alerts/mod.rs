@@ -1,4 +1,5 @@
-//! The configuration of alerts: a YAML file (docs/alerts.md). What is not known there is an error, as a misspelt key would do nothing.
+//! The configuration of alerts: a YAML file (docs/alerts.md). What is not known there is an error, as a misspelt key
+//! would do nothing.
 
 mod holidays;
 
@@ -23,7 +24,8 @@ const REPEAT: &str = "24h";
 /// What can't be delivered is given up after two weeks.
 const KEEP: &str = "14d";
 
-/// How long an alert stands in Alertmanager where no other time is configured: longer than the day between two runs of a daily job.
+/// How long an alert stands in Alertmanager where no other time is configured: longer than the day between two runs of
+/// a daily job.
 const HOLD: &str = "25h";
 
 /// The file's longest size.

@@ -1,9 +1,10 @@
 //! How a line of a dump page is cut into cells.
 //!
-//! The apiserver writes `a,` TAB `b,` TAB … through Go's tabwriter, which puts blanks for the tabs, so that all cells of a
-//! column begin at the same character. It quotes nothing, and users, flows and paths may hold commas, blanks, even tabs and
-//! newlines. So a line is cut where the headings begin. Where that does not fit (blanks were squeezed out, or a newline in a
-//! name ended the alignment), it is cut at commas, and cells whose form is known say to which column the rest belongs.
+//! The apiserver writes `a,` TAB `b,` TAB … through Go's tabwriter, which puts blanks for the tabs, so that all cells
+//! of a column begin at the same character. It quotes nothing, and users, flows and paths may hold commas, blanks, even
+//! tabs and newlines. So a line is cut where the headings begin. Where that does not fit (blanks were squeezed out, or
+//! a newline in a name ended the alignment), it is cut at commas, and cells whose form is known say to which column the
+//! rest belongs.
 
 use crate::model::time::parse_any;
 
@@ -61,7 +62,8 @@ impl<'h> Columns<'h> {
             } else {
                 cell.strip_suffix(',').or_else(|| (edge[0] == line.len()).then_some(cell))
             };
-            // Blanks before the text would mean that the cell begins elsewhere. A name of blanks looks like that too; then commas decide.
+            // Blanks before the text would mean that the cell begins elsewhere. A name of blanks looks like that too;
+            // then commas decide.
             text.filter(|text| !text.starts_with(' '))
         });
         cells.collect()

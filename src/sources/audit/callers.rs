@@ -65,8 +65,8 @@ struct User {
     last: u32,
 }
 
-/// A caller: a user with all that stands behind it, up to the end of the agent. Of a large cluster's callers the caches of a
-/// processor hold few: each is one line of them.
+/// A caller: a user with all that stands behind it, up to the end of the agent. Of a large cluster's callers the caches
+/// of a processor hold few: each is one line of them.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Known {
@@ -311,7 +311,8 @@ impl Callers {
         *self = Self { generation: self.generation + 1, ..Self::default() };
     }
 
-    /// The length of the annotations at the start of `text`, if the caller's last event had the same, and whether they hold only the reason.
+    /// The length of the annotations at the start of `text`, if the caller's last event had the same, and whether they
+    /// hold only the reason.
     #[inline]
     pub fn same_annotations(&self, caller: Option<Caller>, text: &[u8]) -> Option<(usize, bool)> {
         self.annotations.at(self.callers.get(caller?.index as usize)?.annotations, text)

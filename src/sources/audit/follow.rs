@@ -15,8 +15,10 @@ use self::tail::{Body, Growing, Once, Pipe, Step, Tail, is_document};
 use self::watch::{Candidate, Folder, Past};
 use super::blocks::{Chunk, Cut};
 use super::pass::{Counts, Log, Outcome, Parser, Worker};
+use super::settle;
 use crate::model::bundle::Bundle;
 use crate::model::event::{Stream, Timed};
+use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream};
 use crate::sources::open::{Packing, Place, SourceError};
@@ -58,6 +60,10 @@ pub struct Follower {
     streams: Vec<Following>,
     log: Log,
     parser: Parser,
+    /// When what was read so far was dated.
+    days: Days,
+    /// Only events from here on, and before there, are judged by that.
+    window: (Option<Micros>, Option<Micros>),
     /// Folders and globs: what may come to have new logs.
     growing: Vec<String>,
     folders: HashMap<PathBuf, Folder>,
@@ -71,6 +77,10 @@ pub struct Follower {
     back: Option<u64>,
     /// Lines as they came, for whom nothing but they matter.
     lines: Option<Vec<(Stream, Vec<u8>)>>,
+}
+
+fn now() -> Micros {
+    jiff::Timestamp::now().as_microsecond()
 }
 
 /// Looks at no event.
@@ -89,7 +99,8 @@ impl Follower {
         Self::of(arguments, None)
     }
 
-    /// The same; of plain files that are there already only about the last `back` bytes are read, from a line's beginning on.
+    /// The same; of plain files that are there already only about the last `back` bytes are read, from a line's
+    /// beginning on.
     pub fn open_near_end(arguments: &[String], back: u64) -> Self {
         Self::of(arguments, Some(back))
     }
@@ -102,6 +113,8 @@ impl Follower {
             streams: Vec::new(),
             log: Log::new(&[]),
             parser: Parser::default(),
+            days: Days::default(),
+            window: (None, None),
             growing: Vec::new(),
             folders: HashMap::new(),
             known: HashMap::new(),
@@ -152,9 +165,17 @@ impl Follower {
                     other => follower.errors.push(other),
                 }
             }
+            // Until something was read the ends of what is there tell what is stray; the present never is.
+            follower.parser.kept = settle::guess(&found.streams).and(now());
             found.streams.into_iter().for_each(|stream| follower.add_stream(stream));
         }
         follower
+    }
+
+    /// What lies outside of this window is not called stray: nobody asks for it.
+    pub fn within(&mut self, since: Option<Micros>, until: Option<Micros>) {
+        self.window = (since, until);
+        self.parser.kept = std::mem::take(&mut self.parser.kept).within(since, until);
     }
 
     /// Whether nothing is read and nothing can come.
@@ -310,6 +331,11 @@ impl Follower {
         }
         let last = self.parser.block(Cut::of(input, chunk, bytes), &following.stream, worker, &mut counts);
         following.reached = following.reached.max(last);
+        let days = &counts.coverage.days;
+        if !days.is_empty() {
+            self.days.merge(days);
+            self.parser.kept = self.days.kept().wider().and(now()).within(self.window.0, self.window.1);
+        }
         let unfinished = counts.coverage.unfinished_lines > 0;
         self.log.take(at, input, counts);
         consume(worker.flush());
@@ -350,7 +376,7 @@ impl Follower {
 
     /// Opens the files of a stream that was found at the start.
     fn add_stream(&mut self, found: LogStream) {
-        let LogStream { stream, mut files } = found;
+        let LogStream { stream, mut files, .. } = found;
         // The file that has just been created has no event yet: it is the newest, not the oldest.
         files.sort_by_key(|source| source.size == 0);
         let first = match files.first().map(|source| source.place.clone()) {

@@ -4,9 +4,13 @@
 use super::general::{self, Members, elements, string_of};
 use super::gke;
 use super::scan::{Memory, scan};
+use super::twice;
 use crate::model::event::Event;
 use crate::model::input::LossKind;
+use crate::model::time::TimeParser;
+use regex::Regex;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// How many wrappers may stand around one another.
 const MAX_DEPTH: u8 = 4;
@@ -23,13 +27,18 @@ struct Origin {
 
 /// Hands every event in `line` to `each`; says what was lost, if anything was.
 pub fn read_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Option<LossKind> {
+    read_counting(line, each, &mut 0)
+}
+
+/// The same; entries of other services and logs are counted.
+pub(super) fn read_counting(line: &[u8], each: &mut impl FnMut(&Event<'_>), others: &mut u64) -> Option<LossKind> {
     let line = line.trim_ascii();
-    if line.is_empty() { None } else { slow_line(line, each) }
+    if line.is_empty() { None } else { slow_line(line, each, others) }
 }
 
 /// Reads what the fast scanner left.
 #[cold]
-pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Option<LossKind> {
+pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>), others: &mut u64) -> Option<LossKind> {
     let mut lost = None;
     let mut part = Cow::Borrowed(line);
     if memchr::memchr(0, &part).is_some() {
@@ -44,7 +53,7 @@ pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Optio
         lost = lost.or(Some(LossKind::NotUtf8));
         part = Cow::Owned(String::from_utf8_lossy(&part).into_owned().into_bytes());
     }
-    let mut reader = Reader { each, memory: Memory::default() };
+    let mut reader = Reader { each, memory: Memory::default(), others };
     match reader.text(&part, &Origin::default(), 0) {
         Ok(()) => lost,
         Err(kind) => {
@@ -59,9 +68,63 @@ pub(super) fn slow_line(line: &[u8], each: &mut impl FnMut(&Event<'_>)) -> Optio
     }
 }
 
+/// The fields of an event that are called a time, for a message: their names and what they hold.
+pub(super) fn times_named(line: &[u8]) -> String {
+    static FIELD: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"\\*"([A-Za-z@_]*[Tt]ime[A-Za-z_]*)\\*"\s*:\s*\\*"?([^"\\,}]{0,40})"#).ok());
+    let text = String::from_utf8_lossy(&line[..line.len().min(64 << 10)]);
+    let mut named: Vec<String> = Vec::new();
+    for found in FIELD.iter().flat_map(|field| field.captures_iter(&text)) {
+        let (name, value) = (&found[1], &found[2]);
+        let what = format!("{name} \"{}\"", value.escape_debug());
+        if name != "creationTimestamp" && named.len() < 4 && !named.contains(&what) {
+            named.push(what);
+        }
+    }
+    if named.is_empty() {
+        "it has no field that is called a time".to_owned()
+    } else {
+        format!("it has {}", named.join(", "))
+    }
+}
+
+/// Lines at the start of a file whose events are looked at.
+const LOOKED_AT: usize = 8;
+
+/// Which events a log begins with, and whether the first stands in a wrapper.
+pub fn begin(head: &[u8]) -> (Vec<u64>, bool) {
+    let mut times = TimeParser::default();
+    let mut ids = Vec::new();
+    let mut is_wrapped = None;
+    for line in head.split(|&byte| byte == b'\n').take(LOOKED_AT) {
+        let mut is_event = false;
+        read_line(line, &mut |event| {
+            is_event = true;
+            let known = times.parse_json(event.at).zip(event.stage);
+            ids.extend(known.and_then(|(at, stage)| twice::identity(event, stage, at)));
+        });
+        if is_event && is_wrapped.is_none() {
+            is_wrapped = Some(wraps(line));
+        }
+    }
+    ids.dedup();
+    (ids, is_wrapped.unwrap_or(false))
+}
+
+/// Whether a line with an event is not the event itself. A host before it wraps nothing; a time alone is what a log
+/// service puts there.
+fn wraps(line: &[u8]) -> bool {
+    let start = memchr::memchr(b'{', line).unwrap_or(0);
+    let is_time =
+        |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.trim().parse::<jiff::Timestamp>().is_ok());
+    is_time(&line[..start]) || Members::parse(&line[start..]).is_ok_and(|members| members.get("stage").is_none())
+}
+
 struct Reader<'f, F> {
     each: &'f mut F,
     memory: Memory,
+    /// Entries that are no events of an apiserver's.
+    others: &'f mut u64,
 }
 
 impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
@@ -107,7 +170,14 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
             return Ok(());
         }
         if members.get("protoPayload").is_some() {
-            return gke::entry(&members, |event| (self.each)(event)).ok_or(LossKind::NotAnEvent);
+            return match gke::entry(&members, |event| (self.each)(event)) {
+                Some(gke::Entry::Event) => Ok(()),
+                Some(gke::Entry::OfOthers) => {
+                    *self.others += 1;
+                    Ok(())
+                }
+                None => Err(LossKind::NotAnEvent),
+            };
         }
         self.wrapper(&members, origin, depth)
     }
@@ -115,17 +185,21 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
     /// A JSON object that is no event: look for events in the places where log services put them.
     fn wrapper(&mut self, members: &Members<'_>, origin: &Origin, depth: u8) -> Result<(), LossKind> {
         let origin = &origin_of(members, origin);
-        // Lists: the webhook backend's EventList, a CloudWatch subscription, `aws logs filter-log-events`, an Event Hub batch.
+        // Lists: the webhook backend's EventList, a CloudWatch subscription, `aws logs filter-log-events`, an Event Hub
+        // batch.
         for list in ["items", "logEvents", "events", "records"] {
             if let Some(items) = members.array(list) {
                 return self.each_of(&items, origin, depth);
             }
         }
-        // Envelopes with the event as a string: CloudWatch, Azure diagnostics (two table forms), container runtimes, journald, Cloud Logging.
+        // Envelopes with the event as a string: CloudWatch, Azure diagnostics (two table forms), container runtimes,
+        // journald, Cloud Logging.
         for text in ["message", "@message", "log", "log_s", "textPayload", "MESSAGE", "msg"] {
             if let Some(inner) = members.text(text) {
                 if !mentions_audit(&inner) {
-                    return Ok(()); // another log of the same service
+                    // Another log of the same service.
+                    *self.others += 1;
+                    return Ok(());
                 }
                 return self.text(inner.as_bytes(), origin, depth + 1).map_err(|_| LossKind::BrokenInside);
             }
@@ -198,6 +272,6 @@ fn host_of(prefix: &[u8]) -> Option<String> {
     let is_host = !word.is_empty()
         && !word.contains(char::is_whitespace)
         && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/'))
-        && crate::model::time::parse_any(word).is_none();
+        && TimeParser::default().parse(word.as_bytes()).is_none();
     is_host.then(|| word.to_owned())
 }

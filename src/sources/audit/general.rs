@@ -20,6 +20,11 @@ impl<'a> Members<'a> {
         serde_json::from_slice(text)
     }
 
+    /// Names and raw JSON of all members, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), *value))
+    }
+
     /// Whether a name occurs twice.
     #[cfg(test)]
     pub fn has_duplicates(&self) -> bool {
@@ -122,7 +127,12 @@ pub fn event<'a>(members: &Members<'a>) -> Option<Event<'a>> {
         request_body: raw("requestObject"),
         response_body: raw("responseObject"),
         received: string("requestReceivedTimestamp"),
-        at: string("stageTimestamp"),
+        // Before Kubernetes 1.8 there was only this, the time of arrival.
+        at: members
+            .string("stageTimestamp")
+            .filter(|at| !at.is_empty())
+            .or_else(|| members.string("timestamp"))
+            .unwrap_or_default(),
         annotations: raw("annotations"),
         ..Event::default()
     };

@@ -8,9 +8,23 @@ use crate::model::event::{Event, Level, Stage};
 use crate::model::json::JsonStr;
 use std::borrow::Cow;
 
-/// Hands the event in a `LogEntry` to `each`; `None` if it is not one of the Kubernetes apiserver.
-pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<()> {
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// An event of the Kubernetes apiserver.
+    Event,
+    /// An audit entry of another service: of GKE itself, of Compute Engine.
+    OfOthers,
+}
+
+/// Hands the event in a `LogEntry` to `each`; `None` if it is no audit entry.
+pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<Entry> {
     let payload = entry.object("protoPayload")?;
+    // What an export leaves out is taken for the apiserver's: then nothing else says what it is.
+    let is = |key: &str, wanted: &str| payload.text(key).is_none_or(|text| text == wanted);
+    if !is("serviceName", "k8s.io") || !is("@type", "type.googleapis.com/google.cloud.audit.AuditLog") {
+        return Some(Entry::OfOthers);
+    }
     let method = payload.text("methodName")?;
     let verb = method.rsplit('.').next()?;
     let resource_name = payload.text("resourceName").unwrap_or_default();
@@ -55,7 +69,7 @@ pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<()
         ..Event::default()
     };
     each(&event);
-    Some(())
+    Some(Entry::Event)
 }
 
 /// The parts of `GROUP/VERSION/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]]`.

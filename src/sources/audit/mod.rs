@@ -9,9 +9,12 @@ mod general;
 mod gke;
 pub mod pass;
 mod scan;
+pub mod settle;
+pub mod strip;
 mod targets;
+pub mod twice;
 
-pub use forms::read_line;
+pub use forms::{begin, read_line};
 
 #[cfg(test)]
 mod tests;

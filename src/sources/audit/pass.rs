@@ -6,14 +6,16 @@
 //! next block reads and unpacks it, while others parse the ones before. No event is kept.
 
 use super::blocks::{Chunk, Cut, Feed};
-use super::forms::read_line;
+use super::forms::{read_counting, times_named};
 use super::scan::{Memory, scan};
+use super::twice::{self, Seen};
 use crate::model::event::{Event, Stage, Stream, Timed};
-use crate::model::input::{Coverage, InputReport, Loss, LossKind};
-use crate::model::time::{Micros, TimeParser};
+use crate::model::input::{Coverage, Dedupe, InputReport, Loss, LossKind, Reading};
+use crate::model::stray::{Kept, MAX_DURATION};
+use crate::model::time::{self, Micros, TimeParser};
 use crate::sources::find::LogStream;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What is made of a log's events, one block at a time, on one thread.
 pub trait Worker: Send {
@@ -36,7 +38,7 @@ pub trait Watcher: Sync {
 impl Watcher for () {}
 
 /// What one pass gave, beside what the workers made of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// One per input file.
     pub inputs: Vec<InputReport>,
@@ -115,17 +117,22 @@ pub(super) struct Lost {
     detail: String,
 }
 
-/// Reads `streams` with `threads` workers; `consume` gets the batches on this thread.
+/// Reads `streams` with so many workers; `consume` gets the batches on this thread.
 pub fn run<W: Worker>(
     streams: Vec<LogStream>,
-    threads: usize,
+    how: impl Into<Reading>,
     watcher: &dyn Watcher,
     make: impl Fn() -> W + Sync,
     mut consume: impl FnMut(Delivery<W::Batch>),
 ) -> (Vec<W>, Outcome) {
+    let Reading { threads, dedupe } = how.into();
     let threads = threads.max(1);
+    let is_deduped = |stream: &LogStream| dedupe == Dedupe::Always || dedupe == Dedupe::Auto && stream.has_copies;
+    let deduped: Vec<bool> = streams.iter().map(is_deduped).collect();
+    let seen = Arc::new(Seen::default());
     let mut log = Log::new(&streams);
     let names: Vec<Stream> = streams.iter().map(|s| s.stream.clone()).collect();
+    let kept = streams.first().map(|stream| stream.kept.clone()).unwrap_or_default();
     let feeds: Vec<Mutex<Feed>> = streams.into_iter().map(|s| Mutex::new(Feed::new(s.files))).collect();
     let schedule = Mutex::new(Schedule::new(feeds.len()));
     let (send, receive) = crossbeam_channel::bounded::<Message<W::Batch>>(threads * 2);
@@ -133,10 +140,11 @@ pub fn run<W: Worker>(
         let handles: Vec<_> = (0..threads)
             .map(|_| {
                 let send = send.clone();
-                let (feeds, schedule, names, make) = (&feeds, &schedule, &names, &make);
+                let (feeds, schedule, names, kept, make) = (&feeds, &schedule, &names, &kept, &make);
+                let (deduped, seen) = (&deduped, &seen);
                 scope.spawn(move || {
                     let mut worker = make();
-                    let mut parser = Parser::default();
+                    let mut parser = Parser { kept: kept.clone(), ..Parser::default() };
                     loop {
                         let Some(stream) = lock(schedule).next() else { break };
                         let mut feed = lock(&feeds[stream]);
@@ -150,7 +158,9 @@ pub fn run<W: Worker>(
                             }
                             break;
                         };
-                        drop(feed);
+                        // Of copies the first of the stream counts: its blocks are parsed in their order.
+                        let in_order = deduped[stream].then_some(feed);
+                        parser.seen = deduped[stream].then(|| Arc::clone(seen));
                         let mut blocks = Vec::with_capacity(cuts.len());
                         for cut in cuts {
                             let mut counts = Counts::default();
@@ -162,6 +172,7 @@ pub fn run<W: Worker>(
                             }
                             blocks.push((file, counts));
                         }
+                        drop(in_order);
                         let run = Box::new(Parsed { batch: worker.flush(), blocks });
                         if send.send(Message::Parsed { stream, order, run }).is_err() {
                             break;
@@ -247,6 +258,10 @@ impl Schedule {
 /// Parses blocks; remembers the minute it was in.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
+    /// What is not stray.
+    pub(super) kept: Kept,
+    /// What was met before, where copies are looked for.
+    pub(super) seen: Option<Arc<Seen>>,
     times: TimeParser,
     memory: Memory,
     buffer: Vec<u8>,
@@ -265,16 +280,28 @@ impl Parser {
         let Chunk { bytes: buffer, lines, offset, losses, ends_file, unfinished_is_loss } =
             cut.load(std::mem::take(&mut self.buffer));
         let bytes = &buffer[lines];
-        let mut events =
-            Events { times: &mut self.times, stream, worker, coverage: &mut counts.coverage, no_time: false };
+        let Self { kept, times, memory, seen, .. } = self;
+        let mut events = Events {
+            times,
+            kept,
+            seen: seen.as_deref(),
+            stream,
+            worker,
+            coverage: &mut counts.coverage,
+            no_time: false,
+            stray: None,
+        };
         let mut start = 0;
         let mut event = Event::default();
         let mut lines = 0;
         while start < bytes.len() {
-            if let Some(end) = scan(bytes, start, &mut self.memory, &mut event) {
+            if let Some(end) = scan(bytes, start, memory, &mut event) {
                 events.take(&event);
                 if !events.no_time {
                     events.coverage.lines += 1;
+                    if let Some(at) = events.stray.take() {
+                        lose(&mut counts.losses, LossKind::Stray, lines, offset + start as u64, time::format(at));
+                    }
                     lines += 1;
                     start = end + 1;
                     continue;
@@ -288,14 +315,23 @@ impl Parser {
             let number = lines;
             lines += 1;
             events.coverage.lines += u64::from(!line.trim_ascii().is_empty());
-            let mut lost = if events.no_time { None } else { read_line(line, &mut |event| events.take(event)) };
-            lost = lost.or(std::mem::take(&mut events.no_time).then_some(LossKind::NoTime));
+            let mut others = 0;
+            let mut lost =
+                if events.no_time { None } else { read_counting(line, &mut |event| events.take(event), &mut others) };
+            events.coverage.others += others;
+            let no_time = std::mem::take(&mut events.no_time);
+            lost = lost.or(no_time.then_some(LossKind::NoTime));
+            if let Some(at) = events.stray.take() {
+                lose(&mut counts.losses, LossKind::Stray, number, offset + start as u64, time::format(at));
+            }
             if !whole && ends_file && lost.is_some() && !unfinished_is_loss {
                 events.coverage.unfinished_lines += 1;
                 lost = None;
             }
             if let Some(kind) = lost {
-                lose(&mut counts.losses, kind, number, offset + start as u64, String::new());
+                let is_first = || !counts.losses.iter().any(|lost| lost.kind == kind);
+                let detail = if kind == LossKind::NoTime && is_first() { times_named(line) } else { String::new() };
+                lose(&mut counts.losses, kind, number, offset + start as u64, detail);
             }
             start = end + 1;
         }
@@ -316,8 +352,12 @@ struct Events<'w, W> {
     stream: &'w Stream,
     worker: &'w mut W,
     coverage: &'w mut Coverage,
+    kept: &'w Kept,
+    seen: Option<&'w Seen>,
     /// Whether the last event had no time and was lost.
     no_time: bool,
+    /// The time of the last event, if it was stray.
+    stray: Option<Micros>,
 }
 
 impl<W: Worker> Events<'_, W> {
@@ -327,7 +367,24 @@ impl<W: Worker> Events<'_, W> {
             self.no_time = true;
             return;
         };
+        let is_judged = self.kept.judges(at);
+        if is_judged {
+            self.coverage.days.add(at);
+        }
+        if !self.kept.takes(at) {
+            self.stray = is_judged.then_some(at);
+            return;
+        }
+        if let Some(seen) = self.seen
+            && let Some(identity) = twice::identity(event, stage, at)
+            && !seen.is_new(twice::of_instance(identity, event, self.stream))
+        {
+            self.coverage.copies += 1;
+            return;
+        }
         let received = if event.received.is_empty() { None } else { self.times.parse_json(event.received) };
+        // Of two clocks that differ by months nobody knows which was right: that of the log's order counts.
+        let received = received.filter(|received| at.abs_diff(*received) <= MAX_DURATION.unsigned_abs());
         self.coverage.event(event.level, stage, at);
         if stage != Stage::RequestReceived {
             self.worker.event(Timed { event, stage, at, received, stream: self.stream });

@@ -27,7 +27,8 @@ fn compare(line: &[u8], memory: &mut Memory) -> bool {
     (fast.caller, fast.target, fast.only_reason) = (None, None, false);
     let members = match Members::parse(&line[..end]) {
         Ok(members) => members,
-        // The scanner does not look into strings and bodies that it passes over; everything it reports is read all the same.
+        // The scanner does not look into strings and bodies that it passes over; everything it reports is read all the
+        // same.
         Err(_) => return true,
     };
     // The encoder writes each key of an event once, and callers choose no keys at this depth.

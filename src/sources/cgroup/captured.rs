@@ -1,5 +1,5 @@
-//! Copies of a group's files: one text with a `== NAME` line before each file's content, or a folder that holds the files
-//! under their own names; and series of them, whose files are called by the time at which they were taken.
+//! Copies of a group's files: one text with a `== NAME` line before each file's content, or a folder that holds the
+//! files under their own names; and series of them, whose files are called by the time at which they were taken.
 
 use super::files;
 use super::group::{self, Group};
@@ -25,6 +25,8 @@ pub struct Series {
     pub samples: Vec<Sample>,
     /// Bytes read.
     pub bytes: u64,
+    /// How many groups it lies below the one that was found.
+    pub depth: u64,
 }
 
 /// The sample in a text of sections; `None` if it is not one.
@@ -88,7 +90,13 @@ pub fn stdin(now: Micros) -> Result<Series, SourceError> {
     let io = |error| SourceError::Io { path: "-".to_owned(), error };
     std::io::stdin().take(LONGEST).read_to_string(&mut text).map_err(io)?;
     let sample = read_text(&text, "-", now).ok_or_else(|| no_sample("-"))?;
-    Ok(Series { name: "-".to_owned(), place: "-".to_owned(), bytes: text.len() as u64, samples: vec![sample] })
+    Ok(Series {
+        name: "-".to_owned(),
+        place: "-".to_owned(),
+        bytes: text.len() as u64,
+        samples: vec![sample],
+        depth: 0,
+    })
 }
 
 fn no_sample(path: &str) -> SourceError {
@@ -98,15 +106,16 @@ fn no_sample(path: &str) -> SourceError {
     SourceError::Io { path: path.to_owned(), error }
 }
 
-/// The copies behind a path: a file, a folder of copied files, or a folder (a bundle) with any number of these below it.
-pub fn open(path: &Path, now: Micros) -> Result<Vec<Series>, SourceError> {
+/// The copies behind a path: a file, a folder of copied files, or a folder (a bundle) with any number of these below
+/// it; of copied groups also those below them if `with_below`.
+pub fn open(path: &Path, now: Micros, with_below: bool) -> Result<Vec<Series>, SourceError> {
     let shown = path.display().to_string();
     if path.is_file() {
         let (sample, bytes) = read_file(path, now)?.ok_or_else(|| no_sample(&shown))?;
-        return Ok(vec![Series { name: sample.path.clone(), place: shown, samples: vec![sample], bytes }]);
+        return Ok(vec![Series { name: sample.path.clone(), place: shown, samples: vec![sample], bytes, depth: 0 }]);
     }
     let mut found: BTreeMap<PathBuf, Series> = BTreeMap::new();
-    walk(path, now, 0, &mut found)?;
+    walk(path, (now, with_below), 0, &mut found)?;
     if found.is_empty() {
         return Err(no_sample(&shown));
     }
@@ -115,26 +124,42 @@ pub fn open(path: &Path, now: Micros) -> Result<Vec<Series>, SourceError> {
     Ok(all)
 }
 
-fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Series>) -> Result<(), SourceError> {
+fn walk(
+    folder: &Path,
+    (now, with_below): (Micros, bool),
+    depth: u8,
+    found: &mut BTreeMap<PathBuf, Series>,
+) -> Result<(), SourceError> {
     let io = |error| SourceError::Io { path: folder.display().to_string(), error };
     if group::has_memory(folder) {
-        let group = Group::copied(folder);
-        let sample = group.read(now).map_err(io)?;
+        let top = Group::copied(folder);
         // `<group>/<time>/memory.stat` is a series as well.
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let key = if time_in(&name).is_some() { folder.parent().unwrap_or(folder) } else { folder };
+        let at = folder.file_name().and_then(|name| time_in(&name.to_string_lossy()));
+        let key = if at.is_some() { folder.parent().unwrap_or(folder) } else { folder };
         let name = key.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let sample = Sample {
-            path: name.clone(),
-            at: time_in(&folder.file_name().unwrap_or_default().to_string_lossy()).unwrap_or(now),
-            ..sample
-        };
-        let series = found.entry(key.to_owned()).or_insert_with(|| Series {
-            name,
-            place: key.display().to_string(),
-            ..Series::default()
-        });
-        series.samples.push(sample);
+        let mut unread = Vec::new();
+        for group in if with_below { top.tree() } else { vec![top] } {
+            let below = group.folder.strip_prefix(folder).unwrap_or(Path::new("")).to_owned();
+            let depth = below.components().count() as u64;
+            let sample = match group.read(now) {
+                Ok(sample) => sample,
+                Err(error) if depth == 0 => return Err(io(error)),
+                Err(_) if !group::has_memory(&group.folder) => continue,
+                Err(error) => {
+                    unread.push(format!("{}: {error}", below.display()));
+                    continue;
+                }
+            };
+            let path = if depth == 0 { name.clone() } else { format!("{name}/{}", below.display()) };
+            // Which inode the copy has says nothing of the group.
+            let sample = Sample { path: path.clone(), at: at.unwrap_or(now), inode: None, ..sample };
+            let place = key.join(&below);
+            let new = || Series { name: path, place: place.display().to_string(), depth, ..Series::default() };
+            found.entry(place.clone()).or_insert_with(new).samples.push(sample);
+        }
+        if let Some(sample) = found.get_mut(key).and_then(|series| series.samples.last_mut()) {
+            sample.problems.extend(unread);
+        }
         return Ok(());
     }
     let mut entries: Vec<_> = std::fs::read_dir(folder).map_err(io)?.filter_map(Result::ok).collect();
@@ -145,7 +170,7 @@ fn walk(folder: &Path, now: Micros, depth: u8, found: &mut BTreeMap<PathBuf, Ser
             continue;
         }
         if kind.is_dir() && depth < 16 {
-            walk(&path, now, depth + 1, found)?;
+            walk(&path, (now, with_below), depth + 1, found)?;
         } else if kind.is_file() && looks_like(&path) {
             let Some((sample, bytes)) = read_file(&path, now)? else { continue };
             // Copies with no time in their names are groups of their own.

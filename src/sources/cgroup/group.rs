@@ -82,7 +82,8 @@ impl Group {
         Ok(sample)
     }
 
-    /// The group's own files that are read, by name. Some can't be read at all, such as `cgroup.procs` of a threaded group.
+    /// The group's own files that are read, by name. Some can't be read at all, such as `cgroup.procs` of a threaded
+    /// group.
     fn files(&self) -> io::Result<Vec<(String, String)>> {
         let mut names: Vec<String> = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
@@ -100,7 +101,8 @@ impl Group {
         Ok(found)
     }
 
-    /// The group as one text, as [`super::read_text`] reads it: its own files and its machine's memory, a line `== NAME` before each.
+    /// The group as one text, as [`super::read_text`] reads it: its own files and its machine's memory, a line `==
+    /// NAME` before each.
     pub fn copy(&self) -> io::Result<String> {
         let machine = self.meminfo.as_deref().and_then(text).map(|text| ("meminfo".to_owned(), text));
         let all: Vec<(String, String)> = self.files()?.into_iter().chain(machine).collect();

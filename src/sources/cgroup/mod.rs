@@ -1,5 +1,5 @@
-//! Memory cgroups: the files of live groups under any root, and captured copies of them. Every file is read as it stands:
-//! one that is absent is absent in the sample too.
+//! Memory cgroups: the files of live groups under any root, and captured copies of them. Every file is read as it
+//! stands: one that is absent is absent in the sample too.
 
 mod captured;
 mod files;

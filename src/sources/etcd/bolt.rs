@@ -166,8 +166,8 @@ pub struct Bucket {
 pub struct Tree {
     /// Leaf pages in the order of their keys.
     pub leaves: Vec<u64>,
-    /// For each leaf, the first 8 bytes of the key under which its branch names it, as a number: none of the leaf's keys is below. 0
-    /// where there is none.
+    /// For each leaf, the first 8 bytes of the key under which its branch names it, as a number: none of the leaf's
+    /// keys is below. 0 where there is none.
     pub lower: Vec<u64>,
     /// Branch pages.
     pub branches: u64,
@@ -246,8 +246,8 @@ impl Bolt {
         Some(u16_at(self.data.bytes().get(start..start.checked_add(HEADER)?)?, 8) & KINDS)
     }
 
-    /// The tree of a bucket: the pages of its branches, and which its leaves are, each once. All leaves are equally deep, as bbolt
-    /// wants it.
+    /// The tree of a bucket: the pages of its branches, and which its leaves are, each once. All leaves are equally
+    /// deep, as bbolt wants it.
     pub fn tree(&self, root: u64, bucket: &str, used: &Used, damages: &mut Damages) -> Tree {
         let mut tree = Tree::default();
         // Branches to visit, the next last, with their depth.

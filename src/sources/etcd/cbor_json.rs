@@ -1,8 +1,9 @@
-//! CBOR as apiservers write it, to JSON. (Source: RFC 8949; apimachinery runtime/serializer/cbor: text is encoded as byte
-//! strings, and bytes carry the tag 22, for they are base64 in JSON.)
+//! CBOR as apiservers write it, to JSON. (Source: RFC 8949; apimachinery runtime/serializer/cbor: text is encoded as
+//! byte strings, and bytes carry the tag 22, for they are base64 in JSON.)
 
 use super::cbor::{Head, read_head};
-use super::special;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
 
 /// As deep as serde_json goes.
@@ -87,7 +88,7 @@ impl<'b> Reader<'b> {
             }
             6 if head.argument == BASE64 && matches!(self.rest.first()? >> 5, 2) => {
                 let head = self.head()?;
-                Value::from(special::base64(&self.string(&head)?))
+                Value::from(BASE64_STANDARD.encode(&self.string(&head)?))
             }
             // Other tags say more of an item than JSON can.
             6 => self.item(depth + 1)?,

@@ -6,19 +6,41 @@ use super::store::Store;
 use crate::model::keyspace::BucketPages;
 use std::sync::{Mutex, PoisonError};
 
-/// Leaf pages that a thread takes at once: enough that little is locked and few sums are put together, few enough that threads end
-/// together.
+/// Leaf pages that a thread takes at once: enough that little is locked and few sums are put together, few enough that
+/// threads end together.
 fn run_of(leaves: usize) -> usize {
     (leaves / 128).clamp(64, 4096)
 }
 
 /// The bucket that holds the keys.
 const KEY: &str = "key";
+/// The bucket that etcd makes at its first start.
+const META: &str = "meta";
+
+/// A bbolt file of another program: raft's log, containerd's metadata.
+#[derive(Debug, thiserror::Error)]
+#[error("a bbolt file, but not etcd's: {}; etcd's has the buckets key and meta, and lies at member/snap/db", buckets(.0))]
+pub struct Foreign(pub Vec<String>);
+
+/// Names of buckets that a message has room for.
+const NAMED: usize = 10;
+
+fn buckets(names: &[String]) -> String {
+    if names.is_empty() {
+        return "it has no buckets".to_owned();
+    }
+    let short = |name: &String| name.chars().take(40).collect::<String>().escape_debug().to_string();
+    let mut named: Vec<String> = names.iter().take(NAMED).map(short).collect();
+    if names.len() > NAMED {
+        named.push(format!("and {} more", names.len() - NAMED));
+    }
+    format!("its buckets are {}", named.join(", "))
+}
 
 /// What is made of revisions, on one thread.
 pub trait KeyWorker: Send {
-    /// Takes a revision: a value, or a tombstone, with the bytes of its key and value in the file. Those of one run of pages come
-    /// newest first; runs come in any order.
+    /// Takes a revision: a value, or a tombstone, with the bytes of its key and value in the file. Those of one run of
+    /// pages come newest first; runs come in any order.
     fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize);
 }
 
@@ -65,7 +87,8 @@ pub struct Database {
 pub struct Walk {
     /// The root and every bucket, in the order of names.
     pub buckets: Vec<BucketPages>,
-    /// CRC-32C over the names of all buckets, their keys and values, as `etcdctl snapshot status` gives it; `None` if not asked for.
+    /// CRC-32C over the names of all buckets, their keys and values, as `etcdctl snapshot status` gives it; `None` if
+    /// not asked for.
     pub hash: Option<u32>,
     /// The runs of leaf pages of the keys, if hashes were asked for.
     runs: Vec<Run>,
@@ -98,8 +121,9 @@ struct Run {
 type Ends = Option<((Revision, u64), (Revision, u64))>;
 
 impl Database {
-    /// Reads the trees and all small buckets.
-    pub fn read(bolt: Bolt) -> Self {
+    /// Reads the trees and all small buckets. A file without etcd's buckets is another program's, unless it is damaged
+    /// where they are named.
+    pub fn read(bolt: Bolt) -> Result<Self, Foreign> {
         let used = Used::new(&bolt);
         let mut damages = Damages::default();
         let mut database =
@@ -113,6 +137,13 @@ impl Database {
                 found.push(Bucket { name: String::from_utf8_lossy(element.key).into_owned(), root, inline });
             }
         });
+        let has = |name: &str| found.iter().any(|bucket| bucket.name == name);
+        if damages.count() == 0 && !has(KEY) {
+            return Err(Foreign(found.into_iter().map(|bucket| bucket.name).collect()));
+        }
+        if !has(META) {
+            damages.add(root.root, "", "has no bucket meta, which etcd always makes");
+        }
         let mut store = Store::default();
         for bucket in found {
             if bucket.name == KEY {
@@ -139,7 +170,7 @@ impl Database {
             None => {}
         }
         (database.store, database.damages) = (store, damages);
-        database
+        Ok(database)
     }
 
     /// Leaf pages of the keys: about as many as there are keys, for values of the usual size.
@@ -189,6 +220,14 @@ impl Database {
                 if pages.entries > 0 && element.key <= before.as_slice() {
                     damages.add_fault(Fault::Order, id, &bucket.name, "has keys that do not ascend");
                 }
+                if element.is_bucket && !bucket.name.is_empty() {
+                    damages.add_fault(
+                        Fault::Entry,
+                        id,
+                        &bucket.name,
+                        "has a bucket within, which etcd never makes; its pages are not counted",
+                    );
+                }
                 before.clear();
                 before.extend_from_slice(element.key);
                 pages.entries += 1;
@@ -219,7 +258,8 @@ impl Database {
         self.small.push(pages);
     }
 
-    /// Goes over every revision on `threads` threads, each with a worker that `make` makes; sums up all bytes if `hashes`.
+    /// Goes over every revision on `threads` threads, each with a worker that `make` makes; sums up all bytes if
+    /// `hashes`.
     pub fn walk<W: KeyWorker>(&self, threads: usize, hashes: bool, make: impl Fn() -> W + Sync) -> (Vec<W>, Walk) {
         let mut walk = Walk {
             buckets: self.small.clone(),
@@ -250,9 +290,9 @@ impl Database {
         (workers, walk)
     }
 
-    /// CRC-32C over the keys alone, without what the last compaction that was asked for has dropped or will drop: as `etcdctl
-    /// endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions
-    /// of which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
+    /// CRC-32C over the keys alone, without what the last compaction that was asked for has dropped or will drop: as
+    /// `etcdctl endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions of
+    /// which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
     /// (Source: etcd server/storage/mvcc/hash.go.)
     pub fn kv_hash(
         &self,
@@ -307,7 +347,8 @@ impl Database {
         })
     }
 
-    /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small database.
+    /// The bucket `key` where it is so small that it stands in its parent's page, as after a compaction of a small
+    /// database.
     fn inline_keys<W: KeyWorker>(&self, bucket: &Bucket, worker: &mut W, walk: &mut Walk) -> BucketPages {
         let mut pages = pages_of(KEY, &Tree::default());
         if bucket.inline.is_empty() {
@@ -421,8 +462,8 @@ impl Run {
     }
 }
 
-/// Gives the revisions of a leaf to the worker, the newest first, after a look at their order. Returns the first and the last of
-/// them, each with its page.
+/// Gives the revisions of a leaf to the worker, the newest first, after a look at their order. Returns the first and
+/// the last of them, each with its page.
 fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: u64, worker: &mut impl KeyWorker, part: &mut Part) -> Ends {
     let mut ends: Ends = None;
     for element in leaf.iter().rev() {

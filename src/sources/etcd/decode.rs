@@ -1,5 +1,5 @@
-//! Kubernetes' values in etcd as the JSON that an apiserver would serve for them.
-//! (Source: apimachinery runtime/serializer, and the rules of Go's encoding/json for the struct tags that `schema` has.)
+//! Kubernetes' values in etcd as the JSON that an apiserver would serve for them. (Source: apimachinery
+//! runtime/serializer, and the rules of Go's encoding/json for the struct tags that `schema` has.)
 //!
 //! No error tells anything of what a value holds: it may be a Secret.
 
@@ -8,6 +8,8 @@ use super::mvcc::{self, Fields};
 use super::schema::{Field, Form, Message, Rule, Schema, Shape, Type};
 use super::special;
 use crate::model::keyspace::Encoding;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +26,8 @@ const DEEPEST: usize = 128;
 pub struct Decoded {
     /// Its JSON.
     pub object: Map<String, Value>,
-    /// Fields that the table does not know, as `MESSAGE field NUMBER`: it was written by a newer Kubernetes. The object lacks them.
+    /// Fields that the table does not know, as `MESSAGE field NUMBER`: it was written by a newer Kubernetes. The object
+    /// lacks them.
     pub unknown: BTreeSet<String>,
 }
 
@@ -258,7 +261,7 @@ impl Decoder {
             Type::Bool => Value::from(number()? != 0),
             Type::Double => special::double(f64::from_bits(number()?)).ok_or_else(wrong)?,
             Type::Text => Value::from(String::from_utf8_lossy(last(found).ok_or_else(wrong)?).into_owned()),
-            Type::Bytes => Value::from(special::base64(last(found).ok_or_else(wrong)?)),
+            Type::Bytes => Value::from(BASE64_STANDARD.encode(last(found).ok_or_else(wrong)?)),
             kind => {
                 let bytes = joined(found).map_err(|_| wrong())?;
                 match kind {

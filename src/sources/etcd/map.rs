@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// After so many bytes that were looked at, what is mapped is given back: it stays in the page cache, but counts no longer as this
-/// process's memory, of which a container may have less than the file is long.
+/// After so many bytes that were looked at, what is mapped is given back: it stays in the page cache, but counts no
+/// longer as this process's memory, of which a container may have less than the file is long.
 const GIVE_BACK: u64 = 64 << 20;
 
 /// The bytes of a database.
@@ -29,8 +29,8 @@ impl Data {
         }
         end_if_it_shrinks();
         #[expect(unsafe_code, reason = "mapping a file is")]
-        // SAFETY: the mapping is only read. Another process may change the bytes: nothing is taken for granted about them, and each
-        // number is read once, checked, and used. If it cuts the file, `end_if_it_shrinks` sees to it.
+        // SAFETY: the mapping is only read. Another process may change the bytes: nothing is taken for granted about
+        // them, and each number is read once, checked, and used. If it cuts the file, `end_if_it_shrinks` sees to it.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
         Ok(Self::Mapped(map, AtomicU64::new(0)))
     }

@@ -14,8 +14,5 @@ pub mod schema;
 mod special;
 mod store;
 
-#[cfg(feature = "live")]
-pub(in crate::sources) use special::base64;
-
 pub use database::{Database, KeyWorker, Walk};
 pub use store::{Member, Store};

@@ -1,5 +1,5 @@
-//! Kubernetes' values in etcd: what can be told of an object cheaply.
-//! (Source: apimachinery runtime/serializer/protobuf, apiserver storage/value; meta/v1 and coordination/v1 generated.proto.)
+//! Kubernetes' values in etcd: what can be told of an object cheaply. (Source: apimachinery
+//! runtime/serializer/protobuf, apiserver storage/value; meta/v1 and coordination/v1 generated.proto.)
 
 use super::cbor;
 use super::mvcc::{Field, Fields};

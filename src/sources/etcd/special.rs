@@ -1,5 +1,5 @@
-//! Messages that have a JSON form of their own. (Source: apimachinery meta/v1 time.go, micro_time.go, duration.go, helpers.go;
-//! api/resource/quantity.go; util/intstr; runtime/extension.go; Go's time.Duration.String.)
+//! Messages that have a JSON form of their own. (Source: apimachinery meta/v1 time.go, micro_time.go, duration.go,
+//! helpers.go; api/resource/quantity.go; util/intstr; runtime/extension.go; Go's time.Duration.String.)
 
 use super::cbor_json;
 use super::mvcc::{Field, Fields};
@@ -100,23 +100,6 @@ fn duration(nanos: i64) -> String {
     if nanos < 0 { format!("-{text}") } else { text }
 }
 
-/// Base64 as of RFC 4648, padded.
-pub(in crate::sources) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            out.push(if place <= chunk.len() {
-                char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize])
-            } else {
-                '='
-            });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,16 +121,6 @@ mod tests {
         ] {
             assert_eq!(duration(nanos), text);
         }
-    }
-
-    #[test]
-    fn base64_is_as_in_rfc_4648() {
-        for (bytes, text) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
     }
 
     #[test]

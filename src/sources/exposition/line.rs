@@ -36,6 +36,11 @@ const CLASS: [u8; 256] = {
     class
 };
 
+/// Whether a name may stand without quotes.
+pub(super) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name[0].is_ascii_digit() && name.iter().all(|byte| CLASS[*byte as usize] & NAME != 0)
+}
+
 /// A line, taken apart; its labels are in the vector that was handed in.
 #[derive(Debug)]
 pub struct Parts<'p> {

@@ -28,7 +28,8 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// OpenMetrics pages end in `# EOF`; nothing else in a page tells. (Behind it there may be what does not belong there.)
+    /// OpenMetrics pages end in `# EOF`; nothing else in a page tells. (Behind it there may be what does not belong
+    /// there.)
     pub fn of(page: &[u8]) -> Self {
         let end = page.trim_ascii_end();
         let last = end.ends_with(b"# EOF") && matches!(end.len().checked_sub(6).map(|at| end[at]), None | Some(b'\n'));
@@ -164,6 +165,12 @@ fn comment(line: &[u8], dialect: Dialect) -> Item<'_, '_> {
     let about = if text { Some(about.trim_ascii()) } else { about.strip_prefix(b" ") };
     if name.is_empty() {
         return Item::Bad(Fault { what: "a TYPE, HELP or UNIT of nothing", at: 0 });
+    }
+    if text && !rest.starts_with(b"\"") && !line::is_name(name) {
+        return Item::Bad(Fault {
+            what: "a TYPE or HELP of what is not a metric's name; other names stand in quotes",
+            at: word + 3,
+        });
     }
     match about {
         Some(about) => Item::About(said, name, about),

@@ -16,6 +16,8 @@ pub enum ProblemKind {
     Repeated,
     /// A description of a family that has one, or that comes behind its samples; it is left out.
     Described,
+    /// A family is described by a type that there is not.
+    Type,
     /// The page ends in the middle of a line, or of a histogram; what comes before is kept.
     CutOff,
     /// Something that OpenMetrics does not allow; the sample is kept.
@@ -81,7 +83,8 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
         let mut is_bad = false;
         match &item {
             Item::Sample(s) => {
-                // In OpenMetrics, points at several times may follow one another, the times perhaps cut to fewer digits.
+                // In OpenMetrics, points at several times may follow one another, the times perhaps cut to fewer
+                // digits.
                 if (dialect == Dialect::Text || s.timestamp.is_none()) && !seen.is_new(s) {
                     found = Some((ProblemKind::Repeated, format!("{} again", String::from_utf8_lossy(s.series))));
                 } else {
@@ -93,7 +96,7 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
                 families.sampled(s.name.raw());
             }
             Item::About(said, name, text) if dialect == Dialect::Text => {
-                found = families.about(*said, name, text).map(|what| (ProblemKind::Described, what));
+                found = families.about(*said, name, text);
             }
             Item::Bad(fault) => {
                 is_bad = true;
@@ -182,24 +185,28 @@ impl<'p> Families<'p> {
     }
 
     /// Takes a description; what is wrong with it, if anything.
-    fn about(&mut self, said: Said, name: &'p [u8], text: &[u8]) -> Option<String> {
+    fn about(&mut self, said: Said, name: &'p [u8], text: &[u8]) -> Option<(ProblemKind, String)> {
+        let again = |what: String| (ProblemKind::Described, what);
         let known = self.described.entry(xxh3_64(name)).or_default();
         let named = || String::from_utf8_lossy(name);
         match said {
-            Said::Help => std::mem::replace(&mut known.1, true).then(|| format!("a second # HELP of {}", named())),
+            Said::Help => {
+                std::mem::replace(&mut known.1, true).then(|| again(format!("a second # HELP of {}", named())))
+            }
             Said::Unit => None,
             Said::Type => {
                 self.counter = if text == b"counter" { name } else { &[] };
                 if matches!(text, b"unknown" | b"info" | b"stateset" | b"gaugehistogram") {
                     self.like_open_metrics = true;
                 } else if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
-                    return Some(format!(
+                    let what = format!(
                         "a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped",
                         named()
-                    ));
+                    );
+                    return Some((ProblemKind::Type, what));
                 }
                 if std::mem::replace(&mut known.0, true) {
-                    return Some(format!("a second # TYPE of {}", named()));
+                    return Some(again(format!("a second # TYPE of {}", named())));
                 }
                 let mut full = name.to_vec();
                 let late = ["", "_bucket", "_sum", "_count"].iter().any(|suffix| {
@@ -207,7 +214,7 @@ impl<'p> Families<'p> {
                     full.extend_from_slice(suffix.as_bytes());
                     self.sampled.contains(&xxh3_64(&full))
                 });
-                late.then(|| format!("a # TYPE of {} behind its samples", named()))
+                late.then(|| again(format!("a # TYPE of {} behind its samples", named())))
             }
         }
     }

@@ -23,8 +23,8 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 /// How long a connection may take before it counts as unreachable: a blackholed address should not hold up the others.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Which name the certificate must be for that an address shows: that of the kubeconfig's server, since all apiservers of
-/// a cluster usually share one. Where they don't, their own address will do: the authority that signs is the same.
+/// Which name the certificate must be for that an address shows: that of the kubeconfig's server, since all apiservers
+/// of a cluster usually share one. Where they don't, their own address will do: the authority that signs is the same.
 #[derive(Debug)]
 pub(super) struct Names {
     common: String,
@@ -61,8 +61,8 @@ fn bare(host: &str) -> &str {
     host.trim_matches(['[', ']'])
 }
 
-/// Makes the client. Runs the kubeconfig's credential plugin, if it has one: that may take long, and may ask questions on
-/// the terminal.
+/// Makes the client. Runs the kubeconfig's credential plugin, if it has one: that may take long, and may ask questions
+/// on the terminal.
 pub(super) fn build(found: &Found, timeout: Duration) -> Result<(Client, Arc<Names>), LiveError> {
     // kube leaves the choice to rustls, which panics if ever two providers are compiled in. If one is set, it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();

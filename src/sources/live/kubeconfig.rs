@@ -2,7 +2,8 @@
 //!
 //! The order is kubectl's: the file that is asked for; else those of `KUBECONFIG`, merged; else `~/.kube/config`; else
 //! the pod's service account. kube's own reading is not used for the last steps: it fails where one file of several is
-//! missing, says neither which file nor which contexts there are, and quotes the lines around a mistake, tokens included.
+//! missing, says neither which file nor which contexts there are, and quotes the lines around a mistake, tokens
+//! included.
 
 use super::{LiveError, Target, error::foreign};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -135,8 +136,8 @@ fn impersonate(config: &mut Config, target: &Target) {
     }
 }
 
-/// The kubeconfig's `proxy-url` holds for every request. `HTTPS_PROXY` and `NO_PROXY` hold as in Go, where nothing on this
-/// machine is asked through a proxy.
+/// The kubeconfig's `proxy-url` holds for every request. `HTTPS_PROXY` and `NO_PROXY` hold as in Go, where nothing on
+/// this machine is asked through a proxy.
 fn proxy(
     own: Option<&str>,
     server: &http::Uri,

@@ -1,11 +1,12 @@
 //! Live clusters: `/metrics`, and any other path, of every apiserver that a kubeconfig can name.
 //!
-//! [`Cluster::connect`] reads the kubeconfig (`kubeconfig.rs`), makes one HTTP client with its credentials (`client.rs`),
-//! asks the cluster for its apiservers and tries each address (`discover.rs`). [`Cluster::get`] and [`Cluster::scrape`]
-//! send GETs and nothing else (`request.rs`). All that is asynchronous happens on one thread that belongs to the
-//! [`Cluster`]; its functions block, and may be called from any thread.
+//! [`Cluster::connect`] reads the kubeconfig (`kubeconfig.rs`), makes one HTTP client with its credentials
+//! (`client.rs`), asks the cluster for its apiservers and tries each address (`discover.rs`). [`Cluster::get`] and
+//! [`Cluster::scrape`] send GETs and nothing else (`request.rs`). All that is asynchronous happens on one thread that
+//! belongs to the [`Cluster`]; its functions block, and may be called from any thread.
 //!
-//! The cluster is a patient: we say who we are, ask each apiserver one thing at a time, and wait where it asks for that.
+//! The cluster is a patient: we say who we are, ask each apiserver one thing at a time, and wait where it asks for
+//! that.
 
 mod client;
 mod discover;
@@ -108,8 +109,8 @@ impl fmt::Debug for Page {
 
 /// A cluster that answered. Dropping it closes its connections.
 ///
-/// A token that a credential plugin gave is renewed before it expires. A client certificate from a plugin is not: connect
-/// again after [`LiveError::Unauthorized`] or [`LiveError::Certificate`].
+/// A token that a credential plugin gave is renewed before it expires. A client certificate from a plugin is not:
+/// connect again after [`LiveError::Unauthorized`] or [`LiveError::Certificate`].
 pub struct Cluster {
     name: String,
     apiservers: Vec<Apiserver>,
@@ -134,8 +135,8 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Finds the cluster that `target` means, and its apiservers.
     ///
-    /// Each apiserver is asked for `/version`, so that those out of reach are known. This may run a credential plugin of
-    /// the kubeconfig, which may ask questions on the terminal and take its time, as under kubectl.
+    /// Each apiserver is asked for `/version`, so that those out of reach are known. This may run a credential plugin
+    /// of the kubeconfig, which may ask questions on the terminal and take its time, as under kubectl.
     pub fn connect(target: &Target) -> Result<Self, LiveError> {
         let worker = Worker::start()?;
         let target = target.clone();
@@ -175,8 +176,8 @@ impl Cluster {
 
     /// GETs `path` (and query) from one of [`Self::apiservers`]. At most [`LARGEST`] bytes are taken.
     ///
-    /// Of several calls for one apiserver, one is served at a time. An answer of 429 or 503 is tried again a few times, after
-    /// what its `Retry-After` asks for; all pauses together are no longer than the timeout.
+    /// Of several calls for one apiserver, one is served at a time. An answer of 429 or 503 is tried again a few times,
+    /// after what its `Retry-After` asks for; all pauses together are no longer than the timeout.
     pub fn get(&self, server: usize, path: &str) -> Result<Page, LiveError> {
         let door = self.doors.get(server).ok_or(LiveError::NoServer(server))?;
         self.worker.run(self.ask(door, path))?

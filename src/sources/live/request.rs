@@ -94,7 +94,8 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
         };
         match reply {
             Ok(body) => return Ok(Answer { at, body }),
-            // The apiserver may have closed a connection that was kept open, just when it was used again. It has not seen that try.
+            // The apiserver may have closed a connection that was kept open, just when it was used again. It has not
+            // seen that try.
             Err(Fault::Gone(_)) if !stale => {
                 stale = true;
                 tries -= 1;

@@ -4,8 +4,8 @@ use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::time::Micros;
 use crate::sources::content::Content;
-use crate::sources::find::{belongs, expand};
-use crate::sources::objects::{head, read, whole};
+use crate::sources::find::{Bundles, expand};
+use crate::sources::objects::{TEMPLATE, head, is_template, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
@@ -24,6 +24,12 @@ pub enum CaptureError {
     /// It could not be read.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// It is what a tool makes objects of.
+    #[error("{path}: {TEMPLATE}")]
+    Template {
+        /// The file.
+        path: String,
+    },
     /// It is not JSON or YAML, or an object in it is not as it should be.
     #[error("{path}: {what}; take it with kubectl get KIND -A -o json")]
     Malformed {
@@ -56,11 +62,13 @@ pub struct Captures {
     pub errors: Vec<CaptureError>,
 }
 
-/// Finds and reads objects in the files and folders among `arguments`. A file that is named, but holds something else, is left to others.
+/// Finds and reads objects in the files and folders among `arguments`. A file that is named, but holds something else,
+/// is left to others.
 pub fn find(arguments: &[String]) -> Captures {
     let mut all = Captures::default();
     // (cluster, folder or nothing, time) → objects: a capture is what lies in one folder under one time.
     let mut captures: BTreeMap<(String, PathBuf, Micros), Objects> = BTreeMap::new();
+    let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
         // What is wrong with an argument is told by whoever looks for other things in it.
         let Ok((files, from_folder)) = expand(argument) else { continue };
@@ -69,7 +77,7 @@ pub fn find(arguments: &[String]) -> Captures {
             if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
-            let (bundle, folder, ..) = belongs(&place, argument, from_folder);
+            let (bundle, folder, ..) = bundles.belongs(&place, argument, from_folder);
             let path = source.path.clone();
             let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name == "bundle.yaml" {
@@ -88,7 +96,13 @@ pub fn find(arguments: &[String]) -> Captures {
                     let (records, first_error) = match read {
                         Ok(records) => (records, None),
                         Err(what) => {
-                            let error = CaptureError::Malformed { path: path.clone(), what };
+                            let is_template = is_template(&bytes, &what);
+                            let path = path.clone();
+                            let error = if is_template {
+                                CaptureError::Template { path }
+                            } else {
+                                CaptureError::Malformed { path, what }
+                            };
                             let text = error.to_string();
                             all.errors.push(error);
                             (0, Some(text))
@@ -123,6 +137,7 @@ pub fn find(arguments: &[String]) -> Captures {
         }
     }
     all.captures.extend(named.into_values());
+    all.captures.iter_mut().for_each(|capture| capture.objects.settle());
     all.captures.sort_by(|a, b| (&a.cluster, a.at).cmp(&(&b.cluster, b.at)));
     all
 }
@@ -151,8 +166,12 @@ fn looks_so(source: &mut Source) -> bool {
     }
     let Some(head) = head(source, HEAD) else { return false };
     let has = |words: &[u8]| memchr::memmem::find(&head, words).is_some();
+    // Some write the items of a list before they say what it is.
+    let is_list = |source: &mut Source| whole(source, MOST).ok().flatten().is_some_and(|bytes| read::is_list(&bytes));
     // An EventList of an audit log is one, too; it is a log.
-    has(b"apiVersion") && (has(b"kind") || has(b"items")) && !has(b"audit.k8s.io")
+    let is_named = has(b"apiVersion") && (has(b"kind") || has(b"items"));
+    let begins_with_items = || head.trim_ascii_start().starts_with(b"{") && has(b"\"items\"");
+    !has(b"audit.k8s.io") && (is_named || begins_with_items() && is_list(source))
 }
 
 fn modified(place: &Place) -> Option<Micros> {

@@ -23,8 +23,8 @@ pub struct Page {
 
 /// Cleans a page as an apiserver answers it.
 ///
-/// Left out are variables, commands, arguments and probes of containers, what `kubectl apply` wrote last, the fields that
-/// `managedFields` lists (who manages them stays), and CA bundles.
+/// Left out are variables, commands, arguments and probes of containers, what `kubectl apply` wrote last, the fields
+/// that `managedFields` lists (who manages them stays), and CA bundles.
 pub fn page(bytes: &[u8]) -> Result<Page, String> {
     let mut document: Value = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
     let objects = match document.get("items") {

@@ -1,13 +1,14 @@
-//! FlowSchemas and PriorityLevelConfigurations: found in bundles by what files hold, read from files that are named, or those that
-//! kube-apiserver makes itself. All versions of the API group are read: v1, and v1beta1 to v1beta3 with their older names.
+//! FlowSchemas and PriorityLevelConfigurations: found in bundles by what files hold, read from files that are named, or
+//! those that kube-apiserver makes itself. All versions of the API group are read: v1, and v1beta1 to v1beta3 with
+//! their older names.
 
 use crate::model::flowcontrol::{
     Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
 };
 use crate::model::time::Micros;
 use crate::sources::content::Content;
-use crate::sources::find::{belongs, expand};
-use crate::sources::objects::{head, whole};
+use crate::sources::find::{Bundles, expand};
+use crate::sources::objects::{TEMPLATE, head, is_template, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use serde::Deserialize;
@@ -64,12 +65,13 @@ pub fn built_in() -> Result<FlowConfig, ObjectsError> {
     parse("built-in objects", include_bytes!("flowcontrol.yaml"))
 }
 
-/// Finds such objects below the folders among `arguments`: of each cluster those of the latest capture. What can't be read is told
-/// beside.
+/// Finds such objects below the folders among `arguments`: of each cluster those of the latest capture. What can't be
+/// read is told beside.
 pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
     let mut errors = Vec::new();
     // (cluster, time, folder) → files: a capture is what lies in one folder.
     let mut captures: BTreeMap<(String, Option<Micros>, PathBuf), Captured> = BTreeMap::new();
+    let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| Path::new(argument).is_dir()) {
         // What is wrong with a folder is told by whoever looks for logs in it.
         let Ok((files, _)) = expand(argument) else { continue };
@@ -81,7 +83,7 @@ pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
             match bytes(&mut source).and_then(|bytes| parse(&source.path, &bytes)) {
                 Ok(config) if config.is_empty() => {}
                 Ok(config) => {
-                    let (bundle, folder, ..) = belongs(&place, argument, true);
+                    let (bundle, folder, ..) = bundles.belongs(&place, argument, true);
                     let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
                     let names =
                         folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned());
@@ -178,7 +180,10 @@ fn bytes(source: &mut Source) -> Result<Vec<u8>, ObjectsError> {
 
 /// The objects in a file: JSON or YAML, single ones, lists of them, several documents.
 fn parse(path: &str, bytes: &[u8]) -> Result<FlowConfig, ObjectsError> {
-    let malformed = |what: String| ObjectsError::Malformed { path: path.to_owned(), what };
+    let malformed = |what: String| ObjectsError::Malformed {
+        path: path.to_owned(),
+        what: if is_template(bytes, &what) { TEMPLATE.to_owned() } else { what },
+    };
     let mut config = FlowConfig::default();
     let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
     if is_json {
@@ -196,7 +201,8 @@ fn parse(path: &str, bytes: &[u8]) -> Result<FlowConfig, ObjectsError> {
     Ok(config)
 }
 
-/// Takes an object, or the items of a list; others are left alone. Items of a typed list don't say what they are: `kind` does.
+/// Takes an object, or the items of a list; others are left alone. Items of a typed list don't say what they are:
+/// `kind` does.
 fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(), String> {
     let own = object.get("kind").and_then(Value::as_str);
     let version = object.get("apiVersion").and_then(Value::as_str);

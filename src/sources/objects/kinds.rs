@@ -86,22 +86,20 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
 
 /// Quantities are strings, but in a manifest also plain numbers.
 fn amounts<'de, D: Deserializer<'de>>(from: D) -> Result<Amounts, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Text(String),
-        Number(serde_json::Number),
-    }
-    let written: Option<BTreeMap<String, Written>> = Option::deserialize(from)?;
-    let read = |(name, written): (String, Written)| {
+    use serde_json::Value;
+    let written: Option<BTreeMap<String, Value>> = Option::deserialize(from)?;
+    let read = |(name, written): (String, Value)| {
         let text = match written {
-            Written::Text(text) => text,
-            Written::Number(number) => number.to_string(),
+            Value::String(text) => text,
+            Value::Number(number) => number.to_string(),
+            // A template that had no value for it: nothing is said of this resource.
+            Value::Null => return None,
+            other => return Some(Err(serde::de::Error::custom(format!("{name}: {other} is not a quantity")))),
         };
-        let quantity = text.parse().map_err(|error| serde::de::Error::custom(format!("{name}: '{text}' {error}")))?;
-        Ok((name, quantity))
+        let quantity = text.parse().map_err(|error| serde::de::Error::custom(format!("{name}: '{text}' {error}")));
+        Some(quantity.map(|quantity| (name, quantity)))
     };
-    written.unwrap_or_default().into_iter().map(read).collect()
+    written.unwrap_or_default().into_iter().filter_map(read).collect()
 }
 
 #[derive(Deserialize, Default)]
@@ -499,16 +497,17 @@ fn read(
             objects.services.push(Service { namespace, is_load_balancer: spec.of == "LoadBalancer", node_ports });
         }
         "PodMetrics" => {}
-        _ => objects.workloads.extend(workload(kind, meta, part(spec)?, part(status)?)),
+        _ => objects.workloads.push(workload(kind, meta, part(spec)?, part(status)?)),
     }
     Ok(())
 }
 
-fn workload(kind: &str, meta: &Meta, spec: WorkloadSpec, status: WorkloadStatus) -> Option<Workload> {
-    // What is made by another is counted there.
-    if meta.owner_references.iter().any(|owner| owner.controller == Some(true)) {
-        return None;
-    }
+fn controller(meta: &Meta) -> Option<(String, String)> {
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
+    Some((owner.kind.clone(), owner.name.clone()))
+}
+
+fn workload(kind: &str, meta: &Meta, spec: WorkloadSpec, status: WorkloadStatus) -> Workload {
     let replicas = spec.replicas.unwrap_or(1);
     let (replicas, surge, template) = match kind {
         "Deployment" if spec.strategy.of == "Recreate" => (replicas, 0, spec.template),
@@ -522,12 +521,12 @@ fn workload(kind: &str, meta: &Meta, spec: WorkloadSpec, status: WorkloadStatus)
         _ => (replicas, 0, spec.template),
     };
     let (name, namespace) = (meta.name.clone(), meta.namespace.clone());
-    Some(Workload { kind: kind.to_owned(), namespace, name, replicas, surge, template: pod_spec(template.spec, &[]) })
+    let template = pod_spec(template.spec, &[]);
+    Workload { kind: kind.to_owned(), namespace, name, replicas, surge, template, controller: controller(meta) }
 }
 
 fn pod(meta: &Meta, spec: RawPodSpec, status: PodStatus) -> Pod {
-    let controller = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
-    let controller = controller.map(|owner| (owner.kind.clone(), owner.name.clone()));
+    let controller = controller(meta);
     let statuses: Vec<ContainerStatus> =
         status.container_statuses.into_iter().chain(status.init_container_statuses).collect();
     let deleted: Option<Micros> = meta.deletion_timestamp.as_deref().and_then(parse_any);
@@ -580,8 +579,8 @@ fn pod_spec(raw: RawPodSpec, statuses: &[ContainerStatus]) -> PodSpec {
     }
 }
 
-/// `resource` or `resource.group` of a kind that is built in; the plural of custom ones is in their CRD only, and is guessed as the
-/// rules of English have it, as apimachinery does. `None` of kinds that are no objects of their own.
+/// `resource` or `resource.group` of a kind that is built in; the plural of custom ones is in their CRD only, and is
+/// guessed as the rules of English have it, as apimachinery does. `None` of kinds that are no objects of their own.
 fn resource_of(kind: &str, group: &str) -> Option<String> {
     if kind == "PodMetrics" || kind.is_empty() {
         return None;

@@ -22,6 +22,15 @@ fn head(source: &mut Source, bytes: u64) -> Option<Vec<u8>> {
     Some(head)
 }
 
+/// What to do with a Helm template.
+const TEMPLATE: &str = "a Helm template, not objects; render it: helm template CHART > objects.yaml";
+
+/// Whether a file that could not be read, for this reason, is a template of Helm's.
+fn is_template(bytes: &[u8], why: &str) -> bool {
+    let begins = bytes.trim_ascii_start().starts_with(b"{{");
+    begins || (why.contains("not YAML") || why.contains("{{")) && memchr::memmem::find(bytes, b"{{").is_some()
+}
+
 /// A whole file; `None` where it is longer than `most`.
 fn whole(source: &mut Source, most: u64) -> Result<Option<Vec<u8>>, SourceError> {
     let path = source.path.clone();

@@ -27,7 +27,8 @@ struct ListMeta {
     next: Option<String>,
 }
 
-/// Takes all objects of a file into `objects`; how many there were. Items of a typed list don't say what they are: the list does.
+/// Takes all objects of a file into `objects`; how many there were. Items of a typed list don't say what they are: the
+/// list does.
 pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<u64, String> {
     let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
     let mut taken = 0;
@@ -48,6 +49,14 @@ pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<u64, String> {
         taken += take(&document, ("", ""), objects).map_err(|what| format!("document {}: {what}", at + 1))?;
     }
     Ok(taken)
+}
+
+/// Whether it is a list of objects as an apiserver answers it, in whatever order its fields stand.
+pub fn is_list(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Document<'_>>(bytes).is_ok_and(|document| {
+        let is_named = document.kind.is_some_and(|kind| kind.ends_with("List")) && document.api_version.is_some();
+        is_named && document.items.is_some()
+    })
 }
 
 /// A page of a list as an apiserver answers it: takes its objects, and gives the token of the next page.

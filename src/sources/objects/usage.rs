@@ -93,7 +93,19 @@ pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<String>) {
             }
             let mut bytes = Vec::new();
             let head = source.reader().map(|reader| reader.take(HEAD).read_to_end(&mut bytes));
-            if head.is_err() || memchr::memmem::find(&bytes, b"PodMetrics").is_none() {
+            let has = |bytes: &[u8], words: &[u8]| memchr::memmem::find(bytes, words).is_some();
+            if head.is_err() {
+                continue;
+            }
+            // Some write the items of a list before they say what it is.
+            if !has(&bytes, b"PodMetrics") && has(&bytes, b"\"items\"") && !has(&bytes, b"apiVersion") {
+                bytes.clear();
+                let read = source.reader().map(|reader| reader.take(MOST).read_to_end(&mut bytes));
+                if read.is_err() {
+                    continue;
+                }
+            }
+            if !has(&bytes, b"PodMetrics") {
                 continue;
             }
             bytes.clear();

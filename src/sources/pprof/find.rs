@@ -3,7 +3,7 @@
 use super::Profile;
 use crate::model::time::Micros;
 use crate::sources::content::Content;
-use crate::sources::find::{Wanted, belongs, expand};
+use crate::sources::find::{Bundles, Wanted, expand};
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ pub struct Found {
 /// Finds the profiles behind `arguments`.
 pub fn find(arguments: &[String]) -> Found {
     let mut found = Found::default();
+    let mut bundles = Bundles::default();
     for argument in arguments {
         let (places, from_folder) = match expand(argument) {
             Ok(found) => found,
@@ -61,7 +62,7 @@ pub fn find(arguments: &[String]) -> Found {
                 }
                 continue;
             }
-            let (bundle, folder, _, instance) = belongs(&place, argument, from_folder);
+            let (bundle, folder, _, instance) = bundles.belongs(&place, argument, from_folder);
             let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
             if from_folder {
                 let new = || Group { cluster, instance, files: Vec::new() };

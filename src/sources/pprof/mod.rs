@@ -200,7 +200,8 @@ impl Reading {
 
 /// Bytes of a chunk that goes from the thread that unpacks to the one that reads.
 const CHUNK: usize = 512 << 10;
-/// Chunks under way: enough that the one seldom waits for the other, which is slow where other programs want the processors too.
+/// Chunks under way: enough that the one seldom waits for the other, which is slow where other programs want the
+/// processors too.
 const CHUNKS: usize = 4;
 
 /// Sends the bytes of `reader` in chunks; the last may be an error. Buffers that come back are used again.

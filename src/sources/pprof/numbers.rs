@@ -31,8 +31,8 @@ impl Ids {
     }
 }
 
-/// Numbers of 64 bits, kept in 32: memory is what large profiles cost most time for. Nearly all are small, and stand for themselves;
-/// the few that are not are kept here.
+/// Numbers of 64 bits, kept in 32: memory is what large profiles cost most time for. Nearly all are small, and stand
+/// for themselves; the few that are not are kept here.
 #[derive(Default)]
 pub(super) struct Numbers {
     large: Vec<u64>,

@@ -70,7 +70,8 @@ impl Samples {
         fits.then_some(()).ok_or_else(|| Fault::at_byte(last, "is one sample too many"))
     }
 
-    /// Whether nothing is wrong and no location has another number with us: told in a hurry, for that is how nearly all profiles are.
+    /// Whether nothing is wrong and no location has another number with us: told in a hurry, for that is how nearly all
+    /// profiles are.
     fn is_in_order(&self, types: usize, ids: &Ids) -> bool {
         let all_known =
             ids.in_order().is_some_and(|locations| self.calls.is_empty() || (self.largest as usize) < locations);

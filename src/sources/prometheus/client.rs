@@ -4,8 +4,9 @@
 use super::answer::{self, Answer, Unread, Values};
 use super::error::{PromError, without_secrets};
 use crate::sources::audit::pass::Watcher;
-use crate::sources::etcd::base64;
 use crate::sources::live::{foreign, retry_after};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -307,14 +308,14 @@ impl Client {
             Auth::None => return Ok(None),
             Auth::Bearer(token) => format!("Bearer {}", token.trim()),
             Auth::BearerFile(path) => format!("Bearer {}", secret(path)?),
-            Auth::Basic(pair) => format!("Basic {}", base64(pair.as_bytes())),
+            Auth::Basic(pair) => format!("Basic {}", BASE64_STANDARD.encode(pair)),
             Auth::BasicFile(path) => {
                 let pair = secret(path)?;
                 if !pair.contains(':') {
                     let what = "there is no colon in it; it must hold user:password".to_owned();
                     return Err(PromError::File { path: path.display().to_string(), what });
                 }
-                format!("Basic {}", base64(pair.as_bytes()))
+                format!("Basic {}", BASE64_STANDARD.encode(pair))
             }
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| {

@@ -118,7 +118,8 @@ const STANDARD: [(&str, &str, Option<&str>); 15] = [
         "sum by (flow_schema, priority_level) (rate(apiserver_flowcontrol_dispatched_requests_total{$match}[$rate]))",
         Some("priority_level"),
     ),
-    // Of each apiserver the most of a step; together they are not below the most of all at one time. Until 1.30 they had other names.
+    // Of each apiserver the most of a step; together they are not below the most of all at one time. Until 1.30 they
+    // had other names.
     (
         "seats-executing",
         "sum by (priority_level) (sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_current_executing_seats{$match}[$step])) or sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_request_concurrency_in_use{$match}[$step])))",
@@ -198,7 +199,8 @@ impl Queries {
         self.put("--query", name.trim(), promql, None)
     }
 
-    /// Takes queries from a YAML file, or a TOML file (`.toml`): `NAME: PROMQL`, or `NAME: {promql: PROMQL, split: LABEL}`.
+    /// Takes queries from a YAML file, or a TOML file (`.toml`): `NAME: PROMQL`, or `NAME: {promql: PROMQL, split:
+    /// LABEL}`.
     pub fn read(&mut self, path: &Path) -> Result<(), PromError> {
         let name = path.display().to_string();
         let wrong = |what: String| PromError::File { path: name.clone(), what };

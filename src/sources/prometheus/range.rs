@@ -1,8 +1,8 @@
 //! An expression over a stretch of time, cut so that no query loads more samples at once than the limit.
 //!
 //! How heavy an instant is, is measured first: `count(…)` of the expression at few instants, then at more of them, with
-//! Prometheus' own statistics (`peakSamples`) where it gives some. From that follows how many steps fit into a query. What is
-//! found too heavy all the same is halved; a single step that is too heavy is cut by the values of a label.
+//! Prometheus' own statistics (`peakSamples`) where it gives some. From that follows how many steps fit into a query.
+//! What is found too heavy all the same is halved; a single step that is too heavy is cut by the values of a label.
 
 use super::answer::Answer;
 use super::client::{Client, Endpoint, Fault};
@@ -36,7 +36,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The whole steps between two times. Steps are counted from 1970, so that days hold whole ones where the step divides a day.
+    /// The whole steps between two times. Steps are counted from 1970, so that days hold whole ones where the step
+    /// divides a day.
     pub fn new(from: Micros, until: Micros, step: Micros) -> Result<Self, PromError> {
         if !(SECOND..=3_600 * SECOND).contains(&step) || step % 1_000 != 0 {
             return Err(PromError::Given("--step is between 1s and 1h, in whole milliseconds".to_owned()));
@@ -86,7 +87,8 @@ pub struct Told {
     pub left_out: u64,
     /// Native histograms, which are left out.
     pub histograms: u64,
-    /// The most samples that one query held in Prometheus' memory at once; where it does not say so, the most points of an answer.
+    /// The most samples that one query held in Prometheus' memory at once; where it does not say so, the most points of
+    /// an answer.
     pub heaviest: u64,
     /// Whether Prometheus said so each time.
     pub is_measured: bool,
@@ -139,7 +141,8 @@ impl Prometheus {
 
     /// Asks a query over a window. `take` gets each series' points in order of time, in runs of at least one.
     ///
-    /// A point of a query of windows ([`Query::is_of_windows`]) has the time at which its window begins, any other its own.
+    /// A point of a query of windows ([`Query::is_of_windows`]) has the time at which its window begins, any other its
+    /// own.
     pub fn range(
         &mut self,
         query: &Query,
@@ -240,7 +243,8 @@ impl Prometheus {
         Ok(Ended::Whole)
     }
 
-    /// The samples that a step of an expression loads, the heaviest of those looked at, with a margin; or why that can't be known.
+    /// The samples that a step of an expression loads, the heaviest of those looked at, with a margin; or why that
+    /// can't be known.
     ///
     /// First one instant is looked at, then twice as many as before for as long as they are light.
     fn weigh(
@@ -279,7 +283,8 @@ impl Prometheus {
             // What an expression loads beside what it gives: what it sums, windows, both sides of a join.
             let beside = answer.peak.filter(|_| sum > 0.0).map_or(1.0, |peak| (peak as f64 / sum).max(1.0));
             let found = (most * beside).max(1.0);
-            // What one instant loads beside its own is spread over more of them: later measures are better, unless more was there.
+            // What one instant loads beside its own is spread over more of them: later measures are better, unless more
+            // was there.
             weight = Some(if probes == 1 { found } else { found.max(most) });
             let next = probes * 2;
             if next > PROBES || next > steps || found * MARGIN * next as f64 > self.limit as f64 {
@@ -300,7 +305,8 @@ impl Prometheus {
         watcher: &dyn Watcher,
     ) -> Result<Answer, Fault> {
         let start = window.from + first * window.step;
-        // A window's last millisecond: then it holds what is of this step, its first instant included, and nothing of the next.
+        // A window's last millisecond: then it holds what is of this step, its first instant included, and nothing of
+        // the next.
         let start = if query.is_of_windows() { start + window.step - 1_000 } else { start };
         let end = start + apart * (count - 1);
         let form =

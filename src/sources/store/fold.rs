@@ -1,7 +1,7 @@
 //! From what lies in files and logs to a day of each series: the same for sealing and for reading what is not sealed.
 //!
-//! Logs are in order of time, days are wanted by series. So a log is read once to count, and then once for each so many points, which are
-//! put in their places: memory is bounded, whatever the size of a day.
+//! Logs are in order of time, days are wanted by series. So a log is read once to count, and then once for each so many
+//! points, which are put in their places: memory is bounded, whatever the size of a day.
 
 use super::days::Row;
 use super::points::PointsFile;
@@ -248,8 +248,8 @@ pub struct Folded<'f> {
     pub row: Row,
 }
 
-/// Folds one day of all series that are meant, from what is sealed of it and its neighbours and from the logs. `logs`: only these logs of
-/// the day itself.
+/// Folds one day of all series that are meant, from what is sealed of it and its neighbours and from the logs. `logs`:
+/// only these logs of the day itself.
 pub fn fold_day(
     listing: &Listing,
     day: i32,

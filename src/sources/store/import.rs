@@ -4,6 +4,7 @@ use super::key;
 use super::table::Table;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND, parse_any};
+use crate::sources::content::{Content, look};
 use crate::sources::open::{Place, recognise};
 use polars::prelude::{Column, DataFrame, DataType};
 use serde::Deserialize;
@@ -21,7 +22,8 @@ pub type Taken = Result<(), String>;
 
 /// Takes what is read.
 pub trait Sink {
-    /// A series that was not met before: gives the number by which it is named from then on; says what is wrong with it.
+    /// A series that was not met before: gives the number by which it is named from then on; says what is wrong with
+    /// it.
     fn series(&mut self, series: &Series) -> Result<usize, String>;
     /// A sample of it.
     fn sample(&mut self, series: usize, at: Micros, value: f64) -> Taken;
@@ -39,7 +41,8 @@ pub struct Imported {
 /// Why a file was not read to its end: file, place, and what to do. Samples before that place were given on.
 pub type Refused = String;
 
-/// Reads a file, or standard input (`-`), into `sink`. `name`: that of series which have none, as answers to expressions.
+/// Reads a file, or standard input (`-`), into `sink`. `name`: that of series which have none, as answers to
+/// expressions.
 pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let fail = |error: &dyn std::fmt::Display| format!("{argument}: {error}");
     if argument == "-" {
@@ -52,13 +55,30 @@ pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<I
         return parquet(path, sink);
     }
     let mut source = recognise(&Place::File(path.to_owned())).map_err(|error| error.to_string())?;
+    other(source.content, argument).map_err(|why| fail(&why))?;
     let reader = source.reader().map_err(|error| fail(&error))?;
     text(argument, Box::new(reader), name, sink)
+}
+
+/// Says why a file of another kind is not read.
+fn other(content: Content, path: &str) -> Result<(), String> {
+    match content {
+        Content::Metrics => Err(format!(
+            "a metrics page shows one moment, and a forecast needs a series: plimsoll record {path} --store history --once, \
+             page after page, then plimsoll forecast history"
+        )),
+        Content::Database | Content::Profile | Content::Dump | Content::Archive(_) => Err(format!(
+            "{}; CSV, Parquet and JSON files with series are read here (docs/history.md)",
+            content.in_words()
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let mut input = BufReader::with_capacity(256 << 10, input);
     let begin = input.fill_buf().map_err(|error| format!("{path}: {error}"))?;
+    other(look(begin).0, path).map_err(|why| format!("{path}: {why}"))?;
     match begin.trim_ascii_start().first() {
         Some(b'{') => answer(path, input, name, sink),
         Some(_) => lines(path, input, sink),

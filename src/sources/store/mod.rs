@@ -1,11 +1,13 @@
 //! The history store: samples in time, in a folder. (Formats and guarantees: docs/history.md.)
 //!
-//! What is new stands in the *log*, files of checksummed frames, one per writer and day (`log.rs`). Days that are over are *sealed* into
-//! Parquet: their points, sorted by series and time (`points.rs`), and for each series what the day came to (`days.rs`). Beside each Parquet
-//! file lies its index, with checksums (`table.rs`). [`Store::days`] and [`Store::points`] read all of it as one (`read.rs`), and
-//! fold days that are not sealed yet just as sealing does (`fold.rs`).
+//! What is new stands in the *log*, files of checksummed frames, one per writer and day (`log.rs`). Days that are over
+//! are *sealed* into Parquet: their points, sorted by series and time (`points.rs`), and for each series what the day
+//! came to (`days.rs`). Beside each Parquet file lies its index, with checksums (`table.rs`). [`Store::days`] and
+//! [`Store::points`] read all of it as one (`read.rs`), and fold days that are not sealed yet just as sealing does
+//! (`fold.rs`).
 //!
-//! The same series at the same instant is one sample, however often it is written; of different values the largest is kept.
+//! The same series at the same instant is one sample, however often it is written; of different values the largest is
+//! kept.
 
 mod days;
 mod fold;
@@ -171,7 +173,8 @@ impl Store {
         self.folder.join("days")
     }
 
-    /// Keeps others from moving files while it lives. A store that can't be locked, such as a copy on a read-only disk, is read without.
+    /// Keeps others from moving files while it lives. A store that can't be locked, such as a copy on a read-only disk,
+    /// is read without.
     fn shared(&self) -> Option<File> {
         let file = File::open(self.folder.join(LOCK)).ok()?;
         file.lock_shared().ok()?;

@@ -45,10 +45,11 @@ impl Rows {
 }
 
 impl Store {
-    /// Gives every series that is meant, each once and in no order that means anything, with its days, ascending. What can't be read is
-    /// told in `losses`.
+    /// Gives every series that is meant, each once and in no order that means anything, with its days, ascending. What
+    /// can't be read is told in `losses`.
     ///
-    /// The days are those that [`crate::model::series::DayFold`] makes of all points of the series in order, as long as the store has them.
+    /// The days are those that [`crate::model::series::DayFold`] makes of all points of the series in order, as long as
+    /// the store has them.
     pub fn days(
         &self,
         ask: &Ask,
@@ -130,7 +131,8 @@ impl Store {
         Ok(runs.into_iter().collect())
     }
 
-    /// Whether a sealed day's last values stood for another time than its rows say, given the first points of the day after.
+    /// Whether a sealed day's last values stood for another time than its rows say, given the first points of the day
+    /// after.
     pub fn stood_otherwise(
         &self,
         listing: &Listing,
@@ -152,8 +154,8 @@ impl Store {
         false
     }
 
-    /// Gives the points of every series that is meant, from `from` to before `until`: day after day, each series of a day once, its points
-    /// in order of time.
+    /// Gives the points of every series that is meant, from `from` to before `until`: day after day, each series of a
+    /// day once, its points in order of time.
     pub fn points(
         &self,
         selector: &Selector,
@@ -180,8 +182,8 @@ impl Store {
     }
 }
 
-/// Gives each series once, in order, with its rows by day. Of several rows for one day the one with the most points counts, then the one from the
-/// source that comes first.
+/// Gives each series once, in order, with its rows by day. Of several rows for one day the one with the most points
+/// counts, then the one from the source that comes first.
 pub fn by_series(
     mut sources: Vec<Rows>,
     losses: &mut Vec<StoreLoss>,

@@ -1,4 +1,5 @@
-//! The rows of a Parquet file, series by series: both kinds of file are sorted by series, and a series may span row groups.
+//! The rows of a Parquet file, series by series: both kinds of file are sorted by series, and a series may span row
+//! groups.
 
 use super::table::Table;
 use super::{StoreLoss, key};

@@ -254,15 +254,13 @@ fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
     let is_empty = |c: usize| {
         rows.iter().all(|row| matches!(&row[c], Value::None) || matches!(&row[c], Value::Text(text) if text.is_empty()))
     };
-    let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|&c| columns::of(&table.columns[c]).is_none_or(|column| !column.wide) && !is_empty(c))
-        .collect();
-    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind(&table.columns[c])).collect();
+    let shown: Vec<usize> = (0..table.columns.len()).filter(|&c| !columns::is_wide(table, c) && !is_empty(c)).collect();
+    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind_in(table, c)).collect();
     let is_number = |kind: Kind| !matches!(kind, Kind::Text | Kind::Spark);
     let heads = shown
         .iter()
         .zip(&kinds)
-        .map(|(&c, kind)| json!({"title": sentence(&columns::title(&table.columns[c])), "number": is_number(*kind)}));
+        .map(|(&c, kind)| json!({"title": sentence(&columns::heading(table, c)), "number": is_number(*kind)}));
     let cell = |value: &Value, kind: Kind| {
         let number = match value {
             Value::Count(count) => Some(*count as f64),

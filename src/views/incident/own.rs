@@ -1,7 +1,7 @@
 //! Sections of somebody's own: templates that are given the report's JSON.
 //!
-//! A template whose name ends in `.html` or `.html.j2` gives markup, and values in it are escaped; any other gives Markdown, and values are
-//! escaped for that.
+//! A template whose name ends in `.html` or `.html.j2` gives markup, and values in it are escaped; any other gives
+//! Markdown, and values are escaped for that.
 
 use crate::model::incident::Incident;
 use crate::views::markdown::escape;

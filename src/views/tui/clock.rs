@@ -99,11 +99,23 @@ impl Clock {
             }
         }
         if self.is_playing && !self.is_live && self.length.is_none() {
-            let fits = |(from, end): Span| {
-                LENGTHS.iter().rfind(|length| **length <= (end - from) / 8).copied().unwrap_or(LENGTHS[0])
-            };
-            self.length = self.span.map(fits);
+            self.length = self.fitting();
         }
+    }
+
+    /// The longest window of which eight fit into all of the time.
+    fn fitting(&self) -> Option<Micros> {
+        let fits = |(from, end): Span| {
+            LENGTHS.iter().rfind(|length| **length <= (end - from) / 8).copied().unwrap_or(LENGTHS[0])
+        };
+        self.span.map(fits)
+    }
+
+    /// Goes to what happened at a moment, so that it stands in the middle of the window, and stands still there.
+    pub fn go_around(&mut self, at: Micros) {
+        self.length = self.length.or_else(|| self.fitting());
+        let half = self.length.unwrap_or(0) / 2;
+        self.go((at + half).div_euclid(SECOND) * SECOND + SECOND);
     }
 
     /// Goes to a moment, and stands still there.

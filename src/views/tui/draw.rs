@@ -1,7 +1,7 @@
 //! Draws a state. Nothing is found out here, and nothing changes.
 
 use super::overview;
-use super::popup::{Look, Popup};
+use super::popup::{ANALYSING, Look, Popup};
 use super::scene::{LEAST, Scene};
 use super::sheet::Body;
 use super::state::{Standing, State};
@@ -85,7 +85,7 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
         (all, failing) => format!("{failing} of {all} sources fail"),
     };
     let busy = state.pane().asked.is_some() || !state.asked.is_empty();
-    let fixed = mode.width() + when.width() + sources.width() + 20;
+    let fixed = mode.width() + when.width() + sources.width() + 20 + if busy { 10 } else { 0 };
     let name = fit(&plain(&state.name), usize::from(area.width).saturating_sub(fixed).max(8)).into_owned();
     put(&name, theme.heading);
     put(&format!("  {mode}"), theme.text);
@@ -94,7 +94,7 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
         put(&format!("  {sources}"), if failing > 0 { theme.of(Severity::Critical) } else { theme.good });
     }
     if busy {
-        put("  …", theme.dim);
+        put(&format!("  {ANALYSING}"), theme.dim);
     }
 }
 
@@ -153,7 +153,7 @@ fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
     let Some(answer) = &pane.answer else {
         let text = match state.wants(state.tab) {
             Err(missing) => missing,
-            Ok(_) => "Reading …",
+            Ok(_) => ANALYSING,
         };
         for (y, line) in (names.y..area.bottom()).zip(wrapped(text, width)) {
             buffer.set_stringn(names.x, y, line, width, theme.dim);
@@ -230,7 +230,13 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
     let theme = &state.theme;
     let width = usize::from(area.width);
     if let Some(prompt) = &state.prompt {
-        let text = format!("{}{}", prompt.asks.sign(), plain(&prompt.text));
+        let (sign, typed) = (prompt.asks.sign(), plain(&prompt.text));
+        if prompt.is_default && sign.width() + typed.width() < width {
+            let (x, _) = buffer.set_stringn(area.x, area.y, sign, width, theme.heading);
+            buffer.set_stringn(x, area.y, &typed, width - sign.width(), theme.selected);
+            return;
+        }
+        let text = format!("{sign}{typed}");
         // The end is what one types at.
         let mut cut = text.as_str();
         while cut.width() >= width.max(1) {
@@ -256,30 +262,13 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
 
 fn popup(state: &State, popup: &Popup, area: Rect, buffer: &mut Buffer) {
     let theme = &state.theme;
-    let width = area.width.saturating_sub(4).min(110);
-    let inner = usize::from(width.saturating_sub(4));
-    let names = popup
-        .lines
-        .iter()
-        .filter_map(|(_, line)| line.split_once('\t'))
-        .map(|(name, _)| plain(name).width())
-        .max()
-        .unwrap_or(0)
-        .min(inner / 3);
-    let mut lines = Vec::new();
-    for (look, line) in popup.lines.iter().skip(popup.scroll) {
-        match line.split_once('\t') {
-            Some((name, text)) => {
-                for (number, part) in wrapped(text, inner.saturating_sub(names + 2)).into_iter().enumerate() {
-                    let name = if number == 0 { fit(&plain(name), names).into_owned() } else { String::new() };
-                    lines.push((*look, format!("{name}{}  {part}", " ".repeat(names.saturating_sub(name.width())))));
-                }
-            }
-            None => lines.extend(wrapped(line, inner).into_iter().map(|line| (*look, line))),
-        }
-    }
-    let height = (lines.len() as u16 + 2).min(area.height);
-    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    let (place, inner) = popup.place(area);
+    let width = place.width;
+    let all = popup.laid(inner);
+    let room = usize::from(place.height.saturating_sub(2));
+    let scroll = popup.scroll.min(all.len().saturating_sub(room));
+    let is_below = scroll + room < all.len();
+    let lines = all.into_iter().skip(scroll);
     let blank = " ".repeat(usize::from(width));
     for y in place.y..place.bottom() {
         buffer.set_stringn(place.x, y, &blank, usize::from(width), theme.text);
@@ -294,8 +283,12 @@ fn popup(state: &State, popup: &Popup, area: Rect, buffer: &mut Buffer) {
         format!("{left}─{title}{}{right}", "─".repeat(usize::from(width).saturating_sub(3 + title.width())))
     };
     buffer.set_stringn(place.x, place.y, edge("┌", "┐", &popup.title), usize::from(width), theme.title);
-    let is_more = lines.len() as u16 + 2 > area.height;
-    let below = if is_more { "more below" } else { "" };
+    let below = match (scroll > 0, is_below) {
+        (true, true) => "more above and below",
+        (true, false) => "more above",
+        (false, true) => "more below",
+        (false, false) => "",
+    };
     buffer.set_stringn(place.x, place.bottom() - 1, edge("└", "┘", below), usize::from(width), theme.title);
     for (y, (look, line)) in (place.y + 1..place.bottom() - 1).zip(lines) {
         let style = match look {

@@ -1,5 +1,5 @@
-//! A table that can be sorted, filtered and walked through. What is costly (how wide columns must be, the order of rows) is found out
-//! when the table or the order changes, so that drawing looks at no more rows than can be seen.
+//! A table that can be sorted, filtered and walked through. What is costly (how wide columns must be, the order of
+//! rows) is found out when the table or the order changes, so that drawing looks at no more rows than can be seen.
 
 use super::theme::Theme;
 use crate::model::report::{Severity, Table, Value};
@@ -50,7 +50,8 @@ enum Filter {
 }
 
 impl Filter {
-    /// `regex`, `!regex`, `-f characters`; what is no regex is taken as it stands. Without capital letters, case does not matter.
+    /// `regex`, `!regex`, `-f characters`; what is no regex is taken as it stands. Without capital letters, case does
+    /// not matter.
     fn parse(text: &str) -> Self {
         if text.is_empty() {
             return Self::All;
@@ -128,9 +129,9 @@ impl Grid {
             table.rows.iter().map(|row| kept.iter().map(|at| row[*at].clone()).collect()).collect();
         let columns = kept.iter().enumerate().map(|(at, of)| {
             let name = &table.columns[*of];
-            let (kind, title) = (columns::kind(name), plain(&columns::title(name)).into_owned());
+            let (kind, title) = (columns::kind_in(table, *of), plain(&columns::heading(table, *of)).into_owned());
             // One hostile value should not push the rest away.
-            let is_wide = columns::of(name).is_some_and(|column| column.wide);
+            let is_wide = columns::is_wide(table, *of);
             let mut column = Column { width: 0, name: name.clone(), title, kind, is_wide };
             let widest = rows.iter().map(|row| plain(&cell(&column, &row[at])).width()).max().unwrap_or(0).min(160);
             // Room for the mark of the order behind the title.

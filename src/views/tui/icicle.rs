@@ -1,4 +1,5 @@
-//! A flame graph in characters, its root on top (an *icicle*): boxes as wide as what they hold. One walks through it and into it.
+//! A flame graph in characters, its root on top (an *icicle*): boxes as wide as what they hold. One walks through it
+//! and into it.
 
 use super::theme::Theme;
 use crate::model::flame::{Tree, short_name};
@@ -24,7 +25,8 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// A box on the screen: where it begins, how wide it is, how far down, and what it shows; `None` for what is too narrow to be shown.
+/// A box on the screen: where it begins, how wide it is, how far down, and what it shows; `None` for what is too narrow
+/// to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     x: u16,

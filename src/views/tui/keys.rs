@@ -260,9 +260,9 @@ impl Keys {
     }
 }
 
-/// The key that came right behind Esc, if this is what both look like together. Alt and a key are sent as Esc and the key; so
-/// are Esc and a key that are typed quickly, or over a slow line. None of our keys is one with Alt, so Esc was meant: else it,
-/// and what stands behind it, would be lost.
+/// The key that came right behind Esc, if this is what both look like together. Alt and a key are sent as Esc and the
+/// key; so are Esc and a key that are typed quickly, or over a slow line. None of our keys is one with Alt, so Esc was
+/// meant: else it, and what stands behind it, would be lost.
 pub(super) fn behind_escape(key: &KeyEvent) -> Option<KeyEvent> {
     let is_one_byte = matches!(key.code, KeyCode::Char(_) | KeyCode::Enter | KeyCode::Tab | KeyCode::Backspace);
     let modifiers = key.modifiers - KeyModifiers::ALT;

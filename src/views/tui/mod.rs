@@ -1,7 +1,9 @@
-//! The terminal UI: what is shown, how keys change it, how it is drawn. Nothing here reads a source or runs a command: what is
-//! wanted goes out as an [`Effect`] and comes back as a [`Msg`], so all of it runs without a terminal and without a cluster.
+//! The terminal UI: what is shown, how keys change it, how it is drawn. Nothing here reads a source or runs a command:
+//! what is wanted goes out as an [`Effect`] and comes back as a [`Msg`], so all of it runs without a terminal and
+//! without a cluster.
 //!
-//! [`State::update`] takes a message and gives effects, [`draw::draw`] draws a state. [`term`] is the only part that knows a terminal.
+//! [`State::update`] takes a message and gives effects, [`draw::draw`] draws a state. [`term`] is the only part that
+//! knows a terminal.
 
 pub mod ask;
 mod clock;
@@ -78,7 +80,7 @@ impl Tab {
             Self::Overview => "Overview",
             Self::Traffic => "Traffic",
             Self::Clients => "Clients",
-            Self::Keyspace => "Keyspace",
+            Self::Keyspace => "Etcd",
             Self::Memory => "Memory",
             Self::Heap => "Heap",
             Self::Quotas => "Quotas",

@@ -1,5 +1,6 @@
 //! The first tab: what matters most, the load in time, what was found.
 
+use super::popup::ANALYSING;
 use super::state::State;
 use super::timeline::{bars, highest};
 use crate::model::incident::Chart;
@@ -51,7 +52,7 @@ fn words(state: &State) -> Vec<(Severity, String)> {
                 "Nothing here tells how the load went; the tab Log (0) says what could not be read.".to_owned(),
             ));
         }
-        ([], None) => all.push((Severity::Info, "Reading …".to_owned())),
+        ([], None) => all.push((Severity::Info, ANALYSING.to_owned())),
     }
     all
 }
@@ -168,17 +169,21 @@ fn draw_findings(state: &State, findings: &[&Finding], area: Rect, buffer: &mut 
     }
     let theme = &state.theme;
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
-    let more = if state.asked.iter().any(|asked| asked.role == super::ask::Role::Story) {
-        "; the report of all of it is being made …"
-    } else {
-        ""
-    };
-    let title = format!(
-        "Findings: {} critical, {}, {} (Enter: what to do){more}",
+    let is_asked = state.asked.iter().any(|asked| asked.role == super::ask::Role::Story);
+    let is_first = state.story.is_empty() && state.pane().asked.is_some() && state.pane().answer.is_none();
+    let is_busy = is_asked || state.found.is_none() || is_first;
+    let counts = format!(
+        "{} critical, {}, {}",
         count(Severity::Critical),
         counted(count(Severity::Warning), "warning"),
         counted(count(Severity::Info), "note")
     );
+    // What is not known yet is not none.
+    let title = match (is_busy, findings.is_empty()) {
+        (true, true) => format!("Findings: {ANALYSING}"),
+        (true, false) => format!("Findings so far: {counts}; {ANALYSING}"),
+        (false, _) => format!("Findings: {counts} (Enter: what to do)"),
+    };
     buffer.set_stringn(area.x, area.y, title, usize::from(area.width), theme.heading);
     let height = usize::from(area.height - 1).max(1);
     let selected = state.selected.min(findings.len().saturating_sub(1));

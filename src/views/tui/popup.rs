@@ -3,9 +3,14 @@
 use super::Tab;
 use super::grid::Grid;
 use super::sheet::{Answer, Body};
+use crate::model::incident::commands;
 use crate::model::report::{Finding, Severity, Table, Value};
-use crate::model::units::percent;
+use crate::model::units::{bytes, grouped, percent, significant};
 use crate::views::columns;
+use crate::views::text::{fit, plain, wrapped};
+use ratatui::layout::Rect;
+use serde_json::Value as Json;
+use unicode_width::UnicodeWidthStr;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +36,12 @@ pub struct Popup {
     pub scroll: usize,
     /// Whom it is about: names and values of a row.
     pub about: Vec<(String, String)>,
+    /// Commands that its findings name.
+    pub commands: Vec<String>,
 }
+
+/// What stands where something is still being found out.
+pub const ANALYSING: &str = "analysing…";
 
 /// What is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +63,8 @@ pub struct Prompt {
     pub asks: Asks,
     /// What stands in it.
     pub text: String,
+    /// Whether that is only what it would be if nothing were typed: the first letter takes its place.
+    pub is_default: bool,
 }
 
 impl Asks {
@@ -69,7 +81,7 @@ impl Asks {
 
 impl Popup {
     fn new(title: &str) -> Self {
-        Self { title: title.to_owned(), lines: Vec::new(), scroll: 0, about: Vec::new() }
+        Self { title: title.to_owned(), lines: Vec::new(), scroll: 0, about: Vec::new(), commands: Vec::new() }
     }
 
     fn line(&mut self, look: Look, text: impl Into<String>) {
@@ -105,8 +117,43 @@ impl Popup {
         popup
     }
 
+    /// Its lines as they stand in a box of this inner width, long ones broken.
+    pub(super) fn laid(&self, inner: usize) -> Vec<(Look, String)> {
+        let named = self.lines.iter().filter_map(|(_, line)| line.split_once('\t'));
+        let names = named.map(|(name, _)| plain(name).width()).max().unwrap_or(0).min(inner / 3);
+        let mut lines = Vec::new();
+        for (look, line) in &self.lines {
+            match line.split_once('\t') {
+                Some((name, text)) => {
+                    for (number, part) in wrapped(text, inner.saturating_sub(names + 2)).into_iter().enumerate() {
+                        let name = if number == 0 { fit(&plain(name), names).into_owned() } else { String::new() };
+                        lines
+                            .push((*look, format!("{name}{}  {part}", " ".repeat(names.saturating_sub(name.width())))));
+                    }
+                }
+                None => lines.extend(wrapped(line, inner).into_iter().map(|line| (*look, line))),
+            }
+        }
+        lines
+    }
+
+    /// Its box within an area, and how wide a line in it is: it stays as large as all of its lines make it.
+    pub(super) fn place(&self, area: Rect) -> (Rect, usize) {
+        let width = area.width.saturating_sub(4).min(110);
+        let inner = usize::from(width.saturating_sub(4));
+        let height = (self.laid(inner).len() as u16).saturating_add(2).min(area.height);
+        (Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }, inner)
+    }
+
+    /// How far it can be scrolled.
+    pub(super) fn scrolls(&self, area: Rect) -> usize {
+        let (place, inner) = self.place(area);
+        self.laid(inner).len().saturating_sub(usize::from(place.height.saturating_sub(2)))
+    }
+
     fn tell(&mut self, finding: &Finding) {
         self.gap();
+        self.commands.extend(commands(&finding.remedy));
         self.line(
             Look::Of(finding.severity),
             format!("{} {} (confidence {})", finding.severity.name(), finding.id, percent(finding.confidence)),
@@ -117,10 +164,7 @@ impl Popup {
             self.line(Look::Dim, format!("{name}\t{value}"));
         }
         for (name, value) in &finding.evidence {
-            self.line(
-                Look::Dim,
-                format!("{name}\t{}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-            );
+            self.line(Look::Dim, format!("{name}\t{}", evidence(name, value)));
         }
         for (name, at) in [("first seen", &finding.first_seen), ("last seen", &finding.last_seen)] {
             if !at.is_empty() {
@@ -163,9 +207,33 @@ impl Popup {
     pub fn add_course(&mut self, answer: &Answer) {
         let bars =
             answer.parts.iter().find_map(|part| if let Body::Grid(grid) = &part.body { grid.bars() } else { None });
-        if let Some(bars) = bars.filter(|bars| !bars.trim().is_empty()) {
-            self.lines.insert(0, (Look::Heading, format!("in time\t{bars}")));
+        // The line is there already, so that the box keeps its size.
+        let is_waiting = self.lines.first().is_some_and(|(_, line)| line.ends_with(ANALYSING));
+        let bars = bars.filter(|bars| !bars.trim().is_empty()).unwrap_or_else(|| "-".to_owned());
+        if let Some(line) = self.lines.first_mut().filter(|_| is_waiting) {
+            line.1 = format!("in time\t{bars}");
         }
+    }
+}
+
+/// A number of a finding's evidence, no more exact than it is.
+fn evidence(name: &str, value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Number(number) => match (number.as_u64(), number.as_f64()) {
+            _ if name.ends_with("bytes") || name.contains("bytes_per_s") => bytes(number.as_f64().unwrap_or(0.0)),
+            (Some(count), _) => grouped(count),
+            (None, Some(number)) if name == "share" || name.ends_with("_share") => percent(number),
+            (None, Some(number)) => significant(number),
+            (None, None) => number.to_string(),
+        },
+        Json::Array(values) => values.iter().map(|value| evidence(name, value)).collect::<Vec<_>>().join(", "),
+        Json::Object(values) => values
+            .iter()
+            .map(|(name, value)| format!("{name} {}", evidence(name, value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => other.to_string(),
     }
 }
 
@@ -178,8 +246,8 @@ fn named(name: &str, value: &Value) -> Vec<(String, String)> {
     }
 }
 
-/// Whether a row with all columns is the one of which some are shown: all texts that both have are the same, or what is shown is the end of a
-/// longer name, and there is one.
+/// Whether a row with all columns is the one of which some are shown: all texts that both have are the same, or what is
+/// shown is the end of a longer name, and there is one.
 fn is_same(table: &Table, row: &[Value], shown: &[(&str, &Value)]) -> bool {
     let own: Vec<(String, String)> =
         table.columns.iter().zip(row).flat_map(|(name, value)| named(name, value)).collect();

@@ -36,14 +36,14 @@ impl Scene {
         }
     }
 
-    /// What the tabs are called where there is so much room, and where each begins: keys and names, as long as they fit.
+    /// What the tabs are called where there is so much room, and where each begins: keys and names, as long as they
+    /// fit.
     pub(super) fn names(width: u16) -> Vec<(Tab, String, u16)> {
         let named = |gap: &str, letters: usize| {
             let mut x = 0u16;
             let name = |tab: Tab| {
-                // Where there is little room, the longest but one is called by its half.
-                let name = if gap.is_empty() && tab == Tab::Keyspace { "Keys" } else { tab.name() };
-                let text = format!("{}{gap}{}", (tab.index() + 1) % 10, name.chars().take(letters).collect::<String>());
+                let text =
+                    format!("{}{gap}{}", (tab.index() + 1) % 10, tab.name().chars().take(letters).collect::<String>());
                 let at = x;
                 x += (text.len() + gap.len() + 1) as u16;
                 (tab, text, at)

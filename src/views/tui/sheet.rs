@@ -51,10 +51,14 @@ impl Part {
     /// The same, and how much there is of it.
     pub fn title(&self) -> String {
         match &self.body {
-            Body::Grid(grid) => match grid.counts() {
-                (shown, all) if shown != all => format!("{} ({shown} of {all})", self.name()),
-                (_, all) => format!("{} ({all})", self.name()),
-            },
+            Body::Grid(grid) => {
+                let filter =
+                    if grid.filter_text.is_empty() { String::new() } else { format!(" /{}", grid.filter_text) };
+                match grid.counts() {
+                    (shown, all) if shown != all => format!("{} ({shown} of {all}){filter}", self.name()),
+                    (_, all) => format!("{} ({all}){filter}", self.name()),
+                }
+            }
             Body::Pictures(pictures) => format!("{} ({})", self.name(), pictures.len()),
             Body::Load | Body::Icicle(_) | Body::Notes(_) => self.name().to_owned(),
         }
@@ -166,7 +170,7 @@ impl Answer {
 
     /// All is in it: findings become a part, notes go to the end.
     pub fn finish(&mut self) {
-        self.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
+        self.findings.sort_by(Finding::graver);
         if !self.findings.is_empty() {
             let grid = Grid::new(&findings(&self.findings), "findings");
             let notes =

@@ -12,6 +12,21 @@ use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Tabs that have findings for the first one, and whether these change while all is live: snapshots, profiles and
+/// objects that were named stay as they are.
+const TELLING: [(Tab, bool); 7] = [
+    (Tab::Overview, true),
+    (Tab::Clients, true),
+    (Tab::Keyspace, false),
+    (Tab::Memory, true),
+    (Tab::Heap, false),
+    (Tab::Quotas, false),
+    (Tab::Guard, true),
+];
+
+/// How often those that are not looked at are asked, while all is live.
+const AROUND: Micros = 30 * SECOND;
+
 /// Lines of the log that are kept.
 const LINES: usize = 2_000;
 
@@ -140,6 +155,10 @@ pub struct State {
     pub(super) detail: Option<u64>,
     /// The last question's number.
     pub(super) number: u64,
+    /// The event that one went to last, and the moment that one looked at then.
+    pub(super) jumped: Option<(Micros, Micros)>,
+    /// When tabs that are not looked at were asked for their findings.
+    asked_around: BTreeMap<Tab, Micros>,
 }
 
 impl State {
@@ -178,6 +197,8 @@ impl State {
             course_has_more: false,
             detail: None,
             number: 0,
+            jumped: None,
+            asked_around: BTreeMap::new(),
         }
     }
 
@@ -195,18 +216,41 @@ impl State {
     pub(super) fn ask(&mut self, tab: Tab, anew: bool) -> Option<Effect> {
         let wants = self.wants(tab).ok()?;
         let pane = &self.panes[tab.index()];
+        // What was asked in passing is asked again when somebody waits for it.
+        let is_late = tab == self.tab && pane.asked.as_ref().is_some_and(|asked| !asked.is_seen);
         let is_busy = pane.asked.as_ref().is_some_and(|asked| anew && asked.wants == wants);
-        if is_busy || pane.is_about(&wants) && !anew {
+        if !is_late && (is_busy || pane.is_about(&wants) && !anew) {
             return None;
         }
         // What is being found out is waited for: what plays would never be seen if each moment overtook the one before.
-        if pane.asked.is_some() && self.clock.is_playing {
+        if pane.asked.is_some() && self.clock.is_playing && !is_late {
             return None;
         }
         self.number += 1;
         let ask = Ask { number: self.number, role: Role::View(tab), wants, is_seen: tab == self.tab };
         self.panes[tab.index()].asked = Some(ask.clone());
         Some(Effect::Ask(ask))
+    }
+
+    /// Asks tabs that are not looked at for their findings, each now and then: while all is live, no report tells of
+    /// all of the time.
+    pub(super) fn ask_around(&mut self) -> Vec<Effect> {
+        if !self.is_live || !self.clock.is_playing {
+            return Vec::new();
+        }
+        let is_due = |(tab, changes): &(Tab, bool)| {
+            let asked = self.asked_around.get(tab);
+            *tab != self.tab && asked.is_none_or(|at| *changes && self.now - at >= AROUND)
+        };
+        let due: Vec<(Tab, bool)> = TELLING.into_iter().filter(is_due).collect();
+        let mut effects = Vec::new();
+        for (tab, changes) in due {
+            if let Some(effect) = self.ask(tab, changes) {
+                self.asked_around.insert(tab, self.now);
+                effects.push(effect);
+            }
+        }
+        effects
     }
 
     /// Asks for what stands beside the tabs, unless it is being found out already.
@@ -228,19 +272,14 @@ impl State {
         Effect::Ask(ask)
     }
 
-    /// Findings, the gravest first, each once: those of the report, which is about all of the time; without one those of all tabs that were
-    /// looked at.
+    /// Findings, the gravest first, each once: those of the report, which is about all of the time; without one those
+    /// of all tabs that were looked at.
     pub fn all_findings(&self) -> Vec<&Finding> {
         let mut all: Vec<&Finding> = match self.story.is_empty() {
             false => self.of_report.iter().collect(),
             true => self.findings.values().flatten().collect(),
         };
-        all.sort_by(|a, b| {
-            b.severity
-                .cmp(&a.severity)
-                .then(b.confidence.total_cmp(&a.confidence))
-                .then_with(|| a.fingerprint.cmp(&b.fingerprint))
-        });
+        all.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
         let mut met = BTreeSet::new();
         all.retain(|finding| met.insert(&finding.fingerprint));
         all

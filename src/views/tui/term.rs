@@ -76,7 +76,8 @@ fn give_back() {
     let _ = execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
 }
 
-/// Should the thread that draws panic, the terminal is given back before anything is said. What happens to others is theirs to tell.
+/// Should the thread that draws panic, the terminal is given back before anything is said. What happens to others is
+/// theirs to tell.
 fn guard() {
     let ours = std::thread::current().id();
     let before = std::panic::take_hook();

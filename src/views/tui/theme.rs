@@ -67,7 +67,8 @@ impl Theme {
         }
     }
 
-    /// Colours that people who see fewer of them can tell apart: blue, orange, and how bright they are. (After Okabe and Ito.)
+    /// Colours that people who see fewer of them can tell apart: blue, orange, and how bright they are. (After Okabe
+    /// and Ito.)
     pub fn safe() -> Self {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let (blue, orange, yellow, sky) =

@@ -37,7 +37,7 @@ impl State {
             }
             Asks::Command => String::new(),
         };
-        self.prompt = Some(Prompt { asks, text });
+        self.prompt = Some(Prompt { asks, is_default: !text.is_empty(), text });
     }
 
     /// A key while something is typed.
@@ -56,15 +56,24 @@ impl State {
                 return self.entered(&prompt);
             }
             KeyCode::Backspace if prompt.text.is_empty() => self.prompt = None,
+            KeyCode::Backspace if prompt.is_default => {
+                (prompt.is_default, prompt.text) = (false, String::new());
+                self.filter_as_typed();
+            }
+            KeyCode::Left | KeyCode::Right | KeyCode::Home | KeyCode::End => prompt.is_default = false,
             KeyCode::Backspace => {
                 prompt.text.pop();
                 self.filter_as_typed();
             }
             KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 prompt.text.clear();
+                prompt.is_default = false;
                 self.filter_as_typed();
             }
             KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) && prompt.text.len() < TYPED => {
+                if std::mem::take(&mut prompt.is_default) {
+                    prompt.text.clear();
+                }
                 prompt.text.push(c);
                 self.filter_as_typed();
             }

@@ -2,13 +2,13 @@
 
 use super::ask::{Role, WEIGHTS};
 use super::keys::{Action, behind_escape};
-use super::popup::{Asks, Popup};
+use super::popup::{ANALYSING, Asks, Look, Popup};
 use super::scene::Scene;
-use super::sheet::{Answer, Body, Mark};
+use super::sheet::{Answer, Body};
 use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
 use super::{Effect, Msg, Tab, timeline};
-use crate::model::incident::Source;
+use crate::model::incident::{Source, commands};
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
@@ -65,7 +65,9 @@ impl State {
                 let anew = self.is_live && self.clock.is_playing;
                 self.has_more = anew && self.pane().asked.is_some();
                 self.course_has_more = self.is_live && beside[0].is_none();
-                beside.into_iter().chain([self.ask(self.tab, anew)]).flatten().collect()
+                let mut effects: Vec<Effect> = beside.into_iter().chain([self.ask(self.tab, anew)]).flatten().collect();
+                effects.extend(self.ask_around());
+                effects
             }
             Msg::Answer(answer) => {
                 self.answer(answer);
@@ -118,6 +120,20 @@ impl State {
     }
 
     fn answer(&mut self, answer: Box<Answer>) {
+        // Who has gone to a finding stays at it; who has not sees the gravest.
+        let chosen = self
+            .all_findings()
+            .get(self.selected)
+            .filter(|_| self.selected > 0)
+            .map(|finding| finding.fingerprint.clone());
+        self.keep(answer);
+        if let Some(chosen) = chosen {
+            self.selected =
+                self.all_findings().iter().position(|finding| finding.fingerprint == chosen).unwrap_or(self.selected);
+        }
+    }
+
+    fn keep(&mut self, answer: Box<Answer>) {
         for error in &answer.errors {
             self.remember(Severity::Warning, error);
         }
@@ -176,8 +192,13 @@ impl State {
 
     /// A key while something lies over the tab; whether that was what it was for.
     fn in_popup(&mut self, action: Action) -> bool {
+        if matches!(action, Action::Copy | Action::CopyCommand) {
+            // It stays open: one reads on.
+            return false;
+        }
+        let (width, height) = self.size;
         let Some(popup) = &mut self.popup else { return false };
-        let last = popup.lines.len().saturating_sub(1);
+        let last = popup.scrolls(Scene::of((width, height), self.clock.span.is_some()).body);
         match action {
             Action::Down => popup.scroll = (popup.scroll + 1).min(last),
             Action::Up => popup.scroll = popup.scroll.saturating_sub(1),
@@ -371,6 +392,9 @@ impl State {
         // What was asked for another popup does not belong to this one.
         let want = popup.as_ref().and_then(|popup| self.course_of(&popup.about));
         (self.popup, self.detail) = (popup, None);
+        if let Some(popup) = self.popup.as_mut().filter(|_| want.is_some()) {
+            popup.lines.insert(0, (Look::Heading, format!("in time\t{ANALYSING}")));
+        }
         want.map(|want| self.ask_detail(want)).into_iter().collect()
     }
 
@@ -444,16 +468,23 @@ impl State {
     }
 
     fn go_to_mark(&mut self, next: bool) {
-        let at = self.clock.at;
-        // A window that ends there holds what happened.
-        let end = |mark: &Mark| (mark.at.div_euclid(SECOND) + 1) * SECOND;
+        // From the mark that one went to last, while one is still there; else from what is in the middle of the window.
+        let jumped = self.jumped.filter(|(_, moment)| *moment == self.clock.at).map(|(mark, _)| mark);
+        let middle = self
+            .clock
+            .window()
+            .map_or(self.clock.at, |(from, to)| if self.clock.is_all() { to } else { from + (to - from) / 2 });
+        let here = jumped.unwrap_or(middle);
         let found = match next {
-            true => self.marks.iter().find(|mark| end(mark) > at),
-            false => self.marks.iter().rev().find(|mark| end(mark) < at),
+            // Behind the end of all of the time there is nothing: one begins with the first.
+            true if jumped.is_none() && self.clock.is_all() => self.marks.first(),
+            true => self.marks.iter().find(|mark| mark.at > here),
+            false => self.marks.iter().rev().find(|mark| mark.at < here),
         };
         match found.cloned() {
             Some(mark) => {
-                self.clock.go(end(&mark));
+                self.clock.go_around(mark.at);
+                self.jumped = Some((mark.at, self.clock.at));
                 self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
             }
             None if self.marks.is_empty() && !self.is_live => {
@@ -463,24 +494,23 @@ impl State {
         }
     }
 
+    /// Copies what one can run: the commands of the finding that is looked at, each on a line, else the command that
+    /// tells what is shown.
     fn copy(&mut self) -> Vec<Effect> {
-        let text = match self.pane().part().map(|part| &part.body) {
-            _ if self.tab == Tab::Overview && self.pane().place() == 0 => self
-                .all_findings()
-                .get(self.selected)
-                .map(|finding| format!("{}. {}.", finding.summary, finding.remedy)),
-            Some(Body::Grid(grid)) => grid.selected_text(),
-            Some(Body::Icicle(icicle)) => Some(icicle.selected_text()),
-            Some(Body::Notes(lines)) => Some(lines.join("\n")),
-            Some(Body::Load | Body::Pictures(_)) | None => None,
-        };
-        match text {
-            Some(text) => {
-                self.tell("copied (if the terminal lets programs do that: OSC 52)");
-                vec![Effect::Copy(text)]
+        let finding = match (&self.popup, self.pane().part().map(|part| &part.body)) {
+            (Some(popup), _) => Some(popup.commands.clone()),
+            (None, _) if self.tab == Tab::Overview && self.pane().place() == 0 => {
+                self.all_findings().get(self.selected).map(|finding| commands(&finding.remedy))
             }
-            None => Vec::new(),
-        }
+            (None, Some(Body::Grid(grid))) if grid.title == "findings" => {
+                let of = |at: usize| self.pane().answer.as_ref().and_then(|answer| answer.findings.get(at));
+                grid.selected_index().and_then(of).map(|finding| commands(&finding.remedy))
+            }
+            _ => None,
+        };
+        let Some(lines) = finding.filter(|lines| !lines.is_empty()) else { return self.copy_command() };
+        self.tell(format!("copied: {}", lines.join("  ")));
+        vec![Effect::Copy(lines.join("\n"))]
     }
 
     fn copy_command(&mut self) -> Vec<Effect> {

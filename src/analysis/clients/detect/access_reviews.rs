@@ -4,7 +4,8 @@ use super::{Clients, Found, name, resource, told};
 use crate::model::report::Severity;
 use serde_json::json;
 
-/// A minute from one address. Who keeps answers as long as kubelets do (5 minutes) would have to ask 300 different ones.
+/// A minute from one address. Who keeps answers as long as kubelets do (5 minutes) would have to ask 300 different
+/// ones.
 const PER_MINUTE: f64 = 60.0;
 /// In so many minutes.
 const MINUTES: usize = 3;

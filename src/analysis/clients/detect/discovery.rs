@@ -5,7 +5,8 @@ use crate::model::report::Severity;
 use crate::model::uri::PathClass;
 use serde_json::json;
 
-/// A minute and address. Two requests find out everything where discovery is aggregated, and kubectl keeps that for six hours.
+/// A minute and address. Two requests find out everything where discovery is aggregated, and kubectl keeps that for six
+/// hours.
 const PER_MINUTE: f64 = 30.0;
 /// In so many minutes: an old kubectl asks for each group once, and then no more.
 const MINUTES: usize = 3;

@@ -2,9 +2,11 @@
 
 use super::{Clients, Found, name, resource, told};
 use crate::analysis::clients::first_page;
-use crate::analysis::list_route::Route;
+use crate::analysis::list_route::{Minor, Route};
+use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
+use crate::model::uri::{Match, ReadShape};
 use serde_json::json;
 
 /// A minute, or more; a person with kubectl stays below.
@@ -34,7 +36,28 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let evidence = json!({"etcd_lists": minutes.total(), "minutes": busy, "busiest_minute": minutes.busiest()});
         let finding = clients.finding("client-etcd-lists", Severity::Warning, profile, what, &minutes);
-        let remedy = "list with resourceVersion=0, or use an informer; from Kubernetes 1.31 with etcd 3.5.13 on the cache answers such LISTs as well";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        let of_etcd =
+            |row: &&TrafficRow<'_>| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd);
+        let shape_of = |wanted: &dyn Fn(&ReadShape) -> bool| {
+            one.rows
+                .iter()
+                .filter(of_etcd)
+                .filter(|row| row.shape.is_some_and(|shape| wanted(&shape)))
+                .map(|row| row.requests)
+                .sum::<u64>()
+        };
+        let half = minutes.total() / 2.0;
+        let first = if shape_of(&|shape| shape.version_match == Match::Exact) as f64 > half {
+            "leave resourceVersionMatch=Exact out, which the cache can't answer, or use an informer"
+        } else if shape_of(&|shape| shape.limit) as f64 > half {
+            "use an informer: with resourceVersion=0 the cache answers, but older apiservers ignore limit then and return everything"
+        } else {
+            "list with resourceVersion=0, or use an informer"
+        };
+        let later = match clients.server {
+            Some(server) if server >= Minor(31) => "",
+            _ => "; from Kubernetes 1.31 with etcd 3.5.13 on the cache answers such LISTs as well",
+        };
+        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, &format!("{first}{later}"))));
     }
 }

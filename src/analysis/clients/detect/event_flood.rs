@@ -4,7 +4,8 @@ use super::{Clients, Found, name, told};
 use crate::model::report::Severity;
 use serde_json::json;
 
-/// A minute from one address: 5 a second, where client-go's recorder allows a burst of 25 for an object and then one in 5 minutes.
+/// A minute from one address: 5 a second, where client-go's recorder allows a burst of 25 for an object and then one in
+/// 5 minutes.
 const PER_MINUTE: f64 = 300.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {

@@ -54,7 +54,17 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let evidence =
             json!({"refused": minutes.total(), "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
         let finding = clients.finding("client-forbidden-loop", Severity::Warning, profile, ("", ""), &minutes);
-        let remedy = "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want of quota needs more quota, or fewer objects; either way it should wait longer after each refusal";
+        let of_code = |code: u16| {
+            profile.rows().filter(is_refused).filter(|row| row.code == Some(code)).map(|row| row.requests).sum::<u64>()
+        };
+        let remedy = match of_code(401) > of_code(403) {
+            true => {
+                "renew its credentials (a token or certificate that ran out, or of another cluster), or stop it; it should wait longer after each refusal"
+            }
+            false => {
+                "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want of quota needs more quota, or fewer objects; either way it should wait longer after each refusal"
+            }
+        };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -5,6 +5,7 @@ use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::{bytes, grouped};
+use crate::model::uri::Version;
 use serde_json::json;
 
 /// Objects that one LIST returns: two pages of client-go's pager;
@@ -28,7 +29,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             continue;
         };
         let total: u64 = large.iter().map(|(row, (size, _))| row.requests * size.bytes).sum();
-        // Where nearly all of its LISTs are such, so are those that were on their way together. Longer tiles do not tell.
+        // Where nearly all of its LISTs are such, so are those that were on their way together. Longer tiles do not
+        // tell.
         let lists = one.sum(|row| row.verb == "list") as f64;
         let at_once = (clients.pulse() == 1 && minutes.total() >= NEARLY_ALL * lists).then_some(one.lists_at_once.most);
         let burst = at_once.map(|count| count * largest.bytes);
@@ -54,10 +56,20 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes, "bytes": total, "minutes": minutes.with(PER_MINUTE), "source": origin.name(), "at_once": at_once, "burst_bytes": burst});
         let finding = clients.finding("client-full-list", severity, profile, what, &minutes);
-        let remedy = "list in pages (limit=500 with continue), choose with selectors on the server, or use an informer, which lists once";
+        // The watch cache of older apiservers ignores limit where resourceVersion=0.
+        let from_cache = large.iter().filter(|(row, _)| row.shape.is_some_and(|shape| shape.version == Version::Zero));
+        let is_zero = from_cache.map(|(row, _)| row.requests).sum::<u64>() as f64 * 2.0 > minutes.total();
+        let pages = if is_zero {
+            "limit=500 with continue, and without resourceVersion=0, which ignores limit"
+        } else {
+            "limit=500 with continue"
+        };
+        let remedy = format!(
+            "list in pages ({pages}), choose with selectors on the server, or use an informer, which lists once"
+        );
         found.push((
             Some(profile.who),
-            told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, remedy),
+            told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, &remedy),
         ));
     }
 }

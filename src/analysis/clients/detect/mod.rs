@@ -1,4 +1,5 @@
-//! What clients do that costs more than it must: one file for each finding. Thresholds and their reasons: docs/findings.md.
+//! What clients do that costs more than it must: one file for each finding. Thresholds and their reasons:
+//! docs/findings.md.
 
 mod access_reviews;
 mod conflicts;

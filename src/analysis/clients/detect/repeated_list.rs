@@ -2,6 +2,7 @@
 
 use super::{Clients, Found, name, resource, told};
 use crate::analysis::clients::{first_page, listing, succeeded};
+use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, duration};
@@ -40,6 +41,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let every = period
             .map(|period| format!(", half of them less than {} after the one before", duration((period * 1e6) as i64)))
             .unwrap_or_default();
+        let by = |route: Route| one.sum(|row| is_answered(row) && of(row).is_some_and(|list| list.route == route));
+        let (cache, etcd, unsure) = (by(Route::Cache), by(Route::Etcd), by(Route::Unsure));
         let from = if sources > 1 { format!(" from {sources} addresses") } else { String::new() };
         let summary = format!(
             "{} lists {} again and again instead of watching: {}{from}{every}",
@@ -50,9 +53,19 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let evidence = json!({
             "lists": minutes.total(), "sources": sources, "lists_in_10_min_per_source": densest, "period_s": period,
             "full_lists": one.sum(|row| of(row).is_some_and(|list| list.full)),
+            "cache_lists": cache, "etcd_lists": etcd, "unsure_lists": unsure,
         });
         let finding = clients.finding("client-repeated-list", Severity::Warning, profile, what, &minutes);
-        let remedy = "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); until then list with resourceVersion=0 and less often";
-        found.push((Some(profile.who), told(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, remedy)));
+        let until = match (cache, etcd, unsure) {
+            // Events have no watch cache.
+            _ if what.1 == "events" => "until then list less often",
+            (_, 0, 0) => "the watch cache answers its LISTs already, so until then only fewer of them cost less",
+            (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache answers, and less often",
+            _ => "until then list less often (with --k8s-version it can be said whether resourceVersion=0 would help)",
+        };
+        let remedy = format!(
+            "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); {until}"
+        );
+        found.push((Some(profile.who), told(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, &remedy)));
     }
 }

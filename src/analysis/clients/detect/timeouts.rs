@@ -43,7 +43,17 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             "client_gone": gone, "deadline": deadline, "cache_behind": behind,
         });
         let finding = clients.finding("client-timeouts", Severity::Warning, profile, ("", ""), &minutes);
-        let remedy = "ask for less at once (limit, selectors) or give it more time (timeout=); see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)";
+        let remedy = match why.map(|(_, words)| *words) {
+            Some(words) if words == main[1].1 => {
+                "look at the watch cache: an apiserver that falls behind etcd (plimsoll etcd health, plimsoll traffic --from metrics --health) answers late; do not ask for versions of another apiserver"
+            }
+            Some(words) if words == main[2].1 => {
+                "let the client wait for as long as it asks for (its own timeout is shorter than what the request takes), or ask for less at once (limit, selectors)"
+            }
+            _ => {
+                "ask for less at once (limit, selectors) or give it more time (timeout=); see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)"
+            }
+        };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -18,7 +18,8 @@ const AT_ONCE: u64 = 1_000_000;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
     for (profile, what, one) in clients.uses() {
-        // Watches that were accepted, at a certain version, and ended within a second. Those that were refused are not too old.
+        // Watches that were accepted, at a certain version, and ended within a second. Those that were refused are not
+        // too old.
         let from_version = |row: &&TrafficRow<'_>| {
             row.verb == "watch" && succeeded(row) && row.shape.is_some_and(|shape| shape.version == Version::At)
         };
@@ -42,8 +43,18 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let evidence = json!({"relists": minutes.total(), "in_10_min_per_source": densest, "lists_410": gone});
         let finding = clients.finding("client-too-old", Severity::Warning, profile, what, &minutes);
-        let remedy = "begin the watch at the resourceVersion that the LIST gave, keep it up to date with allowWatchBookmarks=true, and use it for the next watch";
-        // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the same.
+        let has_bookmarks =
+            one.rows.iter().filter(from_version).all(|row| row.shape.is_some_and(|shape| shape.bookmarks));
+        let remedy = match has_bookmarks {
+            true => {
+                "begin the watch at the resourceVersion that the LIST gave, and the next one at that of the last event or bookmark"
+            }
+            false => {
+                "begin the watch at the resourceVersion that the LIST gave, keep it up to date with allowWatchBookmarks=true, and use it for the next watch"
+            }
+        };
+        // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the
+        // same.
         found.push((Some(profile.who), told(finding, 0.85, summary, evidence, remedy)));
     }
 }

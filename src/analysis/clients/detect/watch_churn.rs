@@ -43,7 +43,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(), "short_timeout": asked, "sources": sources});
         let finding = clients.finding("client-watch-churn", Severity::Warning, profile, what, &minutes);
-        let remedy = "leave timeoutSeconds out or ask for 5 to 10 minutes; if the client did not end them, look at idle timeouts of load balancers (above 10 minutes) and at errors while it decodes";
+        let remedy = match asked * 2 > opened {
+            true => "leave timeoutSeconds out, or ask for 5 to 10 minutes",
+            false => {
+                "if the client did not end them, look at idle timeouts of load balancers (make them longer than 10 minutes) and at errors while it decodes"
+            }
+        };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -1,13 +1,15 @@
 //! Leases that nobody holds, or that nobody held for too long.
 
 use super::Said;
-use crate::analysis::controllers::handovers::{GAP, Handover};
+use crate::analysis::controllers::handovers::{GAP, Handover, Lease, Run};
 use crate::analysis::controllers::leaders::Elected;
+use crate::analysis::controllers::report::Read;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::SECOND;
+use crate::model::time::{self, Micros, SECOND, clock};
 use crate::model::units::duration;
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The findings on elections: nobody leads, by metrics; for too long nobody led, by logs.
@@ -15,19 +17,46 @@ pub(in crate::analysis::controllers) fn on_elections(
     facts: &Facts,
     elections: &BTreeMap<(String, String), Elected>,
     handovers: &[Handover],
+    read: &Read,
 ) -> Vec<Finding> {
-    let missing = elections.iter().filter(|(_, elected)| elected.leading.is_empty());
+    let dead: Vec<(&Lease, &Run, Micros)> = read.ran_out().collect();
+    let is_dead = |cluster: &str, lease: &str| dead.iter().any(|((of, _, name), ..)| of == cluster && name == lease);
+    let missing =
+        elections.iter().filter(|((cluster, lease), elected)| elected.leading.is_empty() && !is_dead(cluster, lease));
     let missing = missing.map(|((cluster, lease), elected)| {
         missing_leader(facts, lease, elected)
             .about(&[("cluster", cluster), ("lease", lease)], (facts.last(), facts.last()))
     });
     let late = handovers.iter().filter(|handover| handover.gap as f64 >= GAP).map(gap);
-    missing.chain(late).collect()
+    missing.chain(dead.iter().map(|(lease, run, since)| ended(lease, run, *since))).chain(late).collect()
+}
+
+/// A lease that its holder stopped renewing, and that nobody took.
+fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Finding {
+    let holder = run.holder.name();
+    let said = Said {
+        id: "leader-missing",
+        severity: Severity::Critical,
+        confidence: 0.9,
+        summary: format!(
+            "nobody has led {namespace}/{name} for {}: {holder} renewed it last at {}",
+            duration(since),
+            clock(run.last)
+        ),
+        evidence: json!({
+            "holder": holder, "last_renewal": time::format(run.last), "for_s": since as f64 / SECOND as f64,
+            "lease_s": run.lasts.map(|lasts| lasts as f64 / SECOND as f64),
+        }),
+        remedy: format!(
+            "see whether {holder} runs and reaches the apiserver, and why no other replica took over: kubectl -n {namespace} get lease {name} -o yaml"
+        ),
+    };
+    said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (run.last, run.last + since))
 }
 
 fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Said {
-    let names: Vec<&str> =
-        elected.candidates.iter().map(|candidate| facts.instances[*candidate].name.as_str()).collect();
+    let names: Vec<Cow<'_, str>> =
+        elected.candidates.iter().map(|candidate| facts.instances[*candidate].called()).collect();
     // One of several says little.
     let (severity, confidence) =
         if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };

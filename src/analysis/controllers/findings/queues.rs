@@ -29,7 +29,7 @@ const RETRIED: f64 = 0.8;
 pub(in crate::analysis::controllers) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec<Finding> {
     let of = |queue: &Queue| {
         let instance = &facts.instances[queue.instance];
-        let named = format!("{} of {}", queue.name, instance.name);
+        let named = format!("{} of {}", queue.name, instance.called());
         let is_held = calls.iter().any(|calls| calls.instance == queue.instance && is_held(calls));
         // Of a queue that stands still it is not known how long items wait.
         let late = stalled(queue, &named).or_else(|| behind(queue, &named, is_held));

@@ -37,7 +37,8 @@ pub(in crate::analysis::controllers) fn on_schedulers(
         let lease = scheduler.lease.as_ref().unwrap_or(&instance.name);
         let waiting =
             waiting.iter().filter(|queue| queue.cluster == instance.cluster && queue.lease == *lease).collect();
-        let looked = Looked { process: &instance.name, scheduler, waiting };
+        let called = instance.called();
+        let looked = Looked { process: &called, scheduler, waiting };
         let all = [looked.behind(), looked.unschedulable(), looked.slow(), looked.errors()];
         all.into_iter().flatten().map(|said| said.of(instance, ("", ""))).collect::<Vec<_>>()
     };

@@ -102,6 +102,12 @@ impl<'h> Effects<'h> {
         self.assumed.get(name)?.as_ref().map(|found| found.ratio)
     }
 
+    /// What is taken for granted, one for one, and why.
+    fn take_for_granted(&mut self, name: &str, from: String) {
+        let (ratio, unit, interval, sure) = (1.0, Unit::Count, None, Sure::Given);
+        self.assume(name, || Some(Assumption { name: name.to_owned(), ratio, unit, interval, from, sure }));
+    }
+
     /// More nodes; with `--nodes` what they carry as well.
     fn plan_nodes(&mut self, plan: &Plan) {
         self.nodes = plan.additions.iter().filter(|one| one.what == "nodes").map(|one| one.amount).sum();
@@ -138,16 +144,7 @@ impl<'h> Effects<'h> {
         }
         let given = "share of the new pods";
         let from = format!("each namespace gets its share of the {} pods there are", amount(Unit::Count, pods));
-        self.assume(given, || {
-            Some(Assumption {
-                name: given.to_owned(),
-                ratio: 1.0,
-                unit: Unit::Count,
-                interval: None,
-                from,
-                sure: Sure::Given,
-            })
-        });
+        self.take_for_granted(given, from);
     }
 
     /// What pods ask for comes with them.
@@ -300,7 +297,8 @@ impl<'h> Effects<'h> {
         let instance = series.label("instance").to_owned();
         let of =
             |name: &str| observed.sum(|other| other.name == name && other.label("instance") == instance, |value| value);
-        // A file grows by what comes to be in use; what it holds free besides is used up first, which is left out to be on the safe side.
+        // A file grows by what comes to be in use; what it holds free besides is used up first, which is left out to be
+        // on the safe side.
         let in_use = of(ETCD_IN_USE);
         let of = if in_use.is_empty() { of(ETCD_DB) } else { in_use };
         let name = if instance.is_empty() {
@@ -326,7 +324,8 @@ impl<'h> Effects<'h> {
         Some(ratio * self.all_objects())
     }
 
-    /// More requests of a family ÷ those that there are: of series by FlowSchema or by verb, of kubelets or of all others.
+    /// More requests of a family ÷ those that there are: of series by FlowSchema or by verb, of kubelets or of all
+    /// others.
     fn requests(&mut self, by_schema: bool, kubelets: bool) -> f64 {
         if let Some(known) = self.requests.get(&(by_schema, kubelets)) {
             return *known;
@@ -380,20 +379,12 @@ impl<'h> Effects<'h> {
         }
         let given = "seats";
         let from = "a priority level's seats grow as its requests do".to_owned();
-        self.assume(given, || {
-            Some(Assumption {
-                name: given.to_owned(),
-                ratio: 1.0,
-                unit: Unit::Count,
-                interval: None,
-                from,
-                sure: Sure::Given,
-            })
-        });
+        self.take_for_granted(given, from);
         Some(current * more / (theirs + others))
     }
 
-    /// Of resources that are added: how many there are and how many there will be, which is how LISTs of all of them grow.
+    /// Of resources that are added: how many there are and how many there will be, which is how LISTs of all of them
+    /// grow.
     pub fn lists(&self) -> Vec<(String, f64, f64)> {
         let known = self.objects.iter().filter_map(|(kind, more)| Some((kind.clone(), now(&self.count(kind))?, *more)));
         known

@@ -1,8 +1,8 @@
 //! The capacity model: what becomes of limits when pods, objects or nodes are added.
 //!
-//! How far a series moves is taken from what the history shows to go together, or else from what there is now. Every ratio that is used
-//! is told. A series that is moved by a constant reaches its limit when the series as it is reaches a limit that is lower by as much: so
-//! the same forecast answers, and its range stays as honest as it was.
+//! How far a series moves is taken from what the history shows to go together, or else from what there is now. Every
+//! ratio that is used is told. A series that is moved by a constant reaches its limit when the series as it is reaches
+//! a limit that is lower by as much: so the same forecast answers, and its range stays as honest as it was.
 
 mod effects;
 mod observed;

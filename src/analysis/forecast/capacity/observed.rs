@@ -54,8 +54,9 @@ impl<'h> Observed<'h> {
         self.history.iter().copied().filter(move |(series, _)| is_meant(series))
     }
 
-    /// The sum of all series that are meant, by interval, then the highest of each day. `value` is what a value counts for. A series that
-    /// says nothing of an interval counts as nothing there; a day is lower for it only if that goes on for all of the day.
+    /// The sum of all series that are meant, by interval, then the highest of each day. `value` is what a value counts
+    /// for. A series that says nothing of an interval counts as nothing there; a day is lower for it only if that goes
+    /// on for all of the day.
     pub fn sum(&self, is_meant: impl Fn(&Series) -> bool, value: impl Fn(f64) -> f64) -> Daily {
         self.add(self.all(is_meant).map(|(_, grid)| grid), value)
     }
@@ -243,7 +244,8 @@ pub enum Else {
     Nothing,
 }
 
-/// Whether one thing follows another also where what both grow by in time is taken away: whatever grows seems to follow all else that does.
+/// Whether one thing follows another also where what both grow by in time is taken away: whatever grows seems to follow
+/// all else that does.
 fn follows_detrended(by: &Daily, of: &Daily) -> bool {
     let detrended = |daily: &Daily| {
         let points: Vec<(f64, f64)> = daily.iter().map(|(day, value)| (*day as f64, *value)).collect();
@@ -255,8 +257,9 @@ fn follows_detrended(by: &Daily, of: &Daily) -> bool {
     line(&both).is_some_and(|line| line.interval.0 > 0.0)
 }
 
-/// How much more of `of` comes with one more of `by`: the slope between them (Theil and Sen, over days), where `by` varied enough and the
-/// slope is surely above nought; else what `otherwise` says. `None` where nothing is known or nothing follows.
+/// How much more of `of` comes with one more of `by`: the slope between them (Theil and Sen, over days), where `by`
+/// varied enough and the slope is surely above zero; else what `otherwise` says. `None` where nothing is known or
+/// nothing follows.
 pub fn link(name: &str, unit: Unit, by_name: &str, by: &Daily, of: &Daily, otherwise: Else) -> Option<Assumption> {
     let both: Vec<(f64, f64)> = by.iter().filter_map(|(day, x)| Some((*x, *of.get(day)?))).collect();
     let (least, most) =
@@ -324,11 +327,7 @@ mod tests {
         );
         assert_eq!(link("x", Unit::Cores, "pods", &steady, &of, Else::Nothing), None);
         assert_eq!(link("x", Unit::Cores, "pods", &Daily::new(), &of, Else::Ratio), None);
-        assert_eq!(
-            link("x", Unit::Cores, "pods", &daily([0.0]), &of, Else::Ratio),
-            None,
-            "nothing is divided by nought"
-        );
+        assert_eq!(link("x", Unit::Cores, "pods", &daily([0.0]), &of, Else::Ratio), None, "nothing is divided by zero");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use serde_json::{Value as Json, json};
 const MOST: usize = 12;
 
 impl Outcome {
-    /// Adds it to a report of the same targets; `horizon` is how far was looked ahead, `top` how many rows people are shown.
+    /// Adds it to a report of the same targets; `horizon` is how far was looked ahead, `top` how many rows people are
+    /// shown.
     pub fn tell(&self, targets: &[Target], horizon: Micros, top: Option<usize>, report: &mut Report) {
         let mut order: Vec<(&Moved, &Target)> =
             self.moved.iter().filter_map(|moved| Some((moved, targets.get(moved.index)?))).collect();

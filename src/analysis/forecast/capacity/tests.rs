@@ -28,7 +28,8 @@ const WEB: f64 = 130.0;
 const OTHER: f64 = 70.0;
 const PODS: f64 = WEB + OTHER;
 
-/// The cluster: web has 100 to 160 pods of 0.5 cores and 2 GiB each above a fixed 3 cores; batch has 70 pods that never change.
+/// The cluster: web has 100 to 160 pods of 0.5 cores and 2 GiB each above a fixed 3 cores; batch has 70 pods that never
+/// change.
 fn cluster() -> Vec<(Series, Grid)> {
     let of = |name: &str, labels: &[(&str, &str)], value: &dyn Fn(f64) -> f64| (Series::new(name, labels), grid(value));
     let gib = 1024f64.powi(3);
@@ -61,8 +62,8 @@ fn cluster() -> Vec<(Series, Grid)> {
     ]
 }
 
-/// A stand-in for the forecast that can be worked out by hand: the series stays as it is but grows by `per_day` from its last value on.
-/// One in ten futures is ten days earlier, one in ten later.
+/// A stand-in for the forecast that can be worked out by hand: the series stays as it is but grows by `per_day` from
+/// its last value on. One in ten futures is ten days earlier, one in ten later.
 fn straight(per_day: f64) -> impl Fn(&Grid, Option<f64>) -> Forecast {
     move |grid, limit| {
         let last = grid.values.last().copied().unwrap();
@@ -179,7 +180,8 @@ fn pods_bring_what_history_shows_to_come_with_them() {
 
 #[test]
 fn nodes_bring_all_that_they_carry() {
-    // From 20 to 30 nodes: half as much again. Nodes never changed, so ratios of now are all that is known: 10 pods a node.
+    // From 20 to 30 nodes: half as much again. Nodes never changed, so ratios of now are all that is known: 10 pods a
+    // node.
     let per_node = PODS / 20.0 * 10.0;
     near(
         shift(&[], Some(30), OBJECTS, &[("namespace", "batch"), ("resource", "pods")], |_| OTHER),
@@ -261,7 +263,7 @@ fn dates_move_as_arithmetic_has_it() {
     );
     let (moved, _) = of(&["web:+20 pods"], None, day(35), &pods(180.0), 1.0);
     assert_eq!(moved.unwrap().on_date, Some(130.0 + 36.0 + 20.0));
-    // Nothing is below nought.
+    // Nothing is below zero.
     let (moved, _) = of(&["web:-999 pods"], None, None, &pods(180.0), 1.0);
     assert_eq!(moved.unwrap().current, (Some(130.0), Some(0.0)));
 }

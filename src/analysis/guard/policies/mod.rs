@@ -1,8 +1,8 @@
-//! ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1, Kubernetes 1.30 and later) that stop dangerous operations inside the
-//! apiserver, without a webhook. What each protects, and what CEL can't express: docs/guard.md.
+//! ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1, Kubernetes 1.30 and later) that stop dangerous
+//! operations inside the apiserver, without a webhook. What each protects, and what CEL can't express: docs/guard.md.
 //!
-//! Each policy is here twice: as CEL, and in [`replay`] as a decision about a request in an audit log. A test lets a CEL library decide the
-//! same requests.
+//! Each policy is here twice: as CEL, and in [`replay`] as a decision about a request in an audit log. A test lets a
+//! CEL library decide the same requests.
 
 pub mod replay;
 pub mod report;
@@ -216,7 +216,7 @@ const VARIABLES: [(&str, &str); 8] = [
     ("labels", "has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}"),
     ("annotations", "has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"),
     ("newAnnotations", "has(object.metadata.annotations) ? object.metadata.annotations : {}"),
-    // In a Scale a nought is left out.
+    // In a Scale a zero is left out.
     ("replicas", "has(object.spec.replicas) ? object.spec.replicas : 0"),
     ("oldReplicas", "has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0"),
     (

@@ -95,8 +95,8 @@ impl Policy {
         self.rules.iter().any(|rule| rule.takes(asked)) && !self.except.iter().any(|rule| rule.takes(asked))
     }
 
-    /// What it says to this request about this object. `in_critical`: whether the namespace is marked as critical. `is_open`: whether the
-    /// change window is.
+    /// What it says to this request about this object. `in_critical`: whether the namespace is marked as critical.
+    /// `is_open`: whether the change window is.
     pub fn decide(
         &self,
         terms: &Terms,
@@ -201,7 +201,7 @@ impl Old {
 }
 
 impl New {
-    /// What an update says: all of the object. A Scale leaves a nought out; where a workload says nothing it is 1.
+    /// What an update says: all of the object. A Scale leaves a zero out; where a workload says nothing it is 1.
     pub fn of_update(object: &Value, terms: &Terms) -> Self {
         let unsaid = i64::from(object["kind"] != "Scale");
         Self {

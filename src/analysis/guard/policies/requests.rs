@@ -165,7 +165,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// What a policy says to each request, in the order of time. What began to be deleted before, as the log shows, is going.
+    /// What a policy says to each request, in the order of time. What began to be deleted before, as the log shows, is
+    /// going.
     pub fn decide_all(&self, policy: &Policy, terms: &Terms, requests: &[Request]) -> Vec<Decision> {
         let mut going: HashSet<&Target> = HashSet::new();
         let mut collections: HashSet<(&str, &str, &str)> = HashSet::new();

@@ -57,6 +57,7 @@ pub(super) fn findings(
     measured: Option<&Measured>,
     namespaces: &Namespaces,
     seen: (&str, &str),
+    has_logs: bool,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
     let subject = [("configuration", webhook.configuration.as_str()), ("webhook", webhook.name.as_str())];
@@ -68,16 +69,29 @@ pub(super) fn findings(
             .evidence
             .insert("failure_policy".to_owned(), json!(if webhook.fails_closed { "Fail" } else { "Ignore" }));
         finding.evidence.insert("timeout_s".to_owned(), json!(webhook.timeout_s));
-        finding.evidence.insert("requests".to_owned(), json!(met.sure + met.perhaps));
-        finding.evidence.insert("control_plane_requests".to_owned(), json!(met.control_plane));
-        if let Some(p99) = measured.and_then(|measured| measured.p99_ms) {
+        if has_logs {
+            finding.evidence.insert("requests".to_owned(), json!(met.sure + met.perhaps));
+            finding.evidence.insert("control_plane_requests".to_owned(), json!(met.control_plane));
+        }
+        if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
             finding.evidence.insert("p99_ms".to_owned(), json!(p99));
         }
         found.push(finding);
     };
     let name = &webhook.name;
     let failed = met.failed.max(measured.map_or(0, |measured| measured.failed));
-    if failed > 0 {
+    if failed > 0 && !webhook.fails_closed {
+        add(
+            "webhook-failing",
+            Severity::Warning,
+            0.7,
+            format!(
+                "{} to {name} failed, and the requests with them, although its policy is Ignore",
+                counted(failed, "call")
+            ),
+            "look at its pods, service, endpoints and certificate; an earlier policy, or another configuration with a webhook of this name, failed the requests",
+        );
+    } else if failed > 0 {
         add(
             "webhook-failing",
             Severity::Critical,
@@ -128,21 +142,30 @@ pub(super) fn findings(
             "name the resources that it is for, leave namespaces out, or set failurePolicy: Ignore",
         );
     }
-    if let Some(p99) = measured.and_then(|measured| measured.p99_ms) {
+    if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
         let share = p99 / 1e3 / f64::from(webhook.timeout_s.max(1));
         if p99 >= SLOW || share >= NEARLY {
             let severity = if share >= NEARLY && webhook.fails_closed { Severity::Critical } else { Severity::Warning };
-            add(
-                "webhook-slow",
-                severity,
-                0.9,
-                format!(
+            let end = if webhook.fails_closed { "the request fails" } else { "the request is let through unseen" };
+            let summary = match share >= 1.0 {
+                true => {
+                    format!("one of a hundred calls to {name} meets its timeout of {} s, and {end}", webhook.timeout_s)
+                }
+                false => format!(
                     "one of a hundred calls to {name} takes {} ms or longer, {} of its timeout; every request that it is asked about waits",
                     significant(p99),
                     percent(share)
                 ),
-                "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes microseconds",
-            );
+            };
+            let remedy = match webhook.fails_closed {
+                true => {
+                    "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes microseconds"
+                }
+                false => {
+                    "give it more replicas or CPU, narrow its rules, or lower timeoutSeconds: what is waited for that long is let through anyway"
+                }
+            };
+            add("webhook-slow", severity, 0.9, summary, remedy);
         }
     }
     if webhook.fails_closed && webhook.timeout_s > LONG {

@@ -92,7 +92,7 @@ pub fn report(
     of.sort_by_key(|(webhook, met, _)| (!webhook.fails_closed, std::cmp::Reverse(met.sure + met.perhaps)));
     let mut found: Vec<Finding> = of
         .iter()
-        .flat_map(|(webhook, met, measured)| findings(webhook, met, *measured, namespaces, (&from, &to)))
+        .flat_map(|(webhook, met, measured)| findings(webhook, met, *measured, namespaces, (&from, &to), told.has_logs))
         .collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let rows: Vec<Vec<Value>> = of.iter().map(|one| row(one, seen, namespaces, &told, seconds)).collect();
@@ -217,7 +217,7 @@ fn row(
         Value::Json(json!(stops(webhook, namespaces))),
         measured.and_then(|measured| measured.calls_per_s).into(),
         measured.and_then(|measured| measured.p50_ms).into(),
-        measured.and_then(|measured| measured.p99_ms).into(),
+        measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
         count(|measured| measured.refused),
         Value::from(
             measured
@@ -245,7 +245,7 @@ fn for_people((webhook, met, measured): &(&Webhook, &Met, Option<&Measured>), to
         rules.join("; ").as_str().into(),
         requests,
         if told.has_logs { met.control_plane.into() } else { Value::None },
-        measured.and_then(|measured| measured.p99_ms).into(),
+        measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
         failed.into(),
         measured.map(|measured| measured.failed_open).into(),
     ]

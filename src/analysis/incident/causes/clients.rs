@@ -5,6 +5,7 @@ use super::super::suspects::{Line, Suspect, added, added_by, is_control_plane};
 use super::super::timeline::name;
 use super::{Case, Draft, OF_A_KIND, WITH, named};
 use crate::analysis::dims::{account, short_user};
+use crate::analysis::flow::fence::{refusal, risk};
 use crate::model::incident::{Source, change, quote};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
@@ -92,7 +93,7 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
         }
     }
     let mut found: Vec<&Finding> = findings_on(case, &suspect.who).collect();
-    found.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
+    found.sort_by(|a, b| a.graver(b));
     for finding in found.iter().take(3) {
         draft.says(Source::Audit, 0.5, finding.summary.clone());
     }
@@ -143,6 +144,9 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
             quote(namespace),
             quote(account)
         ));
+    }
+    if refusal(user).or(risk(user, &[])).is_some() {
+        return steps;
     }
     steps.push(format!(
         "fence {} off meanwhile, so that nobody else waits: plimsoll clients {sources} --emit fence --client {}",

@@ -15,7 +15,7 @@ const LONG_BEFORE: Micros = 120 * SECOND;
 /// So long behind a restart clients list and watch anew.
 const BEHIND: Micros = 30 * SECOND;
 
-/// Apiservers that started anew, and what everyone asked for then.
+/// Apiservers that restarted, and what everyone asked for then.
 pub(super) fn restarts(case: &Case<'_>) -> Vec<Draft> {
     if !case.read.contains(&Source::Metrics) {
         return Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn restarts(case: &Case<'_>) -> Vec<Draft> {
         let mut draft = Draft::new(
             "relist-storm",
             Vec::new(),
-            "an apiserver started anew, and everyone listed and watched again".to_owned(),
+            "an apiserver restarted, and everyone listed and watched again".to_owned(),
         );
         draft.says(Source::Metrics, -2.0, "no apiserver started within the incident or the two minutes before it");
         drafts.push(draft);
@@ -37,7 +37,8 @@ pub(super) fn restarts(case: &Case<'_>) -> Vec<Draft> {
 }
 
 fn restart(case: &Case<'_>, at: Micros, name: &str) -> Draft {
-    let summary = format!("{name} started anew at {}, and everyone listed and watched again", clock(at));
+    let called = if name.is_empty() { "an apiserver" } else { name };
+    let summary = format!("{called} restarted at {}, and everyone listed and watched again", clock(at));
     let mut draft = Draft::new("relist-storm", vec![("instance", name.to_owned())], summary);
     draft.says(Source::Metrics, 1.0, format!("its process started at {}", clock(at)));
     if let Some(pulse) = case.known.pulse {

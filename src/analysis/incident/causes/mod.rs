@@ -1,7 +1,8 @@
-//! What may have caused an incident: every candidate is looked at, whether anything speaks for it or not. (Weights and why: docs/report.md.)
+//! What may have caused an incident: every candidate is looked at, whether anything speaks for it or not. (Weights and
+//! why: docs/report.md.)
 //!
-//! Each piece of evidence moves a candidate's log-odds; what they come to is lowered by what was not at hand, as any of it might have told
-//! of another cause.
+//! Each piece of evidence moves a candidate's log-odds; what they come to is lowered by what was not at hand, as any of
+//! it might have told of another cause.
 
 pub mod clients;
 mod control_plane;

@@ -100,7 +100,8 @@ impl Endpoint {
     }
 }
 
-/// Streams a snapshot of the member at `endpoint` to `sink`, with its trailer, which is checked. Gives the bytes that came.
+/// Streams a snapshot of the member at `endpoint` to `sink`, with its trailer, which is checked. Gives the bytes that
+/// came.
 pub fn snapshot(
     endpoint: &Endpoint,
     access: &Access,

@@ -1,5 +1,5 @@
-//! How Kubernetes' built-in kinds stand in protobuf, and what their fields are called in JSON: the table `kinds.txt`, made
-//! by `generate.py`, which says how to read it.
+//! How Kubernetes' built-in kinds stand in protobuf, and what their fields are called in JSON: the table `kinds.txt`,
+//! made by `generate.py`, which says how to read it.
 
 use hashbrown::HashMap;
 use std::sync::OnceLock;

@@ -1,0 +1,131 @@
+//! Setting stray times aside in one pass: the ends of the files show which times the logs are about, and what the pass
+//! then counts by day shows whether that was right. If it was not, the logs are read once more.
+
+use super::pass::Outcome;
+use super::read_line;
+use crate::model::stray::{Kept, MAX_DURATION};
+use crate::model::time::{Micros, TimeParser, together};
+use crate::sources::find::LogStream;
+use crate::sources::open::{HEAD, Place, Source};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+/// Times of one end of a file that are enough to see what it is about.
+const ENOUGH: usize = 3;
+
+/// Lines of one end of a file that are looked at for that. Folders may have thousands of files, and where so few
+/// mislead, the count of days says so.
+pub const EDGE: usize = 16;
+
+/// How far around its beginning what can be read only once is believed: three years.
+const ONCE: Micros = 36 * MAX_DURATION;
+
+/// First and last instant.
+type Stretch = (Micros, Micros);
+
+/// Runs `attempt` over the logs with what is stray set aside: once, or twice where the ends of the files misled. Only
+/// times within `since` and `until` are judged.
+pub fn settled<R>(
+    mut streams: Vec<LogStream>,
+    (since, until): (Option<Micros>, Option<Micros>),
+    mut attempt: impl FnMut(Vec<LogStream>) -> (R, Outcome),
+) -> (R, Outcome) {
+    let guess = guess(&streams).within(since, until);
+    streams.iter_mut().for_each(|stream| stream.kept = guess.clone());
+    let again: Option<Vec<LogStream>> = streams.iter().map(LogStream::again).collect();
+    let (result, outcome) = attempt(streams);
+    let days = outcome.total().days;
+    match again.filter(|_| !days.agree_with(&guess)) {
+        Some(mut streams) => {
+            drop(result);
+            let kept = days.kept().within(since, until);
+            streams.iter_mut().for_each(|stream| stream.kept = kept.clone());
+            attempt(streams)
+        }
+        None => (result, outcome),
+    }
+}
+
+/// Which times the logs are about, by the ends of their files.
+pub(super) fn guess(streams: &[LogStream]) -> Kept {
+    let is_again = streams.iter().flat_map(|stream| &stream.files).all(|file| matches!(file.place, Place::File(_)));
+    let stretch = |file: &Source| {
+        let middle = |mut times: Vec<Micros>| {
+            times.sort_unstable();
+            (times.len() >= ENOUGH).then(|| times[times.len() / 2])
+        };
+        let head = middle(file.head_times(EDGE));
+        match &file.place {
+            Place::File(_) if is_again && file.is_seekable() => head.zip(middle(tail_times(file, EDGE))),
+            // Nobody knows where it ends, or there is no second look if this one misleads.
+            Place::File(_) => Some((Micros::MIN, Micros::MAX)),
+            Place::Once(_) | Place::Url(_) => head.map(|at| (at.saturating_sub(ONCE), at.saturating_add(ONCE))),
+        }
+    };
+    let in_order = |(a, b): Stretch| (a.min(b), a.max(b));
+    let files = streams.iter().flat_map(|stream| &stream.files).filter(|file| file.content.is_log());
+    let stretches: Option<Vec<Stretch>> = files.map(|file| stretch(file).map(in_order)).collect();
+    stretches.filter(|stretches| !stretches.is_empty()).map_or_else(Kept::default, |stretches| Kept::around(&stretches))
+}
+
+/// From the first event near the start of any file to the last near the end of any, stray ones left out; `None` unless
+/// all can be read at any place.
+pub fn span(streams: &[LogStream]) -> Option<Micros> {
+    let kept = guess(streams);
+    let files = || streams.iter().flat_map(|stream| &stream.files);
+    let within = |times: Vec<Micros>| times.into_iter().filter(|at| kept.takes(*at)).collect::<Vec<_>>();
+    let first = files().flat_map(|file| within(file.head_times(usize::MAX))).min()?;
+    let ends = files()
+        .map(|file| file.is_seekable().then(|| within(tail_times(file, usize::MAX)).into_iter().max()))
+        .collect::<Option<Vec<_>>>()?;
+    let last = ends.into_iter().flatten().max()?;
+    (last > first).then_some(last - first)
+}
+
+/// The same, estimated where a file's end can't be looked at: as if it went on at the pace at which it begins.
+pub fn rough_span(streams: &[LogStream]) -> Option<Micros> {
+    let kept = guess(streams);
+    let mut all: Option<Stretch> = None;
+    for file in streams.iter().flat_map(|stream| &stream.files) {
+        let times =
+            || file.head_times(usize::MAX).into_iter().chain(tail_times(file, usize::MAX)).filter(|at| kept.takes(*at));
+        let Some((first, last)) = times().min().zip(times().max()) else { continue };
+        let heads = (file.size.saturating_mul(UNPACKED) / HEAD as u64).min(MANY_HEADS);
+        let last =
+            if file.is_seekable() { last } else { last.saturating_add((last - first).saturating_mul(heads as Micros)) };
+        all = together(all, Some((first, last)));
+    }
+    all.map(|(first, last)| last.saturating_sub(first)).filter(|span| *span > 0)
+}
+
+/// How much longer logs are unpacked, about.
+const UNPACKED: u64 = 15;
+
+/// Times the head that a file is taken to be long, at most.
+const MANY_HEADS: u64 = 1 << 20;
+
+/// Times of the events in so many lines, at most, at the end of a file that can be read at any place.
+pub fn tail_times(source: &Source, lines: usize) -> Vec<Micros> {
+    let Place::File(path) = &source.place else { return Vec::new() };
+    if !source.is_seekable() {
+        return Vec::new();
+    }
+    let read = || {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(source.size.saturating_sub(HEAD as u64)))?;
+        let mut tail = Vec::new();
+        file.take(HEAD as u64).read_to_end(&mut tail)?;
+        Ok::<_, std::io::Error>(tail)
+    };
+    times_in(read().unwrap_or_default().trim_ascii_end().rsplit(|&byte| byte == b'\n').take(lines))
+}
+
+/// Times of the events in some lines.
+pub fn times_in<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Vec<Micros> {
+    let mut times = Vec::new();
+    let mut parser = TimeParser::default();
+    for line in lines {
+        read_line(line, &mut |event| times.extend(parser.parse_json(event.at)));
+    }
+    times
+}
