@@ -477,7 +477,9 @@ facts AS (
 SELECT
   tile, cluster, "user", agent, "group", resource, fact,
   count(*) AS count,
-  histogram_text(histogram(bucket(gap))) AS gaps
+  histogram_text(histogram(bucket(gap))) AS gaps,
+  sum(gap)::BIGINT AS gaps_sum,
+  max(gap) AS gaps_max
 FROM facts
 WHERE fact IS NOT NULL AND gap BETWEEN 0 AND longest
 GROUP BY tile, cluster, "user", agent, "group", resource, fact;
@@ -631,6 +633,13 @@ per_client AS (
 SELECT c.*, coalesce(fleet, 0) AS fleet, coalesce(heaviest, '') AS heaviest
 FROM per_client c
 LEFT JOIN fleets USING (cluster, "user", agent);
+
+-- nodes. Where the requests of a client came from, as counted in clients.
+CREATE OR REPLACE TABLE t_nodes AS
+SELECT cluster, "user", agent, node, count(*) FILTER (kind IN (1, 2)) AS requests
+FROM stages
+WHERE node <> ''
+GROUP BY ALL;
 
 -- deprecated. What the apiserver itself calls so.
 CREATE OR REPLACE TABLE t_deprecated AS

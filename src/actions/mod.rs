@@ -7,4 +7,6 @@ pub mod fresh;
 pub mod notify;
 pub mod reclaim;
 #[cfg(feature = "history")]
+pub mod rollup;
+#[cfg(feature = "history")]
 pub mod store;

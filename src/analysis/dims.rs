@@ -176,15 +176,17 @@ impl FromStr for Dim {
 
 /// `NS:NAME` of `system:serviceaccount:NS:NAME`.
 pub fn service_account(user: JsonStr<'_>) -> Option<Cow<'_, str>> {
-    fn rest(user: &str) -> Option<&str> {
-        let rest = user.strip_prefix("system:serviceaccount:")?;
-        let (namespace, name) = rest.split_once(':')?;
-        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some(rest)
-    }
     match user.decode() {
-        Cow::Borrowed(user) => rest(user).map(Cow::Borrowed),
-        Cow::Owned(user) => rest(&user).map(|rest| Cow::Owned(rest.to_owned())),
+        Cow::Borrowed(user) => service_account_of(user).map(Cow::Borrowed),
+        Cow::Owned(user) => service_account_of(&user).map(|rest| Cow::Owned(rest.to_owned())),
     }
+}
+
+/// The same of a user's name.
+pub fn service_account_of(user: &str) -> Option<&str> {
+    let rest = user.strip_prefix("system:serviceaccount:")?;
+    let (namespace, name) = rest.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some(rest)
 }
 
 /// A user as people know it: a service account without what all begin with.

@@ -94,12 +94,24 @@ pub struct Context<'io> {
     gathering: Option<Gathered>,
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
+    /// What was said and is not to be said again.
+    said: BTreeSet<String>,
 }
 
 impl<'io> Context<'io> {
     /// A context with nothing lost yet.
     pub fn new(settings: Settings, io: &'io mut Io) -> Self {
-        Self { settings, io, partial: false, failing: false, pages: None, heard: None, gathering: None, losses: None }
+        Self {
+            settings,
+            io,
+            partial: false,
+            failing: false,
+            pages: None,
+            heard: None,
+            gathering: None,
+            losses: None,
+            said: BTreeSet::new(),
+        }
     }
 
     /// Says that part of an input was lost, and goes on.
@@ -149,6 +161,12 @@ impl<'io> Context<'io> {
             writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?;
         }
         Ok(())
+    }
+
+    /// The same, but not twice in one run.
+    pub fn say_once(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
+        let text = what.to_string();
+        if self.said.insert(text.clone()) { self.say(text) } else { Ok(()) }
     }
 
     /// The field of `--sort-by`, which must be one of `fields`.

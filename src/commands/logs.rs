@@ -2,6 +2,8 @@
 //! together, as a report does, their questions are heard first (`together`) and answered by one pass over each log.
 
 use super::pages;
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::Wanted;
 use crate::cli::{Context, Error, Progress};
 use crate::model::event::Timed;
 use crate::model::input::Reading;
@@ -31,6 +33,18 @@ pub(super) trait Question: Send + Sync + 'static {
 
     /// Whether the other has the same answer.
     fn is(&self, other: &Self) -> bool;
+
+    /// What of a stored roll-up answers it; says what it would take where none does.
+    fn stored(&self) -> Result<Wanted, String> {
+        Err("a roll-up does not tell this: name the audit log itself in its place (docs/rollup.md, section 6)"
+            .to_owned())
+    }
+
+    /// The answer of what was [wanted](Self::stored) of a roll-up.
+    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet there are no roll-ups"))]
+    fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
+        self.stored().and(Err(String::new()))
+    }
 }
 
 /// What makes an answer: workers on threads, and what each block gave, put together in the order of the streams.
@@ -69,10 +83,10 @@ pub(super) fn ask<Q: Question>(
     context: &mut Context<'_>,
 ) -> Result<Answered<Q::Answer>, Error> {
     let (answer, outcome) = match &mut context.heard {
-        None => alone(streams, &question, context),
+        None => alone(streams, &question, context)?,
         Some(heard) => match heard.ask(streams, question)? {
             Told::Answer(answered) => answered,
-            Told::Unheard(streams, question) => alone(streams, &question, context),
+            Told::Unheard(streams, question) => alone(streams, &question, context)?,
         },
     };
     outcome.losses.iter().try_for_each(|loss| context.lost(loss))?;
@@ -100,11 +114,19 @@ pub(super) fn ask_all<Q: Question + Clone>(
 }
 
 /// One question by a pass of its own.
-fn alone<Q: Question>(streams: Vec<LogStream>, question: &Q, context: &Context<'_>) -> Answered<Q::Answer> {
+fn alone<Q: Question>(
+    streams: Vec<LogStream>,
+    question: &Q,
+    context: &mut Context<'_>,
+) -> Result<Answered<Q::Answer>, Error> {
+    #[cfg(feature = "history")]
+    if streams.iter().any(LogStream::is_rolled) {
+        return super::rolled::answer(streams, question, context);
+    }
     let progress = progress(&streams, context);
     let (answer, outcome) = answer(streams, question, context.settings.reading(), &progress);
     progress.finish();
-    (Arc::new(answer), outcome)
+    Ok((Arc::new(answer), outcome))
 }
 
 /// The same without a command around it.
@@ -197,10 +219,10 @@ struct Asked {
 /// Which logs: cluster and instance of each, and its files.
 type Key = Vec<(String, String, Vec<String>)>;
 
-/// `None` where the logs can be read only once.
+/// `None` where the logs can be read only once, or roll-ups answer for them: what these hold is no pass of a log.
 fn key(streams: &[LogStream]) -> Option<Key> {
     let one = |own: &LogStream| {
-        own.again()?;
+        own.again().filter(|own| !own.is_rolled())?;
         let files = own.files.iter().map(|file| file.path.clone()).collect();
         Some((own.stream.cluster.clone(), own.stream.instance.clone(), files))
     };

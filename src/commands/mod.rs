@@ -24,7 +24,11 @@ pub mod quota;
 #[cfg(feature = "history")]
 pub mod record;
 pub mod report;
+#[cfg(feature = "history")]
+mod rolled;
 pub mod rollup;
+#[cfg(feature = "history")]
+pub mod rollup_files;
 mod shell;
 pub mod traffic;
 mod traffic_follow;
@@ -72,6 +76,9 @@ pub enum Command {
     /// Keep a flight recorder: samples of a cluster into a history store.
     #[cfg(feature = "history")]
     Record(Box<record::Args>),
+    /// Keep what one pass over audit logs yields, as files: the log is gone soon, its roll-up answers for it.
+    #[cfg(feature = "history")]
+    Rollup(rollup_files::Args),
     /// What the Go heap of an apiserver, or of any Go program, holds.
     Heap(heap::Args),
     /// Print a completion script for a shell.
@@ -114,6 +121,8 @@ impl Command {
             Self::Forecast(args) => forecast::run(args, context),
             #[cfg(feature = "history")]
             Self::Record(args) => record::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Rollup(args) => rollup_files::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),

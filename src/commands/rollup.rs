@@ -3,6 +3,7 @@
 use super::logs::{self, Answered, Bounds, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
+use crate::analysis::rollup::stored::{Wanted, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
@@ -46,6 +47,13 @@ impl Question for Selection {
     }
     fn is(&self, other: &Self) -> bool {
         self == other
+    }
+    fn stored(&self) -> Result<Wanted, String> {
+        self.filters.iter().try_for_each(is_answered)?;
+        Ok(Wanted { since: self.since, until: self.until, filters: self.filters.clone() })
+    }
+    fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
+        Ok(rollup)
     }
 }
 
@@ -204,6 +212,10 @@ pub(super) fn pass<W: Worker, S: Default>(
     take: impl Fn(&mut S, W::Batch),
     context: &mut Context<'_>,
 ) -> Result<(S, Outcome), Error> {
+    if let Some(file) = streams.iter().find(|own| own.is_rolled()).and_then(|own| own.files.first()) {
+        let why = "a roll-up does not tell this: name the audit log itself in its place (docs/rollup.md, section 6)";
+        return Err(Error::Usage(format!("{}: {why}", file.path)));
+    }
     let progress = logs::progress(&streams, context);
     let (all, outcome) = settled(streams, (selection.since, selection.until), |streams| {
         let mut all = S::default();

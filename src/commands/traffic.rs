@@ -10,8 +10,10 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::{Comparison, Seen, Windows};
+use crate::analysis::rollup::{Rollup, stored};
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
+use crate::analysis::traffic::stored as from_rollup;
 use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::model::bundle::Bundle;
@@ -20,7 +22,7 @@ use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
 use crate::sources::audit::settle;
-use crate::sources::find::{self, Found, Wanted};
+use crate::sources::find::{self, Found, LogStream, Wanted};
 use crate::views::text::plain;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -174,8 +176,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         })
         .transpose()?;
     if args.series {
-        query.interval =
-            Some(interval.unwrap_or_else(|| settle::span(&found.streams).map_or(60 * SECOND, interval_for)));
+        query.interval = Some(interval.unwrap_or_else(|| {
+            let length = settle::span(&found.streams).map_or(60 * SECOND, interval_for);
+            settle::in_tiles(&found.streams, length)
+        }));
     }
     // How much the log shows is known where metrics of the same instances are at hand.
     pages::keep(&mut found.pages, since, until);
@@ -184,7 +188,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     } else {
         pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0
     };
-    let windows = Windows::new(found.streams.iter().map(|s| &s.stream), &facts);
+    // A roll-up does not hold what metrics of the same seconds are compared with.
+    let is_rolled = found.streams.iter().any(LogStream::is_rolled);
+    let windows = if is_rolled { None } else { Windows::new(found.streams.iter().map(|s| &s.stream), &facts) };
     let metrics = windows.map(|windows| (Arc::new(windows), &facts));
     let (breakdown, mut reading) = read(&query, found, metrics, !context.is_gathering(), context)?;
     reading.server = server;
@@ -266,6 +272,13 @@ impl Question for Breaking {
     }
     fn is(&self, other: &Self) -> bool {
         self.query == other.query && self.windows == other.windows
+    }
+    fn stored(&self) -> Result<stored::Wanted, String> {
+        from_rollup::is_answered(&self.query)?;
+        Ok(stored::Wanted { since: self.query.since, until: self.query.until, filters: Vec::new() })
+    }
+    fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
+        Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))
     }
 }
 

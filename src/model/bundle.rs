@@ -1,9 +1,9 @@
 //! What a bundle says of itself: the optional `bundle.yaml` beside its files.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `bundle.yaml`. All of it is optional, and what is not known is ignored.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bundle {
     /// The cluster's name.

@@ -132,6 +132,16 @@ impl Histogram {
         }
         out
     }
+
+    /// What was written so, with its sum and its largest value; `None` if it is no such text.
+    pub fn decode(text: &str, sum: u64, max: u64) -> Option<Self> {
+        let mut histogram = Self { buckets: SmallVec::new(), sum, max };
+        for pair in text.split(';').filter(|pair| !pair.is_empty()) {
+            let (bucket, count) = pair.split_once(':')?;
+            histogram.add_bucket(bucket.parse().ok()?, count.parse().ok()?);
+        }
+        Some(histogram)
+    }
 }
 
 #[cfg(test)]

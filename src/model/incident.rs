@@ -383,7 +383,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 15] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -396,6 +396,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 15] = [
     ("balance", &[]),
     ("controllers", &[]),
     ("report", &[]),
+    ("rollup", &[]),
     ("tui", &[]),
     ("collect", &[]),
     ("record", &["import"]),

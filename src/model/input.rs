@@ -4,7 +4,7 @@ use crate::model::event::{Level, Stage};
 use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::model::units::grouped;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How audit logs are read.
@@ -36,7 +36,8 @@ pub enum Dedupe {
 }
 
 /// Why a part of an input could not be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LossKind {
     /// The line is not JSON: cut off, run into another, or something else altogether.
     NotJson,
@@ -159,7 +160,7 @@ impl LossKind {
 }
 
 /// Where something was lost first, and how often.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// What happened.
     pub kind: LossKind,

@@ -17,6 +17,9 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::NonResource, Self::Cluster, Self::Namespace, Self::Object];
+
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -325,6 +328,36 @@ impl ReadShape {
         });
         out
     }
+
+    /// The shape that was written so; `None` if it is none.
+    pub fn decode(text: &str) -> Option<Self> {
+        let mut shape = Self::default();
+        for part in text.split(',') {
+            match part.split_once('=').unwrap_or((part, "")) {
+                ("path", name) => shape.path = Some(PathClass::ALL.into_iter().find(|class| class.name() == name)?),
+                ("rv", "unset") => shape.version = Version::Unset,
+                ("rv", "0") => shape.version = Version::Zero,
+                ("rv", "N") => shape.version = Version::At,
+                ("match", "exact") => shape.version_match = Match::Exact,
+                ("match", "notolder") => shape.version_match = Match::NotOlder,
+                ("match", "other") => shape.version_match = Match::Other,
+                ("limit", "") => shape.limit = true,
+                ("continue", "") => shape.continued = true,
+                ("sel", "name") => shape.selector = Selector::Name,
+                ("sel", "node") => shape.selector = Selector::Node,
+                ("sel", "field") => shape.selector = Selector::Field,
+                ("sel", "label") => shape.selector = Selector::Label,
+                ("bookmarks", "") => shape.bookmarks = true,
+                ("initial", "") => shape.initial_events = true,
+                ("t", "default") => shape.timeout = Some(WatchTimeout::Default),
+                ("t", "short") => shape.timeout = Some(WatchTimeout::Short),
+                ("t", "informer") => shape.timeout = Some(WatchTimeout::Informer),
+                ("t", "long") => shape.timeout = Some(WatchTimeout::Long),
+                _ => return None,
+            }
+        }
+        Some(shape)
+    }
 }
 
 /// The group and version of an API path: `v1` of `/api/v1/…`, `apps/v1` of `/apis/apps/v1/…`; empty for other paths.
@@ -441,7 +474,9 @@ mod tests {
             ("/", "other"),
             ("", "other"),
         ] {
-            assert_eq!(ReadShape::of_path(uri.as_bytes()).encode(), format!("path={class}"), "{uri}");
+            let shape = ReadShape::of_path(uri.as_bytes());
+            assert_eq!(shape.encode(), format!("path={class}"), "{uri}");
+            assert_eq!(ReadShape::decode(&shape.encode()), Some(shape));
         }
     }
 
@@ -482,6 +517,7 @@ mod tests {
             ("/api/v1/pods?resourceVersion=0&resourceVersion=5", false, "rv=0"),
         ] {
             assert_eq!(ReadShape::of(uri, watch).encode(), shape, "{uri}");
+            assert_eq!(ReadShape::decode(shape), Some(ReadShape::of(uri, watch)), "{shape}");
         }
     }
 }

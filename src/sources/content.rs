@@ -21,6 +21,8 @@ pub enum Content {
     Profile,
     /// A page of what API Priority and Fairness holds.
     Dump,
+    /// The manifest of a stored roll-up.
+    Rollup,
     /// Nothing at all.
     Empty,
     /// Blanks or NULs: a log that a crash left so, or that will be written.
@@ -47,6 +49,7 @@ impl Content {
             Self::Metrics => "it looks like Prometheus metrics",
             Self::Database => "it looks like an etcd snapshot",
             Self::Profile => "it is a Go profile",
+            Self::Rollup => "it is a stored roll-up",
             Self::Dump => "it is a dump page of API Priority and Fairness",
             Self::Empty => "it is empty",
             Self::Blank => "it holds nothing but blanks or NULs",
@@ -91,6 +94,9 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
             && (!lines || runs_together(first_line))
             && (open_ended || text.starts_with(b"[") || line_end == text.len() || runs_together(first_line));
         return (if document { Content::AuditDocument } else { Content::AuditLines }, first);
+    }
+    if is_json && mentions(b"\"plimsoll.rollup/") && mentions(b"\"schema\"") {
+        return (Content::Rollup, None);
     }
     if apf::begins_like_one(text) {
         return (Content::Dump, None);

@@ -47,13 +47,20 @@ pub struct LogStream {
     pub kept: Kept,
     /// Whether events may be in it twice: it is an export of a log service, or its files overlap.
     pub has_copies: bool,
+    /// Where a stored roll-up, whose manifest is the only file, stands for the log: how long its tiles are.
+    pub rolled: Option<Micros>,
 }
 
 impl LogStream {
+    /// Whether a stored roll-up stands for it.
+    pub fn is_rolled(&self) -> bool {
+        self.rolled.is_some()
+    }
+
     /// The same once more; `None` if it can be read only once.
     pub fn again(&self) -> Option<Self> {
         let files = self.files.iter().map(Source::again).collect::<Option<Vec<_>>>()?;
-        Some(Self { stream: self.stream.clone(), files, kept: self.kept.clone(), has_copies: self.has_copies })
+        Some(Self { stream: self.stream.clone(), files, kept: self.kept.clone(), ..*self })
     }
 }
 
@@ -77,7 +84,7 @@ pub enum Wanted {
 impl Wanted {
     fn wants(self, content: Content) -> bool {
         match content {
-            Content::AuditLines | Content::AuditDocument | Content::Blank => {
+            Content::AuditLines | Content::AuditDocument | Content::Blank | Content::Rollup => {
                 matches!(self, Self::Logs | Self::Both | Self::Dumps)
             }
             Content::Metrics => matches!(self, Self::Pages | Self::Both | Self::Dumps),
@@ -142,6 +149,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     let mut paged: BTreeSet<(String, String)> = BTreeSet::new();
     // Files that are no pages, in folders that may have some.
     let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
+    let mut rolled: Vec<Source> = Vec::new();
     let mut bundles = Bundles::default();
     let mut named: Vec<Named<'_>> = Vec::new();
     let mut files: Vec<(usize, Place)> = Vec::new();
@@ -209,7 +217,9 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
         let (bundle, folder, family, instance) = bundles.belongs(&source.place, argument, from_folder);
         let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
         found.bundle = found.bundle.take().or(bundle);
-        if content == Content::Database {
+        if content == Content::Rollup {
+            rolled.push(source);
+        } else if content == Content::Database {
             found.databases.push(source);
         } else if matches!(content, Content::Metrics | Content::Dump) {
             let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
@@ -253,10 +263,12 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
             files,
             kept: Kept::default(),
             has_copies: false,
+            rolled: None,
         });
     }
     name_logs(&mut found.streams, &paged);
     join_copies(&mut found.streams);
+    rolled.iter().for_each(|source| super::rolled::add(&mut found, source));
     found.pages = in_order(folders);
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);

@@ -17,6 +17,11 @@ pub mod pages;
 pub mod pprof;
 #[cfg(feature = "live")]
 pub mod prometheus;
+#[cfg(feature = "history")]
+pub mod rolled;
+#[cfg(not(feature = "history"))]
+#[path = "unrolled.rs"]
+mod rolled;
 mod split;
 #[cfg(feature = "history")]
 pub mod store;

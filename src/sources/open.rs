@@ -59,6 +59,9 @@ pub enum SourceError {
         /// What was looked for.
         wanted: Wanted,
     },
+    /// A stored roll-up that can't be read.
+    #[error("{0}")]
+    Rolled(String),
     /// URLs need the `live` feature.
     #[error(
         "{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file"

@@ -77,6 +77,8 @@ mod reads;
 mod record;
 mod report;
 mod rollup;
+#[cfg(feature = "history")]
+mod rollup_files;
 mod seats;
 #[cfg(feature = "history")]
 mod store;

@@ -143,16 +143,30 @@ impl Clients {
 
     /// Takes in another part's clients.
     pub fn merge(&mut self, theirs: Self, to: &Renumbering, keys: &Keys) {
-        for (key, client) in theirs.rows {
-            let row = self.row(key.map(|symbol| to.symbols[symbol.0 as usize]), other(keys));
-            row.requests += client.requests;
-            row.span = together(row.span, client.span);
-            row.service_account = client.service_account;
-            row.versions.merge(&client.versions);
-            row.groups.merge(&client.groups);
-            row.pods.merge(&client.pods);
-            row.instances.merge(&client.instances);
-            client.nodes.into_iter().for_each(|(node, requests)| row.node(to.symbols[node.0 as usize], requests));
+        let change = |symbol: Symbol| to.symbols[symbol.0 as usize];
+        for (key, mut client) in theirs.rows {
+            client.nodes = client.nodes.into_iter().map(|(node, requests)| (change(node), requests)).collect();
+            self.add(key.map(change), client, keys);
+        }
+    }
+
+    /// Takes in a client.
+    pub fn add(&mut self, key: ClientKey, client: Client, keys: &Keys) {
+        let row = self.row(key, other(keys));
+        row.requests += client.requests;
+        row.span = together(row.span, client.span);
+        row.service_account = client.service_account;
+        row.versions.merge(&client.versions);
+        row.groups.merge(&client.groups);
+        row.pods.merge(&client.pods);
+        row.instances.merge(&client.instances);
+        client.nodes.into_iter().for_each(|(node, requests)| row.node(node, requests));
+    }
+
+    /// Adds requests from a node to a client that is there.
+    pub fn add_node(&mut self, key: ClientKey, node: Symbol, requests: u64) {
+        if let Some(client) = self.rows.get_mut(&key) {
+            client.node(node, requests);
         }
     }
 

@@ -35,7 +35,7 @@ impl Deprecated {
     }
 
     /// A row that is among the first in the end was so all the time: its counts are exact.
-    fn add(&mut self, key: DeprecatedKey, calls: &Calls) {
+    pub fn add(&mut self, key: DeprecatedKey, calls: &Calls) {
         let row = self.0.entry(key).or_default();
         row.requests += calls.requests;
         row.span = together(row.span, calls.span);

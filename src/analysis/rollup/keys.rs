@@ -34,6 +34,9 @@ pub enum Op {
 }
 
 impl Op {
+    /// All classes.
+    pub const ALL: [Self; 6] = [Self::Get, Self::List, Self::Watch, Self::Write, Self::Delete, Self::Other];
+
     /// The class of a verb.
     pub fn of(verb: &str) -> Self {
         match verb {

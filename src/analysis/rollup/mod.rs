@@ -15,6 +15,7 @@ mod routes;
 mod rows;
 mod sequences;
 mod spent;
+pub mod stored;
 mod tables;
 mod tiles;
 

@@ -122,6 +122,32 @@ impl Notable {
     }
 }
 
+/// All kinds.
+pub const KINDS: [&str; 22] = [
+    "exec",
+    "ephemeral-container",
+    "node-proxy",
+    "delete-collection",
+    "delete-namespace",
+    "delete-crd",
+    "delete-node",
+    "delete-apiservice",
+    "delete-pdb",
+    "delete-volume",
+    "delete-control-plane-lease",
+    "evict",
+    "delete-pod",
+    "scale-to-zero",
+    "cordon",
+    "webhook-write",
+    "apiservice-write",
+    "rbac-write",
+    "flowcontrol-write",
+    "token-create",
+    "csr-approve",
+    "finalize",
+];
+
 /// Which kind of dangerous operation it is, with what the body or the query says of it.
 pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
     let e = event.event;

@@ -80,6 +80,12 @@ impl Objects {
         self.open.entry(at.div_euclid(TILE)).or_default().entry(ObjectKey { subject, namespace, name }).or_default()
     }
 
+    /// Keeps an object that was found to be busy.
+    pub fn keep(&mut self, subject: u32, namespace: Symbol, name: &str, object: &Object) {
+        let name = self.names.intern(name);
+        self.kept.entry(ObjectKey { subject, namespace, name }).or_default().merge(object);
+    }
+
     /// Keeps what was busy in the tiles whose time is over.
     pub fn close(&mut self, progress: Progress, keys: &Keys) {
         let done: Vec<i64> = self

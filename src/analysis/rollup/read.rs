@@ -4,7 +4,8 @@ use super::keys::{Keys, Op};
 use super::objects::Object;
 use super::rows::{Fact, HEAVIEST, SourceSet, Traffic, md5_64};
 use super::tables::Rollup;
-use super::tiles::{OTHER_KEY, Scale};
+use super::tiles::OTHER_KEY;
+use crate::analysis::traffic::Stats;
 use crate::model::histogram::Histogram;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
@@ -76,6 +77,11 @@ impl<'r> TrafficRow<'r> {
         &self.row.latency
     }
 
+    /// Long-running requests that had not ended.
+    pub fn open(&self) -> u64 {
+        self.row.open
+    }
+
     /// Lifetimes of long-running requests in µs.
     pub fn lifetime(&self) -> Option<&'r Histogram> {
         self.row.more.as_ref().map(|more| &more.lifetime)
@@ -105,6 +111,19 @@ pub struct PulseRow {
     pub starts: u64,
     /// Requests that ended.
     pub ends: u64,
+}
+
+/// Requests that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrivals {
+    /// Second; from 6 h on start of its tile.
+    pub second: i64,
+    /// Number of client and resource; `None` of what was folded.
+    pub subject: Option<usize>,
+    /// How many.
+    pub starts: u64,
+    /// Of those that ended in this second: code 0 or ≥ 500, and 429.
+    pub failed: (u64, u64),
 }
 
 /// A row of `deprecated`.
@@ -216,8 +235,7 @@ fn who<'r>(keys: &'r Keys, subject: u32) -> (Who<'r>, What<'r>) {
 impl Rollup {
     /// The length of a tile in seconds.
     pub fn tile_seconds(&self) -> i64 {
-        let span = self.span.map_or(0, |(first, last)| last - first);
-        Scale::TRAFFIC.length(span)
+        self.tile
     }
 
     /// Clients and resources by number.
@@ -253,6 +271,26 @@ impl Rollup {
     /// Requests that were folded for want of room.
     pub fn folded(&self) -> u64 {
         self.traffic.iter().filter(|(_, key, _)| *key == OTHER_KEY).map(|(_, _, row)| row.requests).sum()
+    }
+
+    /// What was folded: tile, and counts; how it ended is not known.
+    pub fn others(&self) -> impl Iterator<Item = (i64, Stats)> {
+        let rows = self.traffic.iter().filter(|(_, key, _)| *key == OTHER_KEY);
+        rows.map(|(tile, _, row)| {
+            let (requests, open, latency) = (row.requests, row.open, row.latency.clone());
+            (*tile, Stats { requests, open, latency, ..Stats::default() })
+        })
+    }
+
+    /// Requests by second of arrival and apiserver; those that were folded are of no subject.
+    pub fn arrivals(&self) -> impl Iterator<Item = (Arrivals, &str)> {
+        self.pulse.iter().map(|(second, key, row)| {
+            let of = self.keys.pulses.get(*key as u32);
+            let subject = (*key != OTHER_KEY).then_some(of.subject as usize);
+            let failed = (u64::from(row.errors), u64::from(row.throttled));
+            let arrivals = Arrivals { second: *second, subject, starts: u64::from(row.starts), failed };
+            (arrivals, self.keys.symbols.get(of.instance))
+        })
     }
 
     /// Rows of `pulse`, in the order of time.

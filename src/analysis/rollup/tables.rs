@@ -25,6 +25,8 @@ pub struct Rollup {
     pub(super) notable: Vec<Notable>,
     pub(super) clients: Vec<(ClientKey, Client)>,
     pub(super) deprecated: Vec<(DeprecatedKey, Calls)>,
+    /// The length of a tile in seconds.
+    pub(super) tile: i64,
     /// First and last `at`, in µs.
     pub span: Option<(Micros, Micros)>,
     /// Events that were late.
@@ -43,6 +45,7 @@ pub struct Rollup {
 pub(super) fn finish(part: Part, open: u64) -> Rollup {
     let span = part.span.map_or(0, |(first, last)| last - first);
     let keys = part.keys;
+    let tile = part.traffic.length(span);
     let (objects, objects_dropped) = part.objects.finish(&keys);
     let mut rollup = Rollup {
         traffic: sorted(part.traffic.finish(span, &keys), &keys),
@@ -53,6 +56,7 @@ pub(super) fn finish(part: Part, open: u64) -> Rollup {
         notable: part.notable,
         clients: part.clients.into_rows().collect(),
         deprecated: part.deprecated.into_rows(),
+        tile,
         span: part.span,
         late: part.late,
         open,
@@ -107,6 +111,18 @@ impl Rollup {
             "sources" => self.sources.iter().for_each(|(tile, key, row)| each(&sources_row(keys, *tile, *key, row))),
             "objects" => self.objects.iter().for_each(|(key, name, row)| each(&object_row(keys, key, name, row))),
             "notable" => self.notable.iter().for_each(|row| each(&notable_row(row))),
+            "nodes" => {
+                for (key, row) in &self.clients {
+                    let key = key.map(|symbol| keys.symbols.get(symbol));
+                    let mut nodes: Vec<(&str, u64)> =
+                        row.nodes.iter().map(|(node, requests)| (keys.symbols.get(*node), *requests)).collect();
+                    nodes.sort_unstable();
+                    for (node, requests) in nodes {
+                        let [cluster, user, agent] = key;
+                        each(&[cluster, user, agent, node, &requests.to_string()].map(str::to_owned));
+                    }
+                }
+            }
             "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(&deprecated_row(key, row))),
             "clients" => self.clients.iter().for_each(|(key, row)| each(&client_row(keys, *key, row))),
             _ => return false,
@@ -115,7 +131,7 @@ impl Rollup {
     }
 
     /// How many rows each table has, in the order of [`crate::model::rollup::TABLES`].
-    pub fn sizes(&self) -> [usize; 8] {
+    pub fn sizes(&self) -> [usize; 9] {
         [
             self.traffic.len(),
             self.pulse.len(),
@@ -124,6 +140,7 @@ impl Rollup {
             self.objects.len(),
             self.notable.len(),
             self.clients.len(),
+            self.clients.iter().map(|(_, client)| client.nodes.len()).sum(),
             self.deprecated.len(),
         ]
     }
@@ -169,6 +186,7 @@ fn facts_row(keys: &Keys, tile: i64, key: u64, gaps: &Gaps) -> Vec<String> {
     let mut fields = vec![tile.to_string()];
     fields.extend(keys.subject_text(subject).map(str::to_owned));
     fields.extend([fact.to_owned(), gaps.0.count().to_string(), gaps.0.encode()]);
+    fields.extend([gaps.0.sum, gaps.0.max].map(|n| n.to_string()));
     fields
 }
 

@@ -40,9 +40,9 @@ impl Scale {
         delay: PULSE_DELAY,
     };
 
-    /// The length of a tile for a span, in seconds.
-    pub fn length(&self, span: Micros) -> i64 {
-        self.levels.get(self.level(span)).map_or(1, |(length, _)| *length)
+    /// The level at which tiles are so long, in seconds.
+    fn level_of(length: i64) -> usize {
+        LEVELS.iter().position(|(own, _)| *own >= length).unwrap_or(LEVELS.len() - 1)
     }
 
     /// The level for a span.
@@ -218,6 +218,16 @@ impl<V: Row> Tiles<V> {
             level: 0,
             refolded: false,
         }
+    }
+
+    /// What comes is not in finer tiles than of this length, in seconds.
+    pub fn at_least(&mut self, length: i64) {
+        self.level = self.level.max(Scale::level_of(length));
+    }
+
+    /// The length of a tile when all is in it, in seconds.
+    pub fn length(&self, span: Micros) -> i64 {
+        self.scale.levels[self.level.max(self.scale.level(span))].0
     }
 
     /// A row of a key in the tile of `at`, for something to be added to it; those of late events apart.

@@ -58,9 +58,9 @@ pub fn measured(query: &Query, breakdown: Breakdown) -> Measured {
         (interval, by_time.into_iter().map(line).collect())
     });
     let window = window(&breakdown);
-    let total = measures(&breakdown.total.stats, Some(breakdown.total.peak_rps), seconds);
+    let total = measures(&breakdown.total.stats, breakdown.total.peak_rps, seconds);
     let line = |row: Row| {
-        let measures = measures(&row.stats, Some(row.peak_rps), row_seconds);
+        let measures = measures(&row.stats, row.peak_rps, row_seconds);
         Line { interval: row.interval, dims: row.dims, measures }
     };
     let dims = query.by.iter().map(|dim| dim.name().to_owned()).collect();
@@ -101,11 +101,11 @@ fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, r
     let Stats { requests, open, errors, client_errors, throttled, latency } = &total.stats;
     let share = |count: u64| percent(count as f64 / (*requests).max(1) as f64);
     let mut first = format!(
-        "{} in {} ({}/s, peak {}/s): {} 5xx, {} 4xx, {} 429",
+        "{} in {} ({}/s{}): {} 5xx, {} 4xx, {} 429",
         counted(*requests, "request"),
         duration(to - from),
         significant(*requests as f64 / seconds),
-        significant(total.peak_rps),
+        total.peak_rps.map_or_else(String::new, |peak| format!(", peak {}/s", significant(peak))),
         share(*errors),
         share(*client_errors),
         share(*throttled),
@@ -142,7 +142,19 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     }
     notes.extend(reading.against_metrics.as_ref().and_then(Comparison::note));
     notes.extend(reading.flow.as_ref().and_then(|(_, note)| note.clone()));
-    if breakdown.folded > 0 {
+    if breakdown.is_rolled {
+        notes.push(
+            "From a roll-up: all kubelets are one user, and PEAK/S is known of rows by user, serviceaccount, agent, group, resource, instance and cluster (docs/rollup.md)."
+                .to_owned(),
+        );
+    }
+    if breakdown.folded > 0 && breakdown.is_rolled {
+        notes.push(format!(
+            "{} of those who ask least in their tile counted as {}: the roll-up keeps no rows of them.",
+            counted(breakdown.folded, "request"),
+            super::OTHER
+        ));
+    } else if breakdown.folded > 0 {
         notes.push(format!(
             "{} of rows beyond {} counted as {}.",
             counted(breakdown.folded, "request"),

@@ -9,6 +9,7 @@ pub mod logs;
 mod plan;
 mod quick;
 pub mod report;
+pub mod stored;
 
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
@@ -103,12 +104,19 @@ impl Outcome {
     #[inline]
     pub fn of(event: &Event<'_>, stage: Stage) -> Self {
         match event.code {
+            None if stage == Stage::Panic => Self::Error,
+            code => Self::of_code(code),
+        }
+    }
+
+    /// The same of a response code alone.
+    #[inline]
+    pub fn of_code(code: Option<u16>) -> Self {
+        match code {
             Some(429) => Self::Throttled,
             Some(400..=499) => Self::ClientError,
             Some(0 | 500..) => Self::Error,
-            Some(_) => Self::Ok,
-            None if stage == Stage::Panic => Self::Error,
-            None => Self::Ok,
+            Some(_) | None => Self::Ok,
         }
     }
 }
@@ -122,8 +130,8 @@ pub struct Row {
     pub dims: Vec<String>,
     /// The counts.
     pub stats: Stats,
-    /// Largest number of requests that arrived in ten consecutive seconds, by ten.
-    pub peak_rps: f64,
+    /// Largest number of requests that arrived in ten consecutive seconds, by ten; `None` where a roll-up does not tell.
+    pub peak_rps: Option<f64>,
 }
 
 /// The result.
@@ -139,6 +147,8 @@ pub struct Breakdown {
     pub last: Option<Micros>,
     /// Requests that were counted as `(other)` for want of room.
     pub folded: u64,
+    /// Whether it was made from a stored roll-up.
+    pub is_rolled: bool,
     /// Requests that came too late to be seen in a peak.
     pub late_for_peak: u64,
     /// Audit ids.
@@ -251,14 +261,15 @@ impl Traffic {
             }
             let (dims, interval) = known.texts(number);
             let interval = plan.query.interval.zip(interval).map(|(length, index)| index * length);
-            rows.push(Row { interval, dims, stats, peak_rps: peak(number) });
+            rows.push(Row { interval, dims, stats, peak_rps: Some(peak(number)) });
         }
         Breakdown {
             rows,
-            total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps: peak(ALL) },
+            total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps: Some(peak(ALL)) },
             first,
             last,
             folded,
+            is_rolled: false,
             late_for_peak: self.peaks.late,
             audit_ids: ids.repeated(),
         }

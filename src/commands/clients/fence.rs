@@ -257,6 +257,12 @@ fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     }
     // What the first pass found to be stray.
     let kept = analysed.outcome.total().days.kept().within(analysed.selection.since, analysed.selection.until);
+    if let Some(file) = found.streams.iter().find(|own| own.is_rolled()).and_then(|own| own.files.first()) {
+        return Err(Error::Usage(format!(
+            "{}: a roll-up does not tell which requests a fence meets: name the audit log itself in its place (docs/rollup.md, section 6)",
+            file.path
+        )));
+    }
     Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 

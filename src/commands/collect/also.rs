@@ -122,6 +122,10 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
                 Content::Metrics => "metrics",
                 Content::Profile => "heap",
                 Content::Dump => "apf",
+                Content::Rollup => {
+                    taker.miss("file", &of, format!("{of}: a stored roll-up is a folder; keep it beside the bundle"));
+                    continue;
+                }
                 Content::Database => {
                     taker.miss("file", &of, format!("{of}: {NO_DATABASE}"));
                     continue;

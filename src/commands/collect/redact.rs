@@ -132,6 +132,8 @@ fn form(path: &Path, below: &str) -> io::Result<Option<Form>> {
         Content::AuditDocument => Some(Form::Json),
         Content::Metrics => Some(Form::Metrics),
         Content::Dump => Some(Form::Dump),
+        // Its tables would have to be, too.
+        Content::Rollup => None,
         Content::Profile | Content::Empty | Content::Blank => Some(Form::Nameless),
         _ if below.starts_with("objects/") => Some(Form::Json),
         // The kernel's files name groups by the ids of pods.

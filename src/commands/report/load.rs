@@ -310,7 +310,8 @@ impl Load {
         while self.pulse.as_ref().is_some_and(|pulse| (pulse.span.1 - pulse.span.0) / piece > PIECES) {
             piece *= 2;
         }
-        piece
+        // Stored roll-ups have nothing shorter than their tiles.
+        settle::in_tiles(&find::audit_logs(&self.sources).streams, piece)
     }
 
     /// Asks how clients asked in time.
@@ -349,6 +350,7 @@ pub(in crate::commands) fn pulse_of_logs(
         return Ok(None);
     }
     let piece = settle::rough_span(&found.streams).map_or(PIECE, piece_of);
+    let piece = settle::in_tiles(&found.streams, piece);
     let query =
         Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
     let breakdown = traffic::read(&query, found, None, false, context)?.0;

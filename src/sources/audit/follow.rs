@@ -22,7 +22,7 @@ use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream};
 use crate::sources::open::{Packing, Place, SourceError};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,9 +165,15 @@ impl Follower {
                     other => follower.errors.push(other),
                 }
             }
+            let rolled = found.streams.iter().filter(|own| own.is_rolled());
+            let files: BTreeSet<&str> = rolled.flat_map(|own| &own.files).map(|file| file.path.as_str()).collect();
+            for file in files {
+                let why = "a stored roll-up does not grow, so it can't be followed";
+                follower.errors.push(SourceError::Rolled(format!("{file}: {why}")));
+            }
             // Until something was read the ends of what is there tell what is stray; the present never is.
             follower.parser.kept = settle::guess(&found.streams).and(now());
-            found.streams.into_iter().for_each(|stream| follower.add_stream(stream));
+            found.streams.into_iter().filter(|own| !own.is_rolled()).for_each(|stream| follower.add_stream(stream));
         }
         follower
     }

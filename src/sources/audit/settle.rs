@@ -104,6 +104,13 @@ const UNPACKED: u64 = 15;
 /// Times the head that a file is taken to be long, at most.
 const MANY_HEADS: u64 = 1 << 20;
 
+/// A length that holds whole tiles of all stored roll-ups among these.
+pub fn in_tiles(streams: &[LogStream], length: Micros) -> Micros {
+    // Each tile is a multiple of all shorter ones.
+    let tile = streams.iter().filter_map(|own| own.rolled).max().unwrap_or(1);
+    (length.max(1) + tile - 1) / tile * tile
+}
+
 /// Times of the events in so many lines, at most, at the end of a file that can be read at any place.
 pub fn tail_times(source: &Source, lines: usize) -> Vec<Micros> {
     let Place::File(path) = &source.place else { return Vec::new() };

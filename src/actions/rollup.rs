@@ -1,0 +1,138 @@
+//! Writing a roll-up as files (docs/rollup.md, section 6): a Parquet file for each table, then the manifest, which makes
+//! the folder a roll-up. Nobody but the user may read them.
+
+use super::fresh::Fresh;
+use crate::model::rollup::{Kind, MANIFEST, Manifest, StoredTable, TABLES, TableSpec, kind};
+use polars::prelude::{
+    BatchedWriter, Column, DataFrame, IntoColumn, NamedFrom, ParquetCompression, ParquetWriter, Series,
+};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufReader, BufWriter, Read};
+use std::path::Path;
+
+/// Rows of a row group.
+const GROUP: usize = 64 << 10;
+
+/// Hands the rows of a table, as text, to who asks.
+pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(&[String])) + 'g;
+
+/// Writes a roll-up into a folder that is empty or not there yet; gives the manifest with what was written.
+pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<Manifest> {
+    let is_taken = folder.is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if is_taken {
+        let why = "it is there already, and not empty; name another folder";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    let mut manifest = manifest.clone();
+    for spec in &TABLES {
+        let stored = table(folder, spec, give)?;
+        manifest.tables.insert(spec.name.to_owned(), stored);
+    }
+    let file = Fresh::create(&folder.join(MANIFEST))?;
+    fs::write(file.path(), serde_json::to_string_pretty(&manifest)? + "\n")?;
+    file.finish()?;
+    Ok(manifest)
+}
+
+fn table(folder: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredTable> {
+    let target = folder.join(format!("{}.parquet", spec.name));
+    let fresh = Fresh::create(&target)?;
+    let file = File::options().write(true).open(fresh.path())?;
+    let mut group = Group::new(spec);
+    let schema = group.frame()?;
+    let mut parquet = ParquetWriter::new(BufWriter::new(file))
+        .with_compression(ParquetCompression::Zstd(None))
+        .batched(schema.schema())
+        .map_err(io::Error::other)?;
+    let mut rows = 0;
+    let mut result = Ok(());
+    give(spec, &mut |row| {
+        rows += 1;
+        group.add(row);
+        if group.rows == GROUP && result.is_ok() {
+            result = group.write(&mut parquet);
+        }
+    });
+    result?;
+    // A file without any row has its columns all the same.
+    if group.rows > 0 || rows == 0 {
+        group.write(&mut parquet)?;
+    }
+    parquet.finish().map_err(io::Error::other)?;
+    drop(parquet);
+    let (bytes, sum) = sum(fresh.path())?;
+    fresh.finish()?;
+    Ok(StoredTable { rows, bytes, crc32c: format!("{sum:08x}") })
+}
+
+/// Bytes and checksum of a file.
+fn sum(path: &Path) -> io::Result<(u64, u32)> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let (mut bytes, mut sum, mut block) = (0, 0, vec![0; 1 << 16]);
+    loop {
+        let count = reader.read(&mut block)?;
+        if count == 0 {
+            return Ok((bytes, sum));
+        }
+        bytes += count as u64;
+        sum = crc32c::crc32c_append(sum, &block[..count]);
+    }
+}
+
+/// Rows that are yet to be written.
+struct Group<'s> {
+    spec: &'s TableSpec,
+    columns: Vec<Values>,
+    rows: usize,
+}
+
+enum Values {
+    Number(Vec<i64>),
+    Truth(Vec<bool>),
+    Text(Vec<String>),
+}
+
+impl<'s> Group<'s> {
+    fn new(spec: &'s TableSpec) -> Self {
+        let values = |name: &&str| match kind(name) {
+            Kind::Number => Values::Number(Vec::new()),
+            Kind::Truth => Values::Truth(Vec::new()),
+            Kind::Text => Values::Text(Vec::new()),
+        };
+        Self { spec, columns: spec.columns.iter().map(values).collect(), rows: 0 }
+    }
+
+    fn add(&mut self, row: &[String]) {
+        for (values, text) in self.columns.iter_mut().zip(row) {
+            match values {
+                Values::Number(all) => all.push(text.parse().unwrap_or_default()),
+                Values::Truth(all) => all.push(text == "true"),
+                Values::Text(all) => all.push(text.clone()),
+            }
+        }
+        self.rows += 1;
+    }
+
+    fn frame(&mut self) -> io::Result<DataFrame> {
+        self.rows = 0;
+        let column = |(name, values): (&&str, &mut Values)| -> Column {
+            let name = (*name).into();
+            match values {
+                Values::Number(all) => Series::new(name, std::mem::take(all)).into_column(),
+                Values::Truth(all) => Series::new(name, std::mem::take(all)).into_column(),
+                Values::Text(all) => Series::new(name, std::mem::take(all)).into_column(),
+            }
+        };
+        let columns: Vec<Column> = self.spec.columns.iter().zip(&mut self.columns).map(column).collect();
+        DataFrame::new_infer_height(columns).map_err(io::Error::other)
+    }
+
+    fn write(&mut self, parquet: &mut BatchedWriter<BufWriter<File>>) -> io::Result<()> {
+        parquet.write_batch(&self.frame()?).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,487 @@
+//! A roll-up from its stored tables: whole, or some of it. Several become one, as parts do that share their time.
+
+use super::clients::{Client, ClientKey, Sample};
+use super::deprecated::Calls;
+use super::keys::{OTHER, Op, PulseKey, Subject, TrafficKey};
+use super::notable::{KINDS, Notable};
+use super::objects::Object;
+use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
+use super::tables::Rollup;
+use super::tiles::{OTHER_KEY, Row, Tiles};
+use super::{Part, Whole};
+use crate::analysis::dims::{Dim, service_account_of};
+use crate::analysis::filter::Filter;
+use crate::analysis::repeated::RepeatedIds;
+use crate::model::event::Level;
+use crate::model::histogram::Histogram;
+use crate::model::rollup::{Cells, Manifest, Rows, TableSpec};
+use crate::model::symbols::Symbol;
+use crate::model::time::{Micros, SECOND, together};
+use crate::model::uri::{ReadShape, Scope};
+
+/// What of a stored roll-up is taken.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// From here on; the tile that it lies in is taken whole.
+    pub since: Option<Micros>,
+    /// Before this; likewise.
+    pub until: Option<Micros>,
+    /// Clients that meet all conditions.
+    pub filters: Vec<Filter>,
+}
+
+/// Dimensions of conditions that every table can be judged by.
+const EVERYWHERE: [Dim; 4] = [Dim::User, Dim::ServiceAccount, Dim::Agent, Dim::Cluster];
+
+/// Whether a condition can be answered from clients alone; if not, what it would take.
+pub fn is_answered(filter: &Filter) -> Result<(), String> {
+    match EVERYWHERE.contains(&filter.dim) {
+        true => Ok(()),
+        false => Err(format!(
+            "--where {}: not all tables of a roll-up tell it apart: conditions may be about {}, or ask the log itself",
+            filter.dim.name(),
+            EVERYWHERE.map(Dim::name).join(", ")
+        )),
+    }
+}
+
+/// Puts stored tables together.
+#[derive(Debug)]
+pub struct Loader {
+    wanted: Wanted,
+    part: Part,
+    /// The length of a tile of what is being read, in seconds.
+    tile: i64,
+    /// The longest of all.
+    longest: i64,
+    span: Option<(Micros, Micros)>,
+    /// From the first event of the clients that are wanted to the last.
+    active: Option<(Micros, Micros)>,
+    late: u64,
+    open: u64,
+    repeated: RepeatedIds,
+    objects_dropped: u64,
+    /// By number of a subject: whether it is wanted.
+    wanted_subjects: Vec<Option<bool>>,
+}
+
+impl Loader {
+    /// Nothing yet.
+    pub fn new(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            part: Part::new(0, Whole::First),
+            tile: 10,
+            longest: 10,
+            span: None,
+            active: None,
+            late: 0,
+            open: 0,
+            repeated: RepeatedIds::default(),
+            objects_dropped: 0,
+            wanted_subjects: Vec::new(),
+        }
+    }
+
+    /// Begins a roll-up; its tables follow.
+    pub fn begin(&mut self, manifest: &Manifest) {
+        self.tile = manifest.tile_seconds;
+        self.longest = self.longest.max(self.tile);
+        self.late += manifest.late_events;
+        self.open += manifest.open_requests;
+        let (repeated, estimated) = manifest.repeated_audit_ids;
+        self.repeated.repeated += repeated;
+        self.repeated.estimated |= estimated;
+        self.objects_dropped += manifest.objects_dropped;
+        self.part.notable_dropped += manifest.notable_dropped;
+        let (from, to) = self.bounds();
+        let within = manifest.first.zip(manifest.last).map(|(first, last)| (first.max(from), last.min(to)));
+        self.span = together(self.span, within.filter(|(first, last)| first <= last));
+    }
+
+    /// The time that is taken, in whole tiles.
+    pub fn bounds(&self) -> (Micros, Micros) {
+        let length = self.tile * SECOND;
+        let down = |at: Micros| at.div_euclid(length).saturating_mul(length);
+        let from = self.wanted.since.map_or(Micros::MIN, down);
+        let to = self.wanted.until.map_or(Micros::MAX, |until| {
+            let whole = down(until);
+            if whole < until { whole.saturating_add(length) } else { until }
+        });
+        (from, to)
+    }
+
+    fn takes_tile(&self, second: i64) -> bool {
+        let (from, to) = self.bounds();
+        let at = second.saturating_mul(SECOND);
+        from <= at && at < to
+    }
+
+    fn overlaps(&self, (first, last): (Micros, Micros)) -> bool {
+        let (from, to) = self.bounds();
+        first < to && last >= from
+    }
+
+    /// Takes rows of a table.
+    pub fn take(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), String> {
+        let one = match spec.name {
+            "traffic" => Self::traffic,
+            "pulse" => Self::pulse,
+            "sequences" => Self::sequences,
+            "sources" => Self::sources,
+            "objects" => Self::objects,
+            "notable" => Self::notable,
+            "clients" => Self::clients,
+            "nodes" => Self::nodes,
+            "deprecated" => Self::deprecated,
+            _ => return Ok(()),
+        };
+        let cells = &rows.columns;
+        (0..rows.count).try_for_each(|row| {
+            one(self, cells, row).map_err(|what| format!("{} of row {} is no value of a roll-up", what, row + 1))
+        })
+    }
+
+    fn symbol(&mut self, text: &str) -> Symbol {
+        self.part.keys.intern(text)
+    }
+
+    /// The number of client and resource, in columns from `at` on; `None` if it is not wanted.
+    fn subject(&mut self, [cluster, user, agent, group, resource]: [&str; 5]) -> Option<u32> {
+        let keys = &mut self.part.keys;
+        let [cluster, user, agent, group, resource] =
+            [cluster, user, agent, group, resource].map(|text| keys.intern(text));
+        let number = keys.subjects.number(Subject { cluster, user, agent, group, resource });
+        if self.wanted.filters.is_empty() {
+            return Some(number);
+        }
+        if self.wanted_subjects.len() <= number as usize {
+            self.wanted_subjects.resize(number as usize + 1, None);
+        }
+        let text = keys.subject_text(number);
+        let filters = &self.wanted.filters;
+        let is_wanted = self.wanted_subjects[number as usize]
+            .get_or_insert_with(|| filters.iter().all(|filter| filter.holds(&of_subject(filter.dim, text))));
+        is_wanted.then_some(number)
+    }
+
+    fn traffic(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let tile = cells[0].number(row);
+        if !self.takes_tile(tile) {
+            return Ok(());
+        }
+        let text = |column: usize| cells[column].text(row);
+        let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape] =
+            std::array::from_fn(|column| text(column + 1));
+        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
+        let key = if scope == OTHER {
+            OTHER_KEY
+        } else {
+            let [instance, verb, subresource, namespace] =
+                [instance, verb, subresource, namespace].map(|text| self.symbol(text));
+            let scope = Scope::ALL.into_iter().find(|known| known.name() == scope).ok_or("scope")?;
+            let code = match code {
+                "" => None,
+                code => Some(code.parse().map_err(|_| "code")?),
+            };
+            let shape = match shape {
+                "" => None,
+                shape => Some(ReadShape::decode(shape).ok_or("shape")?),
+            };
+            let key = TrafficKey { subject, instance, verb, subresource, scope, namespace, code, shape };
+            u64::from(self.part.keys.number(key))
+        };
+        let count = |column: usize| cells[column].count(row);
+        let histogram = |column: usize| Histogram::decode(text(column), count(column + 1), count(column + 2));
+        let mut read =
+            Traffic { requests: count(13), open: count(14), latency: histogram(15).ok_or("latency")?, more: None };
+        let lifetime = histogram(18).ok_or("lifetime")?;
+        let rest: [u64; 9] = std::array::from_fn(|column| count(column + 21));
+        if !lifetime.is_empty() || rest.iter().any(|value| *value > 0) {
+            let more = read.more();
+            more.lifetime = lifetime;
+            for (into, from) in more.bodies.iter_mut().chain(&mut more.spent).chain(&mut more.timeouts).zip(rest) {
+                *into = from;
+            }
+        }
+        add(&mut self.part.traffic, tile, key, read, &self.part.keys);
+        Ok(())
+    }
+
+    fn pulse(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let second = cells[0].number(row);
+        if !self.takes_tile(second) {
+            return Ok(());
+        }
+        let [cluster, instance, user, agent, group, resource, op] =
+            std::array::from_fn(|column| cells[column + 1].text(row));
+        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
+        let key = if op == OTHER {
+            OTHER_KEY
+        } else {
+            let op = Op::ALL.into_iter().find(|known| known.name() == op).ok_or("op")?;
+            let instance = self.symbol(instance);
+            u64::from(self.part.keys.pulses.number(PulseKey { subject, instance, op }))
+        };
+        let [starts, ends, errors, throttled] =
+            std::array::from_fn(|column| u32::try_from(cells[column + 8].count(row)).unwrap_or(u32::MAX));
+        add(&mut self.part.pulse, second, key, Pulse { starts, ends, errors, throttled }, &self.part.keys);
+        Ok(())
+    }
+
+    fn sequences(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let tile = cells[0].number(row);
+        if !self.takes_tile(tile) {
+            return Ok(());
+        }
+        let [cluster, user, agent, group, resource, fact] = std::array::from_fn(|column| cells[column + 1].text(row));
+        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
+        let key = if fact == OTHER {
+            OTHER_KEY
+        } else {
+            Fact::ALL.into_iter().find(|known| known.name() == fact).ok_or("fact")?.key(subject)
+        };
+        let gaps =
+            Gaps(Histogram::decode(cells[8].text(row), cells[9].count(row), cells[10].count(row)).ok_or("gaps")?);
+        add(&mut self.part.facts, tile, key, gaps, &self.part.keys);
+        Ok(())
+    }
+
+    fn sources(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let tile = cells[0].number(row);
+        if !self.takes_tile(tile) {
+            return Ok(());
+        }
+        let subject = std::array::from_fn(|column| cells[column + 1].text(row));
+        let Some(subject) = self.subject(subject) else { return Ok(()) };
+        let mut counts = |text: &str| pairs(text).map(|(name, count)| (self.part.keys.intern(name), count)).collect();
+        let set = if cells[7].text(row) == "true" {
+            SourceSet::Exact(counts(cells[8].text(row)))
+        } else {
+            let hashes = cells[9].text(row).split(';').filter(|hash| !hash.is_empty());
+            let smallest = hashes.map(|hash| u64::from_str_radix(hash, 16)).collect::<Result<_, _>>();
+            SourceSet::Sketch { smallest: smallest.map_err(|_| "sketch")?, heaviest: counts(cells[10].text(row)) }
+        };
+        let read = Sources { requests: cells[6].count(row), set };
+        add(&mut self.part.sources, tile, u64::from(subject), read, &self.part.keys);
+        Ok(())
+    }
+
+    fn objects(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let [cluster, group, resource, namespace, name, user, agent] =
+            std::array::from_fn(|column| cells[column].text(row));
+        let span = (cells[10].number(row), cells[11].number(row));
+        if !self.overlaps(span) {
+            return Ok(());
+        }
+        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
+        let [reads, writes, conflicts] = std::array::from_fn(|column| cells[column + 7].count(row));
+        let namespace = self.symbol(namespace);
+        let object = Object { reads, writes, conflicts, span: Some(span), lease: resource == "leases" && writes > 0 };
+        self.part.objects.keep(subject, namespace, name, &object);
+        Ok(())
+    }
+
+    fn notable(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let at = cells[0].number(row);
+        if !self.takes_instant(at) {
+            return Ok(());
+        }
+        let [
+            cluster,
+            instance,
+            kind,
+            user,
+            agent,
+            impersonated,
+            source,
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            code,
+            uri,
+            audit_id,
+            level,
+            detail,
+        ] = std::array::from_fn(|column| cells[column + 1].text(row));
+        let [
+            cluster,
+            instance,
+            user,
+            agent,
+            impersonated,
+            source,
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            uri,
+            audit_id,
+            detail,
+        ] = [
+            cluster,
+            instance,
+            user,
+            agent,
+            impersonated,
+            source,
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            uri,
+            audit_id,
+            detail,
+        ]
+        .map(str::to_owned);
+        let kind = KINDS.into_iter().find(|known| *known == kind).ok_or("kind")?;
+        let level = Level::ALL.into_iter().find(|known| known.name() == level).ok_or("level")?.name();
+        let code = if code.is_empty() { None } else { Some(code.parse().map_err(|_| "code")?) };
+        self.part.notable.push(Notable {
+            at,
+            cluster,
+            instance,
+            kind,
+            user,
+            agent,
+            impersonated,
+            source,
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            code,
+            uri,
+            audit_id,
+            level,
+            detail,
+            identity: None,
+            starts: false,
+        });
+        Ok(())
+    }
+
+    fn takes_instant(&self, at: Micros) -> bool {
+        self.wanted.since.is_none_or(|since| at >= since) && self.wanted.until.is_none_or(|until| at < until)
+    }
+
+    /// A client's key, if anything of it is wanted.
+    fn client(&mut self, cells: &[Cells<'_>], row: usize) -> Option<ClientKey> {
+        let names: [&str; 3] = std::array::from_fn(|column| cells[column].text(row));
+        let [cluster, user, agent] = names;
+        let text = [cluster, user, agent, "", ""];
+        let is_wanted = self.wanted.filters.iter().all(|filter| filter.holds(&of_subject(filter.dim, text)));
+        is_wanted.then(|| names.map(|text| self.symbol(text)))
+    }
+
+    fn clients(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let span = (cells[4].number(row), cells[5].number(row));
+        if !self.overlaps(span) {
+            return Ok(());
+        }
+        let Some(key) = self.client(cells, row) else { return Ok(()) };
+        let (from, to) = self.bounds();
+        let sample = |column: usize| Sample::of(cells[column].text(row).split(';').filter(|text| !text.is_empty()));
+        let client = Client {
+            requests: cells[3].count(row),
+            span: Some((span.0.max(from), span.1.min(to))),
+            service_account: cells[6].text(row).to_owned(),
+            versions: sample(7),
+            groups: sample(8),
+            pods: sample(10),
+            instances: sample(11),
+            nodes: Default::default(),
+        };
+        self.active = together(self.active, client.span);
+        self.part.clients.add(key, client, &self.part.keys);
+        Ok(())
+    }
+
+    fn nodes(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let Some(key) = self.client(cells, row) else { return Ok(()) };
+        let node = self.symbol(cells[3].text(row));
+        self.part.clients.add_node(key, node, cells[4].count(row));
+        Ok(())
+    }
+
+    fn deprecated(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let key: [&str; 7] = std::array::from_fn(|column| cells[column].text(row));
+        let span = (cells[8].number(row), cells[9].number(row));
+        let [cluster, user, agent, version, resource, ..] = key;
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let text = [cluster, user, agent, group, resource];
+        let is_wanted = self.wanted.filters.iter().all(|filter| filter.holds(&of_subject(filter.dim, text)));
+        if is_wanted && self.overlaps(span) {
+            let calls = Calls { requests: cells[7].count(row), span: Some(span) };
+            self.part.deprecated.add(key.map(str::to_owned), &calls);
+        }
+        Ok(())
+    }
+
+    /// The roll-up of all that was taken.
+    pub fn finish(mut self) -> Rollup {
+        // Of some clients the time is theirs, as it is where a log is read.
+        let is_whole = self.wanted.filters.is_empty();
+        self.part.span = if is_whole { self.span } else { self.active };
+        self.part.late = self.late;
+        self.part.traffic.at_least(self.longest);
+        self.part.pulse.at_least(self.longest);
+        self.part.facts.at_least(self.longest);
+        self.part.sources.at_least(self.longest);
+        let mut rollup = self.part.finish();
+        let is_all = is_whole && self.wanted.since.is_none() && self.wanted.until.is_none();
+        rollup.open = if is_all { self.open } else { rollup.traffic.iter().map(|(_, _, row)| row.open).sum() };
+        rollup.repeated_ids = self.repeated;
+        rollup.objects_dropped += self.objects_dropped;
+        rollup
+    }
+}
+
+/// Adds a stored row: it is folded already.
+fn add<V: Row>(tiles: &mut Tiles<V>, second: i64, key: u64, row: V, keys: &super::keys::Keys) {
+    tiles.row(second.saturating_mul(SECOND), true, key, keys).merge(row, keys);
+}
+
+/// The value of a dimension for cluster, user, agent, group and resource; empty for others.
+pub fn of_subject(dim: Dim, [cluster, user, agent, group, resource]: [&str; 5]) -> String {
+    match dim {
+        Dim::Cluster => cluster,
+        Dim::User | Dim::Client => user,
+        Dim::ServiceAccount => service_account_of(user).unwrap_or_default(),
+        Dim::Agent => agent,
+        Dim::Group => group,
+        Dim::Resource => resource,
+        _ => "",
+    }
+    .to_owned()
+}
+
+/// What `name=count` joined by `;` says. Names may hold both.
+fn pairs(text: &str) -> impl Iterator<Item = (&str, u32)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut from = 0;
+        while !rest.is_empty() {
+            let end = rest[from..].find(';').map_or(rest.len(), |at| from + at);
+            let pair = rest[..end].rsplit_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
+            match pair {
+                Some(pair) => {
+                    rest = rest.get(end + 1..).unwrap_or_default();
+                    return Some(pair);
+                }
+                None if end < rest.len() => from = end + 1,
+                None => break,
+            }
+        }
+        None
+    })
+}

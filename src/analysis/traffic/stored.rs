@@ -1,0 +1,205 @@
+//! A breakdown of what a stored roll-up holds.
+
+use super::{Breakdown, Outcome, Query, Row, Stats};
+use crate::analysis::dims::{Dim, code_class};
+use crate::analysis::list_route::list_kind;
+use crate::analysis::peak::WINDOW;
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::read::{TrafficRow, What, Who};
+use crate::analysis::rollup::stored::of_subject;
+use crate::analysis::traffic::OTHER;
+use crate::model::time::{self, Micros, SECOND};
+use std::collections::BTreeMap;
+
+/// Dimensions that a roll-up keeps.
+const KEPT: [Dim; 16] = [
+    Dim::Verb,
+    Dim::Resource,
+    Dim::Group,
+    Dim::Subresource,
+    Dim::Namespace,
+    Dim::User,
+    Dim::ServiceAccount,
+    Dim::Agent,
+    Dim::Code,
+    Dim::CodeClass,
+    Dim::Instance,
+    Dim::Cluster,
+    Dim::Scope,
+    Dim::ListKind,
+    Dim::Minute,
+    Dim::Client,
+];
+
+/// Whether rows by a dimension have arrivals by second.
+fn is_timed(dim: Dim) -> bool {
+    matches!(
+        dim,
+        Dim::User
+            | Dim::ServiceAccount
+            | Dim::Agent
+            | Dim::Cluster
+            | Dim::Group
+            | Dim::Resource
+            | Dim::Instance
+            | Dim::Client
+    )
+}
+
+/// Whether a roll-up can answer; if not, what it would take.
+pub fn is_answered(query: &Query) -> Result<(), String> {
+    let dims = query.by.iter().copied().chain(query.filters.iter().map(|filter| filter.dim));
+    match dims.into_iter().find(|dim| !KEPT.contains(dim)) {
+        Some(dim) => Err(format!(
+            "a roll-up keeps no {}: ask the log itself; it keeps {}",
+            dim.name(),
+            KEPT.iter().filter(|dim| **dim != Dim::Client).map(|dim| dim.name()).collect::<Vec<_>>().join(" ")
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What is counted of a row.
+#[derive(Default)]
+struct Counted {
+    stats: Stats,
+    /// By second of arrival, where that is known.
+    arrivals: BTreeMap<i64, u64>,
+}
+
+/// Breaks a roll-up of the query's time down; says what it would take where that can't be done.
+pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
+    is_answered(query)?;
+    let tile = rollup.tile_seconds();
+    let is_minute = |dim: &Dim| *dim == Dim::Minute;
+    let is_by_minute = query.by.iter().any(is_minute) || query.filters.iter().any(|filter| is_minute(&filter.dim));
+    if is_by_minute && tile > 60 {
+        return Err(format!("the roll-up's tiles are {tile} s long: ask for no minute"));
+    }
+    if let Some(interval) = query.interval.filter(|interval| interval % (tile * SECOND) != 0) {
+        return Err(format!(
+            "--interval {} s: the roll-up's tiles are {tile} s long; ask for a multiple",
+            interval / SECOND
+        ));
+    }
+    let subjects = rollup.subjects();
+    let index = |second: i64| query.interval.map(|interval| (second * SECOND).div_euclid(interval) * interval);
+    let mut rows: BTreeMap<(Option<Micros>, Vec<String>), Counted> = BTreeMap::new();
+    for row in rollup.traffic() {
+        let Some((who, what)) = subjects.get(row.subject) else { continue };
+        let of = |dim: Dim| value(dim, *who, *what, &row, query);
+        if !query.filters.iter().all(|filter| filter.holds(&of(filter.dim))) {
+            continue;
+        }
+        let key = (index(row.tile), query.by.iter().map(|dim| of(*dim)).collect());
+        add(&mut rows.entry(key).or_default().stats, &row);
+    }
+    // What was folded is of nobody; where some are asked for, it is left out.
+    if query.filters.is_empty() {
+        for (tile, stats) in rollup.others() {
+            let key = (index(tile), vec![OTHER.to_owned(); query.by.len()]);
+            rows.entry(key).or_default().stats.merge(&stats);
+        }
+    }
+    let is_fine = tile <= 10;
+    let is_timed = is_fine && query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
+    let are_timed = is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
+    let mut all: BTreeMap<i64, u64> = BTreeMap::new();
+    if are_timed {
+        for (row, instance) in rollup.arrivals() {
+            let subject = row.subject.and_then(|subject| subjects.get(subject));
+            let of = |dim: Dim| match (dim, subject) {
+                (_, None) => OTHER.to_owned(),
+                (Dim::Instance, _) => instance.to_owned(),
+                (dim, Some((who, (group, resource)))) => {
+                    of_subject(dim, [who.cluster, who.user, who.agent, group, resource])
+                }
+            };
+            let is_wanted = query.filters.iter().all(|filter| subject.is_some() && filter.holds(&of(filter.dim)));
+            if !is_wanted {
+                continue;
+            }
+            *all.entry(row.second).or_default() += row.starts;
+            if is_timed {
+                let key = (None, query.by.iter().map(|dim| of(*dim)).collect());
+                *rows.entry(key).or_default().arrivals.entry(row.second).or_default() += row.starts;
+            }
+        }
+    }
+    let mut total = Stats::default();
+    // Of what was folded into others no code is known; of all together it is.
+    let failed = query
+        .filters
+        .is_empty()
+        .then(|| rollup.arrivals().fold((0, 0), |sum, (row, _)| (sum.0 + row.failed.0, sum.1 + row.failed.1)));
+    let mut folded = 0;
+    let mut list = Vec::with_capacity(rows.len());
+    for ((interval, dims), Counted { stats, arrivals }) in rows {
+        total.merge(&stats);
+        if stats.requests == 0 {
+            continue;
+        }
+        if !dims.is_empty() && dims.iter().all(|dim| dim == OTHER) {
+            folded += stats.requests;
+        }
+        list.push(Row { interval, dims, stats, peak_rps: is_timed.then(|| peak(&arrivals)) });
+    }
+    if let Some((errors, throttled)) = failed {
+        (total.errors, total.throttled) = (errors, throttled);
+    }
+    let peak_rps = are_timed.then(|| peak(&all));
+    Ok(Breakdown {
+        rows: list,
+        total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps },
+        first: rollup.span.map(|(first, _)| first),
+        last: rollup.span.map(|(_, last)| last),
+        folded,
+        is_rolled: true,
+        late_for_peak: 0,
+        audit_ids: rollup.repeated_ids,
+    })
+}
+
+/// The highest rate in ten seconds.
+fn peak(arrivals: &BTreeMap<i64, u64>) -> f64 {
+    let (mut best, mut sum, mut from) = (0, 0, arrivals.iter().peekable());
+    for (second, starts) in arrivals {
+        sum += starts;
+        while let Some((_, gone)) = from.next_if(|(earlier, _)| second - **earlier >= WINDOW) {
+            sum -= gone;
+        }
+        best = best.max(sum);
+    }
+    best as f64 / WINDOW as f64
+}
+
+fn add(stats: &mut Stats, row: &TrafficRow<'_>) {
+    stats.requests += row.requests;
+    stats.open += row.open();
+    match Outcome::of_code(row.code) {
+        Outcome::Ok => {}
+        Outcome::Error => stats.errors += row.requests,
+        Outcome::ClientError => stats.client_errors += row.requests,
+        Outcome::Throttled => stats.throttled += row.requests,
+    }
+    stats.latency.merge(row.latency());
+}
+
+/// The value of a dimension, as [`Dim::of`] gives it for an event.
+fn value(dim: Dim, who: Who<'_>, (group, resource): What<'_>, row: &TrafficRow<'_>, query: &Query) -> String {
+    match dim {
+        Dim::Verb => row.verb.to_owned(),
+        Dim::Subresource => row.subresource.to_owned(),
+        Dim::Namespace => row.namespace.to_owned(),
+        Dim::Code => row.code.map_or_else(String::new, |code| code.to_string()),
+        Dim::CodeClass => code_class(row.code).to_owned(),
+        Dim::Instance => row.instance.to_owned(),
+        Dim::Scope => row.scope.name().to_owned(),
+        Dim::Minute => time::format(row.tile.div_euclid(60) * 60 * SECOND),
+        Dim::ListKind => match row.shape.filter(|_| row.verb == "list" && !resource.is_empty()) {
+            Some(shape) => list_kind(&shape, group, resource, query.server).to_owned(),
+            None => String::new(),
+        },
+        dim => of_subject(dim, [who.cluster, who.user, who.agent, group, resource]),
+    }
+}

@@ -1,0 +1,111 @@
+//! `plimsoll rollup`: what one pass over audit logs keeps, as files.
+
+use super::rollup::{self, Selection};
+use super::traffic;
+use crate::actions::rollup::write;
+use crate::analysis::rollup::Rollup;
+use crate::cli::{Context, Error, FailOn};
+use crate::model::report::{Report, Table, Value, Window};
+use crate::model::rollup::{MANIFEST, Manifest, SCHEMA, StoredSource, StoredStream, TABLES};
+use crate::model::time::{self, SECOND};
+use crate::model::units::{bytes, counted, percent};
+use crate::sources::audit::pass::Outcome;
+use crate::sources::find::Wanted;
+use std::path::PathBuf;
+
+/// Arguments of `plimsoll rollup`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll rollup /var/log/kubernetes/ --to before-upgrade/
+  plimsoll clients before-upgrade/                               as from the log, when that is long gone
+  plimsoll compare before-upgrade/ /var/log/kubernetes/
+  plimsoll rollup monday/ tuesday/ --to week/                    roll-ups become one
+  duckdb -c \"from 'before-upgrade/traffic.parquet' limit 10\"")]
+pub struct Args {
+    /// Audit logs, or roll-ups of some: files, folders, globs, bundles, URLs, - for stdin.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// The folder for the roll-up; it must be empty, or not be there yet.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    if found.streams.is_empty() {
+        return Err(Error::Input(format!("{}: no audit log", args.sources.join(", "))));
+    }
+    let streams: Vec<(String, String)> =
+        found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
+    let (rollup, outcome) = rollup::read(found.streams, &Selection::default(), context)?;
+    let manifest = Manifest { bundle: found.bundle, ..manifest(&rollup, &streams, &outcome) };
+    let failed = |error: std::io::Error| Error::Input(format!("{}: {error}", args.to.display()));
+    let give = |spec: &crate::model::rollup::TableSpec, each: &mut dyn FnMut(&[String])| {
+        rollup.rows(spec.name, each);
+    };
+    let written = write(&args.to, &manifest, &give).map_err(failed)?;
+    let row = |name: &str| {
+        let table = written.tables.get(name).cloned().unwrap_or_default();
+        vec![name.into(), Value::Count(table.rows), Value::Count(table.bytes)]
+    };
+    let stored: u64 = written.tables.values().map(|table| table.bytes).sum();
+    let read: u64 = outcome.inputs.iter().map(|input| input.bytes).sum();
+    let events: u64 = outcome.coverage.iter().map(crate::model::input::Coverage::total).sum();
+    let share = if read > 0 { stored as f64 / read as f64 } else { 0.0 };
+    let report = Report {
+        schema: "plimsoll.rollup-files/v1".to_owned(),
+        inputs: outcome.inputs.clone(),
+        window: rollup.span.map_or_else(Window::default, |(from, to)| Window {
+            from: time::format(from),
+            to: time::format(to),
+            seconds: (to - from) as f64 / SECOND as f64,
+        }),
+        totals: vec![
+            ("events".to_owned(), Value::Count(events)),
+            ("bytes".to_owned(), Value::Count(stored)),
+            ("read_bytes".to_owned(), Value::Count(read)),
+            ("tile_seconds".to_owned(), Value::Count(manifest.tile_seconds.unsigned_abs())),
+        ],
+        table: Table {
+            name: "tables".to_owned(),
+            columns: ["table", "rows", "bytes"].map(str::to_owned).to_vec(),
+            rows: TABLES.iter().map(|spec| row(spec.name)).collect(),
+            ..Table::default()
+        },
+        lead: vec![format!(
+            "{} in tiles of {} s: {}, {} of what was read; {} says what they are.",
+            counted(events, "event"),
+            manifest.tile_seconds,
+            bytes(stored as f64),
+            percent(share),
+            args.to.join(MANIFEST).display()
+        )],
+        ..Report::default()
+    };
+    context.print(&report, FailOn::Never)
+}
+
+/// What a roll-up of these logs says of itself; the logs are those of `outcome`, in its order.
+pub(super) fn manifest(rollup: &Rollup, streams: &[(String, String)], outcome: &Outcome) -> Manifest {
+    let names = streams.iter().map(|(cluster, instance)| (cluster.as_str(), instance.as_str()));
+    let stream = |((cluster, instance), coverage)| StoredStream::new(cluster, instance, coverage);
+    let (first, last) = rollup.span.map_or((None, None), |(first, last)| (Some(first), Some(last)));
+    Manifest {
+        schema: SCHEMA.to_owned(),
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+        tile_seconds: rollup.tile_seconds(),
+        first,
+        last,
+        late_events: rollup.late,
+        open_requests: rollup.open,
+        repeated_audit_ids: (rollup.repeated_ids.repeated, rollup.repeated_ids.estimated),
+        objects_dropped: rollup.objects_dropped,
+        notable_dropped: rollup.notable_dropped,
+        streams: names.zip(&outcome.coverage).map(stream).collect(),
+        sources: outcome.inputs.iter().map(StoredSource::from).collect(),
+        lost: outcome.losses.clone(),
+        ..Manifest::default()
+    }
+}

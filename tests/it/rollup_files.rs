@@ -1,0 +1,353 @@
+//! Roll-ups as files: they answer as their logs do, whoever wrote them, and say so where they can't.
+
+use crate::support::{Ran, feed, folder, hermetic, plimsoll, python, root, sample, write};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SAMPLES: [&str; 5] = ["list-storm", "overload-restart", "quiet", "levels", "drain"];
+
+/// A sample's logs alone, with what its bundle says of itself.
+fn logs_of(name: &str, home: &Path) -> String {
+    let to = home.join(name);
+    let mut all = vec![sample(name)];
+    while let Some(from) = all.pop() {
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let text = path.to_str().unwrap().to_owned();
+            let below = path.strip_prefix(sample(name)).unwrap().to_owned();
+            let file = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() {
+                all.push(text);
+            } else if file.starts_with("audit") || file == "bundle.yaml" {
+                write(&to, below.to_str().unwrap(), fs::read(path).unwrap());
+            }
+        }
+    }
+    to.to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn rolled(sources: &[&str], to: &str) -> Value {
+    plimsoll(&[&["rollup"], sources, &["--to", to, "-o", "json"]].concat()).json(0)
+}
+
+/// What a command says of a source, but for what was read.
+#[track_caller]
+fn said(command: &[&str], source: &str) -> Value {
+    let words: Vec<&str> =
+        command.iter().map(|word| if *word == "SOURCE" { source } else { word }).chain(["-o", "json"]).collect();
+    let mut told = plimsoll(&words).json(0);
+    told.as_object_mut().unwrap().remove("inputs");
+    told.as_object_mut().unwrap().remove("generated_at");
+    told
+}
+
+fn manifest(folder: &str) -> Value {
+    serde_json::from_slice(&fs::read(Path::new(folder).join("manifest.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn they_answer_as_their_logs_do() {
+    for name in SAMPLES {
+        let home = folder();
+        let log = logs_of(name, home.path());
+        let roll = home.path().join("roll").to_str().unwrap().to_owned();
+        let told = rolled(&[&log], &roll);
+        assert!(told["totals"]["events"].as_u64().unwrap() > 100, "{told}");
+        for command in [
+            &["clients", "SOURCE"][..],
+            &["clients", "SOURCE", "--where", "user=~system:.*"],
+            &["balance", "SOURCE"],
+            &["balance", "SOURCE", "--where", "agent!=kubectl"],
+            &["compare", "SOURCE", "SOURCE"],
+        ] {
+            let (mut of_roll, mut of_log) = (said(command, &roll), said(command, &log));
+            // Comparisons name their sources.
+            for side in ["before", "after"] {
+                for told in [&mut of_roll, &mut of_log] {
+                    told.get_mut(side).and_then(Value::as_object_mut).map(|own| own.remove("source"));
+                }
+            }
+            assert_eq!(of_roll, of_log, "{name}: {command:?}");
+        }
+        // Rolled up once more, it is the same, byte by byte.
+        let again = home.path().join("again").to_str().unwrap().to_owned();
+        rolled(&[&roll], &again);
+        assert_eq!(manifest(&again)["tables"], manifest(&roll)["tables"], "{name}");
+        // Where the log itself is there, it is read.
+        let both = home.path().join(name).join("roll");
+        fs::rename(&roll, &both).unwrap();
+        let told = plimsoll(&["clients", &log, "-o", "json"]).json(0);
+        let kinds: Vec<&Value> = told["inputs"].as_array().unwrap().iter().map(|input| &input["kind"]).collect();
+        assert!(!kinds.is_empty() && kinds.iter().all(|kind| **kind == "audit"), "{name}: {kinds:?}");
+    }
+}
+
+/// Rows without what a roll-up does not know of them.
+fn rows(told: &Value, dims: &[&str]) -> Vec<Value> {
+    let without = |row: &Value| {
+        let mut row = row.clone();
+        let own = row.as_object_mut().unwrap();
+        own.remove("peak_rps");
+        // As in rows of all kubelets together, users are not told apart.
+        assert!(dims.iter().all(|dim| own.contains_key(*dim)), "{own:?}");
+        row
+    };
+    let mut all: Vec<Value> = told["rows"].as_array().unwrap().iter().map(without).collect();
+    all.sort_by_key(Value::to_string);
+    all
+}
+
+#[test]
+fn traffic_by_what_they_keep_is_that_of_the_log() {
+    for name in SAMPLES {
+        let home = folder();
+        let log = logs_of(name, home.path());
+        let roll = home.path().join("roll").to_str().unwrap().to_owned();
+        rolled(&[&log], &roll);
+        for (by, conditions) in [
+            ("verb,resource", &[][..]),
+            ("group,subresource,scope", &[]),
+            ("namespace,code", &["--where", "code>=400"]),
+            ("code-class,instance,cluster", &["--where", "verb!=watch"]),
+            ("list-kind,agent", &["--where", "verb=list"]),
+            ("serviceaccount", &["--where", "resource=~pods|leases"]),
+            ("user", &["--where", "user!~^system:node:"]),
+            ("minute", &["--where", "verb=get"]),
+        ] {
+            let command = [&["traffic", "SOURCE", "--top", "0", "--by", by][..], conditions].concat();
+            let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+            let dims: Vec<&str> = by.split(',').collect();
+            assert_eq!(rows(&of_roll, &dims), rows(&of_log, &dims), "{name}: {command:?}");
+            for field in ["requests", "open", "errors", "client_errors", "throttled", "p50_ms", "p99_ms", "max_ms"] {
+                assert_eq!(of_roll["totals"][field], of_log["totals"][field], "{name}: {field} of {command:?}");
+            }
+        }
+        // Where arrivals are known by second, so are peaks.
+        let command = ["traffic", "SOURCE", "--top", "0", "--by", "agent,resource"];
+        let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+        assert_eq!(of_roll["rows"], of_log["rows"], "{name}");
+        assert_eq!(of_roll["totals"], of_log["totals"], "{name}");
+        // And in time.
+        let command = ["traffic", "SOURCE", "--by", "verb", "--series", "--interval", "30s", "--where", "verb!=watch"];
+        assert_eq!(rows(&said(&command, &roll), &["verb"]), rows(&said(&command, &log), &["verb"]), "{name}");
+    }
+}
+
+#[test]
+fn a_window_is_taken_in_whole_tiles_and_that_is_said() {
+    let home = folder();
+    let log = logs_of("list-storm", home.path());
+    let roll = home.path().join("roll").to_str().unwrap().to_owned();
+    rolled(&[&log], &roll);
+    let ask = |source: &str, since: &str, until: &str| {
+        let more = ["--by", "verb,resource", "--where", "verb!=watch", "--since", since, "--until", until];
+        plimsoll(&[&["traffic", source, "-o", "json"], &more[..]].concat())
+    };
+    let (since, until) = ("2026-11-20T09:22:00Z", "2026-11-20T09:24:30Z");
+    let (of_roll, of_log) = (ask(&roll, since, until), ask(&log, since, until));
+    assert!(!of_roll.stderr.contains("whole tiles"), "{}", of_roll.stderr);
+    let (told, expected) = (of_roll.json(0), of_log.json(0));
+    let counts = |told: &Value| -> Vec<(String, Value)> {
+        let rows = rows(told, &["verb", "resource"]).into_iter();
+        rows.map(|row| (format!("{} {}", row["verb"], row["resource"]), row["requests"].clone())).collect()
+    };
+    assert_eq!(counts(&told), counts(&expected));
+    let off = ask(&roll, "2026-11-20T09:22:03Z", "2026-11-20T09:24:21Z");
+    let said = "2026-11-20T09:22:00Z to 2026-11-20T09:24:30Z is taken in place";
+    assert!(off.stderr.contains(said), "{}", off.stderr);
+    assert_eq!(counts(&off.json(0)), counts(&expected));
+    // What does not reach to the ends of the window is not wider than that.
+    let wide = ask(&roll, "2026-11-20T09:00:03Z", "2026-11-20T10:00:03Z");
+    assert!(!wide.stderr.contains("whole tiles"), "{}", wide.stderr);
+}
+
+#[test]
+fn parts_of_each_apiserver_make_the_whole() {
+    let home = folder();
+    let log = logs_of("list-storm", home.path());
+    let whole = home.path().join("whole").to_str().unwrap().to_owned();
+    rolled(&[&log], &whole);
+    let parts: Vec<String> = ["apiserver-0", "apiserver-1"]
+        .iter()
+        .map(|name| {
+            let to = home.path().join(format!("part-{name}")).to_str().unwrap().to_owned();
+            rolled(&[&format!("{log}/audit/{name}")], &to);
+            to
+        })
+        .collect();
+    let ask = |sources: &[&str]| {
+        let mut told =
+            plimsoll(&[&["traffic"], sources, &["--by", "instance,verb,code", "-o", "json"]].concat()).json(0);
+        told["totals"].as_object_mut().unwrap().remove("peak_rps");
+        (rows(&told, &["instance"]), told["totals"].clone())
+    };
+    let of_parts = ask(&[&parts[0], &parts[1]]);
+    assert_eq!(of_parts, ask(&[&whole]));
+    // A part beside the log of the other.
+    assert_eq!(ask(&[&parts[0], &format!("{log}/audit/apiserver-1")]).1, of_parts.1);
+    let merged = home.path().join("merged").to_str().unwrap().to_owned();
+    rolled(&[&parts[0], &parts[1]], &merged);
+    for table in ["traffic", "pulse", "notable", "deprecated", "nodes"] {
+        let rows = |folder: &str| manifest(folder)["tables"][table]["rows"].clone();
+        assert_eq!(rows(&merged), rows(&whole), "{table}");
+    }
+}
+
+#[test]
+fn one_that_sql_made_answers_the_same() {
+    let home = folder();
+    let log = logs_of("quiet", home.path());
+    let [csv, made, native] = ["csv", "made", "native"].map(|name| home.path().join(name).to_str().unwrap().to_owned());
+    rolled(&[&log], &native);
+    let mut sql = Command::new(python());
+    sql.arg(root().join("tests/oracle/rollup.py")).args(["--out", &csv]);
+    sql.arg(format!("lab-3:apiserver-0:a={log}/audit/apiserver-0/audit.log.zst"));
+    let ran = feed(hermetic(sql, home.path()), b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // Parquet of what DuckDB guesses the types to be; of the manifest what nobody can guess.
+    let script = r#"
+import duckdb, json, pathlib, sys
+csv, made, native = map(pathlib.Path, sys.argv[1:])
+made.mkdir()
+for table in csv.glob("*.csv"):
+    if table.stem == "coverage_events": continue
+    texts = {name: "VARCHAR" for name in ("code", "shape", "subresource", "namespace", "group", "name", "versions", "pods", "removed", "impersonated", "detail", "addresses", "sketch", "heaviest", "gaps", "latency", "lifetime")}
+    columns = [line for line in open(table).readline().strip().split(",")]
+    types = {name: kind for name, kind in texts.items() if name in columns}
+    duckdb.sql(f"COPY (SELECT * FROM read_csv('{table}', header=true, types={types}, nullstr='')) TO '{made / table.stem}.parquet'")
+known = json.load(open(native / "manifest.json"))
+own = {name: known[name] for name in ("schema", "tile_seconds", "first", "last", "streams", "open_requests", "bundle", "late_events")}
+json.dump(own, open(made / "manifest.json", "w"))
+"#;
+    let mut convert = Command::new(python());
+    convert.args(["-c", script, &csv, &made, &native]);
+    let ran = feed(hermetic(convert, home.path()), b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for command in [&["clients", "SOURCE"][..], &["balance", "SOURCE"], &["traffic", "SOURCE", "--by", "agent"]] {
+        let (mut of_sql, mut of_log) = (said(command, &made), said(command, &log));
+        // How often audit ids repeat is told by the manifest alone.
+        for told in [&mut of_sql, &mut of_log] {
+            told["coverage"].as_object_mut().unwrap().remove("repeated_audit_ids");
+        }
+        assert_eq!(of_sql, of_log, "{command:?}");
+    }
+}
+
+#[test]
+fn what_they_do_not_hold_is_refused_with_what_would_tell() {
+    let home = folder();
+    let log = logs_of("list-storm", home.path());
+    let roll = home.path().join("roll").to_str().unwrap().to_owned();
+    rolled(&[&log], &roll);
+    let roll = roll.as_str();
+    for (command, words) in [
+        (&["guard", "events", roll][..], "name the audit log itself"),
+        (&["guard", "policies", roll], "name the audit log itself"),
+        (&["quota", "propose", roll, "--api"], "name the audit log itself"),
+        (&["clients", roll, "--emit", "fence", "--client", "node-agent"], "name the audit log itself"),
+        (&["controllers", roll], "name the audit log itself"),
+        (&["traffic", roll, "--by", "name"], "keeps no name"),
+        (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "keeps no source-ip"),
+        (&["traffic", roll, "--series", "--interval", "15s"], "ask for a multiple"),
+        (&["clients", roll, "--where", "resource=pods"], "or ask the log itself"),
+        (&["rollup", &log, "--to", roll], "not empty"),
+    ] {
+        let ran: Ran = plimsoll(command);
+        ran.did_not_panic();
+        assert!(ran.stderr.contains(words), "{command:?}: {}", ran.stderr);
+        assert_eq!(ran.code, Some(if command[0] == "rollup" { 3 } else { 2 }), "{command:?}: {}", ran.stderr);
+    }
+    let followed = plimsoll(&["traffic", roll, "--follow", "--for", "1s"]);
+    assert!(followed.stderr.contains("can't be followed"), "{}", followed.stderr);
+    // A report says which of its parts are missing, and has the others.
+    let report = plimsoll(&["report", roll, "-o", "json"]);
+    report.did_not_panic();
+    let told: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert!(told["summary"].to_string().contains("node-agent"), "{}", told["summary"]);
+}
+
+#[test]
+fn damage_and_other_forms_are_told_and_never_taken_for_data() {
+    let home = folder();
+    let log = logs_of("quiet", home.path());
+    let roll = home.path().join("roll");
+    let path = roll.to_str().unwrap();
+    rolled(&[&log], path);
+    let table = roll.join("traffic.parquet");
+    let whole = fs::read(&table).unwrap();
+    let text = fs::read_to_string(roll.join("manifest.json")).unwrap();
+    let fails = |words: &str| {
+        let ran = plimsoll(&["clients", path]);
+        ran.exits(3);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    // Without checksums, as from another engine, a decoder meets what there is.
+    let unchecked = text.replace("\"crc32c\": \"", "\"other\": \"");
+    assert_ne!(unchecked, text);
+    let mut seed = 7u64;
+    for manifest in [&text, &unchecked] {
+        fs::write(roll.join("manifest.json"), manifest).unwrap();
+        fs::write(&table, &whole[..whole.len() / 2]).unwrap();
+        fails("traffic.parquet");
+        fs::remove_file(&table).unwrap();
+        fails("a roll-up has a file for each table");
+        for _ in 0..12 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mut bad = whole.clone();
+            let at = (seed >> 33) as usize % bad.len();
+            bad[at] ^= 0x55;
+            fs::write(&table, bad).unwrap();
+            let ran = plimsoll(&["clients", path]);
+            assert!(matches!(ran.code, Some(0 | 3)), "{at}: {:?} {}", ran.code, ran.stderr);
+            assert!(manifest != &text || ran.code == Some(3), "a checksum tells: {at}");
+        }
+    }
+    fs::write(&table, &whole).unwrap();
+    for (manifest, words) in [
+        (text.replace("rollup/v1", "rollup/v2"), "use the one that wrote it"),
+        (text.replace("\"tile_seconds\": 10", "\"tile_seconds\": 7"), "it may be 10, 60, 600 or 3600"),
+        (text[..text.len() / 2].to_owned(), "is no manifest"),
+    ] {
+        fs::write(roll.join("manifest.json"), manifest).unwrap();
+        fails(words);
+    }
+    fs::write(roll.join("manifest.json"), text).unwrap();
+    plimsoll(&["clients", path]).exits(0);
+}
+
+#[test]
+fn folded_rows_keep_the_sums() {
+    let home = folder();
+    // Half a minute of 6,000 agents each, of which no tile keeps more than 4,096 rows.
+    let mut lines = String::new();
+    for n in 0..18_000u32 {
+        let (at, agent, code) = (n / 600, n % 6_000, [200, 200, 404, 429, 500][n as usize * 7 % 5]);
+        for again in 0..=agent % 3 {
+            lines += &format!(
+                "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\"auditID\":\"{n}-{again}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\"verb\":\"list\",\"user\":{{\"username\":\"jane\"}},\"sourceIPs\":[\"10.0.0.9\"],\"userAgent\":\"agent-{agent}/v1\",\"objectRef\":{{\"resource\":\"pods\",\"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":{code}}},\"requestReceivedTimestamp\":\"2026-11-20T09:00:{at:02}.000000Z\",\"stageTimestamp\":\"2026-11-20T09:00:{at:02}.{:06}Z\"}}\n",
+                1_000 + n * 13 % 90_000,
+            );
+        }
+    }
+    let log = write(home.path(), "audit.log", lines);
+    let roll = home.path().join("roll").to_str().unwrap().to_owned();
+    rolled(&[&log], &roll);
+    let command = ["traffic", "SOURCE", "--by", "agent", "--top", "0"];
+    let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+    assert!(of_roll["coverage"]["folded_requests"].as_u64().unwrap() > 0, "{}", of_roll["coverage"]);
+    for field in ["requests", "open", "errors", "throttled", "peak_rps", "p50_ms", "p90_ms", "p99_ms", "max_ms"] {
+        assert_eq!(of_roll["totals"][field], of_log["totals"][field], "{field}");
+    }
+    // Nobody has more than the log says, and all together as much.
+    let by_agent = |told: &Value| -> std::collections::BTreeMap<String, u64> {
+        let rows = told["rows"].as_array().unwrap().iter();
+        rows.map(|row| (row["agent"].as_str().unwrap().to_owned(), row["requests"].as_u64().unwrap())).collect()
+    };
+    let (kept, all) = (by_agent(&of_roll), by_agent(&of_log));
+    assert_eq!(kept.values().sum::<u64>(), all.values().sum::<u64>());
+    assert!(kept.iter().filter(|(agent, _)| *agent != "(other)").all(|(agent, count)| *count <= all[agent]));
+    assert_eq!(said(&["clients", "SOURCE"], &roll), said(&["clients", "SOURCE"], &log));
+}
