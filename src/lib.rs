@@ -24,3 +24,10 @@ pub mod sources;
 pub mod views;
 
 pub use cli::{Io, run};
+
+/// Runs the program for the process that it is in.
+pub fn program() -> std::process::ExitCode {
+    let code = run(std::env::args_os(), &mut Io::process());
+    sources::archive::clear();
+    code
+}

@@ -1,9 +1,9 @@
 //! Writing a bundle: a folder, or an archive of one. Nobody but the user may read it, and it has its name only when it
 //! is whole.
 
-use super::fresh::Fresh;
+use super::fresh::{Fresh, folder, is_free};
 use crate::model::time::{Micros, SECOND};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use zstd::stream::write::Encoder;
@@ -50,13 +50,7 @@ impl BundleWriter {
                 Form::Archive { top: top.to_owned(), tar: Box::new(tar::Builder::new(packer)) }
             }
             None => {
-                let taken = target.is_file() || fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
-                if taken {
-                    return Err(io::Error::new(
-                        io::ErrorKind::AlreadyExists,
-                        "it is there already, and not empty; name another",
-                    ));
-                }
+                is_free(target)?;
                 let temporary = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
                 folder(&temporary)?;
                 Form::Folder { temporary, target: target.to_owned() }
@@ -130,14 +124,6 @@ pub fn private(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.write(true).create_new(true).open(path)
-}
-
-/// A folder that only the user may look into, if it is not there yet.
-pub fn folder(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path)
 }
 
 /// Words from elsewhere as the name of a file or folder: not hidden, not a path, not too long.

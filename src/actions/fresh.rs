@@ -1,8 +1,24 @@
 //! A file that is written under another name, and gets its own when it is whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Refuses a folder that is to be made, if it is there and not empty.
+pub fn is_free(folder: &Path) -> io::Result<()> {
+    match folder.is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        true => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and not empty; name another")),
+        false => Ok(()),
+    }
+}
+
+/// A folder that only the user may look into, if it is not there yet.
+pub fn folder(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
 
 /// A file that is being written. Dropped before [`Self::finish`], it is removed.
 #[derive(Debug)]

@@ -1,13 +1,14 @@
 //! Writing a roll-up as files (docs/rollup.md, section 6): a Parquet file for each table, then the manifest, which makes
 //! the folder a roll-up. Nobody but the user may read them.
 
-use super::fresh::Fresh;
-use crate::model::rollup::{Kind, MANIFEST, Manifest, StoredTable, TABLES, TableSpec, kind};
+use super::fresh::{Fresh, folder as private_folder, is_free};
+use crate::model::rollup::{Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
+use crate::sources::rolled::checksum;
 use polars::prelude::{
     BatchedWriter, Column, DataFrame, IntoColumn, NamedFrom, ParquetCompression, ParquetWriter, Series,
 };
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufReader, BufWriter, Read};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Rows of a row group.
@@ -18,23 +19,15 @@ pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(&[String])) + 'g;
 
 /// Writes a roll-up into a folder that is empty or not there yet; gives the manifest with what was written.
 pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<Manifest> {
-    let is_taken = folder.is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if is_taken {
-        let why = "it is there already, and not empty; name another folder";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
-    }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+    is_free(folder)?;
+    private_folder(folder)?;
     let mut manifest = manifest.clone();
-    for spec in &TABLES {
+    for spec in TABLES.iter().chain([&SEAMS]) {
         let stored = table(folder, spec, give)?;
         manifest.tables.insert(spec.name.to_owned(), stored);
     }
-    let file = Fresh::create(&folder.join(MANIFEST))?;
-    fs::write(file.path(), serde_json::to_string_pretty(&manifest)? + "\n")?;
+    let mut file = Fresh::create(&folder.join(MANIFEST))?;
+    writeln!(file, "{}", serde_json::to_string_pretty(&manifest)?)?;
     file.finish()?;
     Ok(manifest)
 }
@@ -65,23 +58,9 @@ fn table(folder: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredT
     }
     parquet.finish().map_err(io::Error::other)?;
     drop(parquet);
-    let (bytes, sum) = sum(fresh.path())?;
+    let (bytes, sum) = checksum(File::open(fresh.path())?)?;
     fresh.finish()?;
     Ok(StoredTable { rows, bytes, crc32c: format!("{sum:08x}") })
-}
-
-/// Bytes and checksum of a file.
-fn sum(path: &Path) -> io::Result<(u64, u32)> {
-    let mut reader = BufReader::new(File::open(path)?);
-    let (mut bytes, mut sum, mut block) = (0, 0, vec![0; 1 << 16]);
-    loop {
-        let count = reader.read(&mut block)?;
-        if count == 0 {
-            return Ok((bytes, sum));
-        }
-        bytes += count as u64;
-        sum = crc32c::crc32c_append(sum, &block[..count]);
-    }
 }
 
 /// Rows that are yet to be written.

@@ -1,5 +1,7 @@
 //! The busiest ten seconds of each row: counts by second of arrival, in bounded memory.
 
+use std::collections::BTreeMap;
+
 /// The width of the window, in seconds.
 pub const WINDOW: i64 = 10;
 
@@ -8,6 +10,19 @@ const MAX_HELD: usize = 1 << 18;
 
 /// How far behind the newest second a count may still come in once there are too many to hold all.
 const GRACE: i64 = 180;
+
+/// The most that arrived in any window, of counts by second.
+pub fn busiest(arrivals: &BTreeMap<i64, u64>) -> u64 {
+    let (mut best, mut sum, mut from) = (0, 0, arrivals.iter().peekable());
+    for (second, starts) in arrivals {
+        sum += starts;
+        while let Some((_, gone)) = from.next_if(|(earlier, _)| second - **earlier >= WINDOW) {
+            sum -= gone;
+        }
+        best = best.max(sum);
+    }
+    best
+}
 
 /// Counts requests by row and second of arrival, and knows the busiest window of each row.
 #[derive(Debug, Clone)]

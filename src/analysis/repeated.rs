@@ -73,6 +73,21 @@ impl IdSample {
         self.keep(mine.into_iter().chain(other.counts).filter(|(hash, _)| *hash <= limit).collect());
     }
 
+    /// Hashes of ids with their counts.
+    pub fn counts(&self) -> Vec<(u64, u32)> {
+        let mut settled = self.clone();
+        settled.settle();
+        settled.counts
+    }
+
+    /// Adds an id of another sample, in the order of that.
+    pub fn add_counted(&mut self, hash: u64, count: u32) {
+        self.counts.push((hash, count));
+        if self.counts.len() >= SAMPLE {
+            self.limit = Some(hash);
+        }
+    }
+
     /// How many requests had an id that was seen before.
     pub fn repeated(&self) -> RepeatedIds {
         let mut settled = self.clone();

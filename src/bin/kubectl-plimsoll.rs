@@ -1,5 +1,5 @@
 //! `plimsoll` under the name by which kubectl finds it as a plugin (`kubectl plimsoll`).
 
 fn main() -> std::process::ExitCode {
-    plimsoll::run(std::env::args_os(), &mut plimsoll::Io::process())
+    plimsoll::program()
 }

@@ -69,7 +69,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
         let empty = std::mem::take(&mut found.empty_logs);
         let is_filtered = !filters.is_empty();
-        let (rollup, outcome) = rollup::read(found.streams, &Selection { since, until, filters }, context)?;
+        let (rollup, outcome) =
+            rollup::read(found.streams, &Selection { since, until, filters, ..Selection::default() }, context)?;
         let spans: Vec<Covered> = outcome
             .coverage
             .iter()

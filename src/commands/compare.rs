@@ -251,7 +251,10 @@ impl Comparing {
                 context.lost(error)?;
             }
             all_names.push(found.streams.iter().map(|stream| stream.stream.instance.clone()).collect::<Vec<String>>());
-            asked.push((std::mem::take(&mut found.streams), Selection { since, until, filters: self.filters.clone() }));
+            asked.push((
+                std::mem::take(&mut found.streams),
+                Selection { since, until, filters: self.filters.clone(), ..Selection::default() },
+            ));
         }
         let answers = rollup::read_all(asked, context)?;
         for (side, ((rollup, outcome), names)) in answers.into_iter().zip(all_names).enumerate() {

@@ -36,14 +36,26 @@ pub(super) trait Question: Send + Sync + 'static {
 
     /// What of a stored roll-up answers it; says what it would take where none does.
     fn stored(&self) -> Result<Wanted, String> {
-        Err("a roll-up does not tell this: name the audit log itself in its place (docs/rollup.md, section 6)"
-            .to_owned())
+        Err(not_in_a_rollup("this"))
     }
 
     /// The answer of what was [wanted](Self::stored) of a roll-up.
     #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet there are no roll-ups"))]
     fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
         self.stored().and(Err(String::new()))
+    }
+}
+
+/// That a roll-up does not tell something, and what would.
+fn not_in_a_rollup(what: &str) -> String {
+    format!("a roll-up does not tell {what}: name the audit log itself in its place (docs/rollup.md, section 6)")
+}
+
+/// Refuses stored roll-ups where single events are looked at.
+pub(super) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> {
+    match streams.iter().filter(|own| own.is_rolled()).find_map(|own| own.files.first()) {
+        Some(file) => Err(Error::Usage(format!("{}: {}", file.path, not_in_a_rollup(what)))),
+        None => Ok(()),
     }
 }
 

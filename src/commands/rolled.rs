@@ -5,13 +5,16 @@ use super::rollup::Selection;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Wanted};
 use crate::cli::{Context, Error};
-use crate::model::input::InputReport;
-use crate::model::rollup::{Cells, Kind, Rows, StoredStream, TABLES, kind};
-use crate::model::time::{self, Micros};
+use crate::model::input::{Coverage, InputReport};
+use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind};
+use crate::model::time::{self, Micros, SECOND};
+use crate::sources::archive::shown;
 use crate::sources::audit::pass::Outcome;
 use crate::sources::find::LogStream;
+use crate::sources::open::{Place, Source};
 use crate::sources::rolled::{Rolled, open};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Rows of a log's own roll-up that are taken in at once.
@@ -31,16 +34,26 @@ pub(super) fn answer<Q: Question>(
 /// What is wanted of roll-ups, as one; of the time in whole tiles, and it is said where that is more than was asked
 /// for.
 fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> Result<(Rollup, Outcome), Error> {
-    let asked = (wanted.since, wanted.until);
+    let Wanted { since, until, with_seams, only_requests, .. } = wanted;
+    let asked = (since, until);
     let mut loader = Loader::new(wanted);
     let mut outcome = Outcome::default();
+    let order: Vec<(String, String, bool)> =
+        streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone(), own.is_rolled())).collect();
+    let mut coverage: BTreeMap<(String, String), Coverage> = BTreeMap::new();
+    let mut of_raw = Vec::new();
     let (stored, raw): (Vec<LogStream>, Vec<LogStream>) = streams.into_iter().partition(LogStream::is_rolled);
-    let mut names: Vec<&str> = stored.iter().flat_map(|own| &own.files).map(|file| file.path.as_str()).collect();
-    names.dedup();
+    let files = stored.iter().flat_map(|own| &own.files);
+    let manifest = |file: &Source| if let Place::File(path) = &file.place { Some(path.clone()) } else { None };
+    let names: BTreeSet<PathBuf> = files.filter_map(manifest).collect();
     let mut widened: Option<(Micros, Micros)> = None;
+    let with_seams = with_seams || names.len() + raw.len() > 1;
     for name in names {
-        let rolled = open(Path::new(name)).map_err(Error::Input)?;
-        loader.begin(&rolled.manifest);
+        let rolled = open(&name).map_err(Error::Input)?;
+        if is_outside(&rolled.manifest, asked) {
+            continue;
+        }
+        loader.begin(&rolled.manifest, rolled.has_seams());
         let (from, to) = loader.bounds();
         let span = (rolled.manifest.first.unwrap_or(Micros::MAX), rolled.manifest.last.unwrap_or(Micros::MIN));
         let is_before = asked.0.is_some_and(|since| from < since && span.0 < since && span.1 >= from);
@@ -49,16 +62,28 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
             let now = (from.max(span.0), to.min(span.1));
             widened = Some(widened.map_or(now, |before| (before.0.min(now.0), before.1.max(now.1))));
         }
-        rolled.read(&mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
+        rolled
+            .read(&tables(with_seams, only_requests), &mut |spec, rows| loader.take(spec, rows))
+            .map_err(Error::Input)?;
         tell(&rolled, &mut outcome);
+        for stream in &rolled.manifest.streams {
+            let key = (stream.cluster.clone(), stream.instance.clone());
+            coverage.entry(key).or_default().merge(&stream.coverage());
+        }
     }
     if !raw.is_empty() {
-        let selection = Selection { since: asked.0, until: asked.1, filters: Vec::new() };
+        let selection = Selection { since: asked.0, until: asked.1, filters: Vec::new(), with_seams };
         let (rollup, of_logs) = logs::answer(raw, &selection, context.settings.reading(), &());
         take_in(&mut loader, &rollup, &of_logs).map_err(Error::Input)?;
         outcome.inputs.extend(of_logs.inputs);
         outcome.losses.extend(of_logs.losses);
-        outcome.coverage.extend(of_logs.coverage);
+        of_raw = of_logs.coverage;
+    }
+    // In the order of the logs.
+    let mut of_raw = of_raw.into_iter();
+    for (cluster, instance, is_rolled) in order {
+        let own = if is_rolled { coverage.remove(&(cluster, instance)) } else { of_raw.next() };
+        outcome.coverage.push(own.unwrap_or_default());
     }
     if let Some((from, to)) = widened {
         let said = format!(
@@ -71,11 +96,68 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     Ok((loader.finish(), outcome))
 }
 
+/// The tables that are read.
+fn tables(with_seams: bool, only_requests: bool) -> Vec<&'static TableSpec> {
+    let is_wanted = |spec: &&TableSpec| !only_requests || ["traffic", "pulse"].contains(&spec.name);
+    TABLES.iter().filter(is_wanted).chain(with_seams.then_some(&SEAMS)).collect()
+}
+
+/// Whether nothing of a roll-up is in a window.
+fn is_outside(manifest: &Manifest, (since, until): (Option<Micros>, Option<Micros>)) -> bool {
+    let tile = manifest.tile_seconds * SECOND;
+    let is_before = since.zip(manifest.last).is_some_and(|(since, last)| last + tile < since);
+    is_before || until.zip(manifest.first).is_some_and(|(until, first)| first - tile >= until)
+}
+
+/// One roll-up of several, in tiles that are at least so many seconds long.
+pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), Error> {
+    let mut loader = Loader::new(Wanted { with_seams: true, ..Wanted::default() });
+    loader.at_least(tile);
+    let mut streams: BTreeMap<(String, String), Coverage> = BTreeMap::new();
+    let mut sources: BTreeMap<String, StoredSource> = BTreeMap::new();
+    let mut files: BTreeMap<String, StoredFile> = BTreeMap::new();
+    let (mut lost, mut bundle) = (Vec::new(), None);
+    for part in parts {
+        let manifest = &part.manifest;
+        loader.begin(manifest, part.has_seams());
+        part.read(&tables(true, false), &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
+        for stream in &manifest.streams {
+            let key = (stream.cluster.clone(), stream.instance.clone());
+            streams.entry(key).or_default().merge(&stream.coverage());
+        }
+        for source in &manifest.sources {
+            let own = sources.entry(source.path.clone()).or_default();
+            own.path.clone_from(&source.path);
+            own.bytes += source.bytes;
+            own.records += source.records;
+            own.skipped += source.skipped;
+        }
+        for file in &manifest.files {
+            let own = files.entry(file.log.clone()).or_insert_with(|| file.clone());
+            (own.from, own.to) = (own.from.min(file.from), own.to.max(file.to));
+        }
+        lost.extend(manifest.lost.iter().cloned());
+        bundle = bundle.or_else(|| manifest.bundle.clone());
+    }
+    let rollup = loader.finish();
+    let names: Vec<(String, String)> = streams.keys().cloned().collect();
+    let outcome = Outcome { coverage: streams.into_values().collect(), losses: lost, ..Outcome::default() };
+    let name = |part: &&Rolled| part.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let manifest = Manifest {
+        sources: sources.into_values().collect(),
+        files: files.into_values().collect(),
+        replaces: parts.iter().filter_map(name).collect(),
+        bundle,
+        ..super::rollup_files::manifest(&rollup, &names, &outcome)
+    };
+    Ok((rollup, manifest))
+}
+
 /// What a stored roll-up says of the logs that it was made of.
 fn tell(rolled: &Rolled, outcome: &mut Outcome) {
     let manifest = &rolled.manifest;
     outcome.inputs.push(InputReport {
-        path: rolled.folder.display().to_string(),
+        path: shown(&rolled.folder),
         kind: "rollup",
         bytes: rolled.bytes(),
         records: manifest.sources.iter().map(|source| source.records).sum(),
@@ -83,13 +165,12 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
         first_error: None,
     });
     outcome.losses.extend(manifest.lost.iter().cloned());
-    outcome.coverage.extend(manifest.streams.iter().map(StoredStream::coverage));
 }
 
 /// Takes in the roll-up of logs that are there themselves.
 fn take_in(loader: &mut Loader, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
-    loader.begin(&super::rollup_files::manifest(rollup, &[], outcome));
-    for spec in &TABLES {
+    loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
+    for spec in TABLES.iter().chain([&SEAMS]) {
         let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
         let mut result = Ok(());
         let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {

@@ -4,7 +4,7 @@ use super::logs::{self, Answered, Bounds, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::stored::{Wanted, is_answered};
-use crate::analysis::rollup::{Batch, Observer, Part, Rollup, Whole};
+use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
 use crate::model::time::{self, Micros};
@@ -24,6 +24,8 @@ pub struct Selection {
     /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told
     /// apart.
     pub filters: Vec<Filter>,
+    /// Whether what parts are joined by is kept.
+    pub with_seams: bool,
 }
 
 impl Selection {
@@ -50,7 +52,8 @@ impl Question for Selection {
     }
     fn stored(&self) -> Result<Wanted, String> {
         self.filters.iter().try_for_each(is_answered)?;
-        Ok(Wanted { since: self.since, until: self.until, filters: self.filters.clone() })
+        let Self { since, until, filters, with_seams } = self.clone();
+        Ok(Wanted { since, until, filters, with_seams, only_requests: false })
     }
     fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
         Ok(rollup)
@@ -72,7 +75,8 @@ impl Fold for Rolling {
         Observing { observer: Observer::default(), selection: &self.selection }
     }
     fn begin(&self) -> Part {
-        Part::new(self.streams, Whole::First)
+        let part = Part::new(self.streams);
+        if self.selection.with_seams { part.with_seams() } else { part }
     }
     fn take(&self, part: &mut Part, delivery: Delivery<Batch>) {
         match delivery {
@@ -212,10 +216,7 @@ pub(super) fn pass<W: Worker, S: Default>(
     take: impl Fn(&mut S, W::Batch),
     context: &mut Context<'_>,
 ) -> Result<(S, Outcome), Error> {
-    if let Some(file) = streams.iter().find(|own| own.is_rolled()).and_then(|own| own.files.first()) {
-        let why = "a roll-up does not tell this: name the audit log itself in its place (docs/rollup.md, section 6)";
-        return Err(Error::Usage(format!("{}: {why}", file.path)));
-    }
+    logs::only_logs(&streams, "this")?;
     let progress = logs::progress(&streams, context);
     let (all, outcome) = settled(streams, (selection.since, selection.until), |streams| {
         let mut all = S::default();

@@ -2,11 +2,11 @@
 
 use super::rollup::{self, Selection};
 use super::traffic;
-use crate::actions::rollup::write;
+use crate::actions::rollup::{Give, write};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error, FailOn};
 use crate::model::report::{Report, Table, Value, Window};
-use crate::model::rollup::{MANIFEST, Manifest, SCHEMA, StoredSource, StoredStream, TABLES};
+use crate::model::rollup::{MANIFEST, Manifest, SCHEMA, SEAMS, StoredSource, StoredStream, TABLES};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, percent};
 use crate::sources::audit::pass::Outcome;
@@ -39,13 +39,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let streams: Vec<(String, String)> =
         found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
-    let (rollup, outcome) = rollup::read(found.streams, &Selection::default(), context)?;
+    let (rollup, outcome) =
+        rollup::read(found.streams, &Selection { with_seams: true, ..Selection::default() }, context)?;
     let manifest = Manifest { bundle: found.bundle, ..manifest(&rollup, &streams, &outcome) };
     let failed = |error: std::io::Error| Error::Input(format!("{}: {error}", args.to.display()));
-    let give = |spec: &crate::model::rollup::TableSpec, each: &mut dyn FnMut(&[String])| {
-        rollup.rows(spec.name, each);
-    };
-    let written = write(&args.to, &manifest, &give).map_err(failed)?;
+    let written = write(&args.to, &manifest, &giving(&rollup)).map_err(failed)?;
     let row = |name: &str| {
         let table = written.tables.get(name).cloned().unwrap_or_default();
         vec![name.into(), Value::Count(table.rows), Value::Count(table.bytes)]
@@ -71,7 +69,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         table: Table {
             name: "tables".to_owned(),
             columns: ["table", "rows", "bytes"].map(str::to_owned).to_vec(),
-            rows: TABLES.iter().map(|spec| row(spec.name)).collect(),
+            rows: TABLES.iter().chain([&SEAMS]).map(|spec| row(spec.name)).collect(),
             ..Table::default()
         },
         lead: vec![format!(
@@ -85,6 +83,13 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         ..Report::default()
     };
     context.print(&report, FailOn::Never)
+}
+
+/// Hands the rows of its tables to who writes them.
+pub(super) fn giving(rollup: &Rollup) -> Box<Give<'_>> {
+    Box::new(|spec, each| {
+        rollup.rows(spec.name, each);
+    })
 }
 
 /// What a roll-up of these logs says of itself; the logs are those of `outcome`, in its order.

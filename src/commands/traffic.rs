@@ -275,7 +275,12 @@ impl Question for Breaking {
     }
     fn stored(&self) -> Result<stored::Wanted, String> {
         from_rollup::is_answered(&self.query)?;
-        Ok(stored::Wanted { since: self.query.since, until: self.query.until, filters: Vec::new() })
+        Ok(stored::Wanted {
+            since: self.query.since,
+            until: self.query.until,
+            only_requests: true,
+            ..Default::default()
+        })
     }
     fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
         Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))

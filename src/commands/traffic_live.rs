@@ -9,7 +9,7 @@ use crate::analysis::metrics::report::Read;
 use crate::analysis::metrics::{Fold, Kept};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::input::{InputReport, Loss};
-use crate::sources::find::is_url;
+use crate::sources::arguments::is_url;
 use crate::sources::find::{self, Wanted};
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;

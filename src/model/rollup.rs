@@ -186,6 +186,38 @@ pub const TABLES: [TableSpec; 9] = [
     },
 ];
 
+/// What parts of one log are joined by; what other engines make need not have it. `hash`, `turn` and `value` are 64 bits,
+/// taken for signed numbers.
+pub const SEAMS: TableSpec = TableSpec {
+    name: "seams",
+    key: 3,
+    columns: &[
+        "edge",
+        "at",
+        "received",
+        "hash",
+        "turn",
+        "flags",
+        "value",
+        "cluster",
+        "instance",
+        "user",
+        "agent",
+        "verb",
+        "group",
+        "resource",
+        "subresource",
+        "scope",
+        "namespace",
+        "code",
+        "shape",
+        "name",
+        "reads",
+        "writes",
+        "conflicts",
+    ],
+};
+
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -198,7 +230,7 @@ pub enum Kind {
 }
 
 /// Columns of numbers, in any table.
-const NUMBERS: [&str; 31] = [
+const NUMBERS: [&str; 36] = [
     "tile",
     "second",
     "at",
@@ -230,6 +262,11 @@ const NUMBERS: [&str; 31] = [
     "first",
     "last",
     "fleet",
+    "received",
+    "hash",
+    "turn",
+    "flags",
+    "value",
 ];
 
 /// What a column of any table holds.
@@ -308,6 +345,10 @@ pub struct Manifest {
     pub sources: Vec<StoredSource>,
     /// What was lost.
     pub lost: Vec<Loss>,
+    /// In a store: which lines of which logs are in it.
+    pub files: Vec<StoredFile>,
+    /// In a store: the roll-ups that it takes the place of.
+    pub replaces: Vec<String>,
     /// The tables, by name.
     pub tables: BTreeMap<String, StoredTable>,
 }
@@ -343,6 +384,18 @@ impl From<&InputReport> for StoredSource {
         let InputReport { path, bytes, records, skipped, .. } = input.clone();
         Self { path, bytes, records, skipped }
     }
+}
+
+/// Lines of a log file that are in a roll-up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoredFile {
+    /// Hash of its first line, whatever it is called by now and however it is packed.
+    pub log: String,
+    /// The first byte, unpacked.
+    pub from: u64,
+    /// The byte behind the last.
+    pub to: u64,
 }
 
 /// What the log of one apiserver showed.

@@ -37,6 +37,9 @@ impl Content {
     /// Nothing that is known, and no text.
     pub const BINARY: Self = Self::Other("it is binary data");
 
+    /// Files and folders in one file.
+    pub const TAR: Self = Self::Archive("it is an archive; name it by itself, and what it holds is read");
+
     /// Whether it is an audit log.
     pub fn is_log(self) -> bool {
         matches!(self, Self::AuditLines | Self::AuditDocument | Self::Blank)
@@ -64,8 +67,8 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
         return (if head.is_empty() { Content::Empty } else { Content::Blank }, None);
     }
     // An archive holds what its files hold, so it is told before them.
-    if let Some(looks) = archive(head) {
-        return (Content::Archive(looks), None);
+    if let Some(archive) = archive(head) {
+        return (archive, None);
     }
     if pprof::begins_like_one(head) {
         return (Content::Profile, None);
@@ -132,21 +135,20 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
 }
 
 /// What kind of archive it is, if it is one.
-fn archive(head: &[u8]) -> Option<&'static str> {
+fn archive(head: &[u8]) -> Option<Content> {
     // POSIX.1 pax and GNU write this behind the first file's header.
     if head.get(257..262) == Some(b"ustar") {
-        return Some("it is an archive; unpack it with tar -xf, or tar --zstd -xf, and name the folder");
+        return Some(Content::TAR);
     }
-    match head {
+    let looks = match head {
         [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
-            Some("it is a zip archive; unpack it with unzip, and name the folder")
+            "it is a zip archive; unpack it with unzip, and name the folder"
         }
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("it is packed with xz; unpack it with xz -d"),
-        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => {
-            Some("it is packed with bzip2; unpack it with bunzip2")
-        }
-        _ => None,
-    }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "it is packed with xz; unpack it with xz -d",
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => "it is packed with bzip2; unpack it with bunzip2",
+        _ => return None,
+    };
+    Some(Content::Archive(looks))
 }
 
 /// Whether it begins like a metrics page, of Prometheus' form or of OpenMetrics; and the latest timestamp among its

@@ -1,6 +1,8 @@
 //! From what a person names (a path, a folder, a glob, `-`, a URL) to what there is to read: files found
 //! and recognised, audit logs put together into streams, metrics pages by the folder they lie in.
 
+use super::archive;
+use super::arguments::expand_for;
 use super::content::Content;
 use super::open::{Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
@@ -8,10 +10,8 @@ use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::{Days, Kept};
 use crate::model::time::Micros;
-use crate::sources::cgroup;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -154,7 +154,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     let mut named: Vec<Named<'_>> = Vec::new();
     let mut files: Vec<(usize, Place)> = Vec::new();
     for argument in arguments {
-        match expand(argument) {
+        match expand_for(argument, wanted == Wanted::Databases) {
             Ok((own, from_folder)) => {
                 named.push(Named { argument, from_folder, files: own.len(), used: 0, logs: 0 });
                 files.extend(own.into_iter().map(|file| (named.len() - 1, file)));
@@ -268,7 +268,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
     }
     name_logs(&mut found.streams, &paged);
     join_copies(&mut found.streams);
-    rolled.iter().for_each(|source| super::rolled::add(&mut found, source));
+    super::rolled::add(&mut found, &rolled);
     found.pages = in_order(folders);
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
@@ -417,65 +417,6 @@ pub fn day(found: &Found) -> Option<Micros> {
     Some(first.div_euclid(DAY) * DAY)
 }
 
-/// Whether an argument is a URL.
-pub fn is_url(argument: &str) -> bool {
-    argument.starts_with("http://") || argument.starts_with("https://")
-}
-
-/// Whether an argument is asked for what is now, rather than read from files.
-pub fn is_live(argument: &str) -> bool {
-    is_url(argument) || cgroup::is_live(Path::new(argument))
-}
-
-/// The files that an argument names, and whether it named a folder.
-pub fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
-    if argument == "-" {
-        return Ok((vec![Place::Once(PathBuf::from("/dev/stdin"))], false));
-    }
-    if is_url(argument) {
-        return Ok((vec![Place::Url(argument.to_owned())], false));
-    }
-    let path = Path::new(argument);
-    let io = |error| SourceError::Io { path: argument.to_owned(), error };
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => {
-            let mut files = Vec::new();
-            walk(path, &mut files, 0).map_err(io)?;
-            files.sort();
-            Ok((files.into_iter().map(Place::File).collect(), true))
-        }
-        Ok(meta) if meta.is_file() => Ok((vec![Place::File(path.to_owned())], false)),
-        Ok(_) => Ok((vec![Place::Once(path.to_owned())], false)),
-        Err(_) if argument.contains(['*', '?', '[']) => {
-            let matches = glob::glob(argument).map_err(|bad| io(io::Error::other(bad.to_string())))?;
-            let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).filter(|p| p.is_file()).collect();
-            files.sort();
-            if files.is_empty() {
-                return Err(SourceError::NoMatch(argument.to_owned()));
-            }
-            Ok((files.into_iter().map(Place::File).collect(), false))
-        }
-        Err(error) => Err(io(error)),
-    }
-}
-
-/// All regular files below `folder`; hidden ones and links to folders are left out.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: u8) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        if kind.is_dir() && depth < 16 {
-            walk(&entry.path(), files, depth + 1)?;
-        } else if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
-            files.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
 /// Bundles around folders, as far as these were looked at: a folder may have thousands of files.
 #[derive(Debug, Default)]
 pub(super) struct Bundles(HashMap<PathBuf, Option<Bundle>>);
@@ -507,7 +448,7 @@ impl Bundles {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
         let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let root = std::path::absolute(argument).unwrap_or_default();
+        let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
         let below_root = from_folder && folder != root.components().collect::<PathBuf>();
         // What a folder is for says nothing of whose it is: `cp-1/audit` and `cp-1/metrics` are cp-1's.
         let is_plain = |path: &Path| PLAIN_FOLDERS.contains(&name(path).as_str());

@@ -2,6 +2,8 @@
 
 pub mod alerts;
 pub mod apf;
+pub mod archive;
+pub mod arguments;
 pub mod audit;
 pub mod cgroup;
 pub mod content;
@@ -14,6 +16,8 @@ pub mod live;
 pub mod objects;
 pub mod open;
 pub mod pages;
+#[cfg(feature = "history")]
+pub mod piece;
 pub mod pprof;
 #[cfg(feature = "live")]
 pub mod prometheus;

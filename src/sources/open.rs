@@ -4,6 +4,7 @@ use super::content::{Content, look};
 use super::find::Wanted;
 use crate::model::input::LossKind;
 use crate::model::time::Micros;
+use crate::sources::archive;
 use crate::sources::audit;
 use crate::sources::split::Splitter;
 use std::collections::HashMap;
@@ -173,7 +174,7 @@ pub struct Source {
     rest: Option<Box<dyn ReadSend>>,
 }
 
-trait ReadSend: Read + Send + Sync {}
+pub(super) trait ReadSend: Read + Send + Sync {}
 impl<T: Read + Send + Sync> ReadSend for T {}
 
 impl std::fmt::Debug for dyn ReadSend {
@@ -240,20 +241,14 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
 fn look_into(place: &Place) -> Result<Source, SourceError> {
     let path = match place {
         Place::Once(path) if path == Path::new("/dev/stdin") => "-".to_owned(),
-        Place::File(path) | Place::Once(path) => path.display().to_string(),
+        Place::File(path) | Place::Once(path) => archive::shown(path),
         Place::Url(url) => url.clone(),
     };
     let io = |error| SourceError::Io { path: path.clone(), error };
     let mut raw = open_raw(place, &path)?;
     let mut head = Vec::new();
     raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
-    let packing = packing_of(&head);
-    let mut plain = Vec::new();
-    match packing {
-        Packing::None => plain.clone_from(&head),
-        // A damaged stream shows what it can: whoever reads it meets the damage again and says so.
-        _ => drop(unpack(packing, Cursor::new(&head)).map(|r| r.take(HEAD as u64).read_to_end(&mut plain))),
-    }
+    let (packing, plain) = begin(&head);
     let (content, first) = look(&plain);
     let (ids, is_wrapped) = if content.is_log() { audit::begin(&plain) } else { (Vec::new(), false) };
     let (size, keep) = match place {
@@ -272,6 +267,18 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         head: if keep { head } else { Vec::new() },
         rest: keep.then_some(raw),
     })
+}
+
+/// How a file that begins so is packed, and the beginning of what it holds.
+pub(super) fn begin(head: &[u8]) -> (Packing, Vec<u8>) {
+    let packing = packing_of(head);
+    let mut plain = Vec::new();
+    match packing {
+        Packing::None => plain.extend_from_slice(head),
+        // A damaged stream shows what it can: whoever reads it meets the damage again and says so.
+        _ => drop(unpack(packing, Cursor::new(head)).map(|r| r.take(HEAD as u64).read_to_end(&mut plain))),
+    }
+    (packing, plain)
 }
 
 /// How a file that begins so is packed.
@@ -339,6 +346,23 @@ impl Source {
             head: bytes,
             rest,
         }
+    }
+
+    /// What `reader` gives of it, unpacked, to be read once.
+    #[cfg(feature = "history")]
+    pub(super) fn piece(&self, mut reader: Box<dyn ReadSend>) -> io::Result<Self> {
+        let mut head = Vec::new();
+        reader.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+        let place = if let Place::File(path) = &self.place { Place::Once(path.clone()) } else { self.place.clone() };
+        let Self { path, ids, .. } = self;
+        let (path, ids) = (path.clone(), ids.clone());
+        Ok(Self { path, place, ids, packing: Packing::None, head, rest: Some(reader), ..*self })
+    }
+
+    /// Whether something of what can be read once is left.
+    #[cfg(feature = "history")]
+    pub(super) fn has_more(&self) -> bool {
+        !self.head.is_empty()
     }
 
     /// The same once more, to be read from its start; `None` if it can be read only once.

@@ -2,16 +2,17 @@
 //! made it. Files are read a row group at a time; where the manifest has their checksums, these are compared first.
 
 use crate::model::event::Stream;
-use crate::model::rollup::{Cells, Kind, MANIFEST, Manifest, Rows, SCHEMA, TABLES, TableSpec, kind};
+use crate::model::rollup::{Cells, Kind, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
 use crate::model::stray::Kept;
-use crate::model::time::SECOND;
+use crate::model::time::{Micros, SECOND};
+use crate::sources::archive::shown;
 use crate::sources::find::{Found, LogStream};
-use crate::sources::open::{Source, SourceError};
+use crate::sources::open::{Place, Source, SourceError};
+use crate::sources::store::{guarded, is_one_of, replaced};
 use polars::io::SerReader;
 use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked};
 use std::fs::File;
-use std::io::{BufReader, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Takes rows of a table.
@@ -26,16 +27,36 @@ pub struct Rolled {
     pub manifest: Manifest,
 }
 
-/// The logs that a stored roll-up was made of, each as a stream whose only file is the manifest. Where a log itself is
-/// there, it is read.
-pub(super) fn add(found: &mut Found, source: &Source) {
-    let rolled = match open(Path::new(&source.path)) {
-        Ok(rolled) => rolled,
-        Err(why) => return found.errors.push(SourceError::Rolled(why)),
-    };
+/// The logs that stored roll-ups were made of, each as a stream whose only file is the manifest. Where a log itself is
+/// there, it is read; of a store's parts those that others have taken the place of are not.
+pub(super) fn add(found: &mut Found, sources: &[Source]) {
+    let mut all = Vec::new();
+    for source in sources {
+        let Place::File(manifest) = &source.place else { continue };
+        match open(manifest) {
+            Ok(rolled) => all.push((source, rolled)),
+            Err(why) => found.errors.push(SourceError::Rolled(why)),
+        }
+    }
+    let replaced = replaced(all.iter().map(|(_, rolled)| rolled));
+    all.retain(|(_, rolled)| !is_one_of(&rolled.folder, &replaced));
+    // From the first event of each log that is there.
+    let logs: Vec<(Stream, Option<Micros>)> = found
+        .streams
+        .iter()
+        .map(|own| (own.stream.clone(), own.files.iter().filter_map(|file| file.first).min()))
+        .collect();
+    all.into_iter().for_each(|(source, rolled)| add_one(found, source, rolled, &logs));
+}
+
+fn add_one(found: &mut Found, source: &Source, rolled: Rolled, logs: &[(Stream, Option<Micros>)]) {
+    let last = rolled.manifest.last;
     let has_log = rolled.manifest.streams.iter().any(|stored| {
-        let is_it = |own: &LogStream| own.stream.cluster == stored.cluster && own.stream.instance == stored.instance;
-        found.streams.iter().any(|own| !own.is_rolled() && is_it(own))
+        logs.iter().any(|(own, first)| {
+            let is_it = own.cluster == stored.cluster && own.instance == stored.instance;
+            // What was over before the log begins is told by nothing else.
+            is_it && first.zip(last).is_none_or(|(first, last)| last >= first)
+        })
     });
     if has_log {
         return;
@@ -44,6 +65,14 @@ pub(super) fn add(found: &mut Found, source: &Source) {
     let streams = rolled.manifest.streams;
     let rolled = Some(rolled.manifest.tile_seconds * SECOND);
     for stored in streams {
+        let is_its = |own: &&mut LogStream| {
+            own.is_rolled() && (&own.stream.cluster, &own.stream.instance) == (&stored.cluster, &stored.instance)
+        };
+        if let Some(own) = found.streams.iter_mut().find(is_its) {
+            own.files.extend(source.again());
+            own.rolled = own.rolled.max(rolled);
+            continue;
+        }
         let (id, files) = (found.streams.len() as u32, source.again().into_iter().collect());
         let stream = Stream { id, cluster: stored.cluster, instance: stored.instance };
         found.streams.push(LogStream { stream, files, kept: Kept::default(), has_copies: false, rolled });
@@ -52,7 +81,7 @@ pub(super) fn add(found: &mut Found, source: &Source) {
 
 /// Opens the roll-up whose manifest this file is; says what is wrong with it.
 pub fn open(manifest: &Path) -> Result<Rolled, String> {
-    let failed = |why: String| format!("{}: {why}", manifest.display());
+    let failed = |why: String| format!("{}: {why}", shown(manifest));
     let text = std::fs::read_to_string(manifest).map_err(|error| failed(error.to_string()))?;
     let read: Manifest = serde_json::from_str(&text).map_err(|error| failed(format!("is no manifest: {error}")))?;
     if read.schema != SCHEMA {
@@ -75,17 +104,24 @@ impl Rolled {
     /// Bytes of its files.
     pub fn bytes(&self) -> u64 {
         let of = |path: PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-        TABLES.iter().map(|table| of(self.path(table.name))).sum::<u64>() + of(self.folder.join(MANIFEST))
+        TABLES.iter().chain([&SEAMS]).map(|table| of(self.path(table.name))).sum::<u64>()
+            + of(self.folder.join(MANIFEST))
     }
 
-    /// Hands the rows of all tables to `take`.
-    pub fn read(&self, take: &mut Take<'_>) -> Result<(), String> {
-        TABLES.iter().try_for_each(|spec| self.read_table(spec, take))
+    /// Hands the rows of these tables to `take`; it need not have seams.
+    pub fn read(&self, tables: &[&TableSpec], take: &mut Take<'_>) -> Result<(), String> {
+        let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || self.has_seams();
+        tables.iter().filter(is_there).try_for_each(|spec| self.read_table(spec, take))
+    }
+
+    /// Whether it can be joined to what comes before it and behind it.
+    pub fn has_seams(&self) -> bool {
+        self.manifest.tables.contains_key(SEAMS.name)
     }
 
     fn read_table(&self, spec: &TableSpec, take: &mut Take<'_>) -> Result<(), String> {
         let path = self.path(spec.name);
-        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", shown(&path));
         self.check(spec, &path).map_err(|why| failed(&why))?;
         let groups = guarded(|| {
             let mut reader = ParquetReader::new(File::open(&path).map_err(|error| error.to_string())?);
@@ -113,19 +149,24 @@ impl Rolled {
         let Some(known) = self.manifest.tables.get(spec.name).filter(|known| !known.crc32c.is_empty()) else {
             return Ok(());
         };
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        let (mut sum, mut block) = (0, vec![0; 1 << 20]);
-        loop {
-            let count = reader.read(&mut block).map_err(|error| error.to_string())?;
-            if count == 0 {
-                break;
-            }
-            sum = crc32c::crc32c_append(sum, &block[..count]);
-        }
+        let (_, sum) = checksum(file).map_err(|error| error.to_string())?;
         match format!("{sum:08x}") == known.crc32c {
             true => Ok(()),
             false => Err("has changed since it was written; make the roll-up again, or copy it again".to_owned()),
         }
+    }
+}
+
+/// Bytes and CRC32C of what a reader gives.
+pub fn checksum(mut from: impl Read) -> io::Result<(u64, u32)> {
+    let (mut bytes, mut sum, mut block) = (0, 0, vec![0; 1 << 20]);
+    loop {
+        let count = from.read(&mut block)?;
+        if count == 0 {
+            return Ok((bytes, sum));
+        }
+        bytes += count as u64;
+        sum = crc32c::crc32c_append(sum, &block[..count]);
     }
 }
 
@@ -156,18 +197,13 @@ fn with_rows(
             }
         })
     };
-    let held: Vec<Held> = spec.columns.iter().map(|name| held(name)).collect::<Result<_, _>>()?;
-    fn cells(held: &Held) -> Cells<'_> {
+    let mut held: Vec<Held> = spec.columns.iter().map(|name| held(name)).collect::<Result<_, _>>()?;
+    fn cells(held: &mut Held) -> Cells<'_> {
         match held {
-            Held::Number(all) => Cells::Number(all.clone()),
+            Held::Number(all) => Cells::Number(std::mem::take(all)),
             Held::Text(all) => Cells::Text(all.iter().map(Option::unwrap_or_default).collect()),
             Held::Truth(all) => Cells::Text(all.iter().map(|is| if *is { "true" } else { "false" }).collect()),
         }
     }
-    take(&Rows { count: frame.height(), columns: held.iter().map(cells).collect() })
-}
-
-/// Keeps a decoder's panic from ending the program: what it is given may have been made by anything.
-fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err("it can't be decoded".to_owned()))
+    take(&Rows { count: frame.height(), columns: held.iter_mut().map(cells).collect() })
 }

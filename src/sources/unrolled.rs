@@ -3,8 +3,8 @@
 use super::find::Found;
 use super::open::{Source, SourceError};
 
-/// Says that it can't be read.
-pub(super) fn add(found: &mut Found, source: &Source) {
+/// Says that they can't be read.
+pub(super) fn add(found: &mut Found, sources: &[Source]) {
     let why = "this plimsoll was built without the 'history' feature and can't read roll-ups";
-    found.errors.push(SourceError::Rolled(format!("{}: {why}", source.path)));
+    found.errors.extend(sources.iter().map(|source| SourceError::Rolled(format!("{}: {why}", source.path))));
 }

@@ -12,6 +12,7 @@
 #[cfg(feature = "live")]
 mod alert_lab;
 mod architecture;
+mod archives;
 mod balance;
 mod changing;
 mod clients;
@@ -75,6 +76,7 @@ mod quota_history;
 mod reads;
 #[cfg(feature = "history")]
 mod record;
+mod record_logs;
 mod report;
 mod rollup;
 #[cfg(feature = "history")]

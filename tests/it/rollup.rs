@@ -1,8 +1,8 @@
 //! The roll-up: equal to the SQL of docs/rollup.md on every sample, and the same however the input is
 //! split, threaded, ordered or shifted.
 
-use crate::support::{folder, python, root, sample, sample_bytes};
-use plimsoll::analysis::rollup::{Batch, Observer, Part, READ_LOOK_BACK, Rollup, Whole};
+use crate::support::{folder, plimsoll, python, root, sample, sample_bytes, write};
+use plimsoll::analysis::rollup::{Batch, Observer, Part, Rollup};
 use plimsoll::commands::rollup::roll_up;
 use plimsoll::model::event::{Stage, Stream, Timed};
 use plimsoll::model::rollup::TABLES;
@@ -12,6 +12,7 @@ use plimsoll::sources::find::audit_logs;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 type Tables = BTreeMap<&'static str, Vec<Vec<String>>>;
 
@@ -198,9 +199,9 @@ fn stream(id: u32) -> Stream {
     Stream { id, cluster: "c".into(), instance: format!("apiserver-{id}") }
 }
 
-/// One pass over whole streams, in blocks of `block` lines.
-fn whole(streams: &[Vec<&str>], block: usize, whole: Whole) -> Part {
-    let mut part = Part::new(streams.len(), whole);
+/// One pass over streams, in blocks of `block` lines.
+fn whole(streams: &[Vec<&str>], block: usize) -> Part {
+    let mut part = Part::new(streams.len());
     for (id, lines) in streams.iter().enumerate() {
         for chunk in lines.chunks(block) {
             part.take(id, batch(chunk, &stream(id as u32)));
@@ -210,88 +211,15 @@ fn whole(streams: &[Vec<&str>], block: usize, whole: Whole) -> Part {
     part
 }
 
-/// The same lines in parts that are cut at `cuts` and merged from the left, or from the right.
-fn in_parts(lines: &[&str], cuts: &[usize], from_the_right: bool) -> Part {
-    let mut parts = Vec::new();
-    for (number, pair) in cuts.windows(2).enumerate() {
-        let before = &lines[..pair[0]];
-        let newest = before.iter().map(|line| at(line)).max();
-        let mut part = Part::new(1, newest.map_or(Whole::First, Whole::After));
-        if let Some(newest) = newest.filter(|_| number > 0) {
-            let recent: Vec<&str> = before.iter().copied().filter(|line| at(line) >= newest - READ_LOOK_BACK).collect();
-            part.look_back(0, batch(&recent, &stream(0)));
-        }
-        for chunk in lines[pair[0]..pair[1]].chunks(500) {
-            part.take(0, batch(chunk, &stream(0)));
-        }
-        part.end(0);
-        parts.push(part);
-    }
-    let join = |mut a: Part, b: Part| {
-        a.merge(b);
-        a
-    };
-    if from_the_right {
-        parts.into_iter().rev().reduce(|right, left| join(left, right)).unwrap()
-    } else {
-        parts.into_iter().reduce(join).unwrap()
-    }
-}
-
 fn sample_lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty()).collect()
-}
-
-#[test]
-fn any_split_and_any_order_of_merging_give_the_same_bytes() {
-    let log =
-        String::from_utf8(sample_bytes("overload-restart/audit/apiserver-0/audit-2026-11-20T09-40-27.680.log.zst"))
-            .unwrap();
-    let lines = sample_lines(&log);
-    let expected = text(&whole(std::slice::from_ref(&lines), 700, Whole::First).finish());
-    let mut runner = TestRunner::new(Config { cases: 12, ..Config::default() });
-    let cuts = prop::collection::vec(0..=lines.len(), 1..5);
-    runner
-        .run(&(cuts, any::<bool>()), |(mut cuts, from_the_right)| {
-            cuts.extend([0, lines.len()]);
-            cuts.sort_unstable();
-            let parts = text(&in_parts(&lines, &cuts, from_the_right).finish());
-            same(&expected, &parts, &format!("cut at {cuts:?}"));
-            Ok(())
-        })
-        .unwrap();
-}
-
-#[test]
-fn instances_read_apart_and_merged_are_instances_read_together() {
-    let a = String::from_utf8(sample_bytes("list-storm/audit/apiserver-0/audit.log.zst")).unwrap();
-    let b = String::from_utf8(sample_bytes("list-storm/audit/apiserver-1/audit.log.zst")).unwrap();
-    let (a, b) = (sample_lines(&a), sample_lines(&b));
-    let together = whole(&[a.clone(), b.clone()], 1000, Whole::First);
-    let mut apart = Part::new(2, Whole::Beside);
-    for chunk in a.chunks(1000) {
-        apart.take(0, batch(chunk, &stream(0)));
-    }
-    apart.end(0);
-    apart.end(1);
-    let mut other = Part::new(2, Whole::Beside);
-    other.end(0);
-    for chunk in b.chunks(1000) {
-        other.take(1, batch(chunk, &stream(1)));
-    }
-    other.end(1);
-    apart.merge(other);
-    let (together, apart) = (text(&together.finish()), text(&apart.finish()));
-    for table in TABLES.iter().filter(|table| table.name != "sequences") {
-        assert_eq!(together[table.name], apart[table.name], "{}", table.name);
-    }
 }
 
 #[test]
 fn lines_shuffled_within_the_slack_give_the_same_bytes() {
     let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
     let lines = sample_lines(&log);
-    let expected = text(&whole(std::slice::from_ref(&lines), 700, Whole::First).finish());
+    let expected = text(&whole(std::slice::from_ref(&lines), 700).finish());
     let mut runner = TestRunner::new(Config { cases: 10, ..Config::default() });
     runner
         .run(&any::<u64>(), |seed| {
@@ -304,7 +232,7 @@ fn lines_shuffled_within_the_slack_give_the_same_bytes() {
             shuffled.sort_by_key(|(at, _)| *at);
             let shuffled: Vec<&str> = shuffled.into_iter().map(|(_, line)| line).collect();
             assert_ne!(shuffled, lines);
-            same(&expected, &text(&whole(&[shuffled], 333, Whole::First).finish()), "shuffled");
+            same(&expected, &text(&whole(&[shuffled], 333).finish()), "shuffled");
             Ok(())
         })
         .unwrap();
@@ -317,7 +245,7 @@ fn late_lines_count_but_make_no_fact() {
     let mut moved = lines.clone();
     let early: Vec<&str> = moved.drain(3000..3100).collect();
     moved.extend(&early);
-    let (in_order, late) = (whole(&[lines], 500, Whole::First).finish(), whole(&[moved], 500, Whole::First).finish());
+    let (in_order, late) = (whole(&[lines], 500).finish(), whole(&[moved], 500).finish());
     assert_eq!((in_order.late, late.late), (0, 100));
     let (in_order, late) = (text(&in_order), text(&late));
     for table in ["traffic", "pulse", "sources", "notable", "clients"] {
@@ -336,8 +264,8 @@ fn a_shift_in_time_and_other_names_change_nothing_else() {
         .iter()
         .map(|line| line.replace("2026-11-20T", "2026-11-21T").replace("alice@example.com", "carol@example.com"))
         .collect();
-    let a = text(&whole(&[lines], 700, Whole::First).finish());
-    let b = text(&whole(&[moved.iter().map(String::as_str).collect()], 700, Whole::First).finish());
+    let a = text(&whole(&[lines], 700).finish());
+    let b = text(&whole(&[moved.iter().map(String::as_str).collect()], 700).finish());
     for (name, rows) in &a {
         let back = |row: &Vec<String>| -> Vec<String> {
             let columns = TABLES.iter().find(|table| table.name == *name).unwrap().columns;
@@ -388,7 +316,7 @@ fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
     lines.sort_unstable();
     let lines: Vec<String> = lines.into_iter().map(|(at, user)| made(user, at)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let one = text(&whole(std::slice::from_ref(&lines), 1000, Whole::First).finish());
+    let one = text(&whole(std::slice::from_ref(&lines), 1000).finish());
     let tile = one["traffic"][0][0].clone();
     let first: Vec<&Vec<String>> = one["traffic"].iter().filter(|row| row[0] == tile).collect();
     assert_eq!(first.len(), 1025, "1,024 rows and (other)");
@@ -399,9 +327,29 @@ fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
     assert_eq!(kept.clone().sum::<u64>() + count(other), all, "nothing is lost by folding");
     // The largest are kept: 1,024 of 1,500 users, so all with 4 or more requests (856 users) and some with 3.
     assert_eq!(kept.min(), Some(3));
-    for cuts in [vec![0, 6000, lines.len()], vec![0, 100, 11_999, 12_000, lines.len()], vec![0, 17_000, lines.len()]] {
-        for from_the_right in [false, true] {
-            same(&one, &text(&in_parts(&lines, &cuts, from_the_right).finish()), &format!("{cuts:?}"));
+    // As files, and put together again.
+    let home = folder();
+    let roll = |name: &str, sources: &[String]| {
+        let to = home.path().join(format!("{name}.rolled")).to_str().unwrap().to_owned();
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        plimsoll(&[&["rollup"], sources.as_slice(), &["--to", &to]].concat()).exits(0);
+        let manifest = std::fs::read_to_string(Path::new(&to).join("manifest.json")).unwrap();
+        (to, serde_json::from_str::<serde_json::Value>(&manifest).unwrap()["tables"].clone())
+    };
+    let log = |name: &str, lines: &[&str]| write(home.path(), &format!("{name}/audit.log"), lines.join("\n") + "\n");
+    let (_, all) = roll("all", &[log("all", &lines)]);
+    assert_eq!(all["traffic"]["rows"], one["traffic"].len());
+    // Between tiles: what a part folded stays folded.
+    let of_tile = lines.len() / 4;
+    for cuts in [vec![0, of_tile, lines.len()], vec![0, of_tile, of_tile * 2, of_tile * 3, lines.len()]] {
+        let part = |(number, cut): (usize, &[usize])| {
+            let name = format!("{}-{number}", cuts.len());
+            roll(&name, &[log(&name, &lines[cut[0]..cut[1]])]).0
+        };
+        let parts: Vec<String> = cuts.windows(2).enumerate().map(part).collect();
+        let (_, joined) = roll(&format!("{}", cuts.len()), &parts);
+        for (name, whole) in all.as_object().unwrap() {
+            assert_eq!(joined[name], *whole, "{name}, cut at {cuts:?}");
         }
     }
 }

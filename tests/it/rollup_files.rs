@@ -1,6 +1,6 @@
 //! Roll-ups as files: they answer as their logs do, whoever wrote them, and say so where they can't.
 
-use crate::support::{Ran, feed, folder, hermetic, plimsoll, python, root, sample, write};
+use crate::support::{Ran, feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -233,6 +233,91 @@ json.dump(own, open(made / "manifest.json", "w"))
             told["coverage"].as_object_mut().unwrap().remove("repeated_audit_ids");
         }
         assert_eq!(of_sql, of_log, "{command:?}");
+    }
+}
+
+/// The lines of each apiserver's log in a sample, with their times, in order.
+fn lines_of(name: &str) -> Vec<(String, Vec<(String, String)>)> {
+    let mut all = Vec::new();
+    for instance in ["apiserver-0", "apiserver-1"] {
+        let mut files: Vec<Vec<(String, String)>> = Vec::new();
+        for entry in fs::read_dir(Path::new(&sample(name)).join("audit").join(instance)).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            let text =
+                String::from_utf8(sample_bytes(path.strip_prefix(sample("")).unwrap().to_str().unwrap())).unwrap();
+            let timed = |line: &str| {
+                let event: Value = serde_json::from_str(line).unwrap();
+                (event["stageTimestamp"].as_str().unwrap().to_owned(), line.to_owned())
+            };
+            files.push(text.lines().filter(|line| !line.is_empty()).map(timed).collect());
+        }
+        files.sort();
+        all.push((instance.to_owned(), files.concat()));
+    }
+    all
+}
+
+#[test]
+fn parts_that_follow_one_another_are_the_whole() {
+    let mut seed = 20_261_120u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    for name in ["list-storm", "overload-restart"] {
+        let logs = lines_of(name);
+        let home = folder();
+        let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let mut times: Vec<&str> = logs.iter().flat_map(|(_, lines)| lines).map(|(at, _)| at.as_str()).collect();
+        times.sort_unstable();
+        for (instance, lines) in &logs {
+            let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+            write(&home.path().join("log"), &format!("audit/{instance}/audit.log"), text);
+        }
+        rolled(&[&path("log")], &path("whole"));
+        let whole = manifest(&path("whole"));
+        for round in 0..4 {
+            // As rotated files are cut, each at the first line behind a moment.
+            let mut cuts: Vec<&str> = (0..=round).map(|_| times[random(times.len())]).collect();
+            cuts.sort_unstable();
+            let mut parts = Vec::new();
+            for part in 0..=cuts.len() {
+                let mut is_empty = true;
+                let folder = format!("{round}-{part}");
+                for (instance, lines) in &logs {
+                    let from = |cut: &str| lines.iter().position(|(at, _)| at.as_str() >= cut).unwrap_or(lines.len());
+                    let (first, last) = (
+                        part.checked_sub(1).map_or(0, |cut| from(cuts[cut])),
+                        cuts.get(part).map_or(lines.len(), |cut| from(cut)),
+                    );
+                    let text: String =
+                        lines[first..last.max(first)].iter().map(|(_, line)| format!("{line}\n")).collect();
+                    is_empty &= text.is_empty();
+                    write(&home.path().join(&folder), &format!("audit/{instance}/audit.log"), text);
+                }
+                if !is_empty {
+                    rolled(&[&path(&folder)], &path(&format!("{folder}-rolled")));
+                    parts.push(path(&format!("{folder}-rolled")));
+                }
+            }
+            let together = path(&format!("{round}-whole"));
+            // In any order.
+            let first = random(parts.len());
+            parts.rotate_left(first);
+            let sources: Vec<&str> = parts.iter().map(String::as_str).collect();
+            rolled(&sources, &together);
+            let joined = manifest(&together);
+            for field in ["tables", "first", "last", "late_events", "open_requests", "repeated_audit_ids"] {
+                let fields = |told: &Value| match told[field].as_object() {
+                    Some(all) => all.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+                    None => vec![(field.to_owned(), told[field].clone())],
+                };
+                for (joined, whole) in fields(&joined).into_iter().zip(fields(&whole)) {
+                    assert_eq!(joined, whole, "{name} cut at {cuts:?}: {field}");
+                }
+            }
+            assert_eq!(said(&["clients", "SOURCE"], &together), said(&["clients", "SOURCE"], &path("log")), "{cuts:?}");
+        }
     }
 }
 

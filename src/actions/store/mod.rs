@@ -3,6 +3,7 @@
 
 mod append;
 mod keep;
+mod rollups;
 mod seal;
 mod table;
 #[cfg(test)]
@@ -10,9 +11,10 @@ mod tests;
 
 pub use append::{Appended, Sample, SeriesId, Writer};
 pub use keep::{Dropped, Keep, drop_old, put_together};
+pub use rollups::{KeepRollups, Plan, RollupsWriter};
 pub use seal::{GRACE, Sealed, seal};
 
-use crate::sources::store::{LOCK, MARKER, Store, StoreError, VERSION};
+use crate::sources::store::{LOCK, MARKER, ROLLUPS, Store, StoreError, VERSION};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +25,7 @@ pub fn open_or_make(folder: &Path) -> Result<Store, StoreError> {
         Err(StoreError::NoStore(name)) => {
             fs::create_dir_all(folder).map_err(StoreError::io(folder))?;
             // Another that makes it at the same time has made some of these.
-            let ours = [MARKER, LOCK, "log", "points", "days"];
+            let ours = [MARKER, LOCK, "log", "points", "days", ROLLUPS];
             let entries = fs::read_dir(folder).map_err(StoreError::io(folder))?;
             let is_foreign = |name: &str| !ours.contains(&name) && !name.starts_with('.');
             if entries.filter_map(Result::ok).any(|entry| is_foreign(&entry.file_name().to_string_lossy())) {

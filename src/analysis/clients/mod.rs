@@ -12,6 +12,7 @@ pub mod sizes;
 pub mod watch_cache;
 
 use super::list_route::{Minor, Route, route};
+use super::peak::{WINDOW, busiest};
 use super::rollup::Rollup;
 use super::rollup::read::{Addresses, ClientRow, DeprecatedRow, ObjectRow, PulseRow, TrafficRow, What, Who};
 use super::rollup::{Fact, Op};
@@ -212,15 +213,7 @@ impl<'r> Profile<'r> {
         if length >= 10 {
             return self.arrivals.values().copied().max().unwrap_or(0) as f64 / length as f64;
         }
-        let (mut best, mut sum, mut from) = (0, 0, self.arrivals.iter().peekable());
-        for (second, starts) in &self.arrivals {
-            sum += starts;
-            while let Some((_, gone)) = from.next_if(|(earlier, _)| second - **earlier >= 10) {
-                sum -= gone;
-            }
-            best = best.max(sum);
-        }
-        best as f64 / 10.0
+        busiest(&self.arrivals) as f64 / WINDOW as f64
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who the clients are: versions, groups, nodes, pods, apiservers.
 
-use super::keys::{Keys, Renumbering};
+use super::keys::Keys;
 use super::observe::{About, CallerSeen};
 use super::rows::md5_128;
 use crate::model::symbols::Symbol;
@@ -138,15 +138,6 @@ impl Clients {
             about.groups.iter().for_each(|group| row.groups.add(group));
             row.pods.add(&about.pod);
             row.instances.add(keys.symbols.get(traffic.instance));
-        }
-    }
-
-    /// Takes in another part's clients.
-    pub fn merge(&mut self, theirs: Self, to: &Renumbering, keys: &Keys) {
-        let change = |symbol: Symbol| to.symbols[symbol.0 as usize];
-        for (key, mut client) in theirs.rows {
-            client.nodes = client.nodes.into_iter().map(|(node, requests)| (change(node), requests)).collect();
-            self.add(key.map(change), client, keys);
         }
     }
 

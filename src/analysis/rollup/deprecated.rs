@@ -44,11 +44,6 @@ impl Deprecated {
         }
     }
 
-    /// Takes in another part's rows.
-    pub fn merge(&mut self, other: Self) {
-        other.0.into_iter().for_each(|(key, calls)| self.add(key, &calls));
-    }
-
     /// All rows, by their texts.
     pub fn into_rows(self) -> Vec<(DeprecatedKey, Calls)> {
         self.0.into_iter().collect()

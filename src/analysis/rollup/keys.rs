@@ -194,10 +194,6 @@ impl Default for Keys {
 pub struct Renumbering {
     /// Symbols.
     pub symbols: Vec<Symbol>,
-    /// Subjects.
-    pub subjects: Vec<u32>,
-    /// Pulse keys.
-    pub pulses: Vec<u32>,
     /// Traffic keys.
     pub traffic: Vec<u32>,
 }
@@ -243,17 +239,6 @@ impl Keys {
                 })
             })
             .collect();
-        let pulses = other
-            .pulses
-            .iter()
-            .map(|k| {
-                self.pulses.number(PulseKey {
-                    subject: subjects[k.subject as usize],
-                    instance: s(k.instance),
-                    op: k.op,
-                })
-            })
-            .collect();
         let traffic = other
             .traffic
             .iter()
@@ -268,7 +253,7 @@ impl Keys {
                 })
             })
             .collect();
-        Renumbering { symbols, subjects, pulses, traffic }
+        Renumbering { symbols, traffic }
     }
 
     /// The text columns of a subject: cluster, user, agent, group, resource.

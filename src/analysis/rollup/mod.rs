@@ -2,7 +2,7 @@
 //!
 //! Threads turn blocks of lines into [`Batch`]es of observations ([`Observer`]). A [`Part`] takes the
 //! batches of each stream in order, brings the events of all streams into one order of time, and counts
-//! them into its tables. Parts of one input can be merged; [`Part::finish`] gives the tables.
+//! them into its tables; [`Part::finish`] gives them. Parts of one log become one when they are loaded ([`stored`]).
 
 mod clients;
 mod deprecated;
@@ -13,6 +13,7 @@ mod observe;
 pub mod read;
 mod routes;
 mod rows;
+mod seams;
 mod sequences;
 mod spent;
 pub mod stored;
@@ -21,7 +22,6 @@ mod tiles;
 
 pub use observe::{Batch, Observer, Timeout};
 pub use rows::Fact;
-pub use sequences::READ_LOOK_BACK;
 pub use tables::Rollup;
 
 use crate::analysis::pending::{Pending, Start, Started};
@@ -36,6 +36,7 @@ use notable::Notable;
 use objects::Objects;
 use observe::Observation;
 use rows::{Gaps, Pulse, Sources, Traffic};
+use seams::Seams;
 use sequences::{Request, Sequences};
 use std::cmp::Ordering;
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
@@ -56,12 +57,10 @@ pub struct Part {
     /// Blocks with observations that wait; places of those that are done with are used again.
     blocks: Vec<Block>,
     released: Micros,
-    /// Events up to here may stand in another part.
-    split: Micros,
     span: Option<(Micros, Micros)>,
     pending: Pending<Open>,
-    /// Ends whose start stands in the part before, if anywhere: their arrival is counted when that is known.
-    loose_ends: Vec<(u128, Open)>,
+    /// What is kept of its ends, if it is.
+    seams: Option<Seams>,
     sequences: Sequences,
     traffic: Tiles<Traffic>,
     pulse: Tiles<Pulse>,
@@ -79,6 +78,7 @@ pub struct Part {
 
 #[derive(Debug, Clone, Copy)]
 struct StreamState {
+    first: Micros,
     newest: Micros,
     done: bool,
 }
@@ -100,8 +100,8 @@ struct Block {
     keys: Vec<u32>,
     /// By number of a symbol.
     symbols: Vec<Symbol>,
-    /// Whether it is counted in the part before, and only its facts are made here.
-    fact_only: bool,
+    /// The stream that it is of.
+    stream: usize,
     /// Observations that still wait.
     left: usize,
 }
@@ -116,36 +116,18 @@ struct Open {
     error: bool,
 }
 
-/// How a part stands to the rest of the input.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Whole {
-    /// It is all there is, or it is the first of parts that follow one another.
-    #[default]
-    First,
-    /// Parts before it, of the same streams, reach up to here.
-    After(Micros),
-    /// It shares its time with other parts: nothing can be folded before they are merged.
-    Beside,
-}
-
 impl Part {
-    /// An empty part for an input of so many streams.
-    pub fn new(streams: usize, whole: Whole) -> Self {
-        let split = match whole {
-            Whole::First => Micros::MIN,
-            Whole::After(at) => at,
-            Whole::Beside => Micros::MAX,
-        };
+    /// An empty roll-up of so many streams.
+    pub fn new(streams: usize) -> Self {
         Self {
             keys: Keys::default(),
-            streams: vec![StreamState { newest: Micros::MIN, done: false }; streams],
+            streams: vec![StreamState { first: Micros::MAX, newest: Micros::MIN, done: false }; streams],
             waiting: Vec::new(),
             blocks: Vec::new(),
             released: Micros::MIN,
-            split,
             span: None,
             pending: Pending::default(),
-            loose_ends: Vec::new(),
+            seams: None,
             sequences: Sequences::default(),
             traffic: Tiles::new(Scale::TRAFFIC),
             pulse: Tiles::new(Scale::PULSE),
@@ -162,31 +144,12 @@ impl Part {
         }
     }
 
-    /// Takes what the part before ends with, in the order of its lines, before any block of its own: it
-    /// is remembered, not counted. Only facts of its last seconds are made here, not there: events of
-    /// this part may stand between them.
-    pub fn look_back(&mut self, stream: usize, batch: Batch) {
-        let newest = batch.observations.iter().map(|observation| observation.at).max();
-        self.streams[stream].newest = self.streams[stream].newest.max(newest.unwrap_or(Micros::MIN));
-        let bound = self.streams[stream].newest.saturating_sub(SLACK);
-        let to = self.keys.renumber(&batch.keys);
-        let block = Block {
-            observations: batch.observations,
-            names: batch.names,
-            keys: to.traffic,
-            symbols: to.symbols,
-            fact_only: true,
-            left: 0,
-        };
-        let mut order: Vec<usize> = (0..block.observations.len()).collect();
-        order.sort_by(|&a, &b| in_order(&block.observations[a], &block.observations[b]));
-        let (before, wait): (Vec<usize>, Vec<usize>) =
-            order.into_iter().partition(|&index| block.observations[index].at < bound);
-        for index in before {
-            let observation = &block.observations[index];
-            self.sequences.take(&request(observation, &self.keys, block.keys[observation.key as usize]), |_, _| {});
-        }
-        self.wait(block, wait);
+    /// Keeps what it takes to go on from its end, or to be gone on to from another's.
+    pub fn with_seams(mut self) -> Self {
+        self.seams = Some(Seams::default());
+        self.sequences = Sequences::with_firsts();
+        self.objects = Objects::with_edges();
+        self
     }
 
     /// Takes a block, in the order of its stream.
@@ -196,7 +159,7 @@ impl Part {
         for seen in &callers {
             self.clients.take(seen, to.traffic[seen.key as usize], &mut self.keys);
         }
-        let mut block = Block { observations, names, keys: to.traffic, symbols: to.symbols, fact_only: false, left: 0 };
+        let mut block = Block { observations, names, keys: to.traffic, symbols: to.symbols, stream, left: 0 };
         let mut newest = self.streams[stream].newest;
         let mut wait = Vec::with_capacity(block.observations.len());
         for index in 0..block.observations.len() {
@@ -204,9 +167,10 @@ impl Part {
             self.span = together(self.span, Some((at, at)));
             let late = newest != Micros::MIN && at < newest - SLACK;
             newest = newest.max(at);
+            self.streams[stream].first = self.streams[stream].first.min(at);
             if late {
                 self.late += 1;
-                self.count(&mut block, index, true, false);
+                self.count(&mut block, index, true);
             } else {
                 wait.push(index);
             }
@@ -240,13 +204,12 @@ impl Part {
     /// Counts what no earlier event can precede any more.
     fn release(&mut self) {
         let open = self.streams.iter().filter(|stream| !stream.done);
-        // What stands at the very end waits until it is known whether another part follows.
         let Some(bound) =
             open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released)
         else {
             return;
         };
-        self.count_waiting(bound, true);
+        self.count_waiting(bound);
         self.released = bound;
         let newest = self.streams.iter().map(|stream| stream.newest).max().unwrap_or(Micros::MIN);
         if bound.min(newest.saturating_sub(SLACK)) > self.last_closed.saturating_add(SECOND) {
@@ -255,7 +218,7 @@ impl Part {
     }
 
     /// Counts what waits and lies before `bound`, in the order of time.
-    fn count_waiting(&mut self, bound: Micros, facts: bool) {
+    fn count_waiting(&mut self, bound: Micros) {
         let mut blocks = std::mem::take(&mut self.blocks);
         let (mut ready, wait): (Vec<Place>, Vec<Place>) = self.waiting.iter().partition(|place| place.at < bound);
         self.waiting = wait;
@@ -263,7 +226,7 @@ impl Part {
         ready.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| in_order(observation(a), observation(b))));
         for place in ready {
             let block = &mut blocks[place.block as usize];
-            self.count(block, place.index as usize, false, facts);
+            self.count(block, place.index as usize, false);
             block.left -= 1;
             if block.left == 0 {
                 *block = Block::default();
@@ -275,7 +238,7 @@ impl Part {
     fn close(&mut self, released: Micros) {
         self.last_closed = released;
         let span = self.span.map_or(0, |(first, last)| last - first);
-        let progress = Progress { released, split: self.split, span };
+        let progress = Progress { released, span };
         self.traffic.close(progress, &self.keys);
         self.pulse.close(progress, &self.keys);
         self.facts.close(progress, &self.keys);
@@ -286,15 +249,12 @@ impl Part {
         }
     }
 
-    /// Counts an event, and makes its facts unless the part that follows does.
-    fn count(&mut self, block: &mut Block, index: usize, late: bool, facts: bool) {
+    /// Counts an event, and makes its facts unless it is late.
+    fn count(&mut self, block: &mut Block, index: usize, late: bool) {
         let observation = &mut block.observations[index];
         let key = block.keys[observation.key as usize];
-        if facts {
+        if !late {
             self.facts_of(observation, key);
-        }
-        if block.fact_only {
-            return;
         }
         let source = block.symbols[observation.source as usize];
         let key_data = *self.keys.traffic.get(key);
@@ -306,13 +266,13 @@ impl Part {
         if let Some(identity) = observation.identity {
             let open = Open { at, received, key, late, error };
             if observation.terminal {
-                match self.pending.end(identity, at) {
-                    Some(_) => {}
-                    // Its start may stand in the part before.
-                    None if self.split != Micros::MIN && received <= self.split => {
-                        self.loose_ends.push((identity, open))
+                if self.pending.end(identity, at).is_none() {
+                    self.arrived(open);
+                    if let Some(seams) = &mut self.seams
+                        && received < self.streams[block.stream].first
+                    {
+                        seams.ended.push((identity, open));
                     }
-                    None => self.arrived(open),
                 }
             } else {
                 let failed = key_data.code.is_some_and(|code| code >= 400);
@@ -392,7 +352,8 @@ impl Part {
         let request = request(observation, &self.keys, key);
         let subject = self.keys.traffic.get(key).subject;
         let (facts, keys) = (&mut self.facts, &self.keys);
-        self.sequences.take(&request, |fact, gap| facts.row(request.at, false, fact.key(subject), keys).0.add(gap));
+        self.sequences
+            .take(&request, subject, |fact, gap| facts.row(request.at, false, fact.key(subject), keys).0.add(gap));
     }
 
     /// A request arrived.
@@ -426,72 +387,15 @@ impl Part {
         }
     }
 
-    /// Takes in a part that follows this or that this follows, or one that shares its time with this.
-    pub fn merge(&mut self, mut next: Self) {
-        if next.split < self.split {
-            std::mem::swap(self, &mut next);
-        }
-        // The part that follows has looked back at the end of this, and made its facts.
-        self.drain(next.split == Micros::MAX);
-        if next.split == Micros::MAX {
-            next.drain(true);
-        }
-        let to = self.keys.renumber(&next.keys);
-        let key = |key: u32| to.traffic[key as usize];
-        for (identity, end) in std::mem::take(&mut next.loose_ends) {
-            let end = Open { key: key(end.key), ..end };
-            if self.pending.end(identity, end.at).is_none() {
-                if self.split == Micros::MIN { self.arrived(end) } else { self.loose_ends.push((identity, end)) }
-            }
-        }
-        for (identity, start) in next.pending.drain() {
-            let start = Start { what: Open { key: key(start.what.key), ..start.what }, ..start };
-            if let Started::NoRoom(start) = self.pending.start(identity, start) {
-                self.remains(start);
-            }
-        }
-        let keys = &self.keys;
-        self.traffic.merge(next.traffic, &|k| u64::from(to.traffic[k as usize]), &to, keys);
-        self.pulse.merge(next.pulse, &|k| u64::from(to.pulses[k as usize]), &to, keys);
-        let fact = |k: u64| {
-            let (subject, fact) = rows::Fact::of(k);
-            fact.key(to.subjects[subject as usize])
-        };
-        self.facts.merge(next.facts, &fact, &to, keys);
-        self.sources.merge(next.sources, &|k| u64::from(to.subjects[k as usize]), &to, keys);
-        self.objects.merge(next.objects, &to);
-        self.clients.merge(next.clients, &to, keys);
-        self.deprecated.merge(next.deprecated);
-        self.notable.append(&mut next.notable);
-        self.notable_dropped += next.notable_dropped;
-        self.ids.merge(&next.ids);
-        self.late += next.late;
-        // What waits at the end of the later part waits on, under its new keys.
-        let offset = self.blocks.len() as u32;
-        self.waiting.extend(next.waiting.iter().map(|place| Place { block: place.block + offset, ..*place }));
-        self.blocks.extend(std::mem::take(&mut next.blocks).into_iter().map(|mut block| {
-            block.keys.iter_mut().for_each(|number| *number = key(*number));
-            block.symbols.iter_mut().for_each(|symbol| *symbol = to.symbols[symbol.0 as usize]);
-            block
-        }));
-        self.sequences = next.sequences;
-        self.span = together(self.span, next.span);
-    }
-
-    /// Counts what still waits; nothing is closed by this.
-    fn drain(&mut self, facts: bool) {
-        self.count_waiting(Micros::MAX, facts);
-    }
-
     /// The tables.
     pub fn finish(mut self) -> Rollup {
-        self.drain(true);
-        for (_, end) in std::mem::take(&mut self.loose_ends) {
-            self.arrived(end);
+        self.count_waiting(Micros::MAX);
+        let still_open = self.pending.drain().collect::<Vec<_>>();
+        let open = still_open.iter().filter(|(_, start)| !start.failed).count() as u64;
+        still_open.iter().for_each(|(_, start)| self.remains(*start));
+        if let Some(seams) = &mut self.seams {
+            seams.started.extend(still_open);
         }
-        let still_open = self.pending.drain().map(|(_, start)| start).collect::<Vec<_>>();
-        let open = still_open.iter().filter(|start| !start.failed).count() as u64;
-        still_open.into_iter().for_each(|start| self.remains(start));
         tables::finish(self, open)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Names of objects are many, so they are held only for tiles that are open and for what is kept.
 
-use super::keys::{Keys, Renumbering};
+use super::keys::Keys;
 use super::tiles::Progress;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND, together};
@@ -48,7 +48,8 @@ pub struct Object {
 }
 
 impl Object {
-    fn merge(&mut self, other: &Self) {
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
         self.reads += other.reads;
         self.writes += other.writes;
         self.conflicts += other.conflicts;
@@ -56,9 +57,27 @@ impl Object {
         self.span = together(self.span, other.span);
     }
 
-    fn is_kept(&self) -> bool {
+    /// Whether that was enough in one tile.
+    pub fn is_kept(&self) -> bool {
         self.reads + self.writes >= BUSY || self.conflicts > 0 || self.lease
     }
+}
+
+/// What a client did with an object in one of the first tiles, or the last: parts that meet in a tile judge it together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeObject {
+    /// The tile, in units of its length.
+    pub tile: i64,
+    /// Client, group and resource.
+    pub subject: u32,
+    /// Namespace; a symbol of the keys.
+    pub namespace: Symbol,
+    /// Name.
+    pub name: String,
+    /// What was done.
+    pub object: Object,
+    /// Whether it is among what is kept.
+    pub is_kept: bool,
 }
 
 type Rows = HashMap<ObjectKey, Object, foldhash::fast::FixedState>;
@@ -69,11 +88,20 @@ pub struct Objects {
     names: Symbols,
     open: BTreeMap<i64, Rows>,
     kept: Rows,
+    /// Of the first tiles and the last what was done with each object, where that is wanted.
+    edges: Option<Vec<EdgeObject>>,
+    /// The first tile.
+    first: Option<i64>,
     /// Requests of rows that were dropped for want of room.
     pub dropped: u64,
 }
 
 impl Objects {
+    /// The same, and the first tile and the last are remembered.
+    pub fn with_edges() -> Self {
+        Self { edges: Some(Vec::new()), ..Self::default() }
+    }
+
     /// The row of an object, in the tile of `at`.
     pub fn at(&mut self, at: Micros, subject: u32, namespace: Symbol, name: &str) -> &mut Object {
         let name = self.names.intern(name);
@@ -88,15 +116,19 @@ impl Objects {
 
     /// Keeps what was busy in the tiles whose time is over.
     pub fn close(&mut self, progress: Progress, keys: &Keys) {
-        let done: Vec<i64> = self
-            .open
-            .keys()
-            .copied()
-            .take_while(|tile| (tile + 1).saturating_mul(TILE) <= progress.released)
-            .filter(|tile| tile * TILE > progress.split)
-            .collect();
+        let done: Vec<i64> =
+            self.open.keys().copied().take_while(|tile| (tile + 1).saturating_mul(TILE) <= progress.released).collect();
+        let is_end = progress.released == Micros::MAX;
+        self.first = self.first.or(done.first().copied());
         for tile in done {
             for (key, object) in self.open.remove(&tile).unwrap_or_default() {
+                // Lines stand some seconds out of order, so the tile beside may be shared as well.
+                if (is_end || self.first.is_some_and(|first| tile <= first + 1))
+                    && let Some(edges) = &mut self.edges
+                {
+                    let (name, ObjectKey { subject, namespace, .. }) = (self.names.get(key.name).to_owned(), key);
+                    edges.push(EdgeObject { tile, subject, namespace, name, object, is_kept: object.is_kept() });
+                }
                 if object.is_kept() {
                     self.kept.entry(key).or_default().merge(&object);
                 }
@@ -138,27 +170,15 @@ impl Objects {
         self.names = names;
     }
 
-    /// Takes in another part's objects.
-    pub fn merge(&mut self, other: Self, to: &Renumbering) {
-        let names = &mut self.names;
-        let mut change = |key: ObjectKey| ObjectKey {
-            subject: to.subjects[key.subject as usize],
-            namespace: to.symbols[key.namespace.0 as usize],
-            name: names.intern(other.names.get(key.name)),
-        };
-        for (tile, rows) in other.open {
-            let mine = self.open.entry(tile).or_default();
-            rows.into_iter().for_each(|(key, object)| mine.entry(change(key)).or_default().merge(&object));
-        }
-        for (key, object) in other.kept {
-            self.kept.entry(change(key)).or_default().merge(&object);
-        }
-        self.dropped += other.dropped;
+    /// Closes all tiles, and gives what is remembered of the first and the last.
+    pub fn edges(&mut self, keys: &Keys) -> Vec<EdgeObject> {
+        self.close(Progress { released: Micros::MAX, span: 0 }, keys);
+        self.edges.take().unwrap_or_default()
     }
 
     /// All rows: key, name, counts.
     pub fn finish(mut self, keys: &Keys) -> (Vec<(ObjectKey, String, Object)>, u64) {
-        self.close(Progress { released: Micros::MAX, split: Micros::MIN, span: 0 }, keys);
+        self.close(Progress { released: Micros::MAX, span: 0 }, keys);
         self.fold(MAX_OBJECTS, keys);
         let names = self.names;
         (

@@ -1,6 +1,6 @@
 //! What the rows of the tiled tables hold.
 
-use super::keys::{Keys, Renumbering};
+use super::keys::Keys;
 use super::tiles::Row;
 use crate::model::histogram::Histogram;
 use crate::model::symbols::Symbol;
@@ -342,18 +342,6 @@ impl Row for Sources {
             } else {
                 SourceSet::Sketch { smallest: smallest(&counts, keys), heaviest: heaviest(counts, keys) }
             };
-        }
-    }
-
-    fn renumber(&mut self, to: &Renumbering) {
-        let change = |source: Symbol| to.symbols[source.0 as usize];
-        match &mut self.set {
-            SourceSet::Open(counts) => {
-                *counts = counts.drain().map(|(source, count)| (change(source), count)).collect()
-            }
-            SourceSet::Exact(counts) | SourceSet::Sketch { heaviest: counts, .. } => {
-                counts.iter_mut().for_each(|(source, _)| *source = change(*source));
-            }
         }
     }
 }

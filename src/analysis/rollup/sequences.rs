@@ -3,13 +3,13 @@
 use super::observe::Written;
 use super::rows::Fact;
 use crate::model::time::{Micros, SECOND};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// How long a failed request, or the end of a watch, is remembered.
 pub const LOOK_BACK: Micros = 120 * SECOND;
 
-/// How long a read is remembered: also how much of its predecessor a part of a split input reads.
+/// How long a read is remembered, and a write.
 pub const READ_LOOK_BACK: Micros = 900 * SECOND;
 
 /// A watch that ended within this told its client that its version was too old.
@@ -46,32 +46,60 @@ impl<K: Eq + Hash + Copy, V: Copy> Memory<K, V> {
     fn get(&self, key: K) -> Option<V> {
         self.young.get(&key).or_else(|| self.old.get(&key)).copied()
     }
+
+    /// All that is remembered, by key.
+    fn all(&self) -> Vec<(K, V)>
+    where
+        K: Ord,
+    {
+        let old = self.old.iter().filter(|(key, _)| !self.young.contains_key(*key));
+        let mut all: Vec<(K, V)> = self.young.iter().chain(old).map(|(key, value)| (*key, *value)).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
 }
 
 /// The last request of an actor with a verb and URI.
 #[derive(Debug, Clone, Copy, Default)]
-struct Last {
-    at: Micros,
-    failed: Option<Fact>,
+pub struct Last {
+    /// Its `at`.
+    pub at: Micros,
+    /// Which retry the next one is.
+    pub failed: Option<Fact>,
     /// When the last read that can be repeated arrived.
-    read: Option<Micros>,
+    pub read: Option<Micros>,
     /// Of a write: hash of the version that the object then had, else 0.
-    version: u64,
+    pub version: u64,
 }
 
 /// The last end of a watch, or list, of an actor on a resource; or the last write of a client to a lease.
 #[derive(Debug, Clone, Copy)]
-enum Turn {
+pub enum Turn {
+    /// A watch ended.
     Ended {
+        /// When.
         at: Micros,
+        /// Whether it told its client that its version was too old.
         short: bool,
     },
+    /// A list followed.
     Listed,
     /// The last write to a lease, and which actor's it was.
     Held {
+        /// When.
         at: Micros,
+        /// Actor, verb and URI.
         request: u64,
     },
+}
+
+impl Turn {
+    fn at(self) -> Micros {
+        match self {
+            Self::Ended { at, .. } | Self::Held { at, .. } => at,
+            Self::Listed => Micros::MIN,
+        }
+    }
 }
 
 /// A request, as far as facts need it.
@@ -106,11 +134,92 @@ pub struct Request {
 pub struct Sequences {
     requests: Memory<u64, Last>,
     turns: Memory<u64, Turn>,
+    firsts: Option<Box<Firsts>>,
+}
+
+/// The requests that what came before the log could make facts of.
+#[derive(Debug, Default)]
+struct Firsts {
+    began: Option<Micros>,
+    /// Actors, verbs and URIs that were met, and turns.
+    met: HashSet<u64, foldhash::fast::FixedState>,
+    met_turns: HashSet<u64, foldhash::fast::FixedState>,
+    all: Vec<(Request, u32)>,
+}
+
+impl Firsts {
+    fn take(&mut self, request: &Request, subject: u32) {
+        // A watch that ends much later may have begun right behind what came before.
+        let since = request.received - *self.began.get_or_insert(request.at);
+        if since > READ_LOOK_BACK && request.watch_end.is_none() || self.met.len() >= MAX_REMEMBERED {
+            return;
+        }
+        // What follows a failure does so soon; what is read or written again may take its time.
+        let is_soon = since <= LOOK_BACK;
+        let complete = request.complete
+            && self.met.insert(request.request)
+            && (is_soon || request.rereads || request.written.is_some());
+        let is_turn = request.holds || request.lists || request.watch_end.is_some();
+        let turns = is_turn && self.met_turns.insert(request.turn);
+        let (holds, lists) = (turns && request.holds, turns && request.lists && is_soon);
+        if complete || holds || lists {
+            let (rereads, written) = (complete && request.rereads, request.written.filter(|_| complete));
+            let first = Request { complete, holds, lists, rereads, written, watch_end: None, code: None, ..*request };
+            self.all.push((first, subject));
+        }
+    }
 }
 
 impl Sequences {
-    /// Takes a request, in the order of time; hands each fact and its gap (µs) to `found`.
-    pub fn take(&mut self, request: &Request, mut found: impl FnMut(Fact, u64)) {
+    /// The same, and the first requests are kept.
+    pub fn with_firsts() -> Self {
+        Self { firsts: Some(Box::default()), ..Self::default() }
+    }
+
+    /// The first requests, where they were kept.
+    pub fn firsts(&mut self) -> Option<Vec<(Request, u32)>> {
+        self.firsts.take().map(|firsts| firsts.all)
+    }
+
+    /// The last requests that facts could be made with of what comes after `end`.
+    pub fn lasts(&self, end: Micros) -> Vec<(u64, Last)> {
+        let matters = |last: &Last| {
+            // The retry of a watch is seen when that ends.
+            (last.failed.is_some() || last.version != 0) && last.at >= end - READ_LOOK_BACK
+                || last.read.is_some_and(|read| read >= end - READ_LOOK_BACK)
+        };
+        self.requests.all().into_iter().filter(|(_, last)| matters(last)).collect()
+    }
+
+    /// The same of turns.
+    pub fn turns(&self, end: Micros) -> Vec<(u64, Turn)> {
+        let matters = |turn: &Turn| match turn {
+            Turn::Ended { at, .. } => *at >= end - LOOK_BACK,
+            Turn::Held { at, .. } => *at >= end - READ_LOOK_BACK,
+            Turn::Listed => false,
+        };
+        self.turns.all().into_iter().filter(|(_, turn)| matters(turn)).collect()
+    }
+
+    /// Remembers what another roll-up ended with, unless something later is known.
+    pub fn remember(&mut self, requests: &[(u64, Last)], turns: &[(u64, Turn)]) {
+        for (key, last) in requests {
+            if self.requests.get(*key).is_none_or(|known| known.at <= last.at) {
+                self.requests.replace(last.at, *key, *last);
+            }
+        }
+        for (key, turn) in turns {
+            if self.turns.get(*key).is_none_or(|known| known.at() <= turn.at()) {
+                self.turns.replace(turn.at(), *key, *turn);
+            }
+        }
+    }
+
+    /// Takes a request of a client on a resource, in the order of time; hands each fact and its gap (µs) to `found`.
+    pub fn take(&mut self, request: &Request, subject: u32, mut found: impl FnMut(Fact, u64)) {
+        if let Some(firsts) = &mut self.firsts {
+            firsts.take(request, subject);
+        }
         let gap = |since: Micros, limit: Micros| {
             (0..=limit).contains(&(request.received - since)).then_some((request.received - since) as u64)
         };

@@ -1,14 +1,15 @@
 //! A roll-up from its stored tables: whole, or some of it. Several become one, as parts do that share their time.
 
+use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::Calls;
 use super::keys::{OTHER, Op, PulseKey, Subject, TrafficKey};
 use super::notable::{KINDS, Notable};
 use super::objects::Object;
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
+use super::seams::{Joints, Seams, Undone};
 use super::tables::Rollup;
-use super::tiles::{OTHER_KEY, Row, Tiles};
-use super::{Part, Whole};
+use super::tiles::{OTHER_KEY, Row};
 use crate::analysis::dims::{Dim, service_account_of};
 use crate::analysis::filter::Filter;
 use crate::analysis::repeated::RepeatedIds;
@@ -28,6 +29,10 @@ pub struct Wanted {
     pub until: Option<Micros>,
     /// Clients that meet all conditions.
     pub filters: Vec<Filter>,
+    /// Whether what further parts are joined by is wanted.
+    pub with_seams: bool,
+    /// Whether nothing but the tables of requests is wanted: `traffic` and `pulse`.
+    pub only_requests: bool,
 }
 
 /// Dimensions of conditions that every table can be judged by.
@@ -61,6 +66,9 @@ pub struct Loader {
     open: u64,
     repeated: RepeatedIds,
     objects_dropped: u64,
+    joints: Joints,
+    /// Whether all that was begun has seams.
+    is_joined: bool,
     /// By number of a subject: whether it is wanted.
     wanted_subjects: Vec<Option<bool>>,
 }
@@ -70,7 +78,7 @@ impl Loader {
     pub fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
-            part: Part::new(0, Whole::First),
+            part: Part::new(0),
             tile: 10,
             longest: 10,
             span: None,
@@ -79,12 +87,21 @@ impl Loader {
             open: 0,
             repeated: RepeatedIds::default(),
             objects_dropped: 0,
+            joints: Joints::default(),
+            is_joined: true,
             wanted_subjects: Vec::new(),
         }
     }
 
-    /// Begins a roll-up; its tables follow.
-    pub fn begin(&mut self, manifest: &Manifest) {
+    /// Tiles are to be at least so many seconds long.
+    pub fn at_least(&mut self, tile: i64) {
+        self.longest = self.longest.max(tile);
+    }
+
+    /// Begins a roll-up; its tables follow, and its seams if it has some.
+    pub fn begin(&mut self, manifest: &Manifest, has_seams: bool) {
+        self.is_joined &= has_seams;
+        self.joints.0.push((manifest.first.unwrap_or(Micros::MIN), Seams::default()));
         self.tile = manifest.tile_seconds;
         self.longest = self.longest.max(self.tile);
         self.late += manifest.late_events;
@@ -134,6 +151,7 @@ impl Loader {
             "clients" => Self::clients,
             "nodes" => Self::nodes,
             "deprecated" => Self::deprecated,
+            "seams" => Self::seams,
             _ => return Ok(()),
         };
         let cells = &rows.columns;
@@ -171,26 +189,7 @@ impl Loader {
             return Ok(());
         }
         let text = |column: usize| cells[column].text(row);
-        let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape] =
-            std::array::from_fn(|column| text(column + 1));
-        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
-        let key = if scope == OTHER {
-            OTHER_KEY
-        } else {
-            let [instance, verb, subresource, namespace] =
-                [instance, verb, subresource, namespace].map(|text| self.symbol(text));
-            let scope = Scope::ALL.into_iter().find(|known| known.name() == scope).ok_or("scope")?;
-            let code = match code {
-                "" => None,
-                code => Some(code.parse().map_err(|_| "code")?),
-            };
-            let shape = match shape {
-                "" => None,
-                shape => Some(ReadShape::decode(shape).ok_or("shape")?),
-            };
-            let key = TrafficKey { subject, instance, verb, subresource, scope, namespace, code, shape };
-            u64::from(self.part.keys.number(key))
-        };
+        let Some((key, _)) = self.traffic_key(std::array::from_fn(|column| text(column + 1)))? else { return Ok(()) };
         let count = |column: usize| cells[column].count(row);
         let histogram = |column: usize| Histogram::decode(text(column), count(column + 1), count(column + 2));
         let mut read =
@@ -204,8 +203,50 @@ impl Loader {
                 *into = from;
             }
         }
-        add(&mut self.part.traffic, tile, key, read, &self.part.keys);
+        let Part { traffic, keys, .. } = &mut self.part;
+        traffic.stored(self.tile, tile.saturating_mul(SECOND), u64::from(key), keys).merge(read, keys);
         Ok(())
+    }
+
+    /// The numbers of a traffic key, and of its client and resource; `None` if they are not wanted.
+    fn traffic_key(&mut self, texts: [&str; 12]) -> Result<Option<(u32, u32)>, &'static str> {
+        let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape] = texts;
+        let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(None) };
+        if scope == OTHER {
+            return Ok(Some((OTHER_KEY as u32, subject)));
+        }
+        let [instance, verb, subresource, namespace] =
+            [instance, verb, subresource, namespace].map(|text| self.symbol(text));
+        let scope = Scope::ALL.into_iter().find(|known| known.name() == scope).ok_or("scope")?;
+        let code = match code {
+            "" => None,
+            code => Some(code.parse().map_err(|_| "code")?),
+        };
+        let shape = match shape {
+            "" => None,
+            shape => Some(ReadShape::decode(shape).ok_or("shape")?),
+        };
+        let key = TrafficKey { subject, instance, verb, subresource, scope, namespace, code, shape };
+        Ok(Some((self.part.keys.number(key), subject)))
+    }
+
+    fn seams(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
+        let (edge, at) = (cells[0].text(row), cells[1].number(row));
+        let (from, to) = self.bounds();
+        // Of a window, what came before it is not known, as it is where a log is read.
+        let is_wanted = !self.wanted.only_requests || matches!(edge, "started" | "ended");
+        if !is_wanted || edge != "id" && !(from <= at && at < to) {
+            return Ok(());
+        }
+        let texts: [&str; 12] = std::array::from_fn(|column| cells[column + 7].text(row));
+        let [cluster, _, user, agent, _, group, resource, .., namespace, _, _] = texts;
+        let numbers = match edge {
+            "started" | "ended" => self.traffic_key(texts)?,
+            "first" | "object" => self.subject([cluster, user, agent, group, resource]).map(|subject| (0, subject)),
+            _ => Some((0, 0)),
+        };
+        let namespace = self.symbol(namespace);
+        numbers.map_or(Ok(()), |numbers| self.joints.take(cells, row, numbers, namespace))
     }
 
     fn pulse(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
@@ -225,7 +266,9 @@ impl Loader {
         };
         let [starts, ends, errors, throttled] =
             std::array::from_fn(|column| u32::try_from(cells[column + 8].count(row)).unwrap_or(u32::MAX));
-        add(&mut self.part.pulse, second, key, Pulse { starts, ends, errors, throttled }, &self.part.keys);
+        let Part { pulse, keys, .. } = &mut self.part;
+        let row = pulse.stored(self.tile, second.saturating_mul(SECOND), key, keys);
+        row.merge(Pulse { starts, ends, errors, throttled }, keys);
         Ok(())
     }
 
@@ -243,7 +286,8 @@ impl Loader {
         };
         let gaps =
             Gaps(Histogram::decode(cells[8].text(row), cells[9].count(row), cells[10].count(row)).ok_or("gaps")?);
-        add(&mut self.part.facts, tile, key, gaps, &self.part.keys);
+        let Part { facts, keys, .. } = &mut self.part;
+        facts.stored(self.tile, tile.saturating_mul(SECOND), key, keys).merge(gaps, keys);
         Ok(())
     }
 
@@ -263,7 +307,8 @@ impl Loader {
             SourceSet::Sketch { smallest: smallest.map_err(|_| "sketch")?, heaviest: counts(cells[10].text(row)) }
         };
         let read = Sources { requests: cells[6].count(row), set };
-        add(&mut self.part.sources, tile, u64::from(subject), read, &self.part.keys);
+        let Part { sources, keys, .. } = &mut self.part;
+        sources.stored(self.tile, tile.saturating_mul(SECOND), u64::from(subject), keys).merge(read, keys);
         Ok(())
     }
 
@@ -287,83 +332,31 @@ impl Loader {
         if !self.takes_instant(at) {
             return Ok(());
         }
-        let [
-            cluster,
-            instance,
-            kind,
-            user,
-            agent,
-            impersonated,
-            source,
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-            code,
-            uri,
-            audit_id,
-            level,
-            detail,
-        ] = std::array::from_fn(|column| cells[column + 1].text(row));
-        let [
-            cluster,
-            instance,
-            user,
-            agent,
-            impersonated,
-            source,
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-            uri,
-            audit_id,
-            detail,
-        ] = [
-            cluster,
-            instance,
-            user,
-            agent,
-            impersonated,
-            source,
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-            uri,
-            audit_id,
-            detail,
-        ]
-        .map(str::to_owned);
-        let kind = KINDS.into_iter().find(|known| *known == kind).ok_or("kind")?;
-        let level = Level::ALL.into_iter().find(|known| known.name() == level).ok_or("level")?.name();
-        let code = if code.is_empty() { None } else { Some(code.parse().map_err(|_| "code")?) };
+        let text = |column: usize| cells[column].text(row);
+        let owned = |column: usize| text(column).to_owned();
+        let kind = KINDS.into_iter().find(|known| *known == text(3)).ok_or("kind")?;
+        let level = Level::ALL.into_iter().find(|known| known.name() == text(17)).ok_or("level")?.name();
+        let code = if text(14).is_empty() { None } else { Some(text(14).parse().map_err(|_| "code")?) };
         self.part.notable.push(Notable {
             at,
-            cluster,
-            instance,
+            cluster: owned(1),
+            instance: owned(2),
             kind,
-            user,
-            agent,
-            impersonated,
-            source,
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
+            user: owned(4),
+            agent: owned(5),
+            impersonated: owned(6),
+            source: owned(7),
+            verb: owned(8),
+            group: owned(9),
+            resource: owned(10),
+            subresource: owned(11),
+            namespace: owned(12),
+            name: owned(13),
             code,
-            uri,
-            audit_id,
+            uri: owned(15),
+            audit_id: owned(16),
             level,
-            detail,
+            detail: owned(18),
             identity: None,
             starts: false,
         });
@@ -437,18 +430,29 @@ impl Loader {
         self.part.pulse.at_least(self.longest);
         self.part.facts.at_least(self.longest);
         self.part.sources.at_least(self.longest);
+        let is_apart = self.joints.0.len() > 1;
+        let undone = std::mem::take(&mut self.joints).join(&mut self.part);
+        if is_apart {
+            let Part { keys, span, traffic, pulse, facts, sources, .. } = &mut self.part;
+            let span = span.map_or(0, |(first, last)| last - first);
+            traffic.refold(span, keys);
+            pulse.refold(span, keys);
+            facts.refold(span, keys);
+            sources.refold(span, keys);
+        }
         let mut rollup = self.part.finish();
+        undone.iter().for_each(|undone| undone.apply(&mut rollup));
+        rollup.traffic.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
+        let opens = undone.iter().filter(|undone| matches!(undone, Undone::Start { open: true, .. })).count() as u64;
         let is_all = is_whole && self.wanted.since.is_none() && self.wanted.until.is_none();
-        rollup.open = if is_all { self.open } else { rollup.traffic.iter().map(|(_, _, row)| row.open).sum() };
-        rollup.repeated_ids = self.repeated;
+        let seen = || rollup.traffic.iter().map(|(_, _, row)| row.open).sum();
+        rollup.open = if is_all { self.open.saturating_sub(opens) } else { seen() };
+        if !(is_apart && self.is_joined) {
+            rollup.repeated_ids = self.repeated;
+        }
         rollup.objects_dropped += self.objects_dropped;
         rollup
     }
-}
-
-/// Adds a stored row: it is folded already.
-fn add<V: Row>(tiles: &mut Tiles<V>, second: i64, key: u64, row: V, keys: &super::keys::Keys) {
-    tiles.row(second.saturating_mul(SECOND), true, key, keys).merge(row, keys);
 }
 
 /// The value of a dimension for cluster, user, agent, group and resource; empty for others.

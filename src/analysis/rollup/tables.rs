@@ -7,6 +7,7 @@ use super::keys::{Keys, OTHER};
 use super::notable::{Notable, once};
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
+use super::seams::{self, Seams};
 use super::tiles::Row;
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
@@ -25,6 +26,8 @@ pub struct Rollup {
     pub(super) notable: Vec<Notable>,
     pub(super) clients: Vec<(ClientKey, Client)>,
     pub(super) deprecated: Vec<(DeprecatedKey, Calls)>,
+    /// What parts of one log are joined by, where it was asked for.
+    pub(super) seams: Option<Seams>,
     /// The length of a tile in seconds.
     pub(super) tile: i64,
     /// First and last `at`, in µs.
@@ -42,10 +45,21 @@ pub struct Rollup {
 }
 
 /// Finishes a part that is complete.
-pub(super) fn finish(part: Part, open: u64) -> Rollup {
+pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
     let span = part.span.map_or(0, |(first, last)| last - first);
-    let keys = part.keys;
+    let keys = std::mem::take(&mut part.keys);
     let tile = part.traffic.length(span);
+    let end = part.span.map_or(0, |(_, last)| last);
+    let seams = part.seams.take().map(|mut seams| {
+        if let Some(firsts) = part.sequences.firsts() {
+            seams.firsts = firsts;
+            (seams.lasts, seams.turns) = (part.sequences.lasts(end), part.sequences.turns(end));
+            seams.objects.extend(part.objects.edges(&keys));
+            seams.ids = part.ids.clone();
+        }
+        seams.sort(&keys);
+        seams
+    });
     let (objects, objects_dropped) = part.objects.finish(&keys);
     let mut rollup = Rollup {
         traffic: sorted(part.traffic.finish(span, &keys), &keys),
@@ -56,6 +70,7 @@ pub(super) fn finish(part: Part, open: u64) -> Rollup {
         notable: part.notable,
         clients: part.clients.into_rows().collect(),
         deprecated: part.deprecated.into_rows(),
+        seams,
         tile,
         span: part.span,
         late: part.late,
@@ -124,6 +139,7 @@ impl Rollup {
                 }
             }
             "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(&deprecated_row(key, row))),
+            "seams" => seams::rows(self, &mut each),
             "clients" => self.clients.iter().for_each(|(key, row)| each(&client_row(keys, *key, row))),
             _ => return false,
         }
@@ -146,20 +162,25 @@ impl Rollup {
     }
 }
 
-fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
-    let k = keys.traffic.get(key as u32);
+/// The text columns of a traffic key.
+pub(super) fn key_text(keys: &Keys, key: u32) -> [String; 12] {
+    let k = keys.traffic.get(key);
     let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
     let s = |symbol| keys.symbols.get(symbol);
-    let is_other = key == super::tiles::OTHER_KEY;
+    let is_other = u64::from(key) == super::tiles::OTHER_KEY;
     let scope = if is_other { OTHER } else { k.scope.name() };
-    let mut fields = vec![tile.to_string()];
-    fields.extend(
-        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
-            .map(str::to_owned),
-    );
     let other = || if is_other { OTHER.to_owned() } else { String::new() };
-    fields.push(k.code.map_or_else(other, |code| code.to_string()));
-    fields.push(k.shape.map_or_else(other, |shape| shape.encode()));
+    let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace] =
+        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
+            .map(str::to_owned);
+    let code = k.code.map_or_else(other, |code| code.to_string());
+    let shape = k.shape.map_or_else(other, |shape| shape.encode());
+    [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape]
+}
+
+fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
+    let mut fields = vec![tile.to_string()];
+    fields.extend(key_text(keys, key as u32));
     fields.extend([row.requests, row.open].map(|n| n.to_string()));
     let none = super::rows::TrafficMore::default();
     let more = row.more.as_deref().unwrap_or(&none);

@@ -2,10 +2,9 @@
 //! coarser tiles as the span of the input grows (docs/rollup.md, sections 3 and 5).
 //!
 //! Folding keeps the largest rows, so folding to a large limit and then to a smaller one is the same
-//! as folding to the smaller one at once: what comes out depends on the input alone. Tiles that touch
-//! a place where the input was split are left as they are until the parts are merged.
+//! as folding to the smaller one at once: what comes out depends on the input alone.
 
-use super::keys::{Keys, Renumbering};
+use super::keys::Keys;
 use crate::model::time::{Micros, SECOND};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -68,8 +67,6 @@ pub trait Row: Default {
     fn order(keys: &Keys, a: u64, b: u64) -> Ordering;
     /// Makes it as small as it gets: its tile is closed.
     fn close(&mut self, _keys: &Keys) {}
-    /// Its own symbols as another set of keys numbers them.
-    fn renumber(&mut self, _to: &Renumbering) {}
 }
 
 /// The key of `(other)`: where folded rows go.
@@ -159,16 +156,6 @@ impl<V: Row> Rows<V> {
         self.rows.shrink_to_fit();
     }
 
-    /// Gives every key another number; keys that become equal are merged.
-    fn renumber(mut self, change: &impl Fn(u64) -> u64, to: &Renumbering) -> Self {
-        for (key, row) in &mut self.rows {
-            *key = change(*key);
-            row.renumber(to);
-        }
-        self.several = true;
-        self
-    }
-
     /// The rows, in no order.
     pub fn into_rows(self) -> Vec<(u64, V)> {
         self.rows
@@ -179,7 +166,7 @@ impl<V: Row> Rows<V> {
 #[derive(Debug)]
 pub struct Tiles<V> {
     scale: Scale,
-    /// Finest tiles that may still change, or that touch a split; ascending.
+    /// Finest tiles that may still change; ascending.
     open: Vec<(i64, Rows<V>)>,
     /// For each key, by its dense number, the latest tile with a row of it, by its stamp, and the row's place.
     last: Vec<(u32, u32)>,
@@ -199,8 +186,6 @@ pub struct Tiles<V> {
 pub struct Progress {
     /// No event before this (µs) will come but late ones.
     pub released: Micros,
-    /// Events at or before this (µs) may stand in another part of the input.
-    pub split: Micros,
     /// Last event minus first (µs).
     pub span: Micros,
 }
@@ -277,9 +262,24 @@ impl<V: Row> Tiles<V> {
         }
     }
 
+    /// A row of a key in the tile of `at` whose length is so many seconds, as a roll-up had it that is over.
+    pub fn stored(&mut self, length: i64, at: Micros, key: u64, keys: &Keys) -> &mut V {
+        let level = Scale::level_of(length);
+        let length = self.scale.levels[level].0;
+        self.closed[level].entry(at.div_euclid(length * SECOND) * length).or_default().another(key, keys)
+    }
+
+    /// Folds stored tiles of several roll-ups, as those of one are folded.
+    pub fn refold(&mut self, span: Micros, keys: &Keys) {
+        for (level, tiles) in self.closed.iter_mut().enumerate() {
+            let limit = if level == 0 && span <= HOUR { self.scale.first_hour } else { self.scale.limits[level] };
+            tiles.values_mut().for_each(|rows| rows.fold(limit, keys));
+        }
+    }
+
     /// Closes the tiles whose time is over, and makes coarser ones as the span demands.
     pub fn close(&mut self, progress: Progress, keys: &Keys) {
-        let Progress { released, split, span } = progress;
+        let Progress { released, span } = progress;
         let released = released.saturating_sub(self.scale.delay);
         let length = self.scale.levels[0].0;
         let limit = if span <= HOUR { self.scale.first_hour } else { self.scale.limits[0] };
@@ -287,29 +287,25 @@ impl<V: Row> Tiles<V> {
             self.refolded = true;
             self.closed[0].values_mut().for_each(|rows| rows.fold(limit, keys));
         }
-        // Tiles that touch the split stay.
-        let from = self.open.partition_point(|(tile, _)| tile * SECOND <= split);
-        let to = self.open.partition_point(|(tile, _)| (tile + length) * SECOND <= released);
-        if from < to {
-            for (tile, mut rows) in self.open.drain(from..to) {
-                rows.fold(limit, keys);
-                self.closed[0].insert(tile, rows);
-            }
+        let done = self.open.partition_point(|(tile, _)| (tile + length) * SECOND <= released);
+        for (tile, mut rows) in self.open.drain(..done) {
+            rows.fold(limit, keys);
+            self.closed[0].insert(tile, rows);
         }
         self.level = self.level.max(self.scale.level(span));
         for level in 0..self.level {
-            self.promote(level, released, split, keys);
+            self.promote(level, released, keys);
         }
     }
 
     /// Merges the tiles of a level into those of the next whose time is over.
-    fn promote(&mut self, level: usize, released: Micros, split: Micros, keys: &Keys) {
+    fn promote(&mut self, level: usize, released: Micros, keys: &Keys) {
         let length = self.scale.levels[level + 1].0;
         let parent = |tile: i64| tile.div_euclid(length) * length;
         let done: Vec<i64> = self.closed[level]
             .keys()
             .copied()
-            .filter(|&tile| (parent(tile) + length).saturating_mul(SECOND) <= released && parent(tile) * SECOND > split)
+            .filter(|&tile| (parent(tile) + length).saturating_mul(SECOND) <= released)
             .collect();
         let mut parents: BTreeMap<i64, Rows<V>> = BTreeMap::new();
         for tile in done {
@@ -324,35 +320,9 @@ impl<V: Row> Tiles<V> {
         }
     }
 
-    /// Takes in the tiles of a part of the same input, its keys renumbered.
-    pub fn merge(&mut self, other: Self, change: &impl Fn(u64) -> u64, to: &Renumbering, keys: &Keys) {
-        let add = |mine: &mut Rows<V>, theirs: Rows<V>| {
-            mine.append(theirs.renumber(change, to));
-            mine.settle(keys);
-        };
-        for (tile, rows) in other.open {
-            let place = self.place(tile);
-            add(&mut self.open[place].1, rows);
-        }
-        // All places have changed.
-        self.last.clear();
-        self.open.iter_mut().for_each(|(_, rows)| rows.several = true);
-        let add_all = |mine: &mut BTreeMap<i64, Rows<V>>, theirs: BTreeMap<i64, Rows<V>>| {
-            for (tile, rows) in theirs {
-                add(mine.entry(tile).or_default(), rows);
-            }
-        };
-        for (mine, theirs) in self.closed.iter_mut().zip(other.closed) {
-            add_all(mine, theirs);
-        }
-        add_all(&mut self.late, other.late);
-        self.level = self.level.max(other.level);
-        self.refolded &= other.refolded;
-    }
-
     /// All rows, in tiles of one length: (start in seconds, rows).
     pub fn finish(mut self, span: Micros, keys: &Keys) -> Vec<(i64, Rows<V>)> {
-        self.close(Progress { released: Micros::MAX, split: Micros::MIN, span }, keys);
+        self.close(Progress { released: Micros::MAX, span }, keys);
         let level = self.level;
         let length = self.scale.levels[level].0;
         let mut tiles = std::mem::take(&mut self.closed[level]);

@@ -76,12 +76,18 @@ impl Stats {
 
     #[inline]
     fn request(&mut self, outcome: Outcome) {
-        self.requests += 1;
+        self.count(outcome, 1);
+    }
+
+    /// Counts requests that ended alike.
+    #[inline]
+    fn count(&mut self, outcome: Outcome, requests: u64) {
+        self.requests += requests;
         match outcome {
             Outcome::Ok => {}
-            Outcome::Error => self.errors += 1,
-            Outcome::ClientError => self.client_errors += 1,
-            Outcome::Throttled => self.throttled += 1,
+            Outcome::Error => self.errors += requests,
+            Outcome::ClientError => self.client_errors += requests,
+            Outcome::Throttled => self.throttled += requests,
         }
     }
 }

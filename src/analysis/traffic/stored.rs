@@ -3,7 +3,7 @@
 use super::{Breakdown, Outcome, Query, Row, Stats};
 use crate::analysis::dims::{Dim, code_class};
 use crate::analysis::list_route::list_kind;
-use crate::analysis::peak::WINDOW;
+use crate::analysis::peak::{WINDOW, busiest};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{TrafficRow, What, Who};
 use crate::analysis::rollup::stored::of_subject;
@@ -162,26 +162,12 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
 
 /// The highest rate in ten seconds.
 fn peak(arrivals: &BTreeMap<i64, u64>) -> f64 {
-    let (mut best, mut sum, mut from) = (0, 0, arrivals.iter().peekable());
-    for (second, starts) in arrivals {
-        sum += starts;
-        while let Some((_, gone)) = from.next_if(|(earlier, _)| second - **earlier >= WINDOW) {
-            sum -= gone;
-        }
-        best = best.max(sum);
-    }
-    best as f64 / WINDOW as f64
+    busiest(arrivals) as f64 / WINDOW as f64
 }
 
 fn add(stats: &mut Stats, row: &TrafficRow<'_>) {
-    stats.requests += row.requests;
+    stats.count(Outcome::of_code(row.code), row.requests);
     stats.open += row.open();
-    match Outcome::of_code(row.code) {
-        Outcome::Ok => {}
-        Outcome::Error => stats.errors += row.requests,
-        Outcome::ClientError => stats.client_errors += row.requests,
-        Outcome::Throttled => stats.throttled += row.requests,
-    }
     stats.latency.merge(row.latency());
 }
 

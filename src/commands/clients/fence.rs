@@ -13,15 +13,15 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::flow::{self, Matched};
-use crate::commands::logs::progress;
+use crate::commands::logs::{only_logs, progress};
 use crate::commands::rollup::Selection;
 use crate::commands::traffic::Counting;
 use crate::model::event::{Stage, Timed};
 use crate::model::report::Window;
 use crate::model::time;
 use crate::model::units::counted;
+use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
-use crate::sources::find::is_url;
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::objects::flowcontrol::built_in;
 use crate::views::text::plain;
@@ -257,12 +257,7 @@ fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     }
     // What the first pass found to be stray.
     let kept = analysed.outcome.total().days.kept().within(analysed.selection.since, analysed.selection.until);
-    if let Some(file) = found.streams.iter().find(|own| own.is_rolled()).and_then(|own| own.files.first()) {
-        return Err(Error::Usage(format!(
-            "{}: a roll-up does not tell which requests a fence meets: name the audit log itself in its place (docs/rollup.md, section 6)",
-            file.path
-        )));
-    }
+    only_logs(&found.streams, "which requests a fence meets")?;
     Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 

@@ -68,7 +68,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     emit::check(args)?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let filters = rollup::conditions_on_clients(&args.filters, "clients are judged by all that they do; ")?;
-    let selection = Selection { since, until, filters };
+    let selection = Selection { since, until, filters, ..Selection::default() };
     if args.emit.emit == Some(emit::Emit::WatchCache) {
         return watch_cache::run(args, &selection, context);
     }

@@ -4,9 +4,11 @@ use super::take::{Taker, stamp};
 use crate::actions::bundle::part;
 use crate::cli::Error;
 use crate::model::time::Micros;
+use crate::sources::archive;
+use crate::sources::arguments::{expand, is_live, is_url};
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::content::Content;
-use crate::sources::find::{self, Wanted, expand, is_live, is_url};
+use crate::sources::find::{self, Wanted};
 use crate::sources::open::{Place, recognise};
 use std::collections::HashSet;
 use std::fs::File;
@@ -109,7 +111,7 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
         };
         for place in places {
             let Place::File(path) = &place else { continue };
-            let of = path.display().to_string();
+            let of = archive::shown(path);
             let found = match recognise(&place) {
                 Ok(found) => found,
                 Err(error) => {
@@ -132,7 +134,8 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
                 }
                 Content::Empty | Content::Archive(_) | Content::Other(_) => "files",
             };
-            let wanted = format!("{what}/{}", below(path, from_folder.then(|| Path::new(source))));
+            let top = from_folder.then(|| archive::place(Path::new(source)));
+            let wanted = format!("{what}/{}", below(path, top.as_deref()));
             let name = (1..)
                 .map(|n| if n == 1 { wanted.clone() } else { numbered(&wanted, n) })
                 .find(|name| names.insert(name.clone()));

@@ -1,8 +1,9 @@
 //! `--redact`: a bundle that was taken is written once more, with pseudonyms in place of names.
 
 use super::take::unpacked_name;
-use crate::actions::bundle::{BundleWriter, folder};
+use crate::actions::bundle::BundleWriter;
 use crate::actions::fresh::Fresh;
+use crate::actions::fresh::folder;
 use crate::analysis::incident::redact::Names;
 use crate::analysis::incident::redact_files::{Met, meet_dump, meet_json, meet_line};
 use crate::model::time::{Micros, SECOND};

@@ -25,6 +25,7 @@ pub(in crate::commands) use pull::one as pull_one;
 
 use crate::cli::{Context, Error};
 use crate::model::units::parse_bytes;
+use crate::sources::archive::place;
 use crate::sources::find::{self, Wanted};
 
 /// Arguments of `plimsoll etcd`.
@@ -99,7 +100,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 /// The quota that was given, else that of the metrics beside the database, if the argument is a folder.
 fn quota(given: Option<u64>, argument: &str, context: &mut Context<'_>) -> Option<u64> {
-    if given.is_some() || !std::path::Path::new(argument).is_dir() {
+    if given.is_some() || !place(std::path::Path::new(argument)).is_dir() {
         return given;
     }
     let found = find::find(&[argument.to_owned()], Wanted::Pages, context.io.now);

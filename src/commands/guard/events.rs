@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let filters = rollup::conditions(&args.filters)?;
-    let selection = Selection { since, until, filters };
+    let selection = Selection { since, until, filters, ..Selection::default() };
     if args.tripwire.follow {
         return follow::run(args, selection, context);
     }

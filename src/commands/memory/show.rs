@@ -10,6 +10,7 @@ use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::Value;
 use crate::model::time::SECOND;
+use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
 use crate::sources::find::{self, Wanted};
 use std::time::Duration;
@@ -135,7 +136,7 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
     match named {
         [] => sources
             .iter()
-            .filter(|source| std::path::Path::new(source).join("bundle.yaml").is_file())
+            .filter(|source| place(std::path::Path::new(source)).join("bundle.yaml").is_file())
             .cloned()
             .collect(),
         named => named.to_vec(),

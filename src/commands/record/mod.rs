@@ -1,9 +1,10 @@
 //! `plimsoll record`: samples of a cluster into a history store.
 
 mod import;
+mod logs;
 mod take;
 
-use crate::actions::store::{Keep, Sample, Writer, drop_old, open_or_make, put_together, seal};
+use crate::actions::store::{Keep, KeepRollups, Sample, Writer, drop_old, open_or_make, put_together, seal};
 use crate::cli::{Context, Error, KubeFlags, parse_length};
 use crate::commands::memory::watch::{duration, sleep_until};
 use crate::commands::traffic_follow::stop_signal;
@@ -11,6 +12,7 @@ use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::model::units::{bytes, counted, parse_bytes};
 use crate::sources::store::{Store, StoreError, date};
+use logs::Logs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,13 +29,14 @@ EXAMPLES
   plimsoll record --store /var/lib/plimsoll --once                  from cron: the kubeconfig's cluster, as it is now
   plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB     a flight recorder
   plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice --store history --every 30s
+  plimsoll record /var/log/kubernetes/ --store history --every 1m   audit logs too: who did what, when the log is gone
   plimsoll record samples/list-storm --store history                a bundle: its times are kept
   plimsoll record import old.csv answer.json --store history        samples of others; see record import --help")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// Metrics pages (files, folders, bundles, URLs), folders of cgroups, files of objects; none: the live cluster of
-    /// the kubeconfig.
+    /// Audit logs, metrics pages (files, folders, bundles, URLs), folders of cgroups, files of objects; none: the live
+    /// cluster of the kubeconfig.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// The folder of the store; made if it is absent.
@@ -76,6 +79,9 @@ struct KeepFlags {
     /// Keep days for this long.
     #[arg(long, value_name = "TIME", default_value = "400d", value_parser = age)]
     keep: Micros,
+    /// Keep what audit logs tell (roll-ups) in tiles of these lengths up to these ages: 10s, 1m, 10m and 1h.
+    #[arg(long, value_name = "TILE=AGE,...", default_value = "10s=2d,1m=30d,10m=400d", value_parser = keep_rollups)]
+    keep_rollups: KeepRollups,
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -85,6 +91,22 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn age(text: &str) -> Result<Micros, String> {
     parse_length(text, 2 * crate::model::series::DAY, "14d, 8w")
+}
+
+fn keep_rollups(text: &str) -> Result<KeepRollups, String> {
+    let tiles = [("10s", 10), ("1m", 60), ("10m", 600), ("1h", 3600)];
+    let mut all: Vec<(i64, Micros)> = Vec::new();
+    for pair in text.split(',').map(str::trim) {
+        let (tile, to) = pair.split_once('=').ok_or("write TILE=AGE,...: 10s=2d,1m=30d,10m=400d")?;
+        let known = tiles.iter().find(|(name, _)| *name == tile);
+        let (_, tile) = known.ok_or_else(|| format!("{tile}: tiles are 10s, 1m, 10m or 1h long"))?;
+        let to = parse_length(to, crate::model::series::DAY / 24, "2d, 8w")?;
+        if all.last().is_some_and(|(finer, before)| finer >= tile || *before >= to) {
+            return Err("each tile must be longer than the one before, and kept for longer".to_owned());
+        }
+        all.push((*tile, to));
+    }
+    Ok(KeepRollups(all))
 }
 
 /// An error of the store as one of the command.
@@ -107,6 +129,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         recorder.writer.limit_files(limit / 8);
     }
     let mut taker = Taker::new(args, &recorder.store);
+    let mut logs = Logs::default();
     let every = args.every.unwrap_or(Duration::from_secs(15));
     let is_once = args.once || args.every.is_none() && args.length.is_none() && !taker.is_live();
     let stop = stop_signal()?;
@@ -114,11 +137,18 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let end = args.length.map(|length| began + length);
     let mut next = began;
     loop {
+        let events = logs.round(&args.sources, &recorder.store, is_once, context)?;
         let samples = taker.round(is_once, context)?;
         recorder.store(&samples, context)?;
         // Cron mails whatever is said; somebody who reads files in waits for a word.
         if is_once && !args.once {
-            context.say(format!("{} stored in {}", counted(samples.len() as u64, "sample"), folder.display()))?;
+            let of_logs = events.map(|events| format!(", and what {} tell,", counted(events, "audit event")));
+            context.say(format!(
+                "{}{} stored in {}",
+                counted(samples.len() as u64, "sample"),
+                of_logs.unwrap_or_default(),
+                folder.display()
+            ))?;
         }
         taker.remember(context)?;
         recorder.look_after(is_once, context)?;
@@ -130,6 +160,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         if stop.load(Ordering::Relaxed) {
             break;
         }
+    }
+    if !is_once {
+        logs.round(&args.sources, &recorder.store, true, context)?;
     }
     recorder.look_after(true, context)
 }
@@ -174,6 +207,8 @@ impl Recorder {
             return Ok(());
         }
         self.looked = Some(Instant::now());
+        // Of a store that may not grow, a half is for what logs tell.
+        logs::look_after(&self.store, &self.keep.keep_rollups, self.keep.max_size.map(|most| most / 2), context)?;
         look_after(&self.store, &mut self.writer, &self.keep, context)
     }
 }

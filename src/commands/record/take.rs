@@ -11,8 +11,9 @@ use crate::model::names::{CGROUP_MEMORY, NAMESPACE_USAGE};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::Micros;
+use crate::sources::arguments::is_live;
 use crate::sources::cgroup::{self, Machine};
-use crate::sources::find::{self, Wanted, is_live};
+use crate::sources::find::{self, Wanted};
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
 use crate::sources::open::SourceError;
@@ -168,11 +169,12 @@ impl<'a> Taker<'a> {
         if !source.contains("://") {
             is_something |= self.objects(&one, samples, errors);
             is_something |= self.cgroups(source, now, samples, errors);
+            is_something |= !is_something && !find::find(&one, Wanted::Logs, now).streams.is_empty();
         }
         if !is_something && errors.len() == before {
             let why = others.pop().unwrap_or_default();
             errors.push(format!(
-                "{source}: nothing here that is recorded: metrics pages, objects, PodMetrics, cgroups. {why}"
+                "{source}: nothing here that is recorded: audit logs, metrics pages, objects, PodMetrics, cgroups. {why}"
             ));
         }
     }

@@ -285,7 +285,7 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
         let mut pace = Pace::new(&shared, &source);
         loop {
             let at = now();
-            let taken = match crate::sources::find::is_url(&source) {
+            let taken = match crate::sources::arguments::is_url(&source) {
                 true => collect::page(&source, at).map(|(instance, bytes)| ("metrics", instance, bytes)),
                 false => collect::group(&source).map(|text| {
                     let name =

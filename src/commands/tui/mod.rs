@@ -14,7 +14,7 @@ use crate::cli::{Context, Error, KubeFlags};
 use crate::commands::memory::watch::duration;
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
-use crate::sources::find::{self, is_live};
+use crate::sources::arguments::{expand, is_live};
 use crate::views::tui::keys::Keys;
 use crate::views::tui::theme::NAMES;
 use crate::views::tui::{Effect, Msg, State, Theme, term};
@@ -110,8 +110,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));
     // Whoever mistypes a path wants to know at once.
-    for source in still.iter().chain(&args.follow).filter(|source| !Path::new(source).exists()) {
-        find::expand(source).map_err(|error| Error::Input(error.to_string()))?;
+    for source in still.iter().chain(&args.follow).filter(|source| !Path::new(source).is_dir()) {
+        expand(source).map_err(|error| Error::Input(error.to_string()))?;
     }
     let (sender, receiver) = crossbeam_channel::unbounded();
     signals(&sender)?;

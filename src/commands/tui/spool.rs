@@ -2,7 +2,8 @@
 //! may read, holds no more than it may, and is gone when the program ends.
 
 use super::now;
-use crate::actions::bundle::{self, BundleWriter, part, private};
+use crate::actions::bundle::{BundleWriter, part, private};
+use crate::actions::fresh::folder as private_folder;
 use crate::commands::collect::stamp;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::audit::strip::{self, Stripped};
@@ -47,7 +48,7 @@ impl Spool {
     pub(super) fn create(folder: &Path, most: u64) -> io::Result<Self> {
         let name = format!("plimsoll-{}-{}", std::process::id(), now());
         let folder = folder.join(name);
-        bundle::folder(&folder)?;
+        private_folder(&folder)?;
         Ok(Self { folder, most, bytes: 0, files: VecDeque::new(), gone: 0, logs: HashMap::new(), is_removed: false })
     }
 
@@ -71,7 +72,7 @@ impl Spool {
         }
         let name = format!("{kind}/{}/{prefix}{}.txt", part(of), stamp(at));
         let path = self.folder.join(&name);
-        bundle::folder(path.parent().unwrap_or(&self.folder))?;
+        private_folder(path.parent().unwrap_or(&self.folder))?;
         // What is being written is no page yet: who reads folders leaves out what is hidden.
         let temporary = path.with_file_name(format!(".{}", path.file_name().unwrap_or_default().to_string_lossy()));
         private(&temporary)?.write_all(bytes)?;
@@ -113,7 +114,7 @@ impl Spool {
             // Numbered as rotated files are: together they are one log, in the order of their events.
             let name = format!("audit/{}/audit.log.{}", part(of), self.gone + self.files.len());
             let path = self.folder.join(&name);
-            bundle::folder(path.parent().unwrap_or(&self.folder))?;
+            private_folder(path.parent().unwrap_or(&self.folder))?;
             let log = Log { file: private(&path)?, since: at, place: self.gone + self.files.len() };
             self.files.push_back((name, at, 0));
             self.logs.insert(of.to_owned(), log);

@@ -20,6 +20,7 @@ use crate::model::bundle::Bundle;
 use crate::model::event::{Stream, Timed};
 use crate::model::stray::Days;
 use crate::model::time::Micros;
+use crate::sources::arguments;
 use crate::sources::find::{self, LogStream};
 use crate::sources::open::{Packing, Place, SourceError};
 use std::collections::{BTreeSet, HashMap};
@@ -128,7 +129,7 @@ impl Follower {
         let mut named: Vec<PathBuf> = Vec::new();
         let mut rest = Vec::new();
         for argument in arguments {
-            match find::expand(argument) {
+            match arguments::expand(argument) {
                 Ok((places, from_folder)) => {
                     if let [Place::Once(path)] = places.as_slice() {
                         follower.add_pipe(argument, path.clone(), Pipe::open(path.clone()));

@@ -5,6 +5,7 @@ use super::files;
 use super::group::{self, Group};
 use crate::model::memory::{Sample, Version};
 use crate::model::time::Micros;
+use crate::sources::archive;
 use crate::sources::open::SourceError;
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ pub(super) fn version(sample: &Sample) -> Version {
 }
 
 fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceError> {
-    let io = |error| SourceError::Io { path: path.display().to_string(), error };
+    let io = |error| SourceError::Io { path: archive::shown(path), error };
     let mut source = crate::sources::open::recognise(&crate::sources::open::Place::File(path.to_owned()))?;
     let mut text = Vec::new();
     source.reader()?.take(LONGEST).read_to_end(&mut text).map_err(io)?;
@@ -110,6 +111,7 @@ fn no_sample(path: &str) -> SourceError {
 /// it; of copied groups also those below them if `with_below`.
 pub fn open(path: &Path, now: Micros, with_below: bool) -> Result<Vec<Series>, SourceError> {
     let shown = path.display().to_string();
+    let path = &archive::place(path);
     if path.is_file() {
         let (sample, bytes) = read_file(path, now)?.ok_or_else(|| no_sample(&shown))?;
         return Ok(vec![Series { name: sample.path.clone(), place: shown, samples: vec![sample], bytes, depth: 0 }]);
@@ -130,7 +132,7 @@ fn walk(
     depth: u8,
     found: &mut BTreeMap<PathBuf, Series>,
 ) -> Result<(), SourceError> {
-    let io = |error| SourceError::Io { path: folder.display().to_string(), error };
+    let io = |error| SourceError::Io { path: archive::shown(folder), error };
     if group::has_memory(folder) {
         let top = Group::copied(folder);
         // `<group>/<time>/memory.stat` is a series as well.
@@ -154,7 +156,7 @@ fn walk(
             // Which inode the copy has says nothing of the group.
             let sample = Sample { path: path.clone(), at: at.unwrap_or(now), inode: None, ..sample };
             let place = key.join(&below);
-            let new = || Series { name: path, place: place.display().to_string(), depth, ..Series::default() };
+            let new = || Series { name: path, place: archive::shown(&place), depth, ..Series::default() };
             found.entry(place.clone()).or_insert_with(new).samples.push(sample);
         }
         if let Some(sample) = found.get_mut(key).and_then(|series| series.samples.last_mut()) {
@@ -179,7 +181,7 @@ fn walk(
             } else {
                 folder.to_owned()
             };
-            let place = key.display().to_string();
+            let place = archive::shown(&key);
             let series =
                 found.entry(key).or_insert_with(|| Series { name: sample.path.clone(), place, ..Series::default() });
             series.samples.push(sample);

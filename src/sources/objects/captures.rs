@@ -3,8 +3,9 @@
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::time::Micros;
+use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::{Bundles, expand};
+use crate::sources::find::Bundles;
 use crate::sources::objects::{TEMPLATE, head, is_template, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;

@@ -6,8 +6,10 @@ use crate::model::flowcontrol::{
     Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
 };
 use crate::model::time::Micros;
+use crate::sources::archive::place;
+use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::{Bundles, expand};
+use crate::sources::find::Bundles;
 use crate::sources::objects::{TEMPLATE, head, is_template, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
@@ -72,7 +74,7 @@ pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
     // (cluster, time, folder) → files: a capture is what lies in one folder.
     let mut captures: BTreeMap<(String, Option<Micros>, PathBuf), Captured> = BTreeMap::new();
     let mut bundles = Bundles::default();
-    for argument in arguments.iter().filter(|argument| Path::new(argument).is_dir()) {
+    for argument in arguments.iter().filter(|argument| place(Path::new(argument)).is_dir()) {
         // What is wrong with a folder is told by whoever looks for logs in it.
         let Ok((files, _)) = expand(argument) else { continue };
         for place in files {

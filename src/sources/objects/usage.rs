@@ -3,8 +3,8 @@
 use crate::model::objects::Amounts;
 use crate::model::quantity::Quantity;
 use crate::model::time::{Micros, parse_any};
+use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::expand;
 use crate::sources::open::{Place, recognise};
 use crate::sources::pages::time_in;
 use serde::Deserialize;

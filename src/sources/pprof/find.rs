@@ -2,8 +2,9 @@
 
 use super::Profile;
 use crate::model::time::Micros;
+use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::{Bundles, Wanted, expand};
+use crate::sources::find::{Bundles, Wanted};
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;

@@ -16,6 +16,7 @@ pub mod key;
 pub mod log;
 mod points;
 mod read;
+mod rollups;
 mod runs;
 mod table;
 
@@ -23,6 +24,8 @@ pub use days::{DAYS, DaysFile, Row};
 pub use fold::{Folded, HEAD, TAIL, fold_day};
 pub use points::POINTS;
 pub use read::{Ask, EachPoints, Rows, by_series};
+pub use rollups::{Parts, ROLLUPS, is_one_of, replaced};
+pub(super) use table::guarded;
 pub use table::{BLOCK, Group, Index, index_path};
 
 use crate::model::series::DAY;

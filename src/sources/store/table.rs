@@ -223,6 +223,6 @@ fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, String> {
 }
 
 /// Keeps a decoder's panic from ending the program: what it was given was not checked if the index is gone.
-fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err("it can't be decoded".to_owned()))
 }

@@ -6,7 +6,7 @@ use super::tail::{Body, Tail, packing, read_at};
 use super::{Follower, open_file};
 use crate::model::time::Micros;
 use crate::sources::open::{self, Packing, Place};
-use crate::sources::{content, find};
+use crate::sources::{arguments, content, find};
 use std::fs::File;
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
@@ -163,7 +163,7 @@ impl Follower {
         if at_end || Instant::now() >= self.expand_at {
             let start = Instant::now();
             for argument in self.growing.clone() {
-                let Ok((places, _)) = find::expand(&argument) else { continue };
+                let Ok((places, _)) = arguments::expand(&argument) else { continue };
                 for place in places {
                     if let Place::File(path) = place {
                         let (folder, family) = (folder_of(&path), family_of(&path));

@@ -1,0 +1,241 @@
+//! Roll-ups of audit logs in a store: parts that are added, put together, and dropped (docs/history.md).
+
+use super::write;
+use crate::actions::rollup::{self, Give};
+use crate::model::rollup::{MANIFEST, Manifest};
+use crate::model::time::{Micros, SECOND};
+use crate::sources::store::{Parts, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Held by whoever reads logs into the store, or puts parts together.
+const WRITER: &str = ".writer";
+
+/// What is remembered of logs beside the parts.
+const KNOWN: &str = "known.json";
+
+/// A part whose place another has taken is read on for so long by whoever had found it.
+const READ_ON: Duration = Duration::from_secs(600);
+
+/// A folder without a manifest that is older was left by a writer that was killed.
+const LEFT: Duration = Duration::from_secs(3600);
+
+/// The roll-ups of a store, to be added to: one writer at a time.
+#[derive(Debug)]
+pub struct RollupsWriter {
+    folder: PathBuf,
+    known: Known,
+    _lock: File,
+}
+
+/// What is known of logs that parts do not tell.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Known {
+    /// Up to where logs were read that parts are dropped of.
+    dropped: BTreeMap<String, u64>,
+    /// Packed files that were read to their end: they grow no more.
+    whole: BTreeMap<String, u64>,
+}
+
+impl RollupsWriter {
+    /// The right to write; `None` while somebody else has it.
+    pub fn begin(store: &Store) -> Result<Option<Self>, StoreError> {
+        let folder = store.rollups_folder();
+        fs::create_dir_all(&folder).map_err(StoreError::io(&folder))?;
+        let path = folder.join(WRITER);
+        let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::io(&path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(StoreError::io(&path)(error)),
+        }
+        let known = fs::read(folder.join(KNOWN)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        Ok(Some(Self { folder, known: known.unwrap_or_default(), _lock: lock }))
+    }
+
+    /// Up to where a log is in the store.
+    pub fn read_to(&self, log: &str, parts: &BTreeMap<&str, u64>) -> u64 {
+        let dropped = self.known.dropped.get(log).copied().unwrap_or_default();
+        parts.get(log).copied().unwrap_or_default().max(dropped)
+    }
+
+    /// Whether all of a packed file of so many bytes was read.
+    pub fn is_whole(&self, log: &str, bytes: u64) -> bool {
+        self.known.whole.get(log) == Some(&bytes)
+    }
+
+    /// Remembers that.
+    pub fn was_whole(&mut self, log: String, bytes: u64) -> Result<(), StoreError> {
+        self.known.whole.insert(log, bytes);
+        self.remember()
+    }
+
+    fn remember(&self) -> Result<(), StoreError> {
+        let text = serde_json::to_vec(&self.known).unwrap_or_default();
+        write(&self.folder.join(KNOWN), &text)
+    }
+
+    /// Adds a part. It is there when its manifest is; what a killed writer leaves without one is no part.
+    pub fn add(&self, manifest: &Manifest, give: &Give<'_>) -> Result<(PathBuf, Manifest), StoreError> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let name = format!("{}-{}-{since:x}", manifest.first.unwrap_or_default() / SECOND, std::process::id());
+        let folder = self.folder.join(name);
+        let written = rollup::write(&folder, manifest, give).map_err(StoreError::io(&folder))?;
+        let _ = super::sync(&self.folder);
+        Ok((folder, written))
+    }
+
+    /// Removes parts; what was in them is known to have been read.
+    pub fn drop_parts<'m>(&mut self, parts: impl Iterator<Item = (&'m Path, &'m Manifest)>) -> Result<u64, StoreError> {
+        let parts: Vec<(&Path, &Manifest)> = parts.collect();
+        for file in parts.iter().flat_map(|(_, manifest)| &manifest.files) {
+            let to = self.known.dropped.entry(file.log.clone()).or_default();
+            *to = file.to.max(*to);
+        }
+        if !parts.is_empty() {
+            self.remember()?;
+        }
+        parts.iter().map(|(folder, _)| remove(folder)).sum()
+    }
+
+    /// Removes what others have taken the place of, and what killed writers left.
+    pub fn clean(&self, parts: &Parts) -> Result<(), StoreError> {
+        let is_older = |path: &Path, than: Duration| {
+            let changed = fs::metadata(path).and_then(|meta| meta.modified());
+            changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > than))
+        };
+        // Whoever took its place is the younger.
+        let youngest = |name: &str| {
+            let takes = parts.parts.iter().filter(|part| part.manifest.replaces.iter().any(|own| own == name));
+            takes.map(|part| part.folder.join(MANIFEST)).all(|manifest| is_older(&manifest, READ_ON))
+        };
+        for folder in &parts.replaced {
+            if youngest(&folder.file_name().unwrap_or_default().to_string_lossy()) {
+                remove(folder)?;
+            }
+        }
+        for folder in parts.unfinished.iter().filter(|folder| is_older(folder, LEFT)) {
+            remove(folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes a part, its manifest first: without that it is none. Gives its bytes.
+fn remove(folder: &Path) -> Result<u64, StoreError> {
+    let entries = fs::read_dir(folder).map_err(StoreError::io(folder))?.filter_map(Result::ok);
+    let bytes = entries.map(|entry| entry.metadata().map_or(0, |meta| meta.len())).sum();
+    let manifest = folder.join(MANIFEST);
+    if manifest.exists() {
+        fs::remove_file(&manifest).map_err(StoreError::io(&manifest))?;
+    }
+    fs::remove_dir_all(folder).map_err(StoreError::io(folder))?;
+    Ok(bytes)
+}
+
+/// How long roll-ups are kept in tiles of which length, by age.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepRollups(pub Vec<(i64, Micros)>);
+
+/// How long a part is, by the length of its tiles: an hour, a day, thirty days.
+fn bucket(tile: i64) -> Micros {
+    match tile {
+        ..=10 => 3600 * SECOND,
+        11..=60 => 86_400 * SECOND,
+        _ => 30 * 86_400 * SECOND,
+    }
+}
+
+/// Parts of one bucket that have not come to be one yet are put together when there are so many.
+const MANY: usize = 12;
+
+/// A bucket that ended longer ago gets no further part but late ones.
+const OVER: Micros = 600 * SECOND;
+
+/// What is to become of parts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Which become one, by their place, and the length of its tiles.
+    pub join: Vec<(i64, Vec<usize>)>,
+    /// Which are too old.
+    pub drop: Vec<usize>,
+}
+
+impl KeepRollups {
+    /// What is to become of parts: first and last event of each, and the length of its tiles.
+    pub fn plan(&self, parts: &[(Micros, Micros, i64)], now: Micros) -> Plan {
+        let mut plan = Plan::default();
+        let mut groups: BTreeMap<(i64, Micros), Vec<usize>> = BTreeMap::new();
+        let longest = self.0.last().map_or(Micros::MAX, |(_, age)| *age);
+        for (place, (first, last, tile)) in parts.iter().enumerate() {
+            if now - last > longest {
+                plan.drop.push(place);
+                continue;
+            }
+            // It becomes coarser when all of its bucket is old enough.
+            let mut target = self.0.first().map_or(10, |(tile, _)| *tile);
+            for pair in self.0.windows(2) {
+                let length = bucket(pair[1].0);
+                let end = (first.div_euclid(length) + 1) * length;
+                if now - end > pair[0].1 {
+                    target = pair[1].0;
+                }
+            }
+            let target = target.max(*tile);
+            groups.entry((target, first.div_euclid(bucket(target)))).or_default().push(place);
+        }
+        for ((tile, number), group) in groups {
+            let is_over = (number + 1) * bucket(tile) + OVER < now;
+            let is_finer = group.iter().any(|place| parts[*place].2 < tile);
+            if is_finer || group.len() > 1 && (is_over || group.len() >= MANY) {
+                plan.join.push((tile, group));
+            }
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Micros = 3600 * SECOND;
+    const DAY: Micros = 24 * HOUR;
+
+    fn usual() -> KeepRollups {
+        KeepRollups(vec![(10, 2 * DAY), (60, 30 * DAY), (600, 400 * DAY)])
+    }
+
+    #[test]
+    fn an_hour_becomes_one_when_it_is_over_or_has_many_parts() {
+        let now = 1000 * DAY + 30 * 60 * SECOND;
+        let minute = |n: i64| (1000 * DAY + n * 60 * SECOND, 1000 * DAY + n * 60 * SECOND + 59 * SECOND, 10);
+        let few: Vec<_> = (0..11).map(minute).collect();
+        assert_eq!(usual().plan(&few, now), Plan::default());
+        let many: Vec<_> = (0..12).map(minute).collect();
+        assert_eq!(usual().plan(&many, now).join, [(10, (0..12).collect())]);
+        // Two parts of an hour that is over.
+        assert_eq!(usual().plan(&few[..2], now + HOUR).join, [(10, vec![0, 1])]);
+        assert_eq!(usual().plan(&few[..1], now + HOUR), Plan::default());
+    }
+
+    #[test]
+    fn old_days_become_coarser_as_a_whole_and_very_old_ones_go() {
+        let hour = |n: i64| (500 * DAY + n * HOUR, 500 * DAY + n * HOUR + 3599 * SECOND, 10);
+        let day: Vec<_> = (0..24).map(hour).collect();
+        // The day's end is not two days ago.
+        assert_eq!(usual().plan(&day, 503 * DAY - SECOND), Plan::default());
+        assert_eq!(usual().plan(&day, 503 * DAY + SECOND).join, [(60, (0..24).collect())]);
+        let whole = [(500 * DAY, 501 * DAY - SECOND, 60)];
+        assert_eq!(usual().plan(&whole, 503 * DAY + SECOND), Plan::default());
+        assert_eq!(usual().plan(&whole, 545 * DAY).join, [(600, vec![0])]);
+        let coarse = [(500 * DAY, 501 * DAY - SECOND, 600)];
+        assert_eq!(usual().plan(&coarse, 902 * DAY), Plan { drop: vec![0], ..Plan::default() });
+        // What is coarse already is not made finer by a clock that is wrong.
+        assert_eq!(usual().plan(&coarse, 500 * DAY), Plan::default());
+    }
+}

@@ -1,0 +1,176 @@
+//! `plimsoll record` on audit logs: what they gained since the last round, as a roll-up in the store, and older roll-ups
+//! put together.
+
+use super::failed;
+use crate::actions::store::{KeepRollups, RollupsWriter};
+use crate::cli::{Context, Error};
+use crate::commands::logs;
+use crate::commands::rolled;
+use crate::commands::rollup::Selection;
+use crate::commands::rollup_files::{giving, manifest};
+use crate::model::rollup::{Manifest, StoredFile};
+use crate::model::time::Micros;
+use crate::sources::find::{self, LogStream, Wanted};
+use crate::sources::open::Packing;
+use crate::sources::piece::{identity, piece};
+use crate::sources::rolled::Rolled;
+use crate::sources::store::{Parts, Store};
+use std::time::{Duration, Instant};
+
+/// A part is no shorter than this while logs are followed.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// Reads on in logs.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    read: Option<Instant>,
+}
+
+/// A file that is read on, until it was.
+struct Begun {
+    log: String,
+    from: u64,
+    /// Its bytes on disk if it is packed.
+    packed: Option<u64>,
+    end: Box<dyn Fn() -> u64>,
+}
+
+impl Logs {
+    /// Reads what the logs among `sources` gained; gives how many events that were. With `at_any_rate` also if the last
+    /// time was just now.
+    pub(super) fn round(
+        &mut self,
+        sources: &[String],
+        store: &Store,
+        at_any_rate: bool,
+        context: &mut Context<'_>,
+    ) -> Result<Option<u64>, Error> {
+        let is_due = self.read.is_none_or(|read| read.elapsed() >= SHORTEST);
+        if sources.is_empty() || !(is_due || at_any_rate) {
+            return Ok(None);
+        }
+        let found = find::find(sources, Wanted::Logs, context.io.now);
+        if found.streams.iter().all(LogStream::is_rolled) {
+            return Ok(None);
+        }
+        self.read = Some(Instant::now());
+        let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else {
+            context.say("another plimsoll record reads logs into this store; this one leaves them to it")?;
+            return Ok(None);
+        };
+        let parts = store.rollups().map_err(failed)?;
+        parts.errors.iter().try_for_each(|error| context.lost(error))?;
+        let read_to = parts.read_to();
+        let (mut streams, mut begun) = (Vec::new(), Vec::new());
+        for mut stream in found.streams.into_iter().filter(|stream| !stream.is_rolled()) {
+            let mut files = Vec::new();
+            for file in std::mem::take(&mut stream.files) {
+                let Some(log) = identity(&file).map_err(|error| Error::Input(error.to_string()))? else { continue };
+                let packed = (file.packing != Packing::None).then_some(file.size);
+                if packed.is_some_and(|bytes| writer.is_whole(&log, bytes)) {
+                    continue;
+                }
+                // Of copies of one log that lie side by side, packed and not, the first is read.
+                if begun.iter().any(|other: &Begun| other.log == log) {
+                    continue;
+                }
+                let from = writer.read_to(&log, &read_to);
+                match piece(&file, from).map_err(|error| Error::Input(format!("{}: {error}", file.path)))? {
+                    Some(piece) => {
+                        let (source, end) = piece.split();
+                        files.push(source);
+                        begun.push(Begun { log, from, packed, end: Box::new(end) });
+                    }
+                    None => {
+                        if let Some(bytes) = packed {
+                            writer.was_whole(log, bytes).map_err(failed)?;
+                        }
+                    }
+                }
+            }
+            streams.push(LogStream { files, ..stream });
+        }
+        if begun.is_empty() {
+            return Ok(Some(0));
+        }
+        let names: Vec<(String, String)> =
+            streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
+        let selection = Selection { with_seams: true, ..Selection::default() };
+        let (rollup, outcome) = logs::answer(streams, &selection, context.settings.reading(), &());
+        for loss in &outcome.losses {
+            context.lost(loss)?;
+        }
+        let files: Vec<StoredFile> =
+            begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: (own.end)() }).collect();
+        let manifest = Manifest { bundle: found.bundle, files, ..manifest(&rollup, &names, &outcome) };
+        writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
+        for own in begun {
+            if let Some(bytes) = own.packed {
+                writer.was_whole(own.log, bytes).map_err(failed)?;
+            }
+        }
+        Ok(Some(outcome.coverage.iter().map(crate::model::input::Coverage::total).sum()))
+    }
+}
+
+/// Puts roll-ups together, makes old ones coarser, and drops what is too old, or too much.
+pub(super) fn look_after(
+    store: &Store,
+    keep: &KeepRollups,
+    most: Option<u64>,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    if !store.rollups_folder().is_dir() {
+        return Ok(());
+    }
+    let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else { return Ok(()) };
+    // What is put together may be put together with more.
+    loop {
+        let parts = store.rollups().map_err(failed)?;
+        parts.errors.iter().try_for_each(|error| context.lost(error))?;
+        writer.clean(&parts).map_err(failed)?;
+        let now = jiff::Timestamp::now().as_microsecond();
+        let when = |part: &Rolled| {
+            let first = part.manifest.first.unwrap_or(now);
+            (first, part.manifest.last.unwrap_or(first), part.manifest.tile_seconds)
+        };
+        let plan = keep.plan(&parts.parts.iter().map(when).collect::<Vec<_>>(), now);
+        let old: Vec<&Rolled> = plan.drop.iter().map(|place| &parts.parts[*place]).collect();
+        writer.drop_parts(old.iter().map(|part| (part.folder.as_path(), &part.manifest))).map_err(failed)?;
+        for (tile, group) in &plan.join {
+            let group: Vec<&Rolled> = group.iter().map(|place| &parts.parts[*place]).collect();
+            let (rollup, manifest) = rolled::join(&group, *tile)?;
+            writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
+            if context.settings.verbose {
+                context.say(format!("{} roll-ups became one, in tiles of {tile} s", group.len()))?;
+            }
+        }
+        if plan.join.is_empty() {
+            return match most {
+                Some(most) => bound(&mut writer, &parts, most, context),
+                None => Ok(()),
+            };
+        }
+    }
+}
+
+/// Drops the oldest roll-ups until all of them have no more than so many bytes. The latest stays.
+fn bound(writer: &mut RollupsWriter, parts: &Parts, most: u64, context: &mut Context<'_>) -> Result<(), Error> {
+    let sizes: Vec<u64> = parts.parts.iter().map(Rolled::bytes).collect();
+    let mut bytes: u64 = sizes.iter().sum();
+    let mut gone: Vec<&Rolled> = Vec::new();
+    for (part, size) in parts.parts.iter().zip(sizes).rev().skip(1).rev() {
+        if bytes <= most {
+            break;
+        }
+        bytes -= size;
+        gone.push(part);
+    }
+    let when = |at: Option<Micros>| crate::model::time::format(at.unwrap_or_default());
+    if let (Some(first), Some(last)) = (gone.first(), gone.last()) {
+        let (from, to) = (when(first.manifest.first), when(last.manifest.last));
+        context.say(format!("to keep the store small, what logs told of {from} to {to} was dropped"))?;
+    }
+    writer.drop_parts(gone.iter().map(|part| (part.folder.as_path(), &part.manifest))).map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What a log has gained since it was read: whole lines from an offset on, whatever the file is called by now and
+//! however it is packed.
+
+use super::content::Content;
+use super::open::{HEAD, Packing, Place, Source, SourceError, unpack};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// A last line without an end is taken once nobody has written to its file for so long.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Lines of a log that were not read yet.
+#[derive(Debug)]
+pub struct Piece {
+    /// They, as a source that can be read once.
+    pub source: Source,
+    /// Where they end, in bytes of the unpacked log, once they were read.
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    Known(u64),
+    Counted(Arc<AtomicU64>),
+}
+
+impl Piece {
+    /// Where it ends, in bytes of the unpacked log; of a packed one after it was read.
+    pub fn end(&self) -> u64 {
+        self.end.at()
+    }
+
+    /// The source, and what tells its end.
+    pub fn split(self) -> (Source, impl Fn() -> u64) {
+        (self.source, move || self.end.at())
+    }
+}
+
+impl End {
+    fn at(&self) -> u64 {
+        match self {
+            Self::Known(at) => *at,
+            Self::Counted(count) => count.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Which log a file holds: a hash of its first line. `None` while that has no end.
+pub fn identity(source: &Source) -> Result<Option<String>, SourceError> {
+    let Some(mut again) = source.again() else { return Ok(None) };
+    // Of a document over several lines, the beginning.
+    let is_document = again.content == Content::AuditDocument;
+    again.content = Content::AuditLines;
+    let mut head = Vec::new();
+    let read = again.reader()?.take(HEAD as u64).read_to_end(&mut head);
+    read.map_err(|error| SourceError::Io { path: source.path.clone(), error })?;
+    let line = match memchr::memchr(b'\n', &head) {
+        _ if is_document || head.len() == HEAD => head.as_slice(),
+        Some(end) => &head[..end],
+        None if is_settled(source) => head.as_slice(),
+        None => return Ok(None),
+    };
+    Ok(Some(format!("{:032x}", xxh3_128(line))))
+}
+
+/// What stands in a log from `from` on; `None` if that is nothing.
+pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
+    let Place::File(path) = &source.place else { return Ok(None) };
+    let mut file = File::open(path)?;
+    if source.content == Content::AuditDocument {
+        let whole = source.again().filter(|_| from == 0);
+        return Ok(whole.map(|source| Piece { end: End::Known(source.size.max(1)), source }));
+    }
+    if source.packing == Packing::None {
+        let end = lines_to(&file, from, is_settled(source))?;
+        file.seek(SeekFrom::Start(from))?;
+        let reader = file.take(end.saturating_sub(from));
+        let source = (end > from).then(|| source.piece(Box::new(reader)));
+        return source.transpose().map(|source| Some(Piece { source: source?, end: End::Known(end) }));
+    }
+    let count = Arc::new(AtomicU64::new(0));
+    let mut reader = Counted { reader: Mutex::new(unpack(source.packing, file)?), count: count.clone() };
+    io::copy(&mut reader.by_ref().take(from), &mut io::sink())?;
+    let source = source.piece(Box::new(reader))?;
+    Ok(source.has_more().then_some(Piece { source, end: End::Counted(count) }))
+}
+
+/// Where the last whole line ends; the end of the file if nobody writes to it.
+fn lines_to(file: &File, from: u64, is_settled: bool) -> io::Result<u64> {
+    let size = file.metadata()?.len();
+    if is_settled {
+        return Ok(size);
+    }
+    let (mut end, mut block) = (size, vec![0; HEAD]);
+    while end > from {
+        let start = end.saturating_sub(HEAD as u64).max(from);
+        let block = &mut block[..(end - start) as usize];
+        file.read_exact_at(block, start)?;
+        if let Some(newline) = memchr::memrchr(b'\n', block) {
+            return Ok(start + newline as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(from)
+}
+
+/// Whether nobody has written to it for a while.
+fn is_settled(source: &Source) -> bool {
+    let Place::File(path) = &source.place else { return true };
+    let changed = std::fs::metadata(path).and_then(|meta| meta.modified());
+    changed.is_ok_and(|changed| SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED))
+}
+
+/// Counts the bytes that it gives.
+struct Counted {
+    /// Never shared, as its type says to others.
+    reader: Mutex<Box<dyn Read + Send>>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).read(into)?;
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

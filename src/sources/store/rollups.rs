@@ -1,0 +1,77 @@
+//! Roll-ups of audit logs in a store: who did what, part by part (docs/history.md).
+
+use super::{Store, StoreError};
+use crate::model::rollup::MANIFEST;
+use crate::sources::rolled::{Rolled, open};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The folder of roll-ups in a store.
+pub const ROLLUPS: &str = "rollups";
+
+/// What a store has of roll-ups.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Those that count, in the order of time.
+    pub parts: Vec<Rolled>,
+    /// Folders whose place others have taken.
+    pub replaced: Vec<PathBuf>,
+    /// Folders without a manifest: they are being written, or their writer was killed.
+    pub unfinished: Vec<PathBuf>,
+    /// What can't be read.
+    pub errors: Vec<String>,
+}
+
+impl Parts {
+    /// Up to where each log is in it, by the hash of its first line.
+    pub fn read_to(&self) -> BTreeMap<&str, u64> {
+        let mut all = BTreeMap::new();
+        for file in self.parts.iter().flat_map(|part| &part.manifest.files) {
+            let to = all.entry(file.log.as_str()).or_insert(0);
+            *to = file.to.max(*to);
+        }
+        all
+    }
+}
+
+impl Store {
+    /// The folder of roll-ups.
+    pub fn rollups_folder(&self) -> PathBuf {
+        self.folder.join(ROLLUPS)
+    }
+
+    /// The roll-ups that it has.
+    pub fn rollups(&self) -> Result<Parts, StoreError> {
+        let folder = self.rollups_folder();
+        let entries = match std::fs::read_dir(&folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Parts::default()),
+            other => other.map_err(StoreError::io(&folder))?,
+        };
+        let mut all = Parts::default();
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            let manifest = path.join(MANIFEST);
+            match manifest.is_file() {
+                false => all.unfinished.push(path),
+                true => match open(&manifest) {
+                    Ok(part) => all.parts.push(part),
+                    Err(why) => all.errors.push(why),
+                },
+            }
+        }
+        let replaced = replaced(all.parts.iter());
+        let is_replaced = |part: &mut Rolled| is_one_of(&part.folder, &replaced);
+        all.replaced = all.parts.extract_if(.., is_replaced).map(|part| part.folder).collect();
+        all.parts.sort_by_key(|part| (part.manifest.first, part.folder.clone()));
+        Ok(all)
+    }
+}
+
+/// The names of roll-ups whose place others have taken.
+pub fn replaced<'p>(parts: impl Iterator<Item = &'p Rolled>) -> BTreeSet<String> {
+    parts.flat_map(|part| &part.manifest.replaces).cloned().collect()
+}
+
+/// Whether a folder is called so.
+pub fn is_one_of(folder: &Path, names: &BTreeSet<String>) -> bool {
+    folder.file_name().is_some_and(|name| names.contains(name.to_string_lossy().as_ref()))
+}

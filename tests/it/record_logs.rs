@@ -1,0 +1,251 @@
+//! `plimsoll record` on audit logs: what a store tells of logs that are gone is what the logs told, however they grew and
+//! were rotated, and however often the recorder was killed.
+
+use crate::support::{Ran, folder, hermetic, plimsoll, sample_bytes, write};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// For ever: the samples are old.
+const KEEP: &str = "10s=20000d";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn record(sources: &[&str], store: &Path, keep: &str) -> Ran {
+    let ran = plimsoll(&[&["record"], sources, &["--store", text(store), "--once", "--keep-rollups", keep]].concat());
+    ran.did_not_panic();
+    ran
+}
+
+/// The tables of a roll-up of sources, as their checksums tell them.
+fn tables(sources: &[&str], to: &Path) -> Value {
+    plimsoll(&[&["rollup"], sources, &["--to", text(to)]].concat()).exits(0);
+    let manifest: Value = serde_json::from_slice(&fs::read(to.join("manifest.json")).unwrap()).unwrap();
+    manifest["tables"].clone()
+}
+
+fn parts(store: &Path) -> Vec<Value> {
+    let folders = fs::read_dir(store.join("rollups")).unwrap().map(|entry| entry.unwrap().path());
+    let manifests = folders.filter_map(|folder| fs::read(folder.join("manifest.json")).ok());
+    let all: Vec<Value> = manifests.map(|text| serde_json::from_slice(&text).unwrap()).collect();
+    let replaced: BTreeSet<String> = all
+        .iter()
+        .flat_map(|part| part["replaces"].as_array().unwrap())
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
+    let folders = fs::read_dir(store.join("rollups")).unwrap().map(|entry| entry.unwrap().path());
+    folders
+        .filter(|folder| !replaced.contains(folder.file_name().unwrap().to_str().unwrap()))
+        .filter_map(|folder| fs::read(folder.join("manifest.json")).ok())
+        .map(|text| serde_json::from_slice(&text).unwrap())
+        .collect()
+}
+
+/// The time of each line, and where it ends.
+fn lines_of(log: &[u8]) -> Vec<(String, usize)> {
+    let mut end = 0;
+    let mut line = |line: &[u8]| {
+        end += line.len();
+        let event: Value = serde_json::from_slice(line).unwrap();
+        (event["stageTimestamp"].as_str().unwrap().to_owned(), end)
+    };
+    log.split_inclusive(|byte| *byte == b'\n').map(&mut line).collect()
+}
+
+#[test]
+fn a_log_that_grows_and_is_rotated_is_stored_once_whoever_is_killed() {
+    let mut seed = 4_711u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let home = folder();
+    let (whole, logs, store) = (home.path().join("whole"), home.path().join("logs"), home.path().join("store"));
+    let instances = ["apiserver-0", "apiserver-1"];
+    let all: Vec<Vec<u8>> =
+        instances.iter().map(|of| sample_bytes(&format!("list-storm/audit/{of}/audit.log.zst"))).collect();
+    for (of, bytes) in instances.iter().zip(&all) {
+        write(&whole, &format!("audit/{of}/audit.log"), bytes);
+        write(&logs, &format!("audit/{of}/audit.log"), "");
+    }
+    let ends: Vec<Vec<(String, usize)>> = all.iter().map(|bytes| lines_of(bytes)).collect();
+    let times: BTreeSet<&str> = ends.iter().flatten().map(|(at, _)| at.as_str()).collect();
+    let times: Vec<&str> = times.into_iter().collect();
+    let mut done = [0usize; 2];
+    let mut rotations = 0;
+    let mut now = 0;
+    for round in 0.. {
+        let is_last = now >= times.len();
+        now += times.len() / 7 + random(times.len() / 7);
+        for (of, bytes) in all.iter().enumerate() {
+            // All that was written up to a moment, and some of the line behind it.
+            let reached = times.get(now).map_or(bytes.len(), |now| {
+                let lines = ends[of].iter().take_while(|(at, _)| at.as_str() < *now).last().map_or(0, |(_, end)| *end);
+                (lines + random(200)).min(bytes.len())
+            });
+            let reached = reached.max(done[of]);
+            let path = logs.join("audit").join(instances[of]).join("audit.log");
+            OpenOptions::new().append(true).open(&path).unwrap().write_all(&bytes[done[of]..reached]).unwrap();
+            done[of] = reached;
+            let at_line = done[of] > 0 && bytes[done[of] - 1] == b'\n';
+            // As lumberjack rotates: between two lines; some of what was rotated is packed, and stays beside it.
+            if (round % 2 == 1 || at_line) && !is_last {
+                let end = bytes[done[of]..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                let rest = &bytes[done[of]..done[of] + end];
+                OpenOptions::new().append(true).open(&path).unwrap().write_all(rest).unwrap();
+                done[of] += end;
+                rotations += 1;
+                let old = path.with_file_name(format!("audit-2026-11-20T09-{:02}-00.000.log", 10 + rotations));
+                fs::rename(&path, &old).unwrap();
+                fs::write(&path, "").unwrap();
+                if random(2) == 0 {
+                    let gzip = if random(2) == 0 { &["-q"][..] } else { &["-q", "--keep"] };
+                    assert!(Command::new("gzip").args(gzip).arg(&old).status().unwrap().success());
+                }
+            }
+        }
+        // Some runs don't live to see their end.
+        for _ in 0..random(4) {
+            let mut run = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+            run.args(["record", text(&logs), "--store", text(&store), "--once", "--keep-rollups", KEEP]);
+            let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(random(120) as u64));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        record(&[text(&logs)], &store, KEEP).exits(0);
+        if is_last {
+            break;
+        }
+        assert!(round < 100);
+    }
+    assert!(rotations > 4);
+    // Each byte of each log once.
+    let stored: u64 = parts(&store)
+        .iter()
+        .flat_map(|part| part["streams"].as_array().unwrap().clone())
+        .map(|own| own["lines"].as_u64().unwrap())
+        .sum();
+    let lines: usize = all.iter().map(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count()).sum();
+    assert_eq!(stored, lines as u64);
+    let (of_logs, of_store) =
+        (tables(&[text(&whole)], &home.path().join("a")), tables(&[text(&store)], &home.path().join("b")));
+    for (name, table) in of_logs.as_object().unwrap() {
+        assert_eq!(of_store[name], *table, "{name}");
+    }
+    // What it tells when the logs are gone.
+    fs::remove_dir_all(&logs).unwrap();
+    for command in
+        [&["clients", "SOURCE"][..], &["balance", "SOURCE"], &["traffic", "SOURCE", "--by", "agent,resource"]]
+    {
+        let ask = |source: &Path| {
+            let words: Vec<&str> = command
+                .iter()
+                .map(|word| if *word == "SOURCE" { text(source) } else { word })
+                .chain(["-o", "json"])
+                .collect();
+            let mut told = plimsoll(&words).json(0);
+            told.as_object_mut().unwrap().retain(|field, _| field != "inputs" && field != "generated_at");
+            told
+        };
+        assert_eq!(ask(&store), ask(&whole), "{command:?}");
+    }
+    let window = ["--from", "2026-11-20T09:21:50Z", "--to", "2026-11-20T09:24:30Z"];
+    let report = plimsoll(&[&["report", text(&store), "-o", "json"], &window[..]].concat());
+    let told: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{}", report.stderr));
+    assert!(told["summary"].to_string().contains("node-agent"), "{}", told["summary"]);
+    // A log that goes on beside it takes the place of the parts that it tells of anew, not of those before.
+    let again = record(&[text(&whole)], &store, KEEP);
+    again.exits(0);
+}
+
+fn event(at: i64, user: &str) -> String {
+    let at = plimsoll::model::time::format(at * 1_000_000);
+    format!(
+        "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\"auditID\":\"{user}-{at}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\"verb\":\"list\",\"user\":{{\"username\":\"{user}\"}},\"userAgent\":\"tool/1\",\"objectRef\":{{\"resource\":\"pods\",\"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":200}},\"requestReceivedTimestamp\":\"{at}\",\"stageTimestamp\":\"{at}\"}}\n"
+    )
+}
+
+#[test]
+fn what_is_old_becomes_coarser_and_what_is_very_old_goes_and_is_not_read_again() {
+    let home = folder();
+    let store = home.path().join("store");
+    let now = jiff_now();
+    let day = 86_400;
+    // Nine days, an event each ten minutes, in files of six hours.
+    let begin = (now / day - 9) * day;
+    let mut files = Vec::new();
+    let mut requests = 0;
+    for file in 0..36 {
+        let lines: String =
+            (0..36).map(|n| event(begin + file * 21_600 + n * 600, &format!("user-{}", n % 5))).collect();
+        requests += 36;
+        files.push(write(&home.path().join("logs"), &format!("audit.log.{}", 36 - file), lines));
+    }
+    for file in &files {
+        record(&[file], &store, "10s=2d,1m=5d,10m=100d").exits(0);
+    }
+    let told = parts(&store);
+    let count = |told: &Value| told["totals"]["requests"].as_u64().unwrap();
+    let ask = || plimsoll(&["traffic", text(&store), "--by", "user", "-o", "json"]).json(0);
+    assert_eq!(count(&ask()), requests);
+    let tiles: BTreeSet<i64> = told.iter().map(|part| part["tile_seconds"].as_i64().unwrap()).collect();
+    assert_eq!(tiles, BTreeSet::from([10, 60]), "{}", told.len());
+    // A day is one part once all of it is old: about six of nine are.
+    assert!(told.len() < 24, "{}", told.len());
+    // Days that are older than is kept are dropped, and their logs, which lie there still, are not read again.
+    for _ in 0..2 {
+        record(&[text(&home.path().join("logs"))], &store, "10s=1d,1m=3d").exits(0);
+        let left = count(&ask());
+        assert!((3 * 144..=5 * 144).contains(&left), "{left}");
+    }
+    // The coarsest length is that of the answer.
+    let wrong = plimsoll(&["traffic", text(&store), "--by", "user", "--series", "--interval", "30s"]);
+    wrong.exits(2);
+    // A word of the flag that means nothing.
+    for bad in ["10s", "5s=1d", "1m=2d,10s=5d", "10s=2d,1m=1d", "10s=soon"] {
+        plimsoll(&["record", &files[0], "--store", text(&store), "--once", "--keep-rollups", bad]).exits(2);
+    }
+}
+
+fn jiff_now() -> i64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+#[test]
+fn logs_are_bounded_and_two_recorders_are_one_too_many() {
+    let home = folder();
+    let store = home.path().join("store");
+    let logs: Vec<u8> = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    // Hour after hour, as if it had gone on for long.
+    let lines = String::from_utf8(logs).unwrap();
+    for hour in 0..12 {
+        let moved = lines.replace("2026-11-20T09:", &format!("2026-11-20T{:02}:", 9 + hour));
+        let log = write(home.path(), &format!("logs-{hour}/audit.log"), moved);
+        let ran =
+            plimsoll(&["record", &log, "--store", text(&store), "--once", "--keep-rollups", KEEP, "--max-size", "2MB"]);
+        ran.exits(0);
+    }
+    let bytes: u64 = parts(&store)
+        .iter()
+        .flat_map(|part| part["tables"].as_object().unwrap().clone())
+        .map(|(_, own)| own["bytes"].as_u64().unwrap())
+        .sum();
+    assert!(bytes <= 1_000_000, "{bytes}");
+    let told = plimsoll(&["traffic", text(&store), "-o", "json"]).json(0);
+    assert!(told["window"]["to"].as_str().unwrap() > "2026-11-20T20:", "the latest stays: {}", told["window"]);
+    // Whoever comes second leaves it to the first.
+    let lock = fs::File::open(store.join("rollups/.writer")).unwrap();
+    lock.lock().unwrap();
+    let log = write(home.path(), "logs-13/audit.log", event(jiff_now(), "late"));
+    let ran = record(&[&log], &store, KEEP);
+    ran.exits(0);
+    assert!(ran.stderr.contains("another plimsoll record"), "{}", ran.stderr);
+    drop(lock);
+}
