@@ -15,7 +15,7 @@ use std::path::Path;
 const GROUP: usize = 64 << 10;
 
 /// Hands the rows of a table, as text, to who asks.
-pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(&[String])) + 'g;
+pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + 'g;
 
 /// Writes a roll-up into a folder that is empty or not there yet; gives the manifest with what was written.
 pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<Manifest> {
@@ -86,12 +86,12 @@ impl<'s> Group<'s> {
         Self { spec, columns: spec.columns.iter().map(values).collect(), rows: 0 }
     }
 
-    fn add(&mut self, row: &[String]) {
+    fn add(&mut self, row: Vec<String>) {
         for (values, text) in self.columns.iter_mut().zip(row) {
             match values {
                 Values::Number(all) => all.push(text.parse().unwrap_or_default()),
                 Values::Truth(all) => all.push(text == "true"),
-                Values::Text(all) => all.push(text.clone()),
+                Values::Text(all) => all.push(text),
             }
         }
         self.rows += 1;

@@ -146,6 +146,7 @@ pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
     let manifest = Manifest {
         sources: sources.into_values().collect(),
         files: files.into_values().collect(),
+        recorded: parts.iter().filter_map(|part| part.manifest.recorded).max(),
         replaces: parts.iter().filter_map(name).collect(),
         bundle,
         ..super::rollup_files::manifest(&rollup, &names, &outcome)
@@ -184,7 +185,7 @@ fn take_in(loader: &mut Loader, rollup: &Rollup, outcome: &Outcome) -> Result<()
             taken
         };
         rollup.rows(spec.name, |row| {
-            batch.push(row.to_vec());
+            batch.push(row);
             if batch.len() == BATCH && result.is_ok() {
                 result = flush(&mut batch, loader);
             }

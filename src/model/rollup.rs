@@ -345,6 +345,8 @@ pub struct Manifest {
     pub sources: Vec<StoredSource>,
     /// What was lost.
     pub lost: Vec<Loss>,
+    /// In a store: when the latest of it was recorded, in µs since 1970.
+    pub recorded: Option<Micros>,
     /// In a store: which lines of which logs are in it.
     pub files: Vec<StoredFile>,
     /// In a store: the roll-ups that it takes the place of.

@@ -19,7 +19,7 @@ type Tables = BTreeMap<&'static str, Vec<Vec<String>>>;
 fn text(rollup: &Rollup) -> Tables {
     let rows = |name| {
         let mut rows = Vec::new();
-        assert!(rollup.rows(name, |row| rows.push(row.to_vec())), "{name}");
+        assert!(rollup.rows(name, |row| rows.push(row)), "{name}");
         rows
     };
     TABLES.iter().map(|table| (table.name, rows(table.name))).collect()

@@ -11,7 +11,7 @@ mod tests;
 
 pub use append::{Appended, Sample, SeriesId, Writer};
 pub use keep::{Dropped, Keep, drop_old, put_together};
-pub use rollups::{KeepRollups, Plan, RollupsWriter};
+pub use rollups::{Age, KeepRollups, Plan, RollupsWriter};
 pub use seal::{GRACE, Sealed, seal};
 
 use crate::sources::store::{LOCK, MARKER, ROLLUPS, Store, StoreError, VERSION};

@@ -156,6 +156,19 @@ const MANY: usize = 12;
 /// A bucket that ended longer ago gets no further part but late ones.
 const OVER: Micros = 600 * SECOND;
 
+/// How old a part is, and how fine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Age {
+    /// Its first event.
+    pub first: Micros,
+    /// Its last event.
+    pub last: Micros,
+    /// When it was recorded: what is recorded long after it happened is still of use for a while.
+    pub recorded: Micros,
+    /// The length of its tiles in seconds.
+    pub tile: i64,
+}
+
 /// What is to become of parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -166,13 +179,13 @@ pub struct Plan {
 }
 
 impl KeepRollups {
-    /// What is to become of parts: first and last event of each, and the length of its tiles.
-    pub fn plan(&self, parts: &[(Micros, Micros, i64)], now: Micros) -> Plan {
+    /// What is to become of parts.
+    pub fn plan(&self, parts: &[Age], now: Micros) -> Plan {
         let mut plan = Plan::default();
         let mut groups: BTreeMap<(i64, Micros), Vec<usize>> = BTreeMap::new();
         let longest = self.0.last().map_or(Micros::MAX, |(_, age)| *age);
-        for (place, (first, last, tile)) in parts.iter().enumerate() {
-            if now - last > longest {
+        for (place, Age { first, last, recorded, tile }) in parts.iter().enumerate() {
+            if now - last.max(recorded) > longest {
                 plan.drop.push(place);
                 continue;
             }
@@ -181,7 +194,7 @@ impl KeepRollups {
             for pair in self.0.windows(2) {
                 let length = bucket(pair[1].0);
                 let end = (first.div_euclid(length) + 1) * length;
-                if now - end > pair[0].1 {
+                if now - end.max(*recorded) > pair[0].1 {
                     target = pair[1].0;
                 }
             }
@@ -190,7 +203,7 @@ impl KeepRollups {
         }
         for ((tile, number), group) in groups {
             let is_over = (number + 1) * bucket(tile) + OVER < now;
-            let is_finer = group.iter().any(|place| parts[*place].2 < tile);
+            let is_finer = group.iter().any(|place| parts[*place].tile < tile);
             if is_finer || group.len() > 1 && (is_over || group.len() >= MANY) {
                 plan.join.push((tile, group));
             }
@@ -206,6 +219,11 @@ mod tests {
     const HOUR: Micros = 3600 * SECOND;
     const DAY: Micros = 24 * HOUR;
 
+    /// Recorded as it happened.
+    fn part(first: Micros, last: Micros, tile: i64) -> Age {
+        Age { first, last, recorded: last, tile }
+    }
+
     fn usual() -> KeepRollups {
         KeepRollups(vec![(10, 2 * DAY), (60, 30 * DAY), (600, 400 * DAY)])
     }
@@ -213,7 +231,7 @@ mod tests {
     #[test]
     fn an_hour_becomes_one_when_it_is_over_or_has_many_parts() {
         let now = 1000 * DAY + 30 * 60 * SECOND;
-        let minute = |n: i64| (1000 * DAY + n * 60 * SECOND, 1000 * DAY + n * 60 * SECOND + 59 * SECOND, 10);
+        let minute = |n: i64| part(1000 * DAY + n * 60 * SECOND, 1000 * DAY + n * 60 * SECOND + 59 * SECOND, 10);
         let few: Vec<_> = (0..11).map(minute).collect();
         assert_eq!(usual().plan(&few, now), Plan::default());
         let many: Vec<_> = (0..12).map(minute).collect();
@@ -225,17 +243,20 @@ mod tests {
 
     #[test]
     fn old_days_become_coarser_as_a_whole_and_very_old_ones_go() {
-        let hour = |n: i64| (500 * DAY + n * HOUR, 500 * DAY + n * HOUR + 3599 * SECOND, 10);
+        let hour = |n: i64| part(500 * DAY + n * HOUR, 500 * DAY + n * HOUR + 3599 * SECOND, 10);
         let day: Vec<_> = (0..24).map(hour).collect();
         // The day's end is not two days ago.
         assert_eq!(usual().plan(&day, 503 * DAY - SECOND), Plan::default());
         assert_eq!(usual().plan(&day, 503 * DAY + SECOND).join, [(60, (0..24).collect())]);
-        let whole = [(500 * DAY, 501 * DAY - SECOND, 60)];
+        let whole = [part(500 * DAY, 501 * DAY - SECOND, 60)];
         assert_eq!(usual().plan(&whole, 503 * DAY + SECOND), Plan::default());
         assert_eq!(usual().plan(&whole, 545 * DAY).join, [(600, vec![0])]);
-        let coarse = [(500 * DAY, 501 * DAY - SECOND, 600)];
+        let coarse = [part(500 * DAY, 501 * DAY - SECOND, 600)];
         assert_eq!(usual().plan(&coarse, 902 * DAY), Plan { drop: vec![0], ..Plan::default() });
         // What is coarse already is not made finer by a clock that is wrong.
         assert_eq!(usual().plan(&coarse, 500 * DAY), Plan::default());
+        // What was recorded much later is as fine as what is new.
+        let late = [Age { recorded: 902 * DAY, ..part(500 * DAY, 501 * DAY - SECOND, 10) }];
+        assert_eq!(usual().plan(&late, 903 * DAY), Plan::default());
     }
 }

@@ -14,7 +14,7 @@ const MAX_KEYS: usize = 2 << 20;
 const MAX_TEXT_BYTES: usize = 96 << 20;
 
 /// The symbol of `(other)` in every set of keys.
-const OTHER_SYMBOL: Symbol = Symbol(1);
+pub const OTHER_SYMBOL: Symbol = Symbol(1);
 
 /// A class of operations, as pulse counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -90,7 +90,7 @@ fn halves(identity: u128) -> [u64; 2] {
 }
 
 /// Hands the rows of the table `seams` to `each`.
-pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
+pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(Vec<String>)) {
     let Some(seams) = &rollup.seams else { return };
     let keys = &rollup.keys;
     let nobody: [String; 12] = Default::default();
@@ -107,10 +107,10 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
         row(&head, key_text(keys, open.key), "", [0; 3])
     };
     for (identity, start) in &seams.started {
-        each(&open("started", *identity, &start.what, start.failed, start.times));
+        each(open("started", *identity, &start.what, start.failed, start.times));
     }
     for (identity, end) in &seams.ended {
-        each(&open("ended", *identity, end, false, 1));
+        each(open("ended", *identity, end, false, 1));
     }
     for (request, subject) in &seams.firsts {
         let Request { at, received, request: hash, turn, written, .. } = *request;
@@ -122,7 +122,7 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
             (written.is_some_and(|written| written.same), SAME),
         ]);
         let value = written.map_or(0, |written| written.version);
-        each(&row(
+        each(row(
             &Head { edge: "first", at, received, hash: [hash, turn], flags, value },
             of_subject(*subject),
             "",
@@ -133,7 +133,7 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
         let flags = flags(&[(last.failed.is_some(), FAILED), (last.failed == Some(super::Fact::Retry5xx), ERROR)]);
         let received = last.read.unwrap_or_default();
         let head = Head { edge: "last", at: last.at, received, hash: [*hash, 0], flags, value: last.version };
-        each(&row(&head, nobody.clone(), "", [0; 3]));
+        each(row(&head, nobody.clone(), "", [0; 3]));
     }
     for (hash, turn) in &seams.turns {
         let (at, flags, value) = match *turn {
@@ -142,7 +142,7 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
             Turn::Listed => continue,
         };
         let head = Head { edge: "turn", at, received: 0, hash: [*hash, 0], flags, value };
-        each(&row(&head, nobody.clone(), "", [0; 3]));
+        each(row(&head, nobody.clone(), "", [0; 3]));
     }
     for object in &seams.objects {
         let (at, received) = object.object.span.unwrap_or_default();
@@ -151,11 +151,11 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(&[String])) {
         keys.symbols.get(object.namespace).clone_into(&mut rest[9]);
         let head = Head { edge: "object", at, received, hash: [0; 2], flags, value: object.tile as u64 };
         let counts = [object.object.reads, object.object.writes, object.object.conflicts];
-        each(&row(&head, rest, &object.name, counts));
+        each(row(&head, rest, &object.name, counts));
     }
     for (hash, count) in seams.ids.counts() {
         let head = Head { edge: "id", at: 0, received: 0, hash: [hash, 0], flags: 0, value: u64::from(count) };
-        each(&row(&head, nobody.clone(), "", [0; 3]));
+        each(row(&head, nobody.clone(), "", [0; 3]));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::Calls;
-use super::keys::{OTHER, Op, PulseKey, Subject, TrafficKey};
+use super::keys::{OTHER, OTHER_SYMBOL, Op, PulseKey, Subject, TrafficKey};
 use super::notable::{KINDS, Notable};
 use super::objects::Object;
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
@@ -69,6 +69,8 @@ pub struct Loader {
     joints: Joints,
     /// Whether all that was begun has seams.
     is_joined: bool,
+    /// Client and resource of the row before: cluster, user, agent, group and resource, and their number.
+    last_subject: ([Symbol; 5], u32),
     /// By number of a subject: whether it is wanted.
     wanted_subjects: Vec<Option<bool>>,
 }
@@ -89,6 +91,7 @@ impl Loader {
             objects_dropped: 0,
             joints: Joints::default(),
             is_joined: true,
+            last_subject: ([OTHER_SYMBOL; 5], OTHER_KEY as u32),
             wanted_subjects: Vec::new(),
         }
     }
@@ -164,12 +167,22 @@ impl Loader {
         self.part.keys.intern(text)
     }
 
-    /// The number of client and resource, in columns from `at` on; `None` if it is not wanted.
+    /// The number of client and resource; `None` if they are not wanted.
     fn subject(&mut self, [cluster, user, agent, group, resource]: [&str; 5]) -> Option<u32> {
         let keys = &mut self.part.keys;
-        let [cluster, user, agent, group, resource] =
-            [cluster, user, agent, group, resource].map(|text| keys.intern(text));
-        let number = keys.subjects.number(Subject { cluster, user, agent, group, resource });
+        // Rows are sorted by client, so mostly it is the one of the row before.
+        let (known, number) = &mut self.last_subject;
+        let texts = [cluster, user, agent, group, resource];
+        if texts.iter().zip(known.iter()).any(|(text, symbol)| keys.symbols.get(*symbol) != *text) {
+            for (text, symbol) in texts.iter().zip(known.iter_mut()) {
+                if keys.symbols.get(*symbol) != *text {
+                    *symbol = keys.intern(text);
+                }
+            }
+            let [cluster, user, agent, group, resource] = *known;
+            *number = keys.subjects.number(Subject { cluster, user, agent, group, resource });
+        }
+        let number = *number;
         if self.wanted.filters.is_empty() {
             return Some(number);
         }

@@ -117,15 +117,15 @@ fn sorted<V: Row>(tiles: Vec<(i64, super::tiles::Rows<V>)>, keys: &Keys) -> Vec<
 
 impl Rollup {
     /// Hands the rows of a table, as text, to `each`; false if there is no such table.
-    pub fn rows(&self, table: &str, mut each: impl FnMut(&[String])) -> bool {
+    pub fn rows(&self, table: &str, mut each: impl FnMut(Vec<String>)) -> bool {
         let keys = &self.keys;
         match table {
-            "traffic" => self.traffic.iter().for_each(|(tile, key, row)| each(&traffic_row(keys, *tile, *key, row))),
-            "pulse" => self.pulse.iter().for_each(|(second, key, row)| each(&pulse_row(keys, *second, *key, row))),
-            "sequences" => self.facts.iter().for_each(|(tile, key, row)| each(&facts_row(keys, *tile, *key, row))),
-            "sources" => self.sources.iter().for_each(|(tile, key, row)| each(&sources_row(keys, *tile, *key, row))),
-            "objects" => self.objects.iter().for_each(|(key, name, row)| each(&object_row(keys, key, name, row))),
-            "notable" => self.notable.iter().for_each(|row| each(&notable_row(row))),
+            "traffic" => self.traffic.iter().for_each(|(tile, key, row)| each(traffic_row(keys, *tile, *key, row))),
+            "pulse" => self.pulse.iter().for_each(|(second, key, row)| each(pulse_row(keys, *second, *key, row))),
+            "sequences" => self.facts.iter().for_each(|(tile, key, row)| each(facts_row(keys, *tile, *key, row))),
+            "sources" => self.sources.iter().for_each(|(tile, key, row)| each(sources_row(keys, *tile, *key, row))),
+            "objects" => self.objects.iter().for_each(|(key, name, row)| each(object_row(keys, key, name, row))),
+            "notable" => self.notable.iter().for_each(|row| each(notable_row(row))),
             "nodes" => {
                 for (key, row) in &self.clients {
                     let key = key.map(|symbol| keys.symbols.get(symbol));
@@ -134,13 +134,13 @@ impl Rollup {
                     nodes.sort_unstable();
                     for (node, requests) in nodes {
                         let [cluster, user, agent] = key;
-                        each(&[cluster, user, agent, node, &requests.to_string()].map(str::to_owned));
+                        each([cluster, user, agent, node, &requests.to_string()].map(str::to_owned).to_vec());
                     }
                 }
             }
-            "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(&deprecated_row(key, row))),
+            "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(deprecated_row(key, row))),
             "seams" => seams::rows(self, &mut each),
-            "clients" => self.clients.iter().for_each(|(key, row)| each(&client_row(keys, *key, row))),
+            "clients" => self.clients.iter().for_each(|(key, row)| each(client_row(keys, *key, row))),
             _ => return false,
         }
         true

@@ -2,7 +2,7 @@
 //! put together.
 
 use super::failed;
-use crate::actions::store::{KeepRollups, RollupsWriter};
+use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::cli::{Context, Error};
 use crate::commands::logs;
 use crate::commands::rolled;
@@ -11,7 +11,7 @@ use crate::commands::rollup_files::{giving, manifest};
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream, Wanted};
-use crate::sources::open::Packing;
+use crate::sources::open::{Packing, Place};
 use crate::sources::piece::{identity, piece};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store};
@@ -50,6 +50,11 @@ impl Logs {
             return Ok(None);
         }
         let found = find::find(sources, Wanted::Logs, context.io.now);
+        let mut files = found.streams.iter().flat_map(|stream| &stream.files);
+        if let Some(pipe) = files.find(|file| !matches!(file.place, Place::File(_))) {
+            let why = "an audit log that can be read only once can't be read on; write it to a file";
+            return Err(Error::Usage(format!("{}: {why}", pipe.path)));
+        }
         if found.streams.iter().all(LogStream::is_rolled) {
             return Ok(None);
         }
@@ -102,7 +107,8 @@ impl Logs {
         }
         let files: Vec<StoredFile> =
             begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: (own.end)() }).collect();
-        let manifest = Manifest { bundle: found.bundle, files, ..manifest(&rollup, &names, &outcome) };
+        let recorded = Some(jiff::Timestamp::now().as_microsecond());
+        let manifest = Manifest { bundle: found.bundle, recorded, files, ..manifest(&rollup, &names, &outcome) };
         writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
         for own in begun {
             if let Some(bytes) = own.packed {
@@ -132,7 +138,12 @@ pub(super) fn look_after(
         let now = jiff::Timestamp::now().as_microsecond();
         let when = |part: &Rolled| {
             let first = part.manifest.first.unwrap_or(now);
-            (first, part.manifest.last.unwrap_or(first), part.manifest.tile_seconds)
+            Age {
+                first,
+                last: part.manifest.last.unwrap_or(first),
+                recorded: part.manifest.recorded.unwrap_or(Micros::MIN),
+                tile: part.manifest.tile_seconds,
+            }
         };
         let plan = keep.plan(&parts.parts.iter().map(when).collect::<Vec<_>>(), now);
         let old: Vec<&Rolled> = plan.drop.iter().map(|place| &parts.parts[*place]).collect();

@@ -75,7 +75,9 @@ pub fn find(arguments: &[String]) -> Captures {
         let Ok((files, from_folder)) = expand(argument) else { continue };
         for place in files {
             let Ok(mut source) = recognise(&place) else { continue };
-            if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
+            // A document in which audit events were seen is a log, and nobody's objects.
+            let may_be = matches!(source.content, Content::Other(_) | Content::AuditDocument) && source.first.is_none();
+            if !may_be || !looks_so(&mut source) {
                 continue;
             }
             let (bundle, folder, ..) = bundles.belongs(&place, argument, from_folder);
