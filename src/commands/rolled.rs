@@ -40,7 +40,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     let mut outcome = Outcome::default();
     let order: Vec<(String, String, bool)> =
         streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone(), own.is_rolled())).collect();
-    let mut coverage: BTreeMap<(String, String), Coverage> = BTreeMap::new();
+    let mut coverage = Coverages::new();
     let mut of_raw = Vec::new();
     let (stored, raw): (Vec<LogStream>, Vec<LogStream>) = streams.into_iter().partition(LogStream::is_rolled);
     let files = stored.iter().flat_map(|own| &own.files);
@@ -66,10 +66,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
             .read(&tables(with_seams, only_requests), &mut |spec, rows| loader.take(spec, rows))
             .map_err(Error::Input)?;
         tell(&rolled, &mut outcome);
-        for stream in &rolled.manifest.streams {
-            let key = (stream.cluster.clone(), stream.instance.clone());
-            coverage.entry(key).or_default().merge(&stream.coverage());
-        }
+        add_coverage(&mut coverage, &rolled.manifest);
     }
     if !raw.is_empty() {
         let selection = Selection { since: asked.0, until: asked.1, filters: Vec::new(), with_seams };
@@ -96,6 +93,17 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     Ok((loader.finish(), outcome))
 }
 
+/// What the logs showed, by cluster and apiserver.
+type Coverages = BTreeMap<(String, String), Coverage>;
+
+/// Adds what a roll-up's logs showed.
+fn add_coverage(all: &mut Coverages, manifest: &Manifest) {
+    for stream in &manifest.streams {
+        let key = (stream.cluster.clone(), stream.instance.clone());
+        all.entry(key).or_default().merge(&stream.coverage());
+    }
+}
+
 /// The tables that are read.
 fn tables(with_seams: bool, only_requests: bool) -> Vec<&'static TableSpec> {
     let is_wanted = |spec: &&TableSpec| !only_requests || ["traffic", "pulse"].contains(&spec.name);
@@ -113,7 +121,7 @@ fn is_outside(manifest: &Manifest, (since, until): (Option<Micros>, Option<Micro
 pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), Error> {
     let mut loader = Loader::new(Wanted { with_seams: true, ..Wanted::default() });
     loader.at_least(tile);
-    let mut streams: BTreeMap<(String, String), Coverage> = BTreeMap::new();
+    let mut streams = Coverages::new();
     let mut sources: BTreeMap<String, StoredSource> = BTreeMap::new();
     let mut files: BTreeMap<String, StoredFile> = BTreeMap::new();
     let (mut lost, mut bundle) = (Vec::new(), None);
@@ -121,10 +129,7 @@ pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
         let manifest = &part.manifest;
         loader.begin(manifest, part.has_seams());
         part.read(&tables(true, false), &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
-        for stream in &manifest.streams {
-            let key = (stream.cluster.clone(), stream.instance.clone());
-            streams.entry(key).or_default().merge(&stream.coverage());
-        }
+        add_coverage(&mut streams, manifest);
         for source in &manifest.sources {
             let own = sources.entry(source.path.clone()).or_default();
             own.path.clone_from(&source.path);
@@ -142,19 +147,21 @@ pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
     let rollup = loader.finish();
     let names: Vec<(String, String)> = streams.keys().cloned().collect();
     let outcome = Outcome { coverage: streams.into_values().collect(), losses: lost, ..Outcome::default() };
-    let name = |part: &&Rolled| part.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    // What a part replaced and is still there is replaced by the whole as well: it must not count again when the part is
+    // removed before it.
+    let replaces = parts.iter().flat_map(|part| part.name().into_iter().chain(part.left()));
     let manifest = Manifest {
         sources: sources.into_values().collect(),
         files: files.into_values().collect(),
         recorded: parts.iter().filter_map(|part| part.manifest.recorded).max(),
-        replaces: parts.iter().filter_map(name).collect(),
+        replaces: replaces.collect(),
         bundle,
         ..super::rollup_files::manifest(&rollup, &names, &outcome)
     };
     Ok((rollup, manifest))
 }
 
-/// What a stored roll-up says of the logs that it was made of.
+/// Reports what a stored roll-up was made of, and what was lost then.
 fn tell(rolled: &Rolled, outcome: &mut Outcome) {
     let manifest = &rolled.manifest;
     outcome.inputs.push(InputReport {

@@ -8,7 +8,7 @@
 use super::content::{Content, look};
 use super::open::{HEAD, Packing, Place, SourceError, begin, recognise, unpack};
 use crate::model::units::bytes as size;
-use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::fs::statvfs;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Cursor, Read};
@@ -113,7 +113,7 @@ pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, Sour
     let own = home.join(all.archives.len().to_string());
     let mut new = Unpacked { base: own.join(stem), is_flat: true, ..Unpacked::default() };
     let which = if databases { Which::All } else { Which::Others };
-    let done = folder(&new.base).and_then(|()| new.unpack(archive, source.packing, which));
+    let done = fs::create_dir_all(&new.base).and_then(|()| new.unpack(archive, source.packing, which));
     done.inspect_err(|_| drop(fs::remove_dir_all(own))).map_err(failed)?;
     let root = new.root();
     all.names.push((root.clone(), archive.display().to_string()));
@@ -173,7 +173,7 @@ impl Unpacked {
         }
         let target = self.base.join(path);
         let parent = target.parent().unwrap_or(&self.base);
-        folder(parent)?;
+        fs::create_dir_all(parent)?;
         has_room(parent, entry.size())?;
         // What comes twice takes the place of what came before.
         let _ = fs::remove_file(&target);
@@ -213,23 +213,19 @@ fn home() -> io::Result<(PathBuf, File)> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(&home)?;
     let lock = File::create(home.join(LOCK))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    lock.try_lock()?;
     Ok((home, lock))
 }
 
 /// Whether the program that made a folder is gone.
 fn is_left(home: &Path) -> bool {
     match File::open(home.join(LOCK)) {
-        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Ok(lock) => lock.try_lock().is_ok(),
         Err(_) => {
             let made = fs::metadata(home).and_then(|meta| meta.modified());
             made.is_ok_and(|made| SystemTime::now().duration_since(made).is_ok_and(|age| age > OLD))
         }
     }
-}
-
-fn folder(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
 }
 
 /// Whether a file of so many bytes has room below a folder.

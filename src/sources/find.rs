@@ -419,7 +419,11 @@ pub fn day(found: &Found) -> Option<Micros> {
 
 /// Bundles around folders, as far as these were looked at: a folder may have thousands of files.
 #[derive(Debug, Default)]
-pub(super) struct Bundles(HashMap<PathBuf, Option<Bundle>>);
+pub(super) struct Bundles {
+    around: HashMap<PathBuf, Option<Bundle>>,
+    /// Where arguments lie, in full.
+    roots: HashMap<String, PathBuf>,
+}
 
 impl Bundles {
     /// The bundle that a folder is in, or is.
@@ -430,7 +434,7 @@ impl Bundles {
                 serde_yaml_ng::from_str(&text).ok()
             })
         };
-        self.0.entry(folder.to_owned()).or_insert_with(read).clone()
+        self.around.entry(folder.to_owned()).or_insert_with(read).clone()
     }
 
     /// The bundle around a file, the folder and family of its stream, and the instance its folder names.
@@ -448,7 +452,13 @@ impl Bundles {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
         let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
+        let root = match self.roots.get(argument) {
+            Some(root) => root.clone(),
+            None => {
+                let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
+                self.roots.entry(argument.to_owned()).or_insert(root).clone()
+            }
+        };
         let below_root = from_folder && folder != root.components().collect::<PathBuf>();
         // What a folder is for says nothing of whose it is: `cp-1/audit` and `cp-1/metrics` are cp-1's.
         let is_plain = |path: &Path| PLAIN_FOLDERS.contains(&name(path).as_str());

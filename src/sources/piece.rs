@@ -19,30 +19,22 @@ const SETTLED: Duration = Duration::from_secs(60);
 pub struct Piece {
     /// They, as a source that can be read once.
     pub source: Source,
-    /// Where they end, in bytes of the unpacked log, once they were read.
-    end: End,
+    /// Where they end.
+    pub end: End,
 }
 
+/// Where lines end, in bytes of the unpacked log.
 #[derive(Debug)]
-enum End {
+pub enum End {
+    /// At this byte.
     Known(u64),
+    /// Behind what was read so far: of a packed log nobody knows before.
     Counted(Arc<AtomicU64>),
 }
 
-impl Piece {
-    /// Where it ends, in bytes of the unpacked log; of a packed one after it was read.
-    pub fn end(&self) -> u64 {
-        self.end.at()
-    }
-
-    /// The source, and what tells its end.
-    pub fn split(self) -> (Source, impl Fn() -> u64) {
-        (self.source, move || self.end.at())
-    }
-}
-
 impl End {
-    fn at(&self) -> u64 {
+    /// The byte behind the last; of a packed log once it was read.
+    pub fn at(&self) -> u64 {
         match self {
             Self::Known(at) => *at,
             Self::Counted(count) => count.load(Ordering::Relaxed),

@@ -54,7 +54,7 @@ fn add_one(found: &mut Found, source: &Source, rolled: Rolled, logs: &[(Stream, 
     let has_log = rolled.manifest.streams.iter().any(|stored| {
         logs.iter().any(|(own, first)| {
             let is_it = own.cluster == stored.cluster && own.instance == stored.instance;
-            // What was over before the log begins is told by nothing else.
+            // A roll-up that ends before the log begins is the only source for that time.
             is_it && first.zip(last).is_none_or(|(first, last)| last >= first)
         })
     });
@@ -96,6 +96,17 @@ pub fn open(manifest: &Path) -> Result<Rolled, String> {
 }
 
 impl Rolled {
+    /// The name of its folder.
+    pub fn name(&self) -> Option<String> {
+        self.folder.file_name().map(|name| name.to_string_lossy().into_owned())
+    }
+
+    /// Names of the roll-ups beside it that it replaces and that are still there.
+    pub fn left(&self) -> impl Iterator<Item = String> {
+        let is_there = |name: &&String| self.folder.with_file_name(name).is_dir();
+        self.manifest.replaces.iter().filter(is_there).cloned()
+    }
+
     /// Where a table lies.
     pub fn path(&self, table: &str) -> PathBuf {
         self.folder.join(format!("{table}.parquet"))

@@ -33,6 +33,16 @@ fn rolled(sources: &[&str], to: &str) -> Value {
     plimsoll(&[&["rollup"], sources, &["--to", to, "-o", "json"]].concat()).json(0)
 }
 
+/// A sample's logs, and their roll-up.
+#[track_caller]
+fn log_and_roll_up(name: &str) -> (tempfile::TempDir, String, String) {
+    let home = folder();
+    let log = logs_of(name, home.path());
+    let roll = home.path().join("roll").to_str().unwrap().to_owned();
+    rolled(&[&log], &roll);
+    (home, log, roll)
+}
+
 /// What a command says of a source, but for what was read.
 #[track_caller]
 fn said(command: &[&str], source: &str) -> Value {
@@ -103,10 +113,7 @@ fn rows(told: &Value, dims: &[&str]) -> Vec<Value> {
 #[test]
 fn traffic_by_what_they_keep_is_that_of_the_log() {
     for name in SAMPLES {
-        let home = folder();
-        let log = logs_of(name, home.path());
-        let roll = home.path().join("roll").to_str().unwrap().to_owned();
-        rolled(&[&log], &roll);
+        let (_home, log, roll) = log_and_roll_up(name);
         for (by, conditions) in [
             ("verb,resource", &[][..]),
             ("group,subresource,scope", &[]),
@@ -138,10 +145,7 @@ fn traffic_by_what_they_keep_is_that_of_the_log() {
 
 #[test]
 fn a_window_is_taken_in_whole_tiles_and_that_is_said() {
-    let home = folder();
-    let log = logs_of("list-storm", home.path());
-    let roll = home.path().join("roll").to_str().unwrap().to_owned();
-    rolled(&[&log], &roll);
+    let (_home, log, roll) = log_and_roll_up("list-storm");
     let ask = |source: &str, since: &str, until: &str| {
         let more = ["--by", "verb,resource", "--where", "verb!=watch", "--since", since, "--until", until];
         plimsoll(&[&["traffic", source, "-o", "json"], &more[..]].concat())
@@ -323,10 +327,7 @@ fn parts_that_follow_one_another_are_the_whole() {
 
 #[test]
 fn what_they_do_not_hold_is_refused_with_what_would_tell() {
-    let home = folder();
-    let log = logs_of("list-storm", home.path());
-    let roll = home.path().join("roll").to_str().unwrap().to_owned();
-    rolled(&[&log], &roll);
+    let (_home, log, roll) = log_and_roll_up("list-storm");
     let roll = roll.as_str();
     for (command, words) in [
         (&["guard", "events", roll][..], "name the audit log itself"),

@@ -61,12 +61,16 @@ fn sync(folder: &Path) -> Result<(), StoreError> {
 
 /// The right to move files of a store, as long as it lives; `None` while somebody reads or has it.
 fn exclusive(store: &Store) -> Result<Option<File>, StoreError> {
-    let path = store.folder.join(LOCK);
-    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::io(&path))?;
+    try_lock(&store.folder.join(LOCK))
+}
+
+/// A lock of one's own on a file, which is made if need be; `None` while somebody else has one.
+fn try_lock(path: &Path) -> Result<Option<File>, StoreError> {
+    let file = OpenOptions::new().create(true).append(true).open(path).map_err(StoreError::io(path))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(StoreError::io(&path)(error)),
+        Err(TryLockError::Error(error)) => Err(StoreError::io(path)(error)),
     }
 }
 

@@ -1,13 +1,14 @@
 //! Roll-ups of audit logs in a store: parts that are added, put together, and dropped (docs/history.md).
 
-use super::write;
+use super::{try_lock, write};
 use crate::actions::rollup::{self, Give};
 use crate::model::rollup::{MANIFEST, Manifest};
 use crate::model::time::{Micros, SECOND};
+use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -46,13 +47,7 @@ impl RollupsWriter {
     pub fn begin(store: &Store) -> Result<Option<Self>, StoreError> {
         let folder = store.rollups_folder();
         fs::create_dir_all(&folder).map_err(StoreError::io(&folder))?;
-        let path = folder.join(WRITER);
-        let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::io(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(StoreError::io(&path)(error)),
-        }
+        let Some(lock) = try_lock(&folder.join(WRITER))? else { return Ok(None) };
         let known = fs::read(folder.join(KNOWN)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         Ok(Some(Self { folder, known: known.unwrap_or_default(), _lock: lock }))
     }
@@ -80,26 +75,29 @@ impl RollupsWriter {
     }
 
     /// Adds a part. It is there when its manifest is; what a killed writer leaves without one is no part.
-    pub fn add(&self, manifest: &Manifest, give: &Give<'_>) -> Result<(PathBuf, Manifest), StoreError> {
+    pub fn add(&self, manifest: &Manifest, give: &Give<'_>) -> Result<(), StoreError> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{}-{}-{since:x}", manifest.first.unwrap_or_default() / SECOND, std::process::id());
         let folder = self.folder.join(name);
-        let written = rollup::write(&folder, manifest, give).map_err(StoreError::io(&folder))?;
+        rollup::write(&folder, manifest, give).map_err(StoreError::io(&folder))?;
         let _ = super::sync(&self.folder);
-        Ok((folder, written))
+        Ok(())
     }
 
-    /// Removes parts; what was in them is known to have been read.
-    pub fn drop_parts<'m>(&mut self, parts: impl Iterator<Item = (&'m Path, &'m Manifest)>) -> Result<u64, StoreError> {
-        let parts: Vec<(&Path, &Manifest)> = parts.collect();
-        for file in parts.iter().flat_map(|(_, manifest)| &manifest.files) {
+    /// Removes parts, what they replaced before them; what was in them is known to have been read.
+    pub fn drop_parts(&mut self, parts: &[&Rolled]) -> Result<(), StoreError> {
+        for file in parts.iter().flat_map(|part| &part.manifest.files) {
             let to = self.known.dropped.entry(file.log.clone()).or_default();
             *to = file.to.max(*to);
         }
         if !parts.is_empty() {
             self.remember()?;
         }
-        parts.iter().map(|(folder, _)| remove(folder)).sum()
+        for part in parts {
+            part.left().try_for_each(|name| remove(&self.folder.join(name)))?;
+            remove(&part.folder)?;
+        }
+        Ok(())
     }
 
     /// Removes what others have taken the place of, and what killed writers left.
@@ -108,15 +106,8 @@ impl RollupsWriter {
             let changed = fs::metadata(path).and_then(|meta| meta.modified());
             changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > than))
         };
-        // Whoever took its place is the younger.
-        let youngest = |name: &str| {
-            let takes = parts.parts.iter().filter(|part| part.manifest.replaces.iter().any(|own| own == name));
-            takes.map(|part| part.folder.join(MANIFEST)).all(|manifest| is_older(&manifest, READ_ON))
-        };
-        for folder in &parts.replaced {
-            if youngest(&folder.file_name().unwrap_or_default().to_string_lossy()) {
-                remove(folder)?;
-            }
+        for part in parts.parts.iter().filter(|part| is_older(&part.folder.join(MANIFEST), READ_ON)) {
+            part.left().try_for_each(|name| remove(&self.folder.join(name)))?;
         }
         for folder in parts.unfinished.iter().filter(|folder| is_older(folder, LEFT)) {
             remove(folder)?;
@@ -125,16 +116,13 @@ impl RollupsWriter {
     }
 }
 
-/// Removes a part, its manifest first: without that it is none. Gives its bytes.
-fn remove(folder: &Path) -> Result<u64, StoreError> {
-    let entries = fs::read_dir(folder).map_err(StoreError::io(folder))?.filter_map(Result::ok);
-    let bytes = entries.map(|entry| entry.metadata().map_or(0, |meta| meta.len())).sum();
+/// Removes a part, its manifest first: without that it is none.
+fn remove(folder: &Path) -> Result<(), StoreError> {
     let manifest = folder.join(MANIFEST);
     if manifest.exists() {
         fs::remove_file(&manifest).map_err(StoreError::io(&manifest))?;
     }
-    fs::remove_dir_all(folder).map_err(StoreError::io(folder))?;
-    Ok(bytes)
+    fs::remove_dir_all(folder).map_err(StoreError::io(folder))
 }
 
 /// How long roll-ups are kept in tiles of which length, by age.

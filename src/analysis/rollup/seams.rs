@@ -285,7 +285,7 @@ impl Joints {
             undone.push(Undone::Arrival { received: end.received, key: end.key });
             match start.failed {
                 true => undone.push(Undone::End { at: open.at, key: open.key, error: open.error }),
-                // The start is what is told of it.
+                // The notable table reports such an operation by its start.
                 false => ends.push(end),
             }
         }
@@ -298,16 +298,18 @@ impl Joints {
     }
 }
 
-/// Leaves out the ends of operations whose starts are told.
+/// Removes the ends of notable operations whose starts are in the table.
 fn forget(part: &mut Part, ends: &[Open]) {
     let keys = &part.keys;
+    // Ends are those of all watches, and notable are few of them.
+    let mut by_time: HashMap<Micros, Vec<&Open>> = HashMap::new();
+    ends.iter().for_each(|end| by_time.entry(end.at).or_default().push(end));
     part.notable.retain(|one| {
-        !ends.iter().any(|end| {
+        !by_time.get(&one.at).into_iter().flatten().any(|end| {
             let TrafficKey { subject, instance, verb, subresource, namespace, .. } = *keys.traffic.get(end.key);
             let [cluster, _, _, group, resource] = keys.subject_text(subject);
             let text = |symbol| keys.symbols.get(symbol);
-            one.at == end.at
-                && [&one.cluster, &one.instance, &one.verb].map(String::as_str) == [cluster, text(instance), text(verb)]
+            [&one.cluster, &one.instance, &one.verb].map(String::as_str) == [cluster, text(instance), text(verb)]
                 && [&one.group, &one.resource, &one.subresource, &one.namespace].map(String::as_str)
                     == [group, resource, text(subresource), text(namespace)]
         })
@@ -317,8 +319,10 @@ fn forget(part: &mut Part, ends: &[Open]) {
 /// Judges objects of tiles in which parts meet by what was done in all of them; gives those of the first tile and the
 /// last.
 fn meet(mut objects: Vec<EdgeObject>, part: &mut Part) -> Vec<EdgeObject> {
-    let key = |one: &EdgeObject| (one.tile, one.subject, one.namespace, one.name.clone());
-    objects.sort_by_cached_key(key);
+    fn key(one: &EdgeObject) -> (i64, u32, crate::model::symbols::Symbol, &str) {
+        (one.tile, one.subject, one.namespace, &one.name)
+    }
+    objects.sort_by(|a, b| key(a).cmp(&key(b)));
     let ends = objects.first().map(|one| one.tile).zip(objects.last().map(|one| one.tile));
     let mut met = Vec::new();
     for same in objects.chunk_by(|a, b| key(a) == key(b)) {

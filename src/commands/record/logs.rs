@@ -12,7 +12,7 @@ use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::open::{Packing, Place};
-use crate::sources::piece::{identity, piece};
+use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ struct Begun {
     from: u64,
     /// Its bytes on disk if it is packed.
     packed: Option<u64>,
-    end: Box<dyn Fn() -> u64>,
+    end: End,
 }
 
 impl Logs {
@@ -81,10 +81,9 @@ impl Logs {
                 }
                 let from = writer.read_to(&log, &read_to);
                 match piece(&file, from).map_err(|error| Error::Input(format!("{}: {error}", file.path)))? {
-                    Some(piece) => {
-                        let (source, end) = piece.split();
+                    Some(Piece { source, end }) => {
                         files.push(source);
-                        begun.push(Begun { log, from, packed, end: Box::new(end) });
+                        begun.push(Begun { log, from, packed, end });
                     }
                     None => {
                         if let Some(bytes) = packed {
@@ -106,7 +105,7 @@ impl Logs {
             context.lost(loss)?;
         }
         let files: Vec<StoredFile> =
-            begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: (own.end)() }).collect();
+            begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: own.end.at() }).collect();
         let recorded = Some(jiff::Timestamp::now().as_microsecond());
         let manifest = Manifest { bundle: found.bundle, recorded, files, ..manifest(&rollup, &names, &outcome) };
         writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
@@ -147,7 +146,7 @@ pub(super) fn look_after(
         };
         let plan = keep.plan(&parts.parts.iter().map(when).collect::<Vec<_>>(), now);
         let old: Vec<&Rolled> = plan.drop.iter().map(|place| &parts.parts[*place]).collect();
-        writer.drop_parts(old.iter().map(|part| (part.folder.as_path(), &part.manifest))).map_err(failed)?;
+        writer.drop_parts(&old).map_err(failed)?;
         for (tile, group) in &plan.join {
             let group: Vec<&Rolled> = group.iter().map(|place| &parts.parts[*place]).collect();
             let (rollup, manifest) = rolled::join(&group, *tile)?;
@@ -182,6 +181,5 @@ fn bound(writer: &mut RollupsWriter, parts: &Parts, most: u64, context: &mut Con
         let (from, to) = (when(first.manifest.first), when(last.manifest.last));
         context.say(format!("to keep the store small, what logs told of {from} to {to} was dropped"))?;
     }
-    writer.drop_parts(gone.iter().map(|part| (part.folder.as_path(), &part.manifest))).map_err(failed)?;
-    Ok(())
+    writer.drop_parts(&gone).map_err(failed)
 }

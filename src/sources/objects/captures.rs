@@ -75,9 +75,7 @@ pub fn find(arguments: &[String]) -> Captures {
         let Ok((files, from_folder)) = expand(argument) else { continue };
         for place in files {
             let Ok(mut source) = recognise(&place) else { continue };
-            // A document in which audit events were seen is a log, and nobody's objects.
-            let may_be = matches!(source.content, Content::Other(_) | Content::AuditDocument) && source.first.is_none();
-            if !may_be || !looks_so(&mut source) {
+            if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
             let (bundle, folder, ..) = bundles.belongs(&place, argument, from_folder);
@@ -98,6 +96,8 @@ pub fn find(arguments: &[String]) -> Captures {
                     let read = read::objects(&bytes, &mut objects);
                     let (records, first_error) = match read {
                         Ok(records) => (records, None),
+                        // It is an audit log, whose damage whoever reads logs reports.
+                        Err(_) if source.content == Content::AuditDocument => continue,
                         Err(what) => {
                             let is_template = is_template(&bytes, &what);
                             let path = path.clone();

@@ -14,8 +14,6 @@ pub const ROLLUPS: &str = "rollups";
 pub struct Parts {
     /// Those that count, in the order of time.
     pub parts: Vec<Rolled>,
-    /// Folders whose place others have taken.
-    pub replaced: Vec<PathBuf>,
     /// Folders without a manifest: they are being written, or their writer was killed.
     pub unfinished: Vec<PathBuf>,
     /// What can't be read.
@@ -59,8 +57,7 @@ impl Store {
             }
         }
         let replaced = replaced(all.parts.iter());
-        let is_replaced = |part: &mut Rolled| is_one_of(&part.folder, &replaced);
-        all.replaced = all.parts.extract_if(.., is_replaced).map(|part| part.folder).collect();
+        all.parts.retain(|part| !is_one_of(&part.folder, &replaced));
         all.parts.sort_by_key(|part| (part.manifest.first, part.folder.clone()));
         Ok(all)
     }
