@@ -1,6 +1,7 @@
 //! Pure functions from the model's types to the model's types: no files, no clock, no environment,
 //! no chance.
 
+pub mod answer;
 pub mod balance;
 pub mod clients;
 pub mod compare;

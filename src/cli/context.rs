@@ -1,10 +1,10 @@
 //! What a command works with: settings, writers, the clock, and whether anything was lost.
 
 use super::error::Error;
-use super::settings::{self, FailOn, Settings};
+use super::memory::give_back;
+use super::settings::{self, FailOn, Settings, Shown};
 use crate::commands::logs::Heard;
 use crate::commands::pages::Memo;
-use crate::model::flame::Tree;
 use crate::model::report::Report;
 use crate::model::time::Micros;
 use crate::views;
@@ -67,17 +67,6 @@ fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
-/// What a command would have printed.
-#[derive(Debug, Default)]
-pub struct Gathered {
-    /// Its reports.
-    pub reports: Vec<Report>,
-    /// Its flame graphs.
-    pub trees: Vec<Tree>,
-    /// What it wrote in a form of its own: manifests.
-    pub text: String,
-}
-
 /// What a command works with.
 #[derive(Debug)]
 pub struct Context<'io> {
@@ -91,7 +80,7 @@ pub struct Context<'io> {
     pub pages: Option<Memo>,
     /// What is asked of audit logs, where several commands ask together.
     pub heard: Option<Heard>,
-    gathering: Option<Gathered>,
+    is_composing: bool,
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
     /// What was said and is not to be said again.
@@ -108,7 +97,7 @@ impl<'io> Context<'io> {
             failing: false,
             pages: None,
             heard: None,
-            gathering: None,
+            is_composing: false,
             losses: None,
             said: BTreeSet::new(),
         }
@@ -133,19 +122,21 @@ impl<'io> Context<'io> {
         self.losses.iter().flatten().map(String::as_str)
     }
 
-    /// From here on reports are gathered in place of being printed; gives what was gathered so far.
-    pub(super) fn begin_gathering(&mut self) -> Option<Gathered> {
-        self.gathering.replace(Gathered::default())
+    /// Answers a question on behalf of another command, which goes on afterwards: with the settings that this one asks
+    /// for, not those of a person.
+    pub fn compose<T>(&mut self, shown: Shown, answer: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let settings = self.settings.of_composed(shown, self.io)?;
+        let own = std::mem::replace(&mut self.settings, settings);
+        let outer = std::mem::replace(&mut self.is_composing, true);
+        let result = answer(self);
+        (self.settings, self.is_composing) = (own, outer);
+        give_back();
+        result
     }
 
-    /// Whether another command asked, which goes on when this one has ended.
-    pub fn is_gathering(&self) -> bool {
-        self.gathering.is_some()
-    }
-
-    /// What was gathered since; goes on with what there was before.
-    pub(super) fn end_gathering(&mut self, before: Option<Gathered>) -> Gathered {
-        std::mem::replace(&mut self.gathering, before).unwrap_or_default()
+    /// Whether another command composes the answer into its own, and goes on when this one has ended.
+    pub fn is_composing(&self) -> bool {
+        self.is_composing
     }
 
     /// Says what went wrong for now and is tried again.
@@ -181,22 +172,9 @@ impl<'io> Context<'io> {
 
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
-        if let Some(gathered) = &mut self.gathering {
-            gathered.reports.push(report.clone());
-            return Ok(());
-        }
         self.judge(report, fail_on);
         views::render(report, self.settings.format, &self.settings.style, &mut self.io.out)?;
         Ok(self.io.out.flush()?)
-    }
-
-    /// Draws a flame graph.
-    pub fn draw(&mut self, tree: Tree, form: views::Format) -> Result<(), Error> {
-        match &mut self.gathering {
-            Some(gathered) => gathered.trees.push(tree),
-            None => views::flame::draw(&tree, form, &mut self.io.out)?,
-        }
-        Ok(())
     }
 
     /// Remembers whether the findings of a report, which is printed in a form of its own, fail the command.

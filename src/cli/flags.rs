@@ -9,9 +9,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What flags about the output stand under in --help. What the environment says of these is meant for what a person
-/// asked, not for what one command asks another.
-pub(super) const OUTPUT: &str = "Output";
+/// The heading of flags about the output in --help.
+const OUTPUT: &str = "Output";
 
 /// How to print.
 #[derive(Debug, Clone, Default, Args)]

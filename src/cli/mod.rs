@@ -4,16 +4,18 @@
 mod context;
 mod error;
 mod flags;
-mod gather;
+mod memory;
 mod progress;
+#[cfg(all(test, feature = "live", feature = "history"))]
+mod questions;
 mod settings;
 
-pub use context::{Context, Gathered, Io};
+pub use context::{Context, Io};
 pub use error::Error;
 pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_length, parse_time, to_std};
-pub use gather::{gather, give_back, keep_little};
+pub use memory::{give_back, keep_little};
 pub use progress::Progress;
-pub use settings::{FailOn, Settings};
+pub use settings::{FailOn, Settings, Shown};
 
 use crate::commands::Command;
 use clap::{CommandFactory, FromArgMatches, Parser};

@@ -83,6 +83,15 @@ pub struct TuiConfig {
     pub keys: BTreeMap<String, String>,
 }
 
+/// How much of an answer another command wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The form that it is made for.
+    pub format: Format,
+    /// As `--top`: rows that people are shown, 0 for all; `None`: as the form has it.
+    pub top: Option<usize>,
+}
+
 /// What the flags, the environment and the config file come to.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -150,11 +159,12 @@ impl Settings {
         Self::settle(flags, config, warning, io)
     }
 
-    /// Those of a command that another one asks: its own flags decide what it says, and how logs are read is decided
-    /// already. How somebody likes tables to be shown is no matter of what is told by them.
-    pub(super) fn of_asked(flags: &ViewFlags, asking: &Self, io: &Io) -> Result<Self, Error> {
-        let settings = Self::settle(flags, Config::default(), None, io)?;
-        Ok(Self { progress: false, quiet: true, threads: asking.threads, dedupe: asking.dedupe, ..settings })
+    /// Those of an answer that another command composes into its own: how logs are read is settled already; how a person
+    /// likes tables to be shown does not change what is composed.
+    pub(super) fn of_composed(&self, Shown { format, top }: Shown, io: &Io) -> Result<Self, Error> {
+        let flags = ViewFlags { output: Some(format), top, ..ViewFlags::default() };
+        let settings = Self::settle(&flags, Config::default(), None, io)?;
+        Ok(Self { progress: false, quiet: true, threads: self.threads, dedupe: self.dedupe, ..settings })
     }
 
     fn settle(flags: &ViewFlags, config: Config, warning: Option<String>, io: &Io) -> Result<Self, Error> {

@@ -1,12 +1,14 @@
 //! `plimsoll balance`: how evenly several apiservers carry the load.
 
 use super::rollup::{self, Covered, Selection};
-use super::{pages, traffic};
+use super::{pages, show, traffic};
+use crate::analysis::answer::Answer;
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
 use crate::model::event::called;
+use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::find::Wanted;
 
@@ -40,6 +42,18 @@ fn within(text: &str) -> Result<Micros, String> {
     parse_length(text, 1, "10m, 1h")
 }
 
+impl Args {
+    /// What the flags ask.
+    pub fn question(&self, now: Micros) -> Result<question::Balance, Error> {
+        Ok(question::Balance {
+            sources: self.sources.clone(),
+            filters: self.filters.clone(),
+            within: self.within,
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
@@ -47,15 +61,21 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--sort-by {field}: clients come by how much they are uneven; sort what -o csv or -o json prints"
         )));
     }
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = rollup::conditions_on_clients(&args.filters, "")?;
-    let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
+    let question = args.question(context.io.now)?;
+    show(answer(&question, context)?, FailOn::Never, context)
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let (since, until) = question.bounds;
+    let filters = rollup::conditions_on_clients(&question.filters, "")?;
+    let mut found = traffic::find(&question.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     let mut told = Told {
         inputs: read.inputs,
         top: context.settings.asked_top(),
-        within: args.within as f64 / SECOND as f64,
+        within: question.within as f64 / SECOND as f64,
         has_logs: !found.streams.is_empty(),
         notes: Vec::new(),
     };
@@ -96,7 +116,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         fleets.into_iter().map(with_clients).collect()
     };
     if fleets.is_empty() {
-        return Err(Error::Input(format!("{}: nothing of an apiserver within the window", args.sources.join(", "))));
+        return Err(Error::Input(format!(
+            "{}: nothing of an apiserver within the window",
+            question.sources.join(", ")
+        )));
     }
-    context.print(&report(&fleets, told), FailOn::Never)
+    Ok(Answer::of(report(&fleets, told)))
 }

@@ -2,7 +2,8 @@
 
 use super::etcd::compared;
 use super::rollup::{self, Covered, Selection};
-use super::{heap, pages};
+use super::{heap, pages, show};
+use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::compare::limits::Limit;
 use crate::analysis::compare::logs::{self, Side};
 use crate::analysis::compare::report::{Told, contrasts, report};
@@ -12,6 +13,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, parse_time};
 use crate::model::input::InputReport;
+use crate::model::question;
 use crate::model::time::Micros;
 use crate::model::units::{counted, parse_share};
 use crate::sources::cgroup;
@@ -72,6 +74,26 @@ fn share(text: &str) -> Result<f64, String> {
 /// A window that was asked for.
 type Asked = (Option<Micros>, Option<Micros>);
 
+impl Args {
+    /// What the flags ask. Times of day are those of the day on which a source begins.
+    pub fn question(&self, context: &Context<'_>) -> Result<question::Compare, Error> {
+        if self.after.is_none() && self.at.is_none() && (self.before_window.is_none() || self.after_window.is_none()) {
+            return Err(Error::Usage(
+                "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO"
+                    .to_owned(),
+            ));
+        }
+        Ok(question::Compare {
+            before: self.before.clone(),
+            after: self.after.clone(),
+            windows: windows(self, context)?,
+            filters: self.filters.clone(),
+            at_least: self.at_least,
+            fail_on_increase: self.fail_on_increase.iter().map(Limit::words).collect(),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
@@ -79,21 +101,36 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--sort-by {field}: what moved most comes first; -o json or -o csv can be sorted by anything"
         )));
     }
-    let is_one = args.after.is_none();
-    if is_one && args.at.is_none() && (args.before_window.is_none() || args.after_window.is_none()) {
-        return Err(Error::Usage(
-            "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO"
-                .to_owned(),
-        ));
+    let answer = answer(&args.question(context)?, context)?;
+    let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
+    match (&answer, context.settings.format) {
+        (Answer::Report(report, Rows::Changes(rows)), Format::Svg) => {
+            context.judge(report, fail_on);
+            if !contrast_svg::draw(&contrasts(rows, context.settings.asked_top()), &mut context.io.out)? {
+                return Err(Error::Input(
+                    "there is nothing to draw: only logs and metrics have series in time".to_owned(),
+                ));
+            }
+            Ok(())
+        }
+        _ => show(answer, fail_on, context),
     }
-    let filters = rollup::conditions_on_clients(&args.filters, "")?;
-    let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
-    let windows = windows(args, sources, context)?;
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let filters = rollup::conditions_on_clients(&question.filters, "")?;
+    let limits: Vec<Limit> = question
+        .fail_on_increase
+        .iter()
+        .map(|limit| limit.parse().map_err(|why| Error::Usage(format!("--fail-on-increase {limit}: {why}"))))
+        .collect::<Result<_, Error>>()?;
+    let sources = [&question.before, question.after.as_ref().unwrap_or(&question.before)];
     let mut comparing = Comparing {
         sources: sources.map(|source| vec![source.clone()]),
-        windows,
+        windows: question.windows,
         filters,
-        is_one,
+        is_one: question.after.is_none(),
         ..Comparing::default()
     };
     comparing.requests(context)?;
@@ -108,30 +145,21 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Comparing { pairs, mut told, alone, .. } = comparing;
     told.notes.extend(alone);
     told.names = sources.map(Clone::clone);
-    (told.top, told.least) = (context.settings.asked_top(), args.at_least);
-    told.limits.clone_from(&args.fail_on_increase);
-    let mut rows = compare::judge(pairs, args.at_least);
-    for limit in args.fail_on_increase.iter().filter(|limit| limit.is_idle(&rows)) {
+    (told.top, told.least) = (context.settings.asked_top(), question.at_least);
+    let mut rows = compare::judge(pairs, question.at_least);
+    for limit in limits.iter().filter(|limit| limit.is_idle(&rows)) {
         context
             .lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
     }
+    told.limits = limits;
     let report = report(&mut rows, told);
-    let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
-    if context.settings.format == Format::Svg {
-        context.judge(&report, fail_on);
-        if !contrast_svg::draw(&contrasts(&rows, context.settings.asked_top()), &mut context.io.out)? {
-            return Err(Error::Input(
-                "there is nothing to draw: only logs and metrics tell how it went in time".to_owned(),
-            ));
-        }
-        return Ok(());
-    }
-    context.print(&report, fail_on)
+    Ok(Answer::Report(Box::new(report), Rows::Changes(rows)))
 }
 
 /// The windows that were asked for. Times of day are those of the day on which the log begins.
-fn windows(args: &Args, sources: [&String; 2], context: &Context<'_>) -> Result<[Asked; 2], Error> {
+fn windows(args: &Args, context: &Context<'_>) -> Result<[Asked; 2], Error> {
     let now = context.io.now;
+    let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
     let time = |text: &str, source: &String| {
         let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
         match time_of_day(text) {

@@ -1,8 +1,9 @@
 //! `plimsoll controllers`: how the scheduler and the controllers keep up.
 
 use super::etcd::newest;
-use super::pages;
 use super::rollup::{self, Observe, Selection};
+use super::{pages, show};
+use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
@@ -10,7 +11,9 @@ use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
+use crate::model::question;
 use crate::model::registry::ObjectKey;
+use crate::model::time::Micros;
 use crate::sources::find::{self, Wanted};
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
@@ -41,6 +44,16 @@ pub struct Args {
     time: TimeFlags,
 }
 
+impl Args {
+    /// What the flags ask.
+    pub fn question(&self, now: Micros) -> Result<question::Controllers, Error> {
+        Ok(question::Controllers {
+            sources: self.sources.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
@@ -48,11 +61,17 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--sort-by {field}: what waits longest comes first; sort what -o csv or -o json prints"
         )));
     }
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let question = args.question(context.io.now)?;
+    show(answer(&question, context)?, FailOn::Never, context)
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let (since, until) = question.bounds;
     let mut told =
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     // What is no log and no page may be a file of pods.
-    let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
+    let mut found = find::find(&question.sources, Wanted::Both, context.io.now);
     for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
     {
         context.lost(error)?;
@@ -65,7 +84,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Some(rollup::observe::<Watcher>(std::mem::take(&mut found.streams), selection, context)?)
         }
     };
-    objects(args, &mut told, context)?;
+    objects(question, &mut told, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
@@ -84,9 +103,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         told.inputs.extend(outcome.inputs);
     }
     if told.facts.instances.is_empty() && told.leases.is_none() && told.classes.is_none() {
-        return Err(Error::Input(format!("{}: no metrics page, audit log or pods", args.sources.join(", "))));
+        return Err(Error::Input(format!("{}: no metrics page, audit log or pods", question.sources.join(", "))));
     }
-    context.print(&report(told), FailOn::Never)
+    let (report, handovers) = report(told);
+    Ok(Answer::Report(Box::new(report), Rows::Handovers(handovers)))
 }
 
 impl Observe for Watcher {
@@ -115,8 +135,8 @@ fn name(folder: &mut PageFolder) {
 }
 
 /// Reads pods: of the last capture that has any, else of a database of etcd.
-fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
-    let Captures { captures, inputs, errors } = captures::find(&args.sources);
+fn objects(question: &question::Controllers, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
+    let Captures { captures, inputs, errors } = captures::find(&question.sources);
     for error in &errors {
         context.lost(error)?;
     }
@@ -133,7 +153,7 @@ fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<()
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
     if let Some((path, values)) =
-        newest::objects(None, &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
+        newest::objects(None, &question.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
     {
         let mut objects = Objects::default();
         for value in values {

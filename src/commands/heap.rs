@@ -1,5 +1,7 @@
 //! `plimsoll heap`: what the Go heap holds.
 
+use super::show;
+use crate::analysis::answer::Answer;
 use crate::analysis::compare::{Pair, states};
 use crate::analysis::heap::flame::Growing;
 use crate::analysis::heap::measure::{Counted, Measuring};
@@ -7,7 +9,9 @@ use crate::analysis::heap::report::{Shape, report};
 use crate::analysis::heap::select::{Filters, Selection};
 use crate::analysis::heap::top::By;
 use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::model::flame::Tree;
 use crate::model::input::InputReport;
+use crate::model::question::{self, HeapWhat, Question};
 use crate::model::stacks::Stacks;
 use crate::model::time::{self, Micros};
 use crate::sources::open::Source;
@@ -129,24 +133,118 @@ fn regex(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| error.to_string())
 }
 
+impl WhatArgs {
+    fn question(&self) -> HeapWhat {
+        let pattern = |regex: &Option<Regex>| regex.as_ref().map(|regex| regex.as_str().to_owned());
+        HeapWhat {
+            at: None,
+            sample_type: self.sample_type.clone(),
+            focus: pattern(&self.focus),
+            ignore: pattern(&self.ignore),
+            show_from: pattern(&self.show_from),
+            instance: self.instance.clone(),
+        }
+    }
+}
+
+impl TopArgs {
+    fn question(&self) -> question::HeapTop {
+        question::HeapTop { sources: self.sources.clone(), by: self.by, what: self.what.question() }
+    }
+}
+
+impl FlameArgs {
+    fn question(&self) -> question::HeapFlame {
+        question::HeapFlame { sources: self.sources.clone(), diff: self.diff.clone(), what: self.what.question() }
+    }
+}
+
+impl DiffArgs {
+    fn question(&self) -> question::HeapDiff {
+        question::HeapDiff { sources: self.sources.clone(), by: self.by, what: self.what.question() }
+    }
+}
+
+impl Args {
+    /// What the flags ask of files.
+    pub fn question(&self, _now: Micros) -> Result<Option<Question>, Error> {
+        Ok(Some(match &self.command {
+            Command::Top(args) => Question::HeapTop(args.question()),
+            Command::Flame(args) => Question::HeapFlame(args.question()),
+            Command::Diff(args) => Question::HeapDiff(args.question()),
+        }))
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    match &args.command {
-        Command::Top(args) => {
-            let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
-            table(&args.what, args.by, &[], &now, context)
+    let answer = match &args.command {
+        Command::Top(args) => top(&args.question(), Some(&args.kube), context)?,
+        Command::Diff(args) => diff(&args.question(), context)?,
+        Command::Flame(_) if context.settings.format.of_flame().is_none() => {
+            return Err(Error::Usage(
+                "a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned(),
+            ));
         }
-        Command::Diff(args) => {
-            let (before, now) = match args.sources.as_slice() {
-                [old, new] => {
-                    let old = profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?;
-                    (old, profiles(std::slice::from_ref(new), &args.what, None, Which::Last, context)?)
-                }
-                one => both(one, &args.what, context)?,
-            };
-            table(&args.what, args.by, &before, &now, context)
+        Command::Flame(args) => flame(&args.question(), Some(&args.kube), context)?,
+    };
+    show(answer, FailOn::Never, context)
+}
+
+/// What functions, files, packages or lines hold; of a live cluster where no source is named.
+pub(super) fn top(
+    question: &question::HeapTop,
+    kube: Option<&KubeFlags>,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    let what = What::of(&question.what)?;
+    let now = profiles(&question.sources, &what, kube, Which::Last, context)?;
+    table(&what, question.by, &[], &now, context)
+}
+
+/// What has changed between two profiles.
+pub(super) fn diff(question: &question::HeapDiff, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let what = What::of(&question.what)?;
+    let (before, now) = match question.sources.as_slice() {
+        [old, new] => {
+            let old = profiles(std::slice::from_ref(old), &what, None, Which::Last, context)?;
+            (old, profiles(std::slice::from_ref(new), &what, None, Which::Last, context)?)
         }
-        Command::Flame(args) => draw(args, context),
+        one => both(one, &what, context)?,
+    };
+    table(&what, question.by, &before, &now, context)
+}
+
+/// A flame graph; of a live cluster where no source is named.
+pub(super) fn flame(
+    question: &question::HeapFlame,
+    kube: Option<&KubeFlags>,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    draw(question, kube, context).map(|tree| Answer::Flame(Box::new(tree)))
+}
+
+/// What is counted, and what is left out, its patterns read.
+struct What {
+    sample_type: Option<String>,
+    focus: Option<Regex>,
+    ignore: Option<Regex>,
+    show_from: Option<Regex>,
+    instance: Option<String>,
+}
+
+impl What {
+    fn of(what: &HeapWhat) -> Result<Self, Error> {
+        let read = |flag: &str, pattern: &Option<String>| {
+            pattern.as_deref().map(regex).transpose().map_err(|why| Error::Usage(format!("{flag}: {why}")))
+        };
+        Ok(Self {
+            sample_type: what.sample_type.clone(),
+            focus: read("--focus", &what.focus)?,
+            ignore: read("--ignore", &what.ignore)?,
+            show_from: read("--show-from", &what.show_from)?,
+            instance: what.instance.clone(),
+        })
     }
 }
 
@@ -166,7 +264,7 @@ enum Which {
 /// The profiles behind `sources`; without one, those of a live cluster.
 fn profiles(
     sources: &[String],
-    what: &WhatArgs,
+    what: &What,
     kube: Option<&KubeFlags>,
     which: Which,
     context: &mut Context<'_>,
@@ -178,7 +276,7 @@ fn profiles(
 }
 
 /// The first and the last profile of a folder.
-fn both(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<(Vec<Taken>, Vec<Taken>), Error> {
+fn both(sources: &[String], what: &What, context: &mut Context<'_>) -> Result<(Vec<Taken>, Vec<Taken>), Error> {
     let groups = chosen(sources, what, context)?;
     if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
         let one = group.files.first().map_or("", |file| file.path.as_str());
@@ -288,7 +386,7 @@ fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<
 }
 
 /// The profiles behind `sources` that `--instance` leaves.
-fn chosen(sources: &[String], what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+fn chosen(sources: &[String], what: &What, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
     let mut groups = groups(find(sources), context)?;
     if let Some(wanted) = &what.instance {
         let mut names: Vec<String> = groups.iter().map(|group| group.instance.clone()).collect();
@@ -344,7 +442,7 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
 
 /// The heaps of a live cluster's apiservers.
 #[cfg(feature = "live")]
-fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+fn live(kube: &KubeFlags, what: &What, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     use crate::sources::live::Cluster;
     use crate::sources::pprof::HEAP;
     let cluster = Cluster::connect(&super::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
@@ -381,7 +479,7 @@ fn live(kube: &KubeFlags, what: &WhatArgs, context: &mut Context<'_>) -> Result<
 }
 
 #[cfg(not(feature = "live"))]
-fn live(_: &KubeFlags, _: &WhatArgs, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+fn live(_: &KubeFlags, _: &What, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     Err(Error::Usage(
         "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
     ))
@@ -422,7 +520,7 @@ fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
 }
 
 /// What is counted of each profile, and by which type.
-fn selections<'t>(what: &WhatArgs, taken: &'t [Taken]) -> Result<Vec<(&'t Taken, Selection<'t>, usize)>, Error> {
+fn selections<'t>(what: &What, taken: &'t [Taken]) -> Result<Vec<(&'t Taken, Selection<'t>, usize)>, Error> {
     let filters = Filters { focus: what.focus.clone(), ignore: what.ignore.clone(), show_from: what.show_from.clone() };
     let select = |taken: &'t Taken| {
         let number = kind(taken, what.sample_type.as_deref())?;
@@ -434,8 +532,8 @@ fn selections<'t>(what: &WhatArgs, taken: &'t [Taken]) -> Result<Vec<(&'t Taken,
     taken.iter().map(select).collect()
 }
 
-/// Prints a table of what is held now, compared with before if there is a before.
-fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut Context<'_>) -> Result<(), Error> {
+/// A table of what is held now, compared with before if there is a before.
+fn table(what: &What, by: By, before: &[Taken], now: &[Taken], context: &Context<'_>) -> Result<Answer, Error> {
     let sides = [selections(what, before)?, selections(what, now)?];
     let mut measuring = Measuring::new(by);
     let mut inputs = Vec::new();
@@ -455,23 +553,18 @@ fn table(what: &WhatArgs, by: By, before: &[Taken], now: &[Taken], context: &mut
         top: context.settings.top,
         full_names: context.settings.format != Format::Table,
     };
-    let report = report(&measured, inputs, &shape).map_err(Error::Usage)?;
-    context.print(&report, FailOn::Never)
+    report(&measured, inputs, &shape).map(Answer::of).map_err(Error::Usage)
 }
 
 /// Draws a flame graph.
-fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
-    let Some(form) = context.settings.format.of_flame() else {
-        return Err(Error::Usage(
-            "a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned(),
-        ));
-    };
-    let before = match &args.diff {
-        Some(old) => profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?,
+fn draw(question: &question::HeapFlame, kube: Option<&KubeFlags>, context: &mut Context<'_>) -> Result<Tree, Error> {
+    let what = What::of(&question.what)?;
+    let before = match &question.diff {
+        Some(old) => profiles(std::slice::from_ref(old), &what, None, Which::Last, context)?,
         None => Vec::new(),
     };
-    let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
-    let sides = [selections(&args.what, &before)?, selections(&args.what, &now)?];
+    let now = profiles(&question.sources, &what, kube, Which::Last, context)?;
+    let sides = [selections(&what, &before)?, selections(&what, &now)?];
     let mut growing = Growing::default();
     for (when, side) in sides.iter().enumerate() {
         for (_, selection, kind) in side {
@@ -496,9 +589,7 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
                 old.profile.stacks.at.map_or_else(|| old.profile.path.clone(), time::format)
             ));
         }
-        for (flag, what) in
-            [("--focus", &args.what.focus), ("--ignore", &args.what.ignore), ("--show-from", &args.what.show_from)]
-        {
+        for (flag, what) in [("--focus", &what.focus), ("--ignore", &what.ignore), ("--show-from", &what.show_from)] {
             parts.extend(what.as_ref().map(|what| format!("{flag} {}", what.as_str())));
         }
         tree.subtitle = parts.join(", ");
@@ -510,5 +601,5 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
     if tree.total()[1] == 0 {
         return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
     }
-    context.draw(tree, form)
+    Ok(tree)
 }

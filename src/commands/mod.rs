@@ -37,9 +37,12 @@ mod traffic_metrics;
 #[cfg(feature = "tui")]
 pub mod tui;
 
-use crate::cli::{Context, Error};
-use crate::views::Format;
+use crate::analysis::answer::Answer;
+use crate::cli::{Context, Error, FailOn};
+use crate::model::question::Question;
+use crate::views::{self, Format};
 use clap::Subcommand;
+use std::io::Write as _;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -126,6 +129,76 @@ impl Command {
             Self::Heap(args) => heap::run(args, context),
             Self::Completions(args) => shell::completions(args, context),
             Self::Man => shell::man(context),
+        }
+    }
+
+    /// The question that the command asks, given what time it is; `None` for commands that do something else, and for
+    /// what can't be asked of files: a live cluster, a log that is followed.
+    pub fn question(&self, context: &Context<'_>) -> Result<Option<Question>, Error> {
+        let now = context.io.now;
+        Ok(Some(match self {
+            Self::Traffic(args) => Question::Traffic(args.question(now)?),
+            Self::Clients(args) => Question::Clients(args.question(now)?),
+            Self::Balance(args) => Question::Balance(args.question(now)?),
+            Self::Compare(args) => Question::Compare(args.question(context)?),
+            Self::Controllers(args) => Question::Controllers(args.question(now)?),
+            Self::Report(args) => Question::Report(args.question(now)?),
+            Self::Guard(args) => return args.question(now),
+            Self::Etcd(args) => return args.question(now),
+            Self::Memory(args) => return args.question(now),
+            Self::Heap(args) => return args.question(now),
+            Self::Quota(args) => return args.question(now),
+            #[cfg(feature = "history")]
+            Self::Forecast(args) => Question::Forecast(args.question(now)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Answers a question.
+pub fn answer(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error> {
+    match question {
+        Question::Traffic(own) => traffic::answer(own, context),
+        Question::Clients(own) => clients::answer(own, context),
+        Question::Balance(own) => balance::answer(own, context),
+        Question::Compare(own) => compare::answer(own, context),
+        Question::Controllers(own) => controllers::answer(own, context),
+        Question::GuardEvents(own) => guard::answer(own, context),
+        Question::EtcdUsage(_)
+        | Question::EtcdFlame(_)
+        | Question::EtcdTop(_)
+        | Question::EtcdHistory(_)
+        | Question::EtcdPages(_)
+        | Question::EtcdCheck(_)
+        | Question::EtcdDiff(_)
+        | Question::EtcdSplit(_)
+        | Question::EtcdHealth(_) => etcd::answer(question, context),
+        Question::MemoryShow(own) => memory::answer(own, context),
+        Question::HeapTop(own) => heap::top(own, None, context),
+        Question::HeapFlame(own) => heap::flame(own, None, context),
+        Question::HeapDiff(own) => heap::diff(own, context),
+        Question::QuotaPropose(_) | Question::QuotaCheck(_) | Question::QuotaLint(_) => {
+            quota::answer(question, context)
+        }
+        #[cfg(feature = "history")]
+        Question::Forecast(own) => forecast::answer(own, context),
+        #[cfg(not(feature = "history"))]
+        Question::Forecast(_) => Err(Error::Usage("this plimsoll was built without the 'history' feature".to_owned())),
+        Question::Report(own) => report::answer(own, context),
+    }
+}
+
+/// Prints an answer.
+fn show(answer: Answer, fail_on: FailOn, context: &mut Context<'_>) -> Result<(), Error> {
+    match answer {
+        Answer::Report(report, _) => context.print(&report, fail_on),
+        Answer::Flame(tree) => {
+            let form = context.settings.format.of_flame().unwrap_or(Format::Svg);
+            Ok(views::flame::draw(&tree, form, &mut context.io.out)?)
+        }
+        Answer::Manifests(text) => {
+            context.io.out.write_all(text.as_bytes())?;
+            Ok(context.io.out.flush()?)
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::flow::{self, FlowFlags, Matched};
 use super::logs::{Bounds, Fold, Question, ask};
 use super::traffic_follow::{self, FollowFlags};
-use super::{pages, traffic_live, traffic_metrics};
+use super::{pages, show, traffic_live, traffic_metrics};
+use crate::analysis::answer::{Answer, ClientRate, Rows};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
@@ -12,12 +13,13 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::{Comparison, Seen, Windows};
 use crate::analysis::rollup::{Rollup, stored};
 use crate::analysis::traffic::logs::{self, Reading};
-use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Shape};
+use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Line, Measured, Shape};
 use crate::analysis::traffic::stored as from_rollup;
 use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::model::bundle::Bundle;
 use crate::model::event::Timed;
+use crate::model::question::{self, Kind};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
@@ -58,7 +60,7 @@ pub struct Args {
     pub(super) filters: Vec<String>,
     /// What to read where there are both (default: audit logs).
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(super) from: Option<From>,
+    pub(super) from: Option<Kind>,
     /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in
     /// place of the rows.
     #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
@@ -86,25 +88,34 @@ pub struct Args {
     pub(super) kube: KubeFlags,
 }
 
-/// What traffic is read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum From {
-    /// Audit logs.
-    Audit,
-    /// Metrics pages.
-    Metrics,
-}
-
 /// The apiservers' version, and where it is known from.
 pub(super) type Version = (String, &'static str);
 
+impl Args {
+    /// What the flags ask of sources that can be read as they are.
+    pub fn question(&self, now: Micros) -> Result<question::Traffic, Error> {
+        Ok(question::Traffic {
+            sources: self.sources.clone(),
+            by: self.by.clone(),
+            filters: self.filters.clone(),
+            from: self.from,
+            health: self.health,
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            series: self.series,
+            interval: self.interval.as_deref().map(interval).transpose()?,
+            baseline: self.baseline.clone(),
+            k8s_version: self.k8s_version.clone(),
+            flow_schemas: self.flow.flow_schemas.clone(),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let interval = args.interval.as_deref().map(interval).transpose()?;
-    check_sort_field(args, context)?;
+    let question = args.question(context.io.now)?;
+    check_sort_field(&question, context)?;
     if traffic_live::is_live(args) {
-        return traffic_live::run(args, Asked { since, until, interval }, context);
+        return traffic_live::run(args, &question, context);
     }
     if args.follow.is_timed() && !args.follow.wanted() {
         return Err(Error::Usage(
@@ -112,76 +123,110 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 .to_owned(),
         ));
     }
-    let wanted = match args.from {
-        Some(From::Audit) => Wanted::Logs,
-        Some(From::Metrics) => Wanted::Pages,
-        None if args.follow.wanted() => Wanted::Logs,
+    if args.follow.wanted() {
+        return follow(args, &question, context);
+    }
+    show(answer(&question, context)?, FailOn::Never, context)
+}
+
+/// Counts while logs are written.
+fn follow(args: &Args, question: &question::Traffic, context: &mut Context<'_>) -> Result<(), Error> {
+    if question.from == Some(Kind::Metrics) {
+        return Err(Error::Usage(
+            "--follow reads audit logs, or takes pages of what is live: a cluster or URLs".to_owned(),
+        ));
+    }
+    if question.health {
+        return Err(Error::Usage(HEALTH.to_owned()));
+    }
+    let counted = Counted::of(question)?;
+    let matched = counted.matched(&question.flow_schemas, &question.sources, context)?;
+    let version = |bundle: Option<&Bundle>| server_version(question.k8s_version.as_deref(), bundle);
+    let query = |server: &Option<Version>| counted.query(server, &matched);
+    let flow = counted.by_flow().then(|| (matched.coverage.clone(), matched.note.clone()));
+    traffic_follow::run(&question.sources, &args.follow, query, version, flow, context)
+}
+
+const HEALTH: &str = "--health is told by metrics; add --from metrics if there are any";
+
+/// What is counted of audit logs, and by what.
+struct Counted {
+    by: Vec<Dim>,
+    filters: Vec<Filter<Dim>>,
+    bounds: Bounds,
+}
+
+impl Counted {
+    fn of(question: &question::Traffic) -> Result<Self, Error> {
+        let (by, filters) = dims::<Dim>(question)?;
+        Ok(Self { by, filters, bounds: question.bounds })
+    }
+
+    /// Whether requests are matched with FlowSchemas.
+    fn by_flow(&self) -> bool {
+        self.by.iter().chain(self.filters.iter().map(|filter| &filter.dim)).any(|dim| dim.is_flow())
+    }
+
+    fn matched(&self, schemas: &[String], sources: &[String], context: &mut Context<'_>) -> Result<Matched, Error> {
+        let flags = FlowFlags { flow_schemas: schemas.to_vec() };
+        if self.by_flow() { flow::matched(&flags, sources, context) } else { Ok(Matched::default()) }
+    }
+
+    fn query(&self, server: &Option<Version>, matched: &Matched) -> Query {
+        Query {
+            by: self.by.clone(),
+            filters: self.filters.clone(),
+            since: self.bounds.0,
+            until: self.bounds.1,
+            interval: None,
+            server: server.as_ref().and_then(|(version, _)| Minor::parse(version)),
+            flow: self.by_flow().then(|| Arc::clone(&matched.sets)),
+        }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let wanted = match question.from {
+        Some(Kind::Audit) => Wanted::Logs,
+        Some(Kind::Metrics) => Wanted::Pages,
         None => Wanted::Both,
     };
-    let found = match args.follow.wanted() {
-        true => None,
-        false => Some(find(&args.sources, wanted, context)?),
-    };
-    if found.as_ref().is_some_and(|found| found.streams.is_empty()) || args.from == Some(From::Metrics) {
-        let base = (!args.baseline.is_empty()).then(|| find(&args.baseline, Wanted::Pages, context)).transpose()?;
-        return traffic_metrics::run(args, Asked { since, until, interval }, found.unwrap_or_default(), base, context);
+    let mut found = find(&question.sources, wanted, context)?;
+    if found.streams.is_empty() || question.from == Some(Kind::Metrics) {
+        let has_baseline = !question.baseline.is_empty();
+        let base = has_baseline.then(|| find(&question.baseline, Wanted::Pages, context)).transpose()?;
+        return traffic_metrics::answer(question, found, base, context).map(Answer::of);
     }
-    if args.health {
-        return Err(Error::Usage("--health is told by metrics; add --from metrics if there are any".to_owned()));
+    if question.health {
+        return Err(Error::Usage(HEALTH.to_owned()));
     }
-    let (by, filters) = dims::<Dim>(args)?;
-    let by_flow = by.iter().chain(filters.iter().map(|filter| &filter.dim)).any(|dim| dim.is_flow());
-    let flows = |sources: &[String], context: &mut Context<'_>| match by_flow {
-        true => flow::matched(&args.flow, sources, context),
-        false => Ok(Matched::default()),
-    };
-    let matched = flows(&args.sources, context)?;
-    let query = |server: &Option<Version>| Query {
-        by: by.clone(),
-        filters: filters.clone(),
-        since,
-        until,
-        interval: None,
-        server: server.as_ref().and_then(|(version, _)| Minor::parse(version)),
-        flow: by_flow.then(|| Arc::clone(&matched.sets)),
-    };
-    if args.follow.wanted() {
-        let version = |bundle: Option<&Bundle>| server_version(args.k8s_version.as_deref(), bundle);
-        return traffic_follow::run(
-            &args.sources,
-            &args.follow,
-            query,
-            version,
-            by_flow.then(|| (matched.coverage.clone(), matched.note.clone())),
-            context,
-        );
-    }
-    let mut found = found.unwrap_or_default();
-    let server = server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
-    let mut query = query(&server);
-    let base = match args.baseline.is_empty() {
+    let (since, until) = question.bounds;
+    let counted = Counted::of(question)?;
+    let matched = counted.matched(&question.flow_schemas, &question.sources, context)?;
+    let server = server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let mut query = counted.query(&server, &matched);
+    let base = match question.baseline.is_empty() {
         true => None,
         // The bounds are those of the log that is looked at; the baseline is taken whole.
         false => {
-            let flow = by_flow.then(|| flows(&args.baseline, context)).transpose()?.map(|matched| matched.sets);
-            Some((
-                Query { since: None, until: None, flow, ..query.clone() },
-                find(&args.baseline, Wanted::Logs, context)?,
-            ))
+            let flow = match counted.by_flow() {
+                true => Some(counted.matched(&question.flow_schemas, &question.baseline, context)?.sets),
+                false => None,
+            };
+            let query = Query { since: None, until: None, flow, ..query.clone() };
+            let found = find(&question.baseline, Wanted::Logs, context)?;
+            let (breakdown, _) = read(&query, found, None, false, context)?;
+            Some(logs::measured(&query, breakdown))
         }
     };
-    let base = base
-        .map(|(query, found)| {
-            read(&query, found, None, false, context).map(|(breakdown, _)| logs::measured(&query, breakdown))
-        })
-        .transpose()?;
-    if args.series {
-        query.interval = Some(interval.unwrap_or_else(|| {
+    if question.series {
+        query.interval = Some(question.interval.unwrap_or_else(|| {
             let length = settle::span(&found.streams).map_or(60 * SECOND, interval_for);
             settle::in_tiles(&found.streams, length)
         }));
     }
-    // How much the log shows is known where metrics of the same instances are at hand.
+    // How much the log shows is known where there are metrics of the same instances.
     pages::keep(&mut found.pages, since, until);
     let facts = if found.pages.is_empty() {
         Facts::default()
@@ -192,32 +237,39 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let is_rolled = found.streams.iter().any(LogStream::is_rolled);
     let windows = if is_rolled { None } else { Windows::new(found.streams.iter().map(|s| &s.stream), &facts) };
     let metrics = windows.map(|windows| (Arc::new(windows), &facts));
-    let (breakdown, mut reading) = read(&query, found, metrics, !context.is_gathering(), context)?;
+    let (breakdown, mut reading) = read(&query, found, metrics, !context.is_composing(), context)?;
     reading.server = server;
-    reading.flow = by_flow.then_some((matched.coverage, matched.note));
+    reading.flow = counted.by_flow().then_some((matched.coverage, matched.note));
     let told = logs::told(&breakdown, reading);
-    let report = report::report(logs::measured(&query, breakdown), base.as_ref(), told, &shape(context));
-    context.print(&report, FailOn::Never)
+    let measured = logs::measured(&query, breakdown);
+    let rates = match (counted.by.as_slice(), context.is_composing()) {
+        ([Dim::User, Dim::Agent], true) => Rows::Rates(rates(&measured)),
+        _ => Rows::Other,
+    };
+    let report = report::report(measured, base.as_ref(), told, &shape(context));
+    Ok(Answer::Report(Box::new(report), rates))
 }
 
-/// Times that were asked for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    pub(super) since: Option<Micros>,
-    pub(super) until: Option<Micros>,
-    pub(super) interval: Option<Micros>,
+/// Requests a second of each client, of a breakdown by user and agent.
+fn rates(measured: &Measured) -> Vec<ClientRate> {
+    let rate = |line: &Line| {
+        let [user, agent] = line.dims.as_slice() else { return None };
+        Some(ClientRate { user: user.clone(), agent: agent.clone(), rps: line.measures.rps? })
+    };
+    measured.rows.iter().filter_map(rate).collect()
 }
 
 /// How a breakdown is to be shown. Another command that asks may want the rows that people are not shown.
 pub(super) fn shape(context: &Context<'_>) -> Shape {
-    Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top, shown_only: !context.is_gathering() }
+    Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top, shown_only: !context.is_composing() }
 }
 
 /// `--by` and `--where` as dimensions of what is read.
-pub(super) fn dims<D: FromStr<Err = String>>(args: &Args) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
+pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
     let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
-    let by = args.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
-    let filters = args.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;
+    let by = question.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
+    let filters =
+        question.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;
     Ok((by, filters))
 }
 
@@ -377,7 +429,7 @@ pub(super) fn interval_for(span: Micros) -> Micros {
     STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * 86_400 * SECOND)
 }
 
-fn check_sort_field(args: &Args, context: &Context<'_>) -> Result<(), Error> {
+fn check_sort_field(args: &question::Traffic, context: &Context<'_>) -> Result<(), Error> {
     let dims = args.by.iter().map(String::as_str);
     let base = BASE_FIELDS.iter().copied().filter(|_| !args.baseline.is_empty());
     let time = args.series.then_some("time");

@@ -1,7 +1,7 @@
 //! `plimsoll traffic` on what is live: pages of a cluster's apiservers, or of URLs, taken again and again.
 
 use super::pages::Folding;
-use super::traffic::{Args, Asked, interval_for};
+use super::traffic::{Args, interval_for};
 use super::traffic_follow::{print_again, stop_signal};
 use super::traffic_metrics::{query, report};
 use crate::analysis::metrics::facts::{Facts, Folded};
@@ -9,6 +9,7 @@ use crate::analysis::metrics::report::Read;
 use crate::analysis::metrics::{Fold, Kept};
 use crate::cli::{Context, Error, FailOn};
 use crate::model::input::{InputReport, Loss};
+use crate::model::question::{self, Kind};
 use crate::sources::arguments::is_url;
 use crate::sources::find::{self, Wanted};
 #[cfg(feature = "live")]
@@ -28,14 +29,14 @@ pub(super) fn is_live(args: &Args) -> bool {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
-    if args.from == Some(super::traffic::From::Audit) || asked.since.is_some() || asked.until.is_some() {
+pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.from == Some(Kind::Audit) || question.bounds != (None, None) {
         return Err(Error::Usage(
             "a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE"
                 .to_owned(),
         ));
     }
-    let mut query = query(args)?;
+    let mut query = query(question)?;
     let every = args.follow.every()?;
     let length = args.follow.length()?;
     let stop = stop_signal()?;
@@ -68,7 +69,7 @@ pub(super) fn run(args: &Args, asked: Asked, context: &mut Context<'_>) -> Resul
         return Err(Error::Input("no page of an apiserver was read; the messages above say why".to_owned()));
     }
     if args.series {
-        query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));
+        query.interval = Some(question.interval.unwrap_or_else(|| interval_for(facts.span())));
     }
     let report = report(&facts, &query, None, live.read(), args.health, context);
     if args.follow.wanted() { print_again(&report, printed, context) } else { context.print(&report, FailOn::Never) }

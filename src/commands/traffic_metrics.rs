@@ -1,43 +1,43 @@
 //! `plimsoll traffic` on metrics pages.
 
 use super::pages::{self, PagesTold};
-use super::traffic::{Args, Asked, dims, interval_for, shape};
+use super::traffic::{dims, interval_for, shape};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
 use crate::analysis::traffic::report::{self, Measured};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
 use crate::model::report::Report;
 use crate::sources::find::Found;
 
-/// Runs the command on the pages that were found.
-pub(super) fn run(
-    args: &Args,
-    asked: Asked,
+/// Answers by the pages that were found.
+pub(super) fn answer(
+    question: &question::Traffic,
     mut found: Found,
     base: Option<Found>,
     context: &mut Context<'_>,
-) -> Result<(), Error> {
-    let mut query = query(args)?;
-    pages::keep(&mut found.pages, asked.since, asked.until);
-    let series = args.series || asked.interval.is_some();
+) -> Result<Report, Error> {
+    let mut query = query(question)?;
+    pages::keep(&mut found.pages, question.bounds.0, question.bounds.1);
+    let series = question.series || question.interval.is_some();
     let (facts, read) = pages::facts(found.pages, if series { Kept::Latencies } else { Kept::Requests }, context)?;
     check(&facts, &read)?;
     let base = base.map(|base| pages::facts(base.pages, Kept::Requests, context)).transpose()?;
     let base =
         base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
     if series {
-        query.interval = Some(asked.interval.unwrap_or_else(|| interval_for(facts.span())));
+        query.interval = Some(question.interval.unwrap_or_else(|| interval_for(facts.span())));
     }
     let read =
         Read { inputs: read.inputs, losses: read.losses, undated: read.undated, without_logs: found.without_logs };
-    context.print(&report(&facts, &query, base.as_ref(), read, args.health, context), FailOn::Never)
+    Ok(report(&facts, &query, base.as_ref(), read, question.health, context))
 }
 
 /// What the flags ask for.
-pub(super) fn query(args: &Args) -> Result<Query, Error> {
-    let (by, filters) = dims::<Dim>(args)?;
+pub(super) fn query(question: &question::Traffic) -> Result<Query, Error> {
+    let (by, filters) = dims::<Dim>(question)?;
     let query = Query { by, filters, interval: None };
     query.check().map_err(Error::Usage)?;
     Ok(query)

@@ -21,6 +21,7 @@ pub mod names;
 pub mod objects;
 pub mod picture;
 pub mod quantity;
+pub mod question;
 pub mod quota;
 pub mod registry;
 pub mod report;

@@ -15,6 +15,16 @@ pub fn yaml(comments: &[String], object: &Map<String, Json>, out: &mut dyn Write
     members(object, 0, false, out)
 }
 
+/// Objects as YAML documents, each below its comments.
+pub fn documents(all: &[(Vec<String>, Map<String, Json>)]) -> String {
+    let mut out = Vec::new();
+    for (comments, object) in all {
+        // A vector takes whatever is written to it.
+        let _ = yaml(comments, object, &mut out);
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Writes objects as a JSON list, as kubectl takes it.
 pub fn list(objects: Vec<Map<String, Json>>, out: &mut dyn Write) -> io::Result<()> {
     json::any(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), out)

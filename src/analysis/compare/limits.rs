@@ -72,6 +72,11 @@ impl std::fmt::Display for Limit {
 }
 
 impl Limit {
+    /// It as it is written on the command line.
+    pub fn words(&self) -> String {
+        format!("{self}={}%", self.share * 100.0)
+    }
+
     /// Whether there is anything that it can be checked by.
     pub fn is_idle(&self, rows: &[Row]) -> bool {
         !rows.iter().any(|row| self.means(row))

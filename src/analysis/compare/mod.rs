@@ -209,6 +209,13 @@ pub fn judge(pairs: Vec<Pair>, least: f64) -> Vec<Row> {
     judged.collect()
 }
 
+impl Pair {
+    /// A field of what it is about; empty where it has none.
+    pub fn field(&self, name: &str) -> &str {
+        self.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value)
+    }
+}
+
 impl Row {
     /// Relative change: 0.3 is 30 % more; infinite where there was nothing before.
     pub fn change(&self) -> Option<f64> {

@@ -63,8 +63,8 @@ const NAMED: usize = 4;
 /// Of queues whose items wait less (ms) the lines above the tables say nothing.
 const WORTH: f64 = 100.0;
 
-/// The report.
-pub fn report(read: Read) -> Report {
+/// The report, and the leases that changed hands.
+pub fn report(read: Read) -> (Report, Vec<Handover>) {
     let facts = &read.facts;
     let (queues, schedulers, calls, elections) = (queues(facts), schedulers(facts), calls(facts), elections(facts));
     let waiting = waiting(facts);
@@ -111,7 +111,7 @@ pub fn report(read: Read) -> Report {
         report.coverage.insert(name.to_owned(), json!(is_there));
     }
     report.inputs = read.inputs;
-    report
+    (report, handovers)
 }
 
 fn notes(report: &mut Report, read: &Read) {

@@ -337,6 +337,31 @@ impl Group {
         Rule::of(self.first.kind).map_or(Severity::Info, |rule| rule.severity(self)).max(self.floor)
     }
 
+    /// Who did it, for people.
+    pub fn who(&self) -> String {
+        words::who(self)
+    }
+
+    /// What was done, for people.
+    pub fn what(&self) -> String {
+        words::what(self)
+    }
+
+    /// What came of it, for people: `done`, `3 done, 2 refused`.
+    pub fn outcome(&self) -> String {
+        words::outcome(self)
+    }
+
+    /// What would have prevented it.
+    pub fn stopped_by(&self) -> Option<String> {
+        Rule::of(self.first.kind).map(|rule| rule.stopped_by.to_owned())
+    }
+
+    /// When the last of it was answered, or of what was deleted with it.
+    pub fn until(&self) -> Micros {
+        self.cascade.until.unwrap_or(self.last).max(self.last)
+    }
+
     /// What a message says of it; nothing where it is no more than info.
     pub fn deed(&self) -> Option<Deed> {
         words::deed(self)

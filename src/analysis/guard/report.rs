@@ -223,7 +223,7 @@ fn cells((group, rule, severity): &Row<'_>) -> Vec<Value> {
     let evictions = |of: fn(&Evictions) -> u64| Value::from(group.evictions.as_deref().map(of));
     vec![
         Value::Text(time::format(first.at)),
-        Value::Text(time::format(group.cascade.until.unwrap_or(group.last).max(group.last))),
+        Value::Text(time::format(group.until())),
         severity.name().into(),
         first.kind.into(),
         text(&first.user),

@@ -12,19 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-/// What a row is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// A function.
-    #[default]
-    Function,
-    /// A source file.
-    File,
-    /// A Go package.
-    Package,
-    /// A line of a function.
-    Line,
-}
+pub use crate::model::question::StacksBy as By;
 
 impl By {
     /// Its name.

@@ -1,9 +1,9 @@
 //! Who asked for more, and who behaves badly: a card for each.
 
+use super::answers::Answers;
 use super::causes::clients::request;
-use super::rows::{rows, section};
 use super::suspects::Suspect;
-use crate::model::incident::{Card, Section};
+use crate::model::incident::Card;
 use crate::model::report::{Finding, Severity};
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const SMALL: f64 = 0.02;
 const ASKS: usize = 4;
 
 /// Cards, those first who added most; then those of whom something was found.
-pub fn cards(suspects: &[Suspect], sections: &[Section]) -> Vec<Card> {
+pub fn cards(suspects: &[Suspect], answers: &Answers) -> Vec<Card> {
     let mut found: BTreeMap<(String, String), Vec<Finding>> = BTreeMap::new();
-    let reports = ["clients", "chronic"].into_iter().filter_map(|name| section(sections, name));
-    for finding in reports.flat_map(|report| &report.findings).filter(|finding| finding.severity >= Severity::Warning) {
+    let all = ["clients", "chronic"].into_iter().flat_map(|name| answers.findings(name));
+    for finding in all.filter(|finding| finding.severity >= Severity::Warning) {
         let field = |name: &str| finding.subject.get(name).cloned().unwrap_or_default();
         let own = found.entry((field("user"), field("agent"))).or_default();
         if own.iter().all(|other| other.fingerprint != finding.fingerprint) {
@@ -43,10 +43,9 @@ pub fn cards(suspects: &[Suspect], sections: &[Section]) -> Vec<Card> {
         all.push(Card { user: user.clone(), agent: agent.clone(), rps, share: Some(suspect.share), asks, findings });
     }
     // Without a window, and of those who were only there before it.
-    let rates = section(sections, "traffic_by_client");
     for ((user, agent), findings) in found {
-        let is_it = |row: &super::rows::Cells<'_>| row.text("user") == user && row.text("agent") == agent;
-        let rps = rates.and_then(|report| rows(report).find(is_it)).and_then(|row| row.number("rps"));
+        let rate = answers.rates.iter().find(|rate| rate.user == user && rate.agent == agent);
+        let rps = rate.map(|rate| rate.rps);
         all.push(Card { user, agent, rps: [None, rps, None], share: None, asks: Vec::new(), findings });
     }
     all.truncate(CARDS);

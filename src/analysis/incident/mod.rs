@@ -1,5 +1,6 @@
 //! What happened: whether there was an incident, when, who caused it, and how sure that is. (How: docs/report.md.)
 
+pub mod answers;
 pub mod cards;
 pub mod causes;
 pub mod charts;
@@ -7,7 +8,6 @@ pub mod pulse;
 pub mod redact;
 pub mod redact_files;
 pub mod report;
-pub mod rows;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;

@@ -1,18 +1,20 @@
 //! What happened when, of all sources on one clock.
 
+use super::answers::Answers;
 use super::pulse::Pulse;
-use super::rows::{for_people, rows, rows_of, section};
 use super::suspects::Suspect;
 use super::window::Standing;
+use crate::analysis::controllers::handovers::Handover;
 use crate::analysis::dims::short_user;
+use crate::analysis::guard::Group;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
-use crate::model::incident::{Entry, Measure, Section, Source, Span, Verdict};
+use crate::model::incident::{Entry, Measure, Source, Span, Verdict};
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, Micros, SECOND, clock};
-use crate::model::units::{bytes, duration, percent, significant};
+use crate::model::units::{bytes, counted, duration, percent, significant};
 
 /// A measure that stands out so far has left what is usual.
 const STANDS_OUT: f64 = 3.0;
@@ -42,8 +44,8 @@ pub struct Known<'k> {
     pub memory: &'k [(String, Vec<Sample>)],
     /// Who asked for more.
     pub suspects: &'k [Suspect],
-    /// What commands say.
-    pub sections: &'k [Section],
+    /// What other questions came to.
+    pub answers: &'k Answers,
 }
 
 fn entry(at: Micros, kind: &'static str, severity: Severity, source: Source, what: String) -> Entry {
@@ -133,7 +135,7 @@ fn surges(known: &Known<'_>) -> Vec<Entry> {
 
 /// Clients that listed everything anew because their watches had ended.
 fn relists(known: &Known<'_>) -> Vec<Entry> {
-    let found = section(known.sections, "clients").into_iter().flat_map(|report| &report.findings);
+    let found = known.answers.findings("clients");
     let relists = found.filter(|finding| matches!(finding.id.as_str(), "client-relist-storm" | "client-too-old"));
     let told = relists.filter_map(|finding| {
         let entry = of_finding(finding, "relist", Source::Audit)?;
@@ -199,8 +201,7 @@ fn etcd(known: &Known<'_>) -> Vec<Entry> {
             entry(*at, "etcd-leader", Severity::Critical, Source::Metrics, what)
         }));
     }
-    let report = section(known.sections, "etcd_health");
-    let found = report.into_iter().flat_map(|report| &report.findings);
+    let found = known.answers.findings("etcd_health");
     all.extend(found.filter_map(|finding| of_finding(finding, "etcd", Source::Metrics)));
     all
 }
@@ -252,47 +253,39 @@ pub fn kills(sample: &Sample) -> Option<u64> {
 
 /// Dangerous operations.
 fn operations(known: &Known<'_>) -> Vec<Entry> {
-    let Some(report) = section(known.sections, "guard") else { return Vec::new() };
-    let told = rows(report).zip(for_people(report)).filter_map(|(row, people)| {
-        let severity = [Severity::Critical, Severity::Warning]
-            .into_iter()
-            .find(|severity| severity.name() == row.text("severity"));
-        let gone = people
-            .number("guard_gone")
-            .filter(|gone| *gone > 0.0)
-            .map_or_else(String::new, |gone| format!("; {gone:.0} objects gone"));
-        let outcome = people.text("guard_outcome");
+    let entry_of = |group: &Group| {
+        let gone = match group.cascade.total() {
+            0 => String::new(),
+            total if group.cascade.by_databases => format!("; {} deleted with it", counted(total, "object")),
+            total => format!("; at least {} deleted with it", counted(total, "object")),
+        };
+        let outcome = group.outcome();
         let outcome = if outcome == "done" || outcome.is_empty() { String::new() } else { format!(" ({outcome})") };
-        let at = row.time("at")?;
-        Some(Entry {
-            until: row.time("until").filter(|until| *until > at),
-            who: people.text("guard_who").to_owned(),
-            ..entry(
-                at,
-                "operation",
-                severity.unwrap_or_default(),
-                Source::Audit,
-                format!("{}{outcome}{gone}", people.text("guard_what")),
-            )
-        })
-    });
-    told.collect()
+        let what = format!("{}{outcome}{gone}", group.what());
+        Entry {
+            until: Some(group.until()).filter(|until| *until > group.first.at),
+            who: group.who(),
+            ..entry(group.first.at, "operation", group.severity(), Source::Audit, what)
+        }
+    };
+    known.answers.operations.iter().map(entry_of).collect()
 }
+
+/// From this gap between two leaders on a handover is a warning: twice the time in which others look.
+const SLOW_HANDOVER: Micros = 10 * SECOND;
 
 /// Leases of controllers and schedulers that changed hands.
 fn handovers(known: &Known<'_>) -> Vec<Entry> {
-    let Some(report) = section(known.sections, "controllers") else { return Vec::new() };
-    let told = rows_of(report, "handovers").filter_map(|row| {
-        let gap = row.number("gap_s").unwrap_or(0.0);
-        let severity = if gap >= 10.0 { Severity::Warning } else { Severity::Info };
+    let entry_of = |one: &Handover| {
+        let severity = if one.gap >= SLOW_HANDOVER { Severity::Warning } else { Severity::Info };
         let what = format!(
-            "the lease {} goes from {} to {}; nobody led for {} s",
-            row.text("lease"),
-            row.text("from_holder"),
-            row.text("to_holder"),
-            significant(gap)
+            "the lease {} goes from {} to {}; no leader for {} s",
+            one.lease.2,
+            one.from.name(),
+            one.to.name(),
+            significant(one.gap as f64 / SECOND as f64)
         );
-        Some(entry(row.time("at")?, "leader", severity, Source::Audit, what))
-    });
-    told.collect()
+        entry(one.at, "leader", severity, Source::Audit, what)
+    };
+    known.answers.handovers.iter().map(entry_of).collect()
 }

@@ -4,27 +4,7 @@ use super::arena::{Keyspace, Links};
 use super::{Usage, owners};
 use hashbrown::HashMap;
 
-/// What rows are made by.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum By {
-    /// Resource and namespace.
-    #[default]
-    Prefix,
-    /// Resource.
-    Resource,
-    /// Namespace.
-    Namespace,
-    /// Resource, namespace, and what names have in common.
-    NamePrefix,
-    /// API version and kind.
-    Kind,
-    /// What stands on top of the owner references.
-    Owner,
-    /// Who wrote fields. A key counts with each of its managers.
-    Manager,
-    /// The value of this label.
-    Label(String),
-}
+pub use crate::model::question::KeysBy as By;
 
 impl By {
     /// The columns that name a row.

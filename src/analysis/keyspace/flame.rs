@@ -8,21 +8,7 @@ use std::collections::HashMap;
 /// Rows beyond this are their namespace's.
 const MOST: usize = 2_000_000;
 
-/// What a frame's width is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Weight {
-    /// Bytes of the values that live.
-    #[default]
-    Live,
-    /// Bytes that compaction would free.
-    History,
-    /// Both.
-    All,
-    /// Keys that live.
-    Keys,
-    /// Revisions.
-    Revisions,
-}
+pub use crate::model::question::Weight;
 
 impl Weight {
     /// What a row weighs.

@@ -7,17 +7,7 @@ use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, duration, grouped};
 use std::collections::{BTreeMap, HashMap};
 
-/// What rows are made by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// Keys.
-    #[default]
-    Key,
-    /// Resource and namespace.
-    Prefix,
-    /// Resource.
-    Resource,
-}
+pub use crate::model::question::HistoryBy as By;
 
 /// The time that values tell of. etcd keeps no times; the objects do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

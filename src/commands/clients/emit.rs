@@ -1,37 +1,16 @@
 //! `plimsoll clients --emit FORM`: what can be applied against the clients that were found.
 
-use super::{Args, fence, gateway};
+use super::{fence, gateway};
+use crate::analysis::answer::Answer;
 use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
 use crate::analysis::metrics::facts::Facts;
 use crate::cli::{Context, Error};
 use crate::commands::flow::FlowFlags;
 use crate::commands::rollup::Selection;
+use crate::model::question::{self, Form, GatewayName};
 use crate::sources::audit::pass::Outcome;
-
-/// What to print in place of the profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Emit {
-    /// FlowSchemas and a PriorityLevelConfiguration that fence the clients with findings of warning or critical, or
-    /// those of --client.
-    Flowschema,
-    /// The emergency form for one --client: a level that refuses, and steps to open it again.
-    Fence,
-    /// Limits for gateways before the apiservers, for the clients with findings of warning or critical, or those of
-    /// --client.
-    Gateway,
-    /// How many seconds of history each watch cache holds, by metrics pages, and who falls out of it.
-    WatchCache,
-}
-
-/// A gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum GatewayName {
-    /// KubeGateway: flow control by user.
-    Kubegateway,
-    /// Envoy: local rate limits by user agent.
-    Envoy,
-}
+use crate::views::Format;
 
 /// Flags of `--emit`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -39,7 +18,7 @@ pub enum GatewayName {
 pub struct EmitFlags {
     /// Print this in place of the profiles, as YAML (-o json: a report; -o wide: tables).
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "seats")]
-    pub emit: Option<Emit>,
+    pub emit: Option<Form>,
     /// A client to emit for, whether something was found or not (repeatable): a user, a service account
     /// (NAMESPACE:NAME), or an agent.
     #[arg(long = "client", value_name = "USER", requires = "emit")]
@@ -66,17 +45,33 @@ pub struct EmitFlags {
     pub flow: FlowFlags,
 }
 
-/// Whether the flags make sense together, before anything is read.
-pub(super) fn check(args: &Args) -> Result<(), Error> {
-    match args.emit.emit {
-        Some(form @ (Emit::Flowschema | Emit::Fence)) => fence::check(form, &args.emit, &args.sources),
-        Some(Emit::Gateway | Emit::WatchCache) | None => Ok(()),
+impl EmitFlags {
+    /// What they ask.
+    pub(super) fn question(&self) -> question::Emit {
+        question::Emit {
+            form: self.emit,
+            clients: self.clients.clone(),
+            shares: self.shares,
+            force: self.force,
+            server_seats: self.server_seats,
+            ramp: self.ramp,
+            gateway: self.gateway,
+            flow_schemas: self.flow.flow_schemas.clone(),
+        }
+    }
+}
+
+/// Whether what is asked makes sense together, before anything is read.
+pub(super) fn check(question: &question::Clients) -> Result<(), Error> {
+    match question.emit.form {
+        Some(form @ (Form::Flowschema | Form::Fence)) => fence::check(form, &question.emit, &question.sources),
+        Some(Form::Gateway | Form::WatchCache) | None => Ok(()),
     }
 }
 
 /// What the analysis gave.
 pub(super) struct Analysed<'a, 'r> {
-    pub(super) args: &'a Args,
+    pub(super) question: &'a question::Clients,
     pub(super) selection: &'a Selection,
     pub(super) clients: &'a Clients<'r>,
     pub(super) findings: &'a [Found<'r>],
@@ -84,12 +79,17 @@ pub(super) struct Analysed<'a, 'r> {
     pub(super) outcome: Outcome,
 }
 
-/// Prints the form.
-pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
+/// The form that is asked for.
+pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<Answer, Error> {
     match form {
-        Emit::Flowschema | Emit::Fence => fence::run(form, analysed, context),
-        Emit::Gateway => gateway::run(analysed, context),
-        // It needs no profiles to begin with, and was run before.
-        Emit::WatchCache => Ok(()),
+        Form::Flowschema | Form::Fence => fence::answer(form, analysed, context),
+        Form::Gateway => gateway::answer(analysed, context),
+        // It needs no profiles to begin with, and was answered before.
+        Form::WatchCache => Ok(Answer::Manifests(String::new())),
     }
+}
+
+/// Whether manifests are written, or a report about them.
+pub(super) fn writes_manifests(context: &Context<'_>) -> bool {
+    matches!(context.settings.format, Format::Table | Format::Yaml)
 }

@@ -1,7 +1,8 @@
 //! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests
 //! with it.
 
-use super::emit::{Analysed, Emit, EmitFlags};
+use super::emit::{Analysed, writes_manifests};
+use crate::analysis::answer::Answer;
 use crate::analysis::clients::named;
 use crate::analysis::dims::Dim;
 use crate::analysis::flow::Set;
@@ -11,12 +12,13 @@ use crate::analysis::flow::report::Proposal;
 use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::list_route::Minor;
 use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
-use crate::cli::{Context, Error, FailOn};
-use crate::commands::flow::{self, Matched};
+use crate::cli::{Context, Error};
+use crate::commands::flow::{self, FlowFlags, Matched};
 use crate::commands::logs::{only_logs, progress};
 use crate::commands::rollup::Selection;
 use crate::commands::traffic::Counting;
 use crate::model::event::{Stage, Timed};
+use crate::model::question::{Emit, Form};
 use crate::model::report::Window;
 use crate::model::time;
 use crate::model::units::counted;
@@ -24,22 +26,22 @@ use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
 use crate::sources::find::{self, LogStream, Wanted};
 use crate::sources::objects::flowcontrol::built_in;
+use crate::views::objects;
 use crate::views::text::plain;
-use crate::views::{Format, objects};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Clients that are fenced unless they are named: who fences more has other problems than these clients.
 const WORST: usize = 20;
 
-/// Runs it.
-pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
-    let flags = &analysed.args.emit;
+/// The objects, or a report about them.
+pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let flags = &analysed.question.emit;
     let cluster = one_cluster(&analysed)?;
-    let matched = flow::matched(&flags.flow, &analysed.args.sources, context)?;
+    let given = FlowFlags { flow_schemas: flags.flow_schemas.clone() };
+    let matched = flow::matched(&given, &analysed.question.sources, context)?;
     let own = built_in().map_err(|error| Error::Input(error.to_string()))?;
     let Some((now, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
     let (users, refused) = users(flags, &analysed, &cluster)?;
@@ -51,7 +53,7 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         context.say(
             "no client to fence: no finding of severity warning or critical is about one; --client USER names others",
         )?;
-        return Ok(());
+        return Ok(Answer::Manifests(String::new()));
     }
     let seats = server_seats(&analysed, &cluster, now);
     let strength = strength(form, flags, &analysed)?;
@@ -78,35 +80,24 @@ pub(super) fn run(form: Emit, analysed: Analysed<'_, '_>, context: &mut Context<
         span: span.1 - span.0,
         ramp: flags.ramp.unwrap_or(0),
     };
-    match context.settings.format {
-        Format::Table | Format::Yaml => {
-            let out = &mut context.io.out;
-            for (comments, object) in proposal.manifests() {
-                objects::yaml(&comments, &object, out)?;
-            }
-            for line in proposal.opening() {
-                writeln!(out, "# {line}")?;
-            }
-            Ok(out.flush()?)
-        }
-        _ => {
-            let window =
-                Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
-            let mut coverage = Map::new();
-            coverage.insert("flow_schemas".to_owned(), matched.coverage.clone());
-            coverage.insert("server_seats".to_owned(), json!(seats.in_words()));
-            let inputs = analysed.outcome.inputs;
-            context.print(&proposal.report(inputs, window, coverage), FailOn::Never)
-        }
+    if writes_manifests(context) {
+        let opening: String = proposal.opening().into_iter().map(|line| format!("# {line}\n")).collect();
+        return Ok(Answer::Manifests(objects::documents(&proposal.manifests()) + &opening));
     }
+    let window = Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
+    let mut coverage = Map::new();
+    coverage.insert("flow_schemas".to_owned(), matched.coverage.clone());
+    coverage.insert("server_seats".to_owned(), json!(seats.in_words()));
+    let inputs = analysed.outcome.inputs;
+    Ok(Answer::of(proposal.report(inputs, window, coverage)))
 }
 
 /// The flags that make no sense together, and inputs that can't be read several times.
-pub(super) fn check(form: Emit, flags: &EmitFlags, sources: &[String]) -> Result<(), Error> {
-    if form == Emit::Fence && flags.clients.len() != 1 {
+pub(super) fn check(form: Form, flags: &Emit, sources: &[String]) -> Result<(), Error> {
+    if form == Form::Fence && flags.clients.len() != 1 {
         return Err(Error::Usage("--emit fence is for one client: name it with --client USER".to_owned()));
     }
-    if form != Emit::Fence && flags.ramp.is_some() {
+    if form != Form::Fence && flags.ramp.is_some() {
         return Err(Error::Usage("--ramp is for --emit fence".to_owned()));
     }
     let once =
@@ -139,7 +130,7 @@ type Users = (Vec<String>, Refused);
 type Refused = Vec<(String, String)>;
 
 /// Those who are named, else those with findings.
-fn users(flags: &EmitFlags, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
+fn users(flags: &Emit, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Users, Error> {
     let risk = |user: &str| {
         let agents = fence::client(analysed.clients, analysed.findings, cluster, user).agents;
         fence::risk(user, &agents).filter(|_| !flags.force)
@@ -242,7 +233,7 @@ fn fenced(
         }
         match fence::fence(set, std::slice::from_ref(&client), Strength { shares: 1, queues: true }) {
             Ok(_) => clients.push(client),
-            Err(why) if analysed.args.emit.clients.is_empty() => refused.push((user, why.to_string())),
+            Err(why) if analysed.question.emit.clients.is_empty() => refused.push((user, why.to_string())),
             Err(why) => return Err(Error::Usage(why.to_string())),
         }
     }
@@ -251,7 +242,7 @@ fn fenced(
 
 /// The logs once more.
 fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
-    let found = find::find(&analysed.args.sources, Wanted::Logs, 0);
+    let found = find::find(&analysed.question.sources, Wanted::Logs, 0);
     if found.streams.is_empty() {
         return Err(Error::Input("the logs are gone".to_owned()));
     }
@@ -261,13 +252,13 @@ fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 
-fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Result<Strength, Error> {
+fn strength(form: Form, flags: &Emit, analysed: &Analysed<'_, '_>) -> Result<Strength, Error> {
     if flags.shares == Some(0) && analysed.clients.server.is_some_and(|server| server < Minor(29)) {
         return Err(Error::Usage("--shares 0: before Kubernetes 1.29 a priority level has at least 1".to_owned()));
     }
     // Without any seat a client can't even show that it has been mended: that has to be asked for.
     Ok(match form {
-        Emit::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
+        Form::Flowschema => Strength { shares: flags.shares.unwrap_or(5), queues: true },
         _ => Strength { shares: flags.shares.unwrap_or(1), queues: false },
     })
 }
@@ -275,7 +266,7 @@ fn strength(form: Emit, flags: &EmitFlags, analysed: &Analysed<'_, '_>) -> Resul
 /// The apiservers' seats: as given, else the smallest number that an apiserver's metrics tell, else the default.
 fn server_seats(analysed: &Analysed<'_, '_>, cluster: &str, set: &Set) -> ServerSeats {
     let told = || ServerSeats::of_facts(analysed.facts, cluster, &set.levels);
-    analysed.args.emit.server_seats.map(ServerSeats::Given).or_else(told).unwrap_or(ServerSeats::Default)
+    analysed.question.emit.server_seats.map(ServerSeats::Given).or_else(told).unwrap_or(ServerSeats::Default)
 }
 
 /// Counts by user and FlowSchema, and how long requests last.

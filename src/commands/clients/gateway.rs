@@ -1,17 +1,18 @@
 //! `plimsoll clients --emit gateway`: limits for a gateway before the apiservers.
 
-use super::emit::{Analysed, GatewayName};
+use super::emit::{Analysed, writes_manifests};
+use crate::analysis::answer::Answer;
 use crate::analysis::clients::gateway::{self, Asked, Gateway};
 use crate::analysis::clients::named;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question::GatewayName;
+use crate::views::objects;
 use crate::views::text::plain;
-use crate::views::{Format, objects};
-use std::io::Write as _;
 
-/// Prints the limits.
-pub(super) fn run(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<(), Error> {
-    let Analysed { args, clients, findings, outcome, .. } = analysed;
-    let flags = &args.emit;
+/// The limits.
+pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let Analysed { question, clients, findings, outcome, .. } = analysed;
+    let flags = &question.emit;
     let mut users: Vec<String> = Vec::new();
     for asked in &flags.clients {
         let user = named::resolve(clients, asked)
@@ -31,16 +32,13 @@ pub(super) fn run(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Resu
         GatewayName::Kubegateway => Gateway::KubeGateway,
         GatewayName::Envoy => Gateway::Envoy,
     });
-    if matches!(context.settings.format, Format::Table | Format::Yaml) {
+    if writes_manifests(context) {
         let documents = gateway::documents(&limits, only);
         if documents.is_empty() {
             context.say("no client to limit: no finding of severity warning or critical is about one; --client USER names others")?;
         }
-        for (comments, document) in documents {
-            objects::yaml(&comments, &document, &mut context.io.out)?;
-        }
-        return Ok(context.io.out.flush()?);
+        return Ok(Answer::Manifests(objects::documents(&documents)));
     }
     let limits: Vec<_> = limits.into_iter().filter(|limit| only.is_none_or(|only| only == limit.gateway)).collect();
-    context.print(&gateway::report(clients, &limits, outcome.inputs), FailOn::Never)
+    Ok(Answer::of(gateway::report(clients, &limits, outcome.inputs)))
 }

@@ -6,14 +6,16 @@ mod gateway;
 mod seats;
 mod watch_cache;
 
+use crate::analysis::answer::Answer;
 use crate::analysis::clients::cost::{Known, Metered};
 use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
-use crate::commands::pages;
 use crate::commands::rollup::{self, Selection};
-use crate::commands::traffic;
+use crate::commands::{pages, show, traffic};
+use crate::model::question::{self, Form};
+use crate::model::time::Micros;
 use crate::sources::find::Wanted;
 use serde_json::json;
 
@@ -63,43 +65,73 @@ pub struct Args {
     kube: KubeFlags,
 }
 
+impl Args {
+    /// What the flags ask.
+    pub fn question(&self, now: Micros) -> Result<question::Clients, Error> {
+        Ok(question::Clients {
+            sources: self.sources.clone(),
+            filters: self.filters.clone(),
+            seats: self.seats,
+            objects: self.objects.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            k8s_version: self.k8s_version.clone(),
+            emit: self.emit.question(),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    emit::check(args)?;
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = rollup::conditions_on_clients(&args.filters, "clients are judged by all that they do; ")?;
-    let selection = Selection { since, until, filters, ..Selection::default() };
-    if args.emit.emit == Some(emit::Emit::WatchCache) {
-        return watch_cache::run(args, &selection, context);
+    let question = args.question(context.io.now)?;
+    let answer = match args.seats && args.sources.is_empty() {
+        true => seats::live(&question, &args.kube, context)?,
+        false => answer(&question, context)?,
+    };
+    show(answer, FailOn::Never, context)
+}
+
+/// Which events a question is about.
+fn selection(question: &question::Clients) -> Result<Selection, Error> {
+    let filters = rollup::conditions_on_clients(&question.filters, "clients are judged by all that they do; ")?;
+    let (since, until) = question.bounds;
+    Ok(Selection { since, until, filters, ..Selection::default() })
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) -> Result<Answer, Error> {
+    emit::check(question)?;
+    let selection = selection(question)?;
+    if question.emit.form == Some(Form::WatchCache) {
+        return watch_cache::answer(question, &selection, context).map(Answer::of);
     }
-    if args.seats {
-        return seats::run(args, selection, context);
+    if question.seats {
+        return seats::answer(question, selection, context);
     }
     let sort_by = context.sort_by(&MEASURES)?;
-    let found = traffic::find(&args.sources, Wanted::Both, context)?;
+    let found = traffic::find(&question.sources, Wanted::Both, context)?;
     if found.streams.is_empty() {
-        let (folder, _) = found.without_logs.first().cloned().unwrap_or_else(|| (args.sources.join(", "), 0));
+        let (folder, _) = found.without_logs.first().cloned().unwrap_or_else(|| (question.sources.join(", "), 0));
         return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
     }
-    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let facts = pages::quiet_facts(found.pages, context)?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let metrics = Metered::new(&facts);
     let snapshot =
-        args.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
+        question.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);
-    if let Some(form) = args.emit.emit {
+    if let Some(form) = question.emit.form {
         let analysed = emit::Analysed {
-            args,
+            question,
             selection: &selection,
             clients: &clients,
             findings: &findings,
             facts: &facts,
             outcome,
         };
-        return emit::run(form, analysed, context);
+        return emit::answer(form, analysed, context);
     }
     let mut coverage = serde_json::Map::new();
     coverage.insert("kubernetes_version".to_owned(), json!(server.as_ref().map(|(version, _)| version)));
@@ -110,11 +142,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
     let logged = outcome.total().within(selection.since, selection.until);
     let read = Read { inputs: outcome.inputs, coverage, logged, top: context.settings.top, sort_by };
-    let told = context.print(&report(&clients, &findings, read), FailOn::Never);
-    // Mostly the program ends here, and giving back row by row what the roll-up holds would take a tenth of the time.
-    if !context.is_gathering() {
+    let report = report(&clients, &findings, read);
+    // Mostly the program ends soon, and giving back row by row what the roll-up holds would take a tenth of the time.
+    if !context.is_composing() {
         std::mem::forget(clients);
         std::mem::forget(rollup);
     }
-    told
+    Ok(Answer::of(report))
 }

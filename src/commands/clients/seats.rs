@@ -1,6 +1,7 @@
 //! `plimsoll clients --seats`: who holds the seats of priority levels, now or when dump pages were taken.
 
-use super::Args;
+use super::selection;
+use crate::analysis::answer::Answer;
 use crate::analysis::clients::cost::Known;
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
@@ -8,11 +9,12 @@ use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
-use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::cli::{Context, Error, KubeFlags};
 use crate::commands::rollup::{self, Selection};
 use crate::commands::{pages, traffic};
 use crate::model::apf::{DumpPage, Moment};
 use crate::model::input::{InputReport, Loss, LossKind};
+use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::find::{self, Found, Wanted};
@@ -24,14 +26,32 @@ use std::io::Read as _;
 /// seconds.
 const BESIDE: Micros = 60 * SECOND;
 
-/// Runs the command.
-pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) -> Result<(), Error> {
-    let sort_by = context.sort_by(&FIELDS)?;
-    let live = args.sources.is_empty();
-    if live && (selection.since.is_some() || selection.until.is_some()) {
+/// Answers by dump pages of the cluster that the kubeconfig names.
+pub(super) fn live(question: &question::Clients, kube: &KubeFlags, context: &mut Context<'_>) -> Result<Answer, Error> {
+    if question.bounds != (None, None) {
         return Err(Error::Usage("a live cluster has no past here: --since and --until need a SOURCE".to_owned()));
     }
-    let mut found = if live { ask(&args.kube, context)? } else { look(&args.sources, context)? };
+    context.sort_by(&FIELDS)?;
+    told(question, selection(question)?, ask(kube, context)?, context)
+}
+
+/// Answers by dump pages that were taken.
+pub(super) fn answer(
+    question: &question::Clients,
+    selection: Selection,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    context.sort_by(&FIELDS)?;
+    told(question, selection, look(&question.sources, context)?, context)
+}
+
+fn told(
+    question: &question::Clients,
+    selection: Selection,
+    mut found: Found,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    let sort_by = context.sort_by(&FIELDS)?;
     pages::keep(&mut found.dumps, selection.since, selection.until);
     let mut inputs = Vec::new();
     let mut dumps = Vec::new();
@@ -50,9 +70,9 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
     let seats = Seats::new(dumps, &limits);
     let read = Read { inputs, sort_by, top: context.settings.top, ..Read::default() };
     if found.streams.is_empty() {
-        return context.print(&report(&seats, read), FailOn::Never);
+        return Ok(Answer::of(report(&seats, read)));
     }
-    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let known = Known::default();
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
@@ -60,7 +80,7 @@ pub(super) fn run(args: &Args, selection: Selection, context: &mut Context<'_>) 
     let mut inputs = read.inputs;
     inputs.extend(outcome.inputs);
     let read = Read { inputs, profiles: Some((&clients, &findings)), ..read };
-    context.print(&report(&seats, read), FailOn::Never)
+    Ok(Answer::of(report(&seats, read)))
 }
 
 /// Finds dump pages, and logs and metrics pages beside them.

@@ -1,22 +1,27 @@
 //! `plimsoll clients --emit watch-cache`: what watch caches hold, by metrics; and who falls out, by audit logs.
 
-use super::Args;
 use crate::analysis::clients::watch_cache::{Known, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
 use crate::commands::rollup::{self, Selection};
 use crate::commands::{pages, traffic};
+use crate::model::question;
+use crate::model::report::Report;
 use crate::sources::find::Wanted;
 
-/// Runs it.
-pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>) -> Result<(), Error> {
-    if !args.emit.clients.is_empty() {
+/// What they hold.
+pub(super) fn answer(
+    question: &question::Clients,
+    selection: &Selection,
+    context: &mut Context<'_>,
+) -> Result<Report, Error> {
+    if !question.emit.clients.is_empty() {
         return Err(Error::Usage("--client is not for --emit watch-cache: it tells of resources".to_owned()));
     }
-    let mut found = traffic::find(&args.sources, Wanted::Both, context)?;
-    let server = traffic::server_version(args.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let mut found = traffic::find(&question.sources, Wanted::Both, context)?;
+    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
     pages::keep(&mut found.pages, selection.since, selection.until);
     let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
@@ -28,7 +33,7 @@ pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>)
     };
     let mut known = Known { inputs: told.inputs, server, top: context.settings.top, profiles: None };
     if found.streams.is_empty() {
-        return context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never);
+        return report(&facts, known).ok_or_else(missing);
     }
     let (rollup, outcome) = rollup::read(found.streams, selection, context)?;
     let sizes = crate::analysis::clients::cost::Known::default();
@@ -36,5 +41,5 @@ pub(super) fn run(args: &Args, selection: &Selection, context: &mut Context<'_>)
     let findings = detect::all(&clients, context.settings.threads);
     known.inputs.extend(outcome.inputs);
     let known = Known { profiles: Some((&clients, &findings)), ..known };
-    context.print(&report(&facts, known).ok_or_else(missing)?, FailOn::Never)
+    report(&facts, known).ok_or_else(missing)
 }

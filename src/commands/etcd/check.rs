@@ -3,8 +3,10 @@
 use super::open::{self, Opened, SourceArgs};
 use crate::analysis::keyspace::check::{self, Check, Revisions};
 use crate::analysis::keyspace::{self, Hand, Keyspace, Mode};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
 use crate::model::keyspace::{Object, Want};
+use crate::model::question;
+use crate::model::report::Report;
 use crate::sources::etcd::bolt::Fault;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{KeyWorker, Walk, object};
@@ -47,12 +49,23 @@ impl KeyWorker for Folding<'_> {
     }
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdCheck {
+        question::EtcdCheck {
+            source: self.source.source.clone(),
+            at: None,
+            prefix: self.source.prefix.clone(),
+            no_trailer: self.no_trailer,
+        }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdCheck, context: &mut Context<'_>) -> Result<Report, Error> {
+    let opened = open::open(&question.source, context)?;
     let store = &opened.database.store;
-    let space =
-        Keyspace::new(args.source.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
+    let space = Keyspace::new(question.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
     space.expect(opened.database.key_pages());
     let want = space.want();
     let make = || Folding { hand: space.hand(), revisions: Revisions::default(), want: &want };
@@ -74,12 +87,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let is_dropped = |key: &[u8], main| dropped.contains(&(keyspace::hash(key), main));
     let kv_hash = opened.database.kv_hash(&walk, context.settings.threads, &transactions, is_dropped);
     let file = opened.file(&walk, context)?;
-    let mut checks = structure(&opened, &walk, args.no_trailer);
+    let mut checks = structure(&opened, &walk, question.no_trailer);
     checks.extend([revisions.values, revisions.revisions]);
     let dangling = check::dangling(&space, &store.leases.keys().copied().collect());
     let names = opened.names(&space, &dangling.wanted(), context.settings.threads);
     checks.extend(dangling.checks(&names));
-    context.print(&check::report(checks, dangling.idle_leases(), Some(kv_hash), file), FailOn::Critical)
+    Ok(check::report(checks, dangling.idle_leases(), Some(kv_hash), file))
 }
 
 /// What can be said of the file itself.

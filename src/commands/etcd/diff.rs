@@ -3,7 +3,9 @@
 use super::open::{self, Pass};
 use crate::analysis::keyspace::diff::{self, Shape};
 use crate::analysis::keyspace::{Keyspace, Mode};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
+use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd diff`.
 #[derive(Debug, clap::Args)]
@@ -28,36 +30,48 @@ pub(super) struct Args {
     objects: bool,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdDiff {
+        question::EtcdDiff {
+            before: self.before.clone(),
+            after: self.after.clone(),
+            prefix: self.prefix.clone(),
+            objects: self.objects,
+        }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -> Result<Report, Error> {
     let pass = Pass { decode: false, hashes: false };
     let mut sides = Vec::new();
-    let databases = match &args.after {
-        Some(after) => [open::open(&args.before, context)?, open::open(after, context)?],
+    let databases = match &question.after {
+        Some(after) => [open::open(&question.before, context)?, open::open(after, context)?],
         None => {
-            let named = std::slice::from_ref(&args.before);
+            let named = std::slice::from_ref(&question.before);
             let ends = open::ends(named, context)?;
             let ends = ends.ok_or_else(|| {
-                Error::Input(format!("{}: there are not two etcd databases to compare here; name two", args.before))
+                Error::Input(format!("{}: there are not two etcd databases to compare here; name two", question.before))
             })?;
             context.say(format!("compared are {} and {}", ends[0].path, ends[1].path))?;
             ends
         }
     };
     for opened in databases {
-        let space = Keyspace::new(args.prefix.as_deref(), Mode::Values, opened.database.store.compacted());
+        let space = Keyspace::new(question.prefix.as_deref(), Mode::Values, opened.database.store.compacted());
         let (file, _) = opened.fold(&space, pass, context)?;
         sides.push((opened, space, file));
     }
     let [(before, old, file_before), (after, new, file_after)] =
         <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
     let compared = diff::compare(&old, &new);
-    let wanted = compared.wanted(args.objects);
+    let wanted = compared.wanted(question.objects);
     let mut names = before.names(&old, &wanted, context.settings.threads);
     let rest: Vec<u64> = wanted.into_iter().filter(|hash| !names.contains_key(hash)).collect();
     names.extend(after.names(&new, &rest, context.settings.threads));
     let shape =
-        Shape { objects: args.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
+        Shape { objects: question.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
     let report = compared.report(&names, &new, [file_before, file_after], &shape);
-    context.print(&report, FailOn::Never)
+    Ok(report)
 }

@@ -4,6 +4,8 @@ use super::open::{self, Opened, Pass, SourceArgs};
 use crate::analysis::keyspace::flame::{self, Weight};
 use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
 use crate::cli::{Context, Error};
+use crate::model::flame::Tree;
+use crate::model::question;
 use crate::views::Format;
 
 /// Arguments of `plimsoll etcd flame`.
@@ -29,33 +31,41 @@ pub(super) struct Args {
     diff: Option<String>,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let Some(form) = context.settings.format.of_flame() else {
-        let message =
-            "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
-        return Err(Error::Usage(message.to_owned()));
-    };
-    let old = args.diff.as_ref().map(|old| open::open(old, context)).transpose()?;
-    let before = old.as_ref().map_or(Ok(Vec::new()), |old| rows(old, args, context))?;
-    let opened = open::open(&args.source.source, context)?;
-    let now = rows(&opened, args, context)?;
-    let mut tree = flame::tree([&before, &now], args.weight);
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdFlame {
+        question::EtcdFlame {
+            source: self.source.source.clone(),
+            at: None,
+            prefix: self.source.prefix.clone(),
+            weight: self.weight,
+            diff: self.diff.clone(),
+        }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdFlame, context: &mut Context<'_>) -> Result<Tree, Error> {
+    let old = question.diff.as_ref().map(|old| open::open(old, context)).transpose()?;
+    let before = old.as_ref().map_or(Ok(Vec::new()), |old| rows(old, question, context))?;
+    let opened = open::open(&question.source, context)?;
+    let now = rows(&opened, question, context)?;
+    let mut tree = flame::tree([&before, &now], question.weight);
     tree.compares = old.is_some();
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     tree.subtitle = name(&opened.path);
     if let Some(old) = &old {
         tree.subtitle += &format!(", compared with {}", name(&old.path));
     }
-    if tree.total()[1] == 0 && form == Format::Svg {
+    if tree.total()[1] == 0 && context.settings.format != Format::Folded {
         return Err(Error::Usage(format!("{}: there is nothing to draw by this --weight", opened.path)));
     }
-    context.draw(tree, form)
+    Ok(tree)
 }
 
-fn rows(opened: &Opened, args: &Args, context: &mut Context<'_>) -> Result<Vec<Row>, Error> {
+fn rows(opened: &Opened, question: &question::EtcdFlame, context: &mut Context<'_>) -> Result<Vec<Row>, Error> {
     let mode = Mode::By(By::NamePrefix);
-    let space = Keyspace::new(args.source.prefix.as_deref(), mode, opened.database.store.compacted());
+    let space = Keyspace::new(question.prefix.as_deref(), mode, opened.database.store.compacted());
     opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
     Ok(by::rows(&space, &By::NamePrefix, context.settings.threads).0)
 }

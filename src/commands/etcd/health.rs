@@ -2,8 +2,11 @@
 
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::{etcd, report};
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, TimeFlags};
 use crate::commands::pages;
+use crate::model::question;
+use crate::model::report::Report;
+use crate::model::time::Micros;
 use crate::sources::find::{self, Wanted};
 use crate::views::text::plain;
 
@@ -21,10 +24,18 @@ pub(super) struct Args {
     time: TimeFlags,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let mut found = find::find(&args.sources, Wanted::Pages, context.io.now);
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdHealth, Error> {
+        let bounds = self.time.resolve(now).map_err(Error::Usage)?;
+        Ok(question::EtcdHealth { sources: self.sources.clone(), bounds })
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdHealth, context: &mut Context<'_>) -> Result<Report, Error> {
+    let (since, until) = question.bounds;
+    let mut found = find::find(&question.sources, Wanted::Pages, context.io.now);
     if found.pages.is_empty() {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));
@@ -41,5 +52,5 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let coverage = report::coverage(&facts, &read.losses);
-    context.print(&etcd::report(&facts, read.inputs, coverage), FailOn::Never)
+    Ok(etcd::report(&facts, read.inputs, coverage))
 }

@@ -3,8 +3,10 @@
 use super::open::{self, SourceArgs};
 use crate::analysis::keyspace::history::{self, By, Clock, Shape};
 use crate::analysis::keyspace::{Hand, Keyspace, Mode};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
 use crate::model::keyspace::{Object, Want};
+use crate::model::question;
+use crate::model::report::Report;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{KeyWorker, object};
 
@@ -41,11 +43,23 @@ impl KeyWorker for Folding<'_> {
     }
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdHistory {
+        question::EtcdHistory {
+            source: self.source.source.clone(),
+            at: None,
+            prefix: self.source.prefix.clone(),
+            by: self.by,
+        }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdHistory, context: &mut Context<'_>) -> Result<Report, Error> {
+    let opened = open::open(&question.source, context)?;
     let compacted = opened.database.store.compacted();
-    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Plain, compacted);
+    let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, compacted);
     let want = Want { time: true, ..Want::default() };
     let make = || Folding { hand: space.hand(), clock: Clock::default(), compacted, want: want.clone() };
     let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
@@ -54,9 +68,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     workers.into_iter().for_each(|worker| clock.merge(worker.clock));
     let file = opened.file(&walk, context)?;
     let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
-    let keys = if args.by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
+    let keys = if question.by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
     let names = opened.names(&space, &hashes, context.settings.threads);
-    let shape = Shape { by: args.by, sort_by: sort_by.as_deref(), top };
-    context.print(&history::report(&space, &keys, &names, clock, file, &shape), FailOn::Never)
+    let shape = Shape { by: question.by, sort_by: sort_by.as_deref(), top };
+    Ok(history::report(&space, &keys, &names, clock, file, &shape))
 }

@@ -23,7 +23,11 @@ pub use pull::AccessFlags;
 #[cfg(feature = "live")]
 pub(in crate::commands) use pull::one as pull_one;
 
-use crate::cli::{Context, Error};
+use super::show;
+use crate::analysis::answer::Answer;
+use crate::cli::{Context, Error, FailOn};
+use crate::model::question::Question;
+use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
 use crate::sources::find::{self, Wanted};
@@ -65,22 +69,53 @@ enum Command {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
-        Command::Usage(args) => usage::run(args, context),
-        Command::Flame(args) => flame::run(args, context),
-        Command::Top(args) => top::run(args, context),
-        Command::History(args) => history::run(args, context),
-        Command::Pages(args) => pages::run(args, context),
-        Command::Check(args) => check::run(args, context),
-        Command::Diff(args) => diff::run(args, context),
-        Command::Split(args) => split::run(args, context),
-        Command::Extract(args) => extract::run(args, context),
+        Command::Extract(args) => return extract::run(args, context),
         #[cfg(feature = "live")]
-        Command::Pull(args) => pull::run(args, context),
-        Command::Health(args) => health::run(args, context),
+        Command::Pull(args) => return pull::run(args, context),
+        Command::Flame(_) if context.settings.format.of_flame().is_none() => {
+            let message = "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        _ => {}
+    }
+    let Some(question) = args.question(context.io.now)? else { return Ok(()) };
+    let fail_on = if matches!(args.command, Command::Check(_)) { FailOn::Critical } else { FailOn::Never };
+    show(answer(&question, context)?, fail_on, context)
+}
+
+/// Answers a question about etcd.
+pub(super) fn answer(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error> {
+    match question {
+        Question::EtcdUsage(own) => usage::answer(own, context).map(Answer::of),
+        Question::EtcdFlame(own) => flame::answer(own, context).map(|tree| Answer::Flame(Box::new(tree))),
+        Question::EtcdTop(own) => top::answer(own, context).map(Answer::of),
+        Question::EtcdHistory(own) => history::answer(own, context).map(Answer::of),
+        Question::EtcdPages(own) => pages::answer(own, context).map(Answer::of),
+        Question::EtcdCheck(own) => check::answer(own, context).map(Answer::of),
+        Question::EtcdDiff(own) => diff::answer(own, context).map(Answer::of),
+        Question::EtcdSplit(own) => split::answer(own, context).map(Answer::of),
+        Question::EtcdHealth(own) => health::answer(own, context).map(Answer::of),
+        _ => Err(Error::Usage("this is not a question about etcd".to_owned())),
     }
 }
 
 impl Args {
+    /// What the flags ask; `None` for commands that do something else.
+    pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
+        Ok(Some(match &self.command {
+            Command::Usage(args) => Question::EtcdUsage(args.question()),
+            Command::Flame(args) => Question::EtcdFlame(args.question()),
+            Command::Top(args) => Question::EtcdTop(args.question()),
+            Command::History(args) => Question::EtcdHistory(args.question()),
+            Command::Pages(args) => Question::EtcdPages(args.question()),
+            Command::Check(args) => Question::EtcdCheck(args.question()),
+            Command::Diff(args) => Question::EtcdDiff(args.question()),
+            Command::Split(args) => Question::EtcdSplit(args.question()),
+            Command::Health(args) => Question::EtcdHealth(args.question(now)?),
+            _ => return Ok(None),
+        }))
+    }
+
     /// Whether the command draws, so that `-o svg` and `-o folded` make sense.
     pub fn draws(&self) -> bool {
         matches!(self.command, Command::Flame(_))

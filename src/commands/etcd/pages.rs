@@ -2,7 +2,9 @@
 
 use super::open::{self, SourceArgs};
 use crate::analysis::keyspace::pages;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
+use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd pages`.
 #[derive(Debug, clap::Args)]
@@ -15,9 +17,16 @@ pub(super) struct Args {
     source: SourceArgs,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdPages {
+        question::EtcdPages { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdPages, context: &mut Context<'_>) -> Result<Report, Error> {
+    let opened = open::open(&question.source, context)?;
     let (_, walk) = opened.database.walk(context.settings.threads, false, || ());
     let file = opened.file(&walk, context)?;
     let pages = opened.database.bolt.meta.pages.min(opened.database.bolt.file_bytes / file.page_size.max(1));
@@ -32,5 +41,5 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
     }
     free.extend((run > 0).then_some(run));
-    context.print(&pages::report(walk.buckets, free, pages, file), FailOn::Never)
+    Ok(pages::report(walk.buckets, free, pages, file))
 }

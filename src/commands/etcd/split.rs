@@ -2,7 +2,9 @@
 
 use super::open::{self, Pass, SourceArgs};
 use crate::analysis::keyspace::{By, Keyspace, Mode, by, split};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
+use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd split`.
 #[derive(Debug, clap::Args)]
@@ -17,11 +19,18 @@ pub(super) struct Args {
     source: SourceArgs,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
-    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdSplit {
+        question::EtcdSplit { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdSplit, context: &mut Context<'_>) -> Result<Report, Error> {
+    let opened = open::open(&question.source, context)?;
+    let space = Keyspace::new(question.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
     let (rows, total) = by::rows(&space, &By::Resource, context.settings.threads);
-    context.print(&split::report(&rows, &total, file, context.settings.top), FailOn::Never)
+    Ok(split::report(&rows, &total, file, context.settings.top))
 }

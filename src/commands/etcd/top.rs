@@ -2,7 +2,9 @@
 
 use super::open::{self, Pass, SourceArgs};
 use crate::analysis::keyspace::{Keyspace, Mode, top};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
+use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd top`.
 #[derive(Debug, clap::Args)]
@@ -17,14 +19,21 @@ pub(super) struct Args {
     source: SourceArgs,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
-    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdTop {
+        question::EtcdTop { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    }
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdTop, context: &mut Context<'_>) -> Result<Report, Error> {
+    let opened = open::open(&question.source, context)?;
+    let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: true, hashes: false }, context)?;
     let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);
     let keys = top::keys(&space, sort_by.as_deref(), count);
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
     let names = opened.names(&space, &hashes, context.settings.threads);
-    context.print(&top::report(&space, &keys, &names, file, sort_by.as_deref(), count), FailOn::Never)
+    Ok(top::report(&space, &keys, &names, file, sort_by.as_deref(), count))
 }

@@ -3,7 +3,9 @@
 use super::open::{self, Pass, SourceArgs};
 use crate::analysis::keyspace::report::{self, Shape};
 use crate::analysis::keyspace::{By, Keyspace, Mode, by};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
+use crate::model::question;
+use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd usage`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +30,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
     /// What rows are made by: prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY.
-    #[arg(long, default_value = "prefix", value_name = "WHAT", value_parser = parse_by)]
+    #[arg(long, default_value = "prefix", value_name = "WHAT")]
     by: By,
     /// Do not look into values: faster, but what they hold is not known, nor the hash.
     #[arg(long)]
@@ -39,43 +41,37 @@ pub(super) struct Args {
     quota_bytes: Option<u64>,
 }
 
-fn parse_by(text: &str) -> Result<By, String> {
-    Ok(match text {
-        "prefix" => By::Prefix,
-        "resource" => By::Resource,
-        "namespace" => By::Namespace,
-        "name-prefix" => By::NamePrefix,
-        "kind" => By::Kind,
-        "owner" => By::Owner,
-        "manager" => By::Manager,
-        _ => match text.strip_prefix("label:") {
-            Some(key) if !key.is_empty() => By::Label(key.to_owned()),
-            _ => {
-                return Err(
-                    "one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY".to_owned()
-                );
-            }
-        },
-    })
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::EtcdUsage {
+        question::EtcdUsage {
+            source: self.source.source.clone(),
+            at: None,
+            prefix: self.source.prefix.clone(),
+            by: self.by.clone(),
+            keys_only: self.keys_only,
+            quota_bytes: self.quota_bytes,
+        }
+    }
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if args.keys_only && matches!(args.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
+/// Answers the question.
+pub(super) fn answer(question: &question::EtcdUsage, context: &mut Context<'_>) -> Result<Report, Error> {
+    if question.keys_only && matches!(question.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
         return Err(Error::Usage(
             "--by kind, owner, manager and label look into values: leave out --keys-only".to_owned(),
         ));
     }
-    let opened = open::open(&args.source.source, context)?;
+    let opened = open::open(&question.source, context)?;
     let compacted = opened.database.store.compacted();
-    let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(args.by.clone()), compacted);
-    let pass = Pass { decode: !args.keys_only, hashes: !args.keys_only };
+    let space = Keyspace::new(question.prefix.as_deref(), Mode::By(question.by.clone()), compacted);
+    let pass = Pass { decode: !question.keys_only, hashes: !question.keys_only };
     let (mut file, _) = opened.fold(&space, pass, context)?;
-    file.quota = super::quota(args.quota_bytes, &args.source.source, context);
-    let (rows, total) = by::rows(&space, &args.by, context.settings.threads);
+    file.quota = super::quota(question.quota_bytes, &question.source, context);
+    let (rows, total) = by::rows(&space, &question.by, context.settings.threads);
     // The report may take as much memory again. To unmap a large file, and to free what was kept of a million keys,
     // takes as long as to write the rows.
     std::thread::spawn(move || drop((opened, space)));
-    let shape = Shape { by: args.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
-    context.print(&report::report(rows, &total, file, &shape), FailOn::Never)
+    let shape = Shape { by: question.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
+    Ok(report::report(rows, &total, file, &shape))
 }

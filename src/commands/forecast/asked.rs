@@ -1,18 +1,19 @@
 //! What is asked for: the flags of `plimsoll forecast`, read and checked.
 
-use super::Args;
 use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{Given, Pick, Rules};
-use crate::cli::{Context, Error, parse_length};
+use crate::cli::{Error, parse_length};
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
+use crate::model::question::Forecast;
 use crate::model::series::DAY;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::model::units::{duration, parse_duration};
 use crate::sources::limits;
 use regex::Regex;
+use std::path::Path;
 
 /// How far back is looked where `--since` is not given and steps are shorter than a day.
 const BACK: Micros = 60 * DAY;
@@ -60,7 +61,7 @@ pub(super) struct Asked {
     pub(super) plan: Plan,
     season: Season,
     events: Vec<(Micros, Micros)>,
-    /// Which Prometheus.
+    /// Which Prometheus; none unless the command line names one.
     #[cfg(feature = "live")]
     pub(super) prometheus: crate::cli::PrometheusFlags,
     now: Micros,
@@ -113,31 +114,35 @@ pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
 }
 
 impl Asked {
-    /// Reads the flags, and the files that they name.
-    pub(super) fn new(args: &Args, context: &Context<'_>) -> Result<Self, Error> {
-        let mut given = Given { patterns: args.limits.clone(), etcd_quota: args.etcd_quota, ..Given::default() };
-        if let Some(path) = &args.limits_file {
+    /// Reads what is asked, and the files that it names.
+    pub(super) fn new(question: &Forecast, now: Micros) -> Result<Self, Error> {
+        let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
+        let patterns = question.limits.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>();
+        let patterns = patterns.map_err(usage("--limit"))?;
+        let mut given = Given { patterns, etcd_quota: question.etcd_quota, ..Given::default() };
+        if let Some(path) = question.limits_file.as_deref().map(Path::new) {
             given.listed = limits::limits(path).map_err(Error::Input)?;
             given.list = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         }
-        let events = args.events.as_deref().map_or(Ok(Vec::new()), limits::events).map_err(Error::Input)?;
-        let picks = args.select.iter().map(|text| Pick::parse(text)).collect::<Result<Vec<_>, _>>();
-        let picks = picks.map_err(|error| Error::Usage(format!("--select: {error}")))?;
-        let plan = Plan::parse(&args.additions, args.nodes, args.from).map_err(Error::Usage)?;
+        let events = question.events.as_deref().map(Path::new);
+        let events = events.map_or(Ok(Vec::new()), limits::events).map_err(Error::Input)?;
+        let picks = question.select.iter().map(|text| Pick::parse(text)).collect::<Result<Vec<_>, _>>();
+        let picks = picks.map_err(usage("--select"))?;
+        let plan = Plan::parse(&question.additions, question.nodes, question.from).map_err(Error::Usage)?;
         let with_observed = !plan.is_empty();
         Ok(Self {
-            step: args.step,
-            window: args.time.resolve(context.io.now).map_err(Error::Usage)?,
-            with_ended: args.ended,
-            name: args.name.clone(),
-            rules: Rules { picks, namespaces: args.namespaces.clone(), given, with_observed },
+            step: question.step.map_or(Step::Auto, Step::Of),
+            window: question.bounds,
+            with_ended: question.ended,
+            name: question.name.clone(),
+            rules: Rules { picks, namespaces: question.namespaces.clone(), given, with_observed },
             plan,
-            horizon: args.horizon,
-            season: args.season.clone(),
+            horizon: question.horizon,
+            season: question.season.clone().map_or(Season::Auto, Season::Of),
             events,
             #[cfg(feature = "live")]
-            prometheus: args.prometheus.clone(),
-            now: context.io.now,
+            prometheus: crate::cli::PrometheusFlags::default(),
+            now,
         })
     }
 

@@ -3,6 +3,7 @@
 mod asked;
 mod inputs;
 
+use crate::analysis::answer::Answer;
 use crate::analysis::forecast::capacity::what_if;
 use crate::analysis::forecast::report::{self, FIELDS, Told};
 use crate::analysis::forecast::targets::{OBSERVED, targets};
@@ -13,13 +14,13 @@ use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
 use crate::model::forecast::{Forecast, Grid, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
+use crate::model::question;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
 use crate::sources::audit::pass::Watcher as _;
 use crate::views::{Format, forecast_svg};
 use asked::{Asked, Season, Step};
-use regex::Regex;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -77,8 +78,8 @@ pub struct Args {
     events: Option<PathBuf>,
     /// The limit of series that match, before what is known: REGEX=NUMBER, or a quantity; the first that matches wins
     /// (repeatable).
-    #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = asked::limit, help_heading = "Limits")]
-    limits: Vec<(Regex, f64)>,
+    #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = given, help_heading = "Limits")]
+    limits: Vec<Given>,
     /// Limits by series: CSV with the columns series and limit.
     #[arg(long = "limits", value_name = "FILE", help_heading = "Limits")]
     limits_file: Option<PathBuf>,
@@ -118,6 +119,49 @@ pub struct Args {
     prometheus: PrometheusFlags,
 }
 
+/// `REGEX=LIMIT`, as it was written, once it has been looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given(String);
+
+fn given(text: &str) -> Result<Given, String> {
+    asked::limit(text).map(|_| Given(text.to_owned()))
+}
+
+impl Args {
+    /// What the flags ask of files.
+    pub fn question(&self, now: Micros) -> Result<question::Forecast, Error> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        Ok(question::Forecast {
+            sources: self.sources.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            namespaces: self.namespaces.clone(),
+            select: self.select.clone(),
+            step: match self.step {
+                Step::Auto => None,
+                Step::Of(length) => Some(length),
+            },
+            horizon: self.horizon,
+            season: match &self.season {
+                Season::Auto => None,
+                Season::Of(lengths) => Some(lengths.clone()),
+            },
+            events: path(&self.events),
+            limits: self.limits.iter().map(|limit| limit.0.clone()).collect(),
+            limits_file: path(&self.limits_file),
+            etcd_quota: self.etcd_quota,
+            warn_within: self.warn_within,
+            critical_within: self.critical_within,
+            additions: self.additions.clone(),
+            nodes: self.nodes,
+            from: self.from,
+            points: self.points,
+            chart: self.chart,
+            ended: self.ended,
+            name: self.name.clone(),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.is_empty() && !has_prometheus(args) {
@@ -127,18 +171,36 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     if context.settings.format == Format::Svg && (!args.additions.is_empty() || args.nodes.is_some()) {
         return Err(Error::Usage(
-            "-o svg draws what is foreseen, not what if: leave --add and --nodes out, or -o svg".to_owned(),
+            "-o svg draws what is predicted, not what if: leave --add and --nodes out, or -o svg".to_owned(),
         ));
     }
+    let question = args.question(context.io.now)?;
+    #[cfg_attr(not(feature = "live"), expect(unused_mut, reason = "there is no Prometheus to add"))]
+    let mut asked = Asked::new(&question, context.io.now)?;
+    #[cfg(feature = "live")]
+    asked.prometheus.clone_from(&args.prometheus);
+    let report = told(&question, asked, context)?;
+    if context.settings.format == Format::Svg {
+        return draw(&report, context);
+    }
+    context.print(&report, FailOn::Never)
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::Forecast, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let asked = Asked::new(question, context.io.now)?;
+    told(question, asked, context).map(Answer::of)
+}
+
+fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
-    let asked = Asked::new(args, context)?;
-    let read = inputs::read(&args.sources, &asked, context)?;
+    let read = inputs::read(&question.sources, &asked, context)?;
     let options = asked.options(read.step)?;
     let plan = asked.plan.clone();
     let observed: Vec<(Series, Grid)> = if plan.is_empty() { Vec::new() } else { observed(&read.histories) };
     let targets = targets(read.histories, &asked.rules);
     if targets.is_empty() {
-        let has_choice = !args.select.is_empty() || !args.namespaces.is_empty();
+        let has_choice = !question.select.is_empty() || !question.namespaces.is_empty();
         let why = if has_choice {
             "--select and --namespace leave none of those that were read"
         } else {
@@ -148,16 +210,16 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let mut notes = read.notes;
     notes.extend(asked.rules.given.unused(&targets));
-    let forecasts = foresee_all(&targets, &options, args.points, context);
+    let forecasts = foresee_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
     let told = Told {
         inputs: read.inputs,
         step: read.step,
-        horizon: args.horizon,
-        warn_within: args.warn_within as f64 / DAY as f64,
-        critical_within: args.critical_within as f64 / DAY as f64,
-        points: args.points,
-        charts: args.chart.or(is_svg.then_some(PICTURES)),
+        horizon: question.horizon,
+        warn_within: question.warn_within as f64 / DAY as f64,
+        critical_within: question.critical_within as f64 / DAY as f64,
+        points: question.points,
+        charts: question.chart.or(is_svg.then_some(PICTURES)),
         top: context.settings.top,
         sort_by,
         notes,
@@ -170,12 +232,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
         let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| foresee(grid, limit, &options));
-        outcome.tell(&targets, args.horizon, context.settings.top, &mut report);
+        outcome.tell(&targets, question.horizon, context.settings.top, &mut report);
     }
-    if is_svg {
-        return draw(&report, context);
-    }
-    context.print(&report, FailOn::Never)
+    Ok(report)
 }
 
 /// The most urgent series as one picture.

@@ -1,13 +1,15 @@
 //! `plimsoll guard events`: a timeline of dangerous operations.
 
 use super::follow::{self, FollowFlags};
+use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::guard::report::{Told, report};
 use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
 use crate::commands::etcd::removed::{self, Between};
 use crate::commands::rollup::{self, Selection};
-use crate::commands::traffic;
+use crate::commands::{show, traffic};
+use crate::model::question;
 use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
@@ -32,7 +34,7 @@ What counts, how grave it is, and what the log does not show: docs/guard.md.")]
 pub(super) struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
-    pub(super) sources: Vec<String>,
+    sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
     /// Only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <, as for traffic.
@@ -43,11 +45,11 @@ pub(super) struct Args {
     kinds: Vec<String>,
     /// Only what is as grave as this.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
-    pub(super) severity: Option<Severity>,
+    severity: Option<Severity>,
     /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within
     /// it are many.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = window)]
-    pub(super) window: Micros,
+    window: Micros,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
     /// Namespaces are looked up among the objects that lie beside the logs.
     #[arg(long = "owner-key", value_name = "KEY")]
@@ -60,7 +62,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE.db", requires = "before")]
     after: Option<String>,
     #[command(flatten)]
-    pub(super) tripwire: FollowFlags,
+    tripwire: FollowFlags,
 }
 
 fn severity(text: &str) -> Result<Severity, String> {
@@ -75,77 +77,105 @@ fn window(text: &str) -> Result<Micros, String> {
 }
 
 impl Args {
-    /// Whether operations of this kind are asked for.
-    pub(super) fn wants(&self, one: &Notable) -> bool {
-        // A drain is told by these two.
-        let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
-        self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
+    /// What the flags ask.
+    pub(super) fn question(&self, now: Micros) -> Result<question::GuardEvents, Error> {
+        if let Some(kind) = self.kinds.iter().find(|kind| !RULES.iter().any(|rule| rule.kind == **kind)) {
+            let kinds: Vec<&str> = RULES.iter().map(|rule| rule.kind).collect();
+            return Err(Error::Usage(format!("--kind {kind}: there are {}", kinds.join(", "))));
+        }
+        Ok(question::GuardEvents {
+            sources: self.sources.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            filters: self.filters.clone(),
+            kinds: self.kinds.clone(),
+            severity: self.severity,
+            window: self.window,
+            owner_keys: self.owner_keys.clone(),
+            databases: self.before.clone().zip(self.after.clone()).map(<[String; 2]>::from),
+        })
     }
+}
+
+/// Whether operations of this kind are asked for.
+pub(super) fn wants(question: &question::GuardEvents, one: &Notable) -> bool {
+    // A drain is derived from these two.
+    let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
+    question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(kind) = args.kinds.iter().find(|kind| !RULES.iter().any(|rule| rule.kind == **kind)) {
-        let kinds: Vec<&str> = RULES.iter().map(|rule| rule.kind).collect();
-        return Err(Error::Usage(format!("--kind {kind}: there are {}", kinds.join(", "))));
-    }
+    let question = args.question(context.io.now)?;
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
             "--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose"
         )));
     }
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let filters = rollup::conditions(&args.filters)?;
-    let selection = Selection { since, until, filters, ..Selection::default() };
     if args.tripwire.follow {
-        return follow::run(args, selection, context);
+        return follow::run(&question, &args.tripwire, selection(&question)?, context);
     }
-    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    show(answer(&question, context)?, FailOn::Never, context)
+}
+
+fn selection(question: &question::GuardEvents) -> Result<Selection, Error> {
+    let (since, until) = question.bounds;
+    Ok(Selection { since, until, filters: rollup::conditions(&question.filters)?, ..Selection::default() })
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let selection = selection(question)?;
+    let found = traffic::find(&question.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!(
             "{}: no audit log; dangerous operations are seen in no other place",
-            args.sources.join(", ")
+            question.sources.join(", ")
         )));
     }
     let (told, outcome) = rollup::observe::<Watch>(found.streams, selection.clone(), context)?;
-    let between = match (&args.before, &args.after) {
-        (Some(before), Some(after)) => Some(removed::between(before, after, context)?),
-        _ => removed::within(&args.sources, context)?,
+    let between = match &question.databases {
+        Some([before, after]) => Some(removed::between(before, after, context)?),
+        None => removed::within(&question.sources, context)?,
     };
     let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(told);
     seen.events -= once(&mut operations);
-    operations.retain(|one| args.wants(one));
-    let owners = owners(args, &operations, context)?;
+    operations.retain(|one| wants(question, one));
+    let owners = owners(question, &operations, context)?;
     let around =
         Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
-    let mut groups = groups(operations, around, args.window);
+    let mut groups = groups(operations, around, question.window);
     // What was looked at for drains only.
-    groups.retain(|group| args.kinds.is_empty() || args.kinds.iter().any(|kind| kind == group.first.kind));
+    groups.retain(|group| question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == group.first.kind));
     let logged = outcome.total().within(selection.since, selection.until);
     let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
     let told = Told {
         inputs: outcome.inputs,
         logged,
-        window: args.window,
+        window: question.window,
         top: context.settings.top,
-        least: args.severity.unwrap_or(Severity::Info),
+        least: question.severity.unwrap_or(Severity::Info),
         databases,
     };
-    context.print(&report(&groups, &seen, told), FailOn::Never)
+    let report = report(&groups, &seen, told);
+    Ok(Answer::Report(Box::new(report), Rows::Operations(groups)))
 }
 
 /// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as
 /// it may be deleted.
-fn owners(args: &Args, operations: &[Notable], context: &mut Context<'_>) -> Result<HashMap<String, String>, Error> {
+fn owners(
+    question: &question::GuardEvents,
+    operations: &[Notable],
+    context: &mut Context<'_>,
+) -> Result<HashMap<String, String>, Error> {
     let mut owners = HashMap::new();
     if operations.is_empty() {
         return Ok(owners);
     }
     let mut config = alerts::none();
-    if !args.owner_keys.is_empty() {
-        config.owner_keys.clone_from(&args.owner_keys);
+    if !question.owner_keys.is_empty() {
+        config.owner_keys.clone_from(&question.owner_keys);
     }
-    let Captures { captures, errors, .. } = captures::find(&args.sources);
+    let Captures { captures, errors, .. } = captures::find(&question.sources);
     for error in &errors {
         context.lost(error)?;
     }

@@ -1,6 +1,6 @@
 //! `plimsoll guard events --follow`: a tripwire. What is dangerous is told as it is logged.
 
-use super::events::Args;
+use super::events::wants;
 use crate::actions::notify::deliver::Standing;
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::report::news;
@@ -11,6 +11,7 @@ use crate::commands::messages;
 use crate::commands::rollup::{One, Selection};
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::alert::{Config, Owner};
+use crate::model::question;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::model::units::counted;
@@ -65,14 +66,18 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'_>) -> Result<(), Error> {
-    let flags = &args.tripwire;
+pub(super) fn run(
+    question: &question::GuardEvents,
+    flags: &FollowFlags,
+    mut selection: Selection,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     selection.since.get_or_insert(context.io.now);
-    let least = args.severity.unwrap_or(Severity::Warning);
+    let least = question.severity.unwrap_or(Severity::Warning);
     let mut mail = flags.alerts.as_ref().map(|path| Mail::open(path, flags)).transpose()?;
     let end = flags.length.map(|length| Instant::now() + length);
     let stop = stop_signal()?;
-    let mut follower = Follower::open(&args.sources);
+    let mut follower = Follower::open(&question.sources);
     follower.within(selection.since, selection.until);
     if follower.is_empty() {
         let errors: Vec<String> = follower.errors.iter().map(ToString::to_string).collect();
@@ -85,12 +90,13 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
         context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
     let mut worker = One { observer: Watch::default(), selection: &selection };
-    let mut wire = Tripwire::new(args.window);
+    let mut wire = Tripwire::new(question.window);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut told = 0;
     while !is_over() && !follower.is_done() {
         let next = Instant::now() + TICK;
-        let is_new = |one: &Notable| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+        let is_new =
+            |one: &Notable| wants(question, one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
         let mut take = |batch: Batch| wire.take(batch, is_new);
         let more = follower.poll(&mut worker, &mut || !is_over() && Instant::now() < next, &mut take);
         told += tell(wire.news(least), mail.as_mut(), context)?;
@@ -99,7 +105,7 @@ pub(super) fn run(args: &Args, mut selection: Selection, context: &mut Context<'
         }
     }
     let last = Instant::now() + LAST;
-    let is_new = |one: &Notable| args.wants(one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+    let is_new = |one: &Notable| wants(question, one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
     let mut take = |batch: Batch| wire.take(batch, is_new);
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
         context.lost("ended before all that is in the logs had been read; let it run for longer")?;

@@ -5,10 +5,13 @@ mod follow;
 mod policies;
 mod webhooks;
 
+use crate::analysis::answer::Answer;
 use crate::analysis::guard::{Batch, Watch};
 use crate::cli::{Context, Error};
 use crate::commands::rollup::{Observe, Selection};
 use crate::model::event::Timed;
+use crate::model::question::{self, Question};
+use crate::model::time::Micros;
 use clap::Subcommand;
 
 /// Arguments of `plimsoll guard`.
@@ -58,4 +61,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         GuardCommand::Policies(args) => policies::run(args, context),
         GuardCommand::Webhooks(args) => webhooks::run(args, context),
     }
+}
+
+impl Args {
+    /// What the flags ask of files.
+    pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
+        match &self.command {
+            GuardCommand::Events(args) => Ok(Some(Question::GuardEvents(args.question(now)?))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Answers `guard events`.
+pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>) -> Result<Answer, Error> {
+    events::answer(question, context)
 }

@@ -2,6 +2,7 @@
 
 use crate::cli::{Context, Error};
 use crate::model::memory::Sample;
+use crate::model::question::MemoryShow;
 use crate::model::units::parse_bytes;
 use crate::sources::cgroup::{self, Group, Machine, Series, Wanted};
 use crate::views::text::plain;
@@ -48,7 +49,31 @@ fn failed(error: &impl std::fmt::Display) -> Error {
     Error::Input(plain(&error.to_string()).into_owned())
 }
 
+impl From<&MemoryShow> for GroupFlags {
+    fn from(question: &MemoryShow) -> Self {
+        Self {
+            root: PathBuf::from(&question.root),
+            pid: question.pids.clone(),
+            unit: question.units.clone(),
+            component: question.components.clone(),
+            host_memory: question.host_memory,
+        }
+    }
+}
+
 impl GroupFlags {
+    /// A question about the groups that the flags name.
+    pub(super) fn question(&self) -> MemoryShow {
+        MemoryShow {
+            root: self.root.display().to_string(),
+            pids: self.pid.clone(),
+            units: self.unit.clone(),
+            components: self.component.clone(),
+            host_memory: self.host_memory,
+            ..MemoryShow::default()
+        }
+    }
+
     /// Finds what `sources` and the flags name; without any, the top of the hierarchy.
     /// Of copies also the groups below them if `with_below`.
     pub(super) fn find(&self, sources: &[String], with_below: bool, context: &mut Context<'_>) -> Result<Meant, Error> {

@@ -5,7 +5,10 @@ mod reclaim;
 mod show;
 pub(super) mod watch;
 
+use crate::analysis::answer::Answer;
 use crate::cli::{Context, Error};
+use crate::model::question::{self, Question};
+use crate::model::time::Micros;
 
 /// Arguments of `plimsoll memory`.
 #[derive(Debug, clap::Args)]
@@ -31,4 +34,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         Command::Watch(args) => watch::run(args, context),
         Command::Reclaim(args) => reclaim::run(args, context),
     }
+}
+
+impl Args {
+    /// What the flags ask; `None` for commands that do something else.
+    pub fn question(&self, _now: Micros) -> Result<Option<Question>, Error> {
+        match &self.command {
+            Command::Show(args) => Ok(Some(Question::MemoryShow(args.question()))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Answers `memory show`.
+pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>) -> Result<Answer, Error> {
+    show::answer(question, context).map(Answer::of)
 }

@@ -8,7 +8,8 @@ use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::commands::{heap as profiles, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
-use crate::model::report::Value;
+use crate::model::question;
+use crate::model::report::{Report, Value};
 use crate::model::time::SECOND;
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
@@ -59,9 +60,31 @@ fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
     Some((last, before.iter().filter(|sample| sample.at < last.at).min_by_key(far)))
 }
 
+impl Args {
+    /// What the flags ask.
+    pub(super) fn question(&self) -> question::MemoryShow {
+        question::MemoryShow {
+            sources: self.sources.clone(),
+            recursive: self.recursive,
+            over: self.over,
+            metrics: self.metrics.clone(),
+            heap: self.heap.clone(),
+            ..self.groups.question()
+        }
+    }
+}
+
+/// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let Meant { live, copies, .. } = args.groups.find(&args.sources, args.recursive, context)?;
-    let host = args.groups.host_memory;
+    let report = answer(&args.question(), context)?;
+    context.print(&report, FailOn::Never)
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>) -> Result<Report, Error> {
+    let groups = GroupFlags::from(question);
+    let Meant { live, copies, .. } = groups.find(&question.sources, question.recursive, context)?;
+    let host = groups.host_memory;
     let mut told = Told::default();
     let mut seen = Vec::new();
     for series in &copies {
@@ -87,15 +110,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for group in live {
         let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
         let top = depth(&group.path);
-        let all = if args.recursive { group.tree() } else { vec![group] };
+        let all = if question.recursive { group.tree() } else { vec![group] };
         groups.extend(all.into_iter().map(|group| ((depth(&group.path) - top) as u64, group)));
     }
     let mut before = Vec::new();
     for (_, group) in &groups {
-        before.push(if args.over.is_zero() { None } else { group.read(jiff::Timestamp::now().as_microsecond()).ok() });
+        before.push(if question.over.is_zero() {
+            None
+        } else {
+            group.read(jiff::Timestamp::now().as_microsecond()).ok()
+        });
     }
-    if !args.over.is_zero() && !groups.is_empty() {
-        std::thread::sleep(args.over);
+    if !question.over.is_zero() && !groups.is_empty() {
+        std::thread::sleep(question.over);
     }
     for ((depth, group), before) in groups.iter().zip(&before) {
         // Groups come and go; only one that was asked for is missed.
@@ -114,8 +141,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    told_by_metrics(args, &seen, &mut told, context)?;
-    told_by_profiles(args, &seen, &mut told, context)?;
+    told_by_metrics(question, &seen, &mut told, context)?;
+    told_by_profiles(question, &seen, &mut told, context)?;
     let of = arranged(seen, context)?;
     let mut report = report::show(&of, told);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
@@ -128,7 +155,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         report.notes.push(format!("{} more cgroups not shown; --top 0 shows all.", many.rows.len() - limit));
         many.rows.truncate(limit);
     }
-    context.print(&report, FailOn::Never)
+    Ok(report)
 }
 
 /// What a flag names, else the bundles among the sources, whose own pages and profiles are looked for.
@@ -144,13 +171,18 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 }
 
 /// Go's heaps by metrics.
-fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
-    let sources = named_or_bundles(&args.metrics, &args.sources);
+fn told_by_metrics(
+    question: &question::MemoryShow,
+    seen: &[Seen],
+    told: &mut Told,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let sources = named_or_bundles(&question.metrics, &question.sources);
     if sources.is_empty() {
         return Ok(());
     }
     let found = find::find(&sources, Wanted::Pages, context.io.now);
-    if !args.metrics.is_empty() {
+    if !question.metrics.is_empty() {
         for error in &found.errors {
             context.lost(error)?;
         }
@@ -158,7 +190,7 @@ fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Co
     let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
-    if told.heaps.is_empty() && !args.metrics.is_empty() {
+    if told.heaps.is_empty() && !question.metrics.is_empty() {
         told.notes.push(
             "The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned(),
         );
@@ -167,12 +199,17 @@ fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Co
 }
 
 /// Go's heaps by profiles.
-fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
-    let sources = named_or_bundles(&args.heap, &args.sources);
+fn told_by_profiles(
+    question: &question::MemoryShow,
+    seen: &[Seen],
+    told: &mut Told,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let sources = named_or_bundles(&question.heap, &question.sources);
     if sources.is_empty() {
         return Ok(());
     }
-    let taken = match profiles::latest(&sources, !args.heap.is_empty(), context) {
+    let taken = match profiles::latest(&sources, !question.heap.is_empty(), context) {
         Ok(taken) => taken,
         // The cgroups are shown all the same.
         Err(Error::Input(why)) => return context.lost(why),
@@ -181,7 +218,7 @@ fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut C
     let mut heaps = Vec::new();
     for profiles::Taken { instance, profile } in &taken {
         let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
-        if heap.is_none() && !args.heap.is_empty() {
+        if heap.is_none() && !question.heap.is_empty() {
             told.notes.push(format!(
                 "{}: by its folder's name it belongs to none of these cgroups, or it is no heap profile.",
                 profile.path

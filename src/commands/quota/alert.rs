@@ -1,7 +1,7 @@
 //! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
 
 use super::check::{self, Flags};
-use super::inputs::{self, NEEDED, SourceFlags};
+use super::inputs::{self, Asked, NEEDED, SourceFlags};
 use crate::actions::notify::deliver::{Outcome, Standing};
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
@@ -11,6 +11,7 @@ use crate::cli::{Context, Error, FailOn, parse_length, to_std};
 use crate::commands::messages;
 use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
+use crate::model::question;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::counted;
@@ -68,6 +69,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_length(text, 0, "30s, 90m, 24h, 7d").map(to_std)
 }
 
+impl Args {
+    /// What is checked.
+    fn question(&self, now: Micros) -> Result<question::QuotaCheck, Error> {
+        Ok(self.flags.question(self.source.question(now)?))
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(now) = args.now {
@@ -79,7 +87,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--alerts FILE is missing: it says who is told, and how (docs/alerts.md has one to begin with)".to_owned(),
         ));
     }
-    let mut config = args.flags.config()?;
+    let mut config = check::config(&args.question(now)?)?;
     if let Some(repeat) = args.repeat {
         config.repeat = repeat;
     }
@@ -173,8 +181,10 @@ struct Seen {
 }
 
 fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen, Error> {
-    let mut read = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
-    let checked = check::look(&mut read, &args.source, config);
+    let sources = args.source.question(context.io.now)?;
+    let asked = Asked { sources: &sources, access: Some(&args.source) };
+    let mut read = inputs::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
+    let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
         context.say("no quotas are known here: nothing is taken for over")?;
     }

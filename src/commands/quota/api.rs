@@ -1,20 +1,21 @@
 //! `plimsoll quota propose --api`: quotas for the API itself.
 
-use super::propose::Args;
+use crate::analysis::answer::Answer;
 use crate::analysis::flow::fence::{level_object, schema_object};
 use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::quota::api::{self, ApiQuota, Demands, Observer};
 use crate::analysis::quota::report;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error};
 use crate::commands::rollup::{self, Chosen, Selection};
 use crate::commands::{flow, traffic};
+use crate::model::question;
 use crate::sources::find;
 use crate::views::{Format, objects};
 
-/// Runs it.
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let sources = &args.source.sources;
-    let (since, until) = args.source.time.resolve(context.io.now).map_err(Error::Usage)?;
+/// Answers the question.
+pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let sources = &question.source.sources;
+    let (since, until) = question.source.bounds;
     if sources.is_empty() {
         return Err(Error::Usage(
             "--api counts what each user asked for: name audit logs, or a bundle with some".to_owned(),
@@ -32,7 +33,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let cluster = clusters.first().map(|name| (*name).to_owned()).unwrap_or_default();
-    let matched = flow::matched(&args.flow, sources, context)?;
+    let given = flow::FlowFlags { flow_schemas: question.flow_schemas.clone() };
+    let matched = flow::matched(&given, sources, context)?;
     let Some((set, _)) = matched.sets.of(&cluster) else { return Err(Error::Input("no FlowSchemas".to_owned())) };
     let selection = Selection { since, until, ..Selection::default() };
     let make = || Chosen {
@@ -42,8 +44,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         flush: Observer::flush,
     };
     let (demands, outcome) = rollup::pass(found.streams, &selection, make, Demands::merge, context)?;
-    let rows = api::propose(&demands, set, args.headroom, args.clients);
-    let seats = args.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
+    let rows = api::propose(&demands, set, question.headroom, question.clients);
+    let seats = question.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
     let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;
     let Some(levels) = levels else {
         return Err(Error::Usage(format!(
@@ -52,6 +54,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     };
     if context.settings.format == Format::Yaml {
+        let mut documents = Vec::new();
         for (level, schema) in &levels {
             let row = rows
                 .iter()
@@ -60,10 +63,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 .find(|(_, (own, _))| own.name == level.name)
                 .map(|(row, _)| row);
             let comments = row.map(about).unwrap_or_default();
-            objects::yaml(&comments, &level_object(level), &mut context.io.out)?;
-            objects::yaml(&[], &schema_object(schema), &mut context.io.out)?;
+            documents.push((comments, level_object(level)));
+            documents.push((Vec::new(), schema_object(schema)));
         }
-        return Ok(());
+        return Ok(Answer::Manifests(objects::documents(&documents)));
     }
     let mut all = set.levels.clone();
     all.extend(levels.iter().map(|(level, _)| level.clone()));
@@ -76,7 +79,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         seats.in_words()
     )];
     note.extend(matched.note.clone());
-    context.print(&report::api(&rows, &granted, &demands, outcome.inputs, (context.settings.top, note)), FailOn::Never)
+    let shown = (context.settings.top, note);
+    Ok(Answer::of(report::api(&rows, &granted, &demands, outcome.inputs, shown)))
 }
 
 /// What stands above a manifest.

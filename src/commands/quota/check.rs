@@ -1,13 +1,17 @@
 //! `plimsoll quota check`: how full quotas are.
 
-use super::inputs::{self, Inputs, NEEDED, SourceFlags};
+use super::inputs::{self, Asked, Inputs, NEEDED, SourceFlags};
+use crate::analysis::answer::Answer;
 use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
 use crate::analysis::quota::{lint, owners, propose};
 use crate::cli::{Context, Error, FailOn};
+use crate::commands::show;
 use crate::model::alert::{Config, Key};
+use crate::model::question::{self, QuotaSources};
+use crate::model::time::Micros;
 use crate::model::units::parse_share;
 use crate::sources::alerts;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// From where on usage is worth a word, and whose it is.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -35,21 +39,33 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl Flags {
-    /// The configuration, with what the flags say instead.
-    pub(super) fn config(&self) -> Result<Config, Error> {
-        let mut config = match &self.alerts {
-            Some(path) => alerts::read(path).map_err(Error::Usage)?,
-            None => alerts::none(),
-        };
-        let set = config.thresholds;
-        let (warn, critical) = (self.warn.unwrap_or(set.warn), self.critical.unwrap_or(set.critical));
-        config.thresholds = alerts::thresholds(warn, critical, self.days.or(set.days))
-            .map_err(|error| Error::Usage(format!("--{error}")))?;
-        if !self.owner_keys.is_empty() {
-            config.owner_keys.clone_from(&self.owner_keys);
+    /// What they ask, of these sources.
+    pub(super) fn question(&self, source: QuotaSources) -> question::QuotaCheck {
+        question::QuotaCheck {
+            source,
+            warn: self.warn,
+            critical: self.critical,
+            days: self.days,
+            owner_keys: self.owner_keys.clone(),
+            alerts: self.alerts.as_ref().map(|path| path.display().to_string()),
         }
-        Ok(config)
     }
+}
+
+/// The configuration, with what the question says instead.
+pub(super) fn config(question: &question::QuotaCheck) -> Result<Config, Error> {
+    let mut config = match &question.alerts {
+        Some(path) => alerts::read(Path::new(path)).map_err(Error::Usage)?,
+        None => alerts::none(),
+    };
+    let set = config.thresholds;
+    let (warn, critical) = (question.warn.unwrap_or(set.warn), question.critical.unwrap_or(set.critical));
+    config.thresholds = alerts::thresholds(warn, critical, question.days.or(set.days))
+        .map_err(|error| Error::Usage(format!("--{error}")))?;
+    if !question.owner_keys.is_empty() {
+        config.owner_keys.clone_from(&question.owner_keys);
+    }
+    Ok(config)
 }
 
 /// How full quotas are, how fast they fill, and when they will be full.
@@ -68,27 +84,45 @@ pub struct Args {
     flags: Flags,
 }
 
+impl Args {
+    /// What the flags ask of files.
+    pub(super) fn question(&self, now: Micros) -> Result<question::QuotaCheck, Error> {
+        Ok(self.flags.question(self.source.question(now)?))
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let answer = answer(&args.question(context.io.now)?, Some(&args.source), context)?;
+    show(answer, FailOn::Critical, context)
+}
+
+/// Answers the question.
+pub(super) fn answer(
+    question: &question::QuotaCheck,
+    access: Option<&SourceFlags>,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
-    let config = args.flags.config()?;
-    let mut inputs = inputs::read_kinds(&args.source, &|kind| NEEDED.contains(&kind), context)?;
-    let checked = look(&mut inputs, &args.source, &config);
+    let config = config(question)?;
+    let asked = Asked { sources: &question.source, access };
+    let mut inputs = inputs::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
+    let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {
         context
             .say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
     }
     let Inputs { quotas, inputs, .. } = inputs;
-    let report = check::report(&quotas, &checked, &config.thresholds, inputs, sort_by.as_deref(), context.settings.top);
-    context.print(&report, FailOn::Critical)
+    let (sort_by, top) = (sort_by.as_deref(), context.settings.top);
+    Ok(Answer::of(check::report(&quotas, &checked, &config.thresholds, inputs, sort_by, top)))
 }
 
 /// Looks at the quotas of the namespaces that are asked for.
-pub(super) fn look(inputs: &mut Inputs, flags: &SourceFlags, config: &Config) -> Vec<Checked> {
-    let is_meant = |namespace: &String| flags.namespaces.is_empty() || flags.namespaces.contains(namespace);
+pub(super) fn look(inputs: &mut Inputs, namespaces: &[String], config: &Config) -> Vec<Checked> {
+    let is_meant = |namespace: &String| namespaces.is_empty() || namespaces.contains(namespace);
     inputs.quotas.standings.retain(|standing| is_meant(&standing.namespace));
     let quotas = &inputs.quotas;
-    let rules = propose::Rules { days: inputs.days, namespaces: flags.namespaces.clone(), ..propose::Rules::default() };
+    let rules = propose::Rules { days: inputs.days, namespaces: namespaces.to_vec(), ..propose::Rules::default() };
     let rows = propose::propose(quotas, &inputs.refused, &lint::silence(&inputs.objects), &rules).rows;
     let proposed: Proposed = rows
         .into_iter()

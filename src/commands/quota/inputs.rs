@@ -11,6 +11,7 @@ use crate::commands::rollup::{self, Observe, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
+use crate::model::question::QuotaSources;
 use crate::model::quota::Quotas;
 use crate::model::series::Day;
 #[cfg(feature = "live")]
@@ -51,6 +52,27 @@ pub struct SourceFlags {
     pub step: StepFlags,
 }
 
+impl SourceFlags {
+    /// What they ask of files.
+    pub fn question(&self, now: Micros) -> Result<QuotaSources, Error> {
+        Ok(QuotaSources {
+            sources: self.sources.clone(),
+            at: None,
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            namespaces: self.namespaces.clone(),
+        })
+    }
+}
+
+/// What is read: the sources of a question, and what else the command line gives access to.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'q> {
+    /// The sources.
+    pub sources: &'q QuotaSources,
+    /// A live cluster, a Prometheus; `None` where only files are meant.
+    pub access: Option<&'q SourceFlags>,
+}
+
 /// What was read.
 #[derive(Debug, Default)]
 pub struct Inputs {
@@ -72,43 +94,44 @@ pub struct Inputs {
 pub const NEEDED: [&str; 2] = ["Namespace", "ResourceQuota"];
 
 /// Reads all of it; of a store sketches too, where quantiles are asked for.
-pub fn read(flags: &SourceFlags, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
-    read_some(flags, &|_| true, with_sketch, context)
+pub fn read(asked: Asked<'_>, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+    read_some(asked, &|_| true, with_sketch, context)
 }
 
 /// Reads all of it; of a live cluster only objects of the kinds that are wanted.
 pub fn read_kinds(
-    flags: &SourceFlags,
+    asked: Asked<'_>,
     is_wanted: &dyn Fn(&str) -> bool,
     context: &mut Context<'_>,
 ) -> Result<Inputs, Error> {
-    read_some(flags, is_wanted, false, context)
+    read_some(asked, is_wanted, false, context)
 }
 
 fn read_some(
-    flags: &SourceFlags,
+    asked: Asked<'_>,
     is_wanted: &dyn Fn(&str) -> bool,
     with_sketch: bool,
     context: &mut Context<'_>,
 ) -> Result<Inputs, Error> {
-    let (since, until) = flags.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let QuotaSources { bounds: (since, until), sources, .. } = asked.sources;
+    let (since, until) = (*since, *until);
+    let is_live = asked.access.is_some_and(|flags| flags.live);
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
     let mut inputs = Inputs { days, ..Inputs::default() };
-    let (stores, sources): (Vec<String>, Vec<String>) =
-        flags.sources.iter().cloned().partition(|source| is_store(source));
+    let (stores, sources): (Vec<String>, Vec<String>) = sources.iter().cloned().partition(|source| is_store(source));
     stored(&stores, with_sketch, &mut collector, &mut inputs, context)?;
-    let has_history = history(flags, (since, until), &mut collector, context)? || !stores.is_empty();
-    if flags.live && !sources.is_empty() {
+    let has_history = history(asked.access, (since, until), &mut collector, context)? || !stores.is_empty();
+    if is_live && !sources.is_empty() {
         return Err(Error::Usage(format!(
             "--live: objects are read from {} already; what stands now can't be both",
             sources.join(", ")
         )));
     }
-    if sources.is_empty() && has_history && !flags.live {
+    if sources.is_empty() && has_history && !is_live {
         // What stands now is the last that the history says.
     } else if sources.is_empty() {
-        live(flags, is_wanted, &mut collector, &mut inputs, context)?;
+        live(asked.access, is_wanted, &mut collector, &mut inputs, context)?;
     } else {
         files(&sources, (since, until), &mut collector, &mut inputs, context)?;
     }
@@ -182,14 +205,12 @@ fn stored(_: &[String], _: bool, _: &mut Collector, _: &mut Inputs, _: &mut Cont
 /// Series of a Prometheus that is named, the last sixty days if nothing else is said. Whether there is one.
 #[cfg(feature = "live")]
 fn history(
-    flags: &SourceFlags,
+    access: Option<&SourceFlags>,
     (since, until): (Option<Micros>, Option<Micros>),
     collector: &mut Collector,
     context: &mut Context<'_>,
 ) -> Result<bool, Error> {
-    if flags.prometheus.prometheus.is_none() {
-        return Ok(false);
-    }
+    let Some(flags) = access.filter(|flags| flags.prometheus.prometheus.is_some()) else { return Ok(false) };
     let until = until.unwrap_or(context.io.now);
     let window = (since.unwrap_or(until - HISTORY), until);
     let names = QUERIES.map(|(name, ..)| name);
@@ -209,7 +230,7 @@ fn history(
 
 #[cfg(not(feature = "live"))]
 fn history(
-    _: &SourceFlags,
+    _: Option<&SourceFlags>,
     _: (Option<Micros>, Option<Micros>),
     _: &mut Collector,
     _: &mut Context<'_>,
@@ -301,7 +322,7 @@ impl Observe for Refused {
 /// The live cluster, as it is now.
 #[cfg(feature = "live")]
 fn live(
-    flags: &SourceFlags,
+    access: Option<&SourceFlags>,
     is_wanted: &dyn Fn(&str) -> bool,
     collector: &mut Collector,
     inputs: &mut Inputs,
@@ -309,6 +330,7 @@ fn live(
 ) -> Result<(), Error> {
     use crate::sources::live::Cluster;
     use crate::sources::objects::live;
+    let Some(flags) = access else { return Err(Error::Usage("name a SOURCE".to_owned())) };
     let cluster = Cluster::connect(&crate::commands::live::target(&flags.kube))
         .map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
@@ -340,7 +362,7 @@ fn live(
 
 #[cfg(not(feature = "live"))]
 fn live(
-    _: &SourceFlags,
+    _: Option<&SourceFlags>,
     _: &dyn Fn(&str) -> bool,
     _: &mut Collector,
     _: &mut Inputs,

@@ -1,9 +1,13 @@
 //! `plimsoll quota lint`.
 
-use super::inputs::{self, SourceFlags};
+use super::inputs::{self, Asked, SourceFlags};
+use crate::analysis::answer::Answer;
 use crate::analysis::quota::lint::{self, Rules};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error, FailOn};
+use crate::commands::show;
+use crate::model::question;
+use crate::model::time::Micros;
 use crate::model::units::counted;
 
 /// What is wrong with quotas, requests and limits as they stand.
@@ -17,12 +21,29 @@ pub struct Args {
     owner_keys: Vec<String>,
 }
 
+impl Args {
+    /// What the flags ask of files.
+    pub(super) fn question(&self, now: Micros) -> Result<question::QuotaLint, Error> {
+        Ok(question::QuotaLint { source: self.source.question(now)?, owner_keys: self.owner_keys.clone() })
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let inputs = inputs::read(&args.source, false, context)?;
-    let mut rules = Rules { namespaces: args.source.namespaces.clone(), ..Rules::default() };
-    if !args.owner_keys.is_empty() {
-        rules.owner_keys.clone_from(&args.owner_keys);
+    let answer = answer(&args.question(context.io.now)?, Some(&args.source), context)?;
+    show(answer, FailOn::Never, context)
+}
+
+/// Answers the question.
+pub(super) fn answer(
+    question: &question::QuotaLint,
+    access: Option<&SourceFlags>,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    let inputs = inputs::read(Asked { sources: &question.source, access }, false, context)?;
+    let mut rules = Rules { namespaces: question.source.namespaces.clone(), ..Rules::default() };
+    if !question.owner_keys.is_empty() {
+        rules.owner_keys.clone_from(&question.owner_keys);
     }
     if inputs.objects.kinds.is_empty() {
         let note = "only series were read: pods, workloads and namespaces are not known, and only quotas that are never reached can be found";
@@ -34,5 +55,5 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if context.settings.verbose {
         context.say(format!("looked at {}", counted(inputs.objects.namespaces.len() as u64, "namespace")))?;
     }
-    context.print(&report::linted(findings, inputs.quotas.at, inputs.inputs, context.settings.top), FailOn::Never)
+    Ok(Answer::of(report::linted(findings, inputs.quotas.at, inputs.inputs, context.settings.top)))
 }

@@ -7,7 +7,10 @@ pub mod inputs;
 mod lint;
 mod propose;
 
+use crate::analysis::answer::Answer;
 use crate::cli::{Context, Error};
+use crate::model::question::Question;
+use crate::model::time::Micros;
 use clap::Subcommand;
 
 /// Arguments of `plimsoll quota`.
@@ -37,5 +40,27 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         QuotaCommand::Check(args) => check::run(args, context),
         QuotaCommand::Alert(args) => alert::run(args, context),
         QuotaCommand::Lint(args) => lint::run(args, context),
+    }
+}
+
+impl Args {
+    /// What the flags ask of files; `None` for commands that do something else.
+    pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
+        Ok(Some(match &self.command {
+            QuotaCommand::Propose(args) => Question::QuotaPropose(args.question(now)?),
+            QuotaCommand::Check(args) => Question::QuotaCheck(args.question(now)?),
+            QuotaCommand::Lint(args) => Question::QuotaLint(args.question(now)?),
+            QuotaCommand::Alert(_) => return Ok(None),
+        }))
+    }
+}
+
+/// Answers a question about quotas, of files.
+pub(super) fn answer(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error> {
+    match question {
+        Question::QuotaPropose(own) => propose::answer(own, None, None, context),
+        Question::QuotaCheck(own) => check::answer(own, None, context),
+        Question::QuotaLint(own) => lint::answer(own, None, context),
+        _ => Err(Error::Usage("this is not a question about quotas".to_owned())),
     }
 }

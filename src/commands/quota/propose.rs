@@ -1,32 +1,22 @@
 //! `plimsoll quota propose`.
 
-use super::inputs::{self, Inputs, SourceFlags};
+use super::inputs::{self, Asked, Inputs, SourceFlags};
 use crate::actions::fresh;
+use crate::analysis::answer::Answer;
 use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
 use crate::analysis::quota::report::{self, FIELDS, Told};
 use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::flow::FlowFlags;
+use crate::commands::show;
+use crate::model::question::{self, PeakOf};
 use crate::model::quota::{Namespace, Quotas};
+use crate::model::time::Micros;
 use crate::model::units::{counted, parse_duration};
 use crate::views::{Format, objects};
-use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-
-/// Which peak is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum PeakFlag {
-    /// The most that was used.
-    #[default]
-    Max,
-    /// What 99.9 % of all samples are not above.
-    #[value(name = "p99.9")]
-    P999,
-    /// What 99 % of all samples are not above.
-    P99,
-}
+use std::path::{Path, PathBuf};
 
 /// What each namespace's quota should be: the peak of what was used, and headroom.
 ///
@@ -34,16 +24,16 @@ enum PeakFlag {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    pub(super) source: SourceFlags,
+    source: SourceFlags,
     /// Which peak of usage to start from.
     #[arg(long, value_enum, default_value = "max", value_name = "WHICH")]
-    peak: PeakFlag,
+    peak: PeakOf,
     /// What to add to the peak.
     #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
-    pub(super) headroom: f64,
+    headroom: f64,
     /// A peak that did not last so long is called a spike: 5m, 15m, 1h or 4h.
     #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
-    min_duration: usize,
+    min_duration: Micros,
     /// Leave spikes out: start from the level that lasted.
     #[arg(long)]
     without_spikes: bool,
@@ -70,12 +60,12 @@ pub struct Args {
     api: bool,
     /// With --api: for so many users, those that take most seats.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]
-    pub(super) clients: usize,
+    clients: usize,
     /// With --api: seats of an apiserver, --max-requests-inflight + --max-mutating-requests-inflight [default: 600].
     #[arg(long, value_name = "N", requires = "api", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) server_seats: Option<u32>,
+    server_seats: Option<u32>,
     #[command(flatten)]
-    pub(super) flow: FlowFlags,
+    flow: FlowFlags,
     /// Write one file for each namespace into this folder, and a kustomization.yaml that names them.
     #[arg(long, value_name = "DIR")]
     kustomize: Option<PathBuf>,
@@ -92,90 +82,128 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share from 0, as in 20% or 0.2".to_owned())
 }
 
-fn lasting(text: &str) -> Result<usize, String> {
+fn lasting(text: &str) -> Result<Micros, String> {
     parse_duration(text)
-        .and_then(propose::lasting)
+        .filter(|length| propose::lasting(*length).is_some())
         .ok_or_else(|| "one of 5m, 15m, 1h, 4h: what the history keeps".to_owned())
+}
+
+impl Args {
+    /// What the flags ask of files.
+    pub(super) fn question(&self, now: Micros) -> Result<question::QuotaPropose, Error> {
+        Ok(question::QuotaPropose {
+            source: self.source.question(now)?,
+            peak: self.peak,
+            headroom: self.headroom,
+            min_duration: self.min_duration,
+            without_spikes: self.without_spikes,
+            project_label: self.project_label.clone(),
+            project_annotation: self.project_annotation.clone(),
+            projects: self.projects.as_ref().map(|path| path.display().to_string()),
+            resources: self.resources.clone(),
+            allow_decrease: self.allow_decrease,
+            limit_range: self.limit_range,
+            api: self.api,
+            clients: self.clients,
+            server_seats: self.server_seats,
+            flow_schemas: self.flow.flow_schemas.clone(),
+        })
+    }
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if args.api {
-        return super::api::run(args, context);
+    let question = args.question(context.io.now)?;
+    show(answer(&question, Some(&args.source), args.kustomize.as_deref(), context)?, FailOn::Never, context)
+}
+
+/// Answers the question; with a folder manifests are written there, too.
+pub(super) fn answer(
+    question: &question::QuotaPropose,
+    access: Option<&SourceFlags>,
+    kustomize: Option<&Path>,
+    context: &mut Context<'_>,
+) -> Result<Answer, Error> {
+    if question.api {
+        return super::api::answer(question, context);
     }
     let sort_by = context.sort_by(&FIELDS)?;
-    let inputs = inputs::read(&args.source, args.peak != PeakFlag::Max, context)?;
-    let peak = match args.peak {
-        PeakFlag::Max => Peak::Max,
-        PeakFlag::P999 => Peak::P999,
-        PeakFlag::P99 => Peak::P99,
+    let asked = Asked { sources: &question.source, access };
+    let inputs = inputs::read(asked, question.peak != PeakOf::Max, context)?;
+    let peak = match question.peak {
+        PeakOf::Max => Peak::Max,
+        PeakOf::P999 => Peak::P999,
+        PeakOf::P99 => Peak::P99,
     };
+    let lasting = propose::lasting(question.min_duration)
+        .ok_or_else(|| Error::Usage("--min-duration: one of 5m, 15m, 1h, 4h".to_owned()))?;
     let rules = Rules {
         peak,
-        headroom: args.headroom,
-        lasting: args.min_duration,
-        without_spikes: args.without_spikes,
+        headroom: question.headroom,
+        lasting,
+        without_spikes: question.without_spikes,
         days: inputs.days,
-        namespaces: args.source.namespaces.clone(),
-        resources: args.resources.clone(),
-        allow_decrease: args.allow_decrease,
+        namespaces: question.source.namespaces.clone(),
+        resources: question.resources.clone(),
+        allow_decrease: question.allow_decrease,
         ..Rules::default()
     };
     let Inputs { quotas, objects, refused, has_logs, inputs, .. } = inputs;
     // With a LimitRange silent containers have defaults.
-    let silent = if args.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
+    let silent = if question.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
     if proposals.rows.is_empty() {
         context
             .say("nothing to propose: no usage of a namespace is known; name a bundle with pods and quotas, a store, or --prometheus")?;
     }
     let kept = proposals.rows.iter().filter(|row| row.granted(&rules) != row.proposed).count() as u64;
-    if kept > 0 && (context.settings.format == Format::Yaml || args.kustomize.is_some()) {
-        let how = match args.allow_decrease {
+    if kept > 0 && (context.settings.format == Format::Yaml || kustomize.is_some()) {
+        let how = match question.allow_decrease {
             true => "--allow-decrease needs 14 days of history",
             false => "--allow-decrease lowers those with 14 days of history",
         };
         context.say(format!("{} would be lower than now and stay as they are; {how}", counted(kept, "limit")))?;
     }
-    let limits = if args.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
+    let limits =
+        if question.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
     let mut documents = manifests::quotas(&proposals, &quotas, &rules);
     for (namespace, range) in limits {
         documents.entry(namespace).or_default().push(range);
     }
-    if let Some(folder) = &args.kustomize {
+    if let Some(folder) = kustomize {
         write(folder, &documents, context)?;
     }
     if context.settings.format == Format::Yaml {
-        for object in documents.values().flatten().filter_map(Value::as_object) {
-            objects::yaml(&[], object, &mut context.io.out)?;
-        }
-        return Ok(());
+        let all = documents.into_values().flatten();
+        let all =
+            all.filter_map(|object| if let Value::Object(object) = object { Some((Vec::new(), object)) } else { None });
+        return Ok(Answer::Manifests(objects::documents(&all.collect::<Vec<_>>())));
     }
     let commitments = propose::commitments(&proposals.rows, &quotas);
-    let project_of = project(args, &quotas)?;
+    let project_of = project(question, &quotas)?;
     let of_projects = project_of.is_some();
     let proposals = match project_of {
         Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &project_of), ..proposals },
         None => proposals,
     };
     let told = Told { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
-    context.print(&report::proposed(&proposals, &commitments, &rules, told), FailOn::Never)
+    Ok(Answer::of(report::proposed(&proposals, &commitments, &rules, told)))
 }
 
 /// The project of each namespace that has one; `None` where namespaces stand for themselves.
-fn project(args: &Args, quotas: &Quotas) -> Result<Option<BTreeMap<String, String>>, Error> {
+fn project(question: &question::QuotaPropose, quotas: &Quotas) -> Result<Option<BTreeMap<String, String>>, Error> {
     let by = |value: &dyn Fn(&Namespace) -> Option<&String>| {
         let known =
             quotas.namespaces.iter().filter_map(|(name, namespace)| Some((name.clone(), value(namespace)?.clone())));
         Some(known.filter(|(_, project)| !project.is_empty()).collect())
     };
-    if let Some(key) = &args.project_label {
+    if let Some(key) = &question.project_label {
         return Ok(by(&|namespace| namespace.labels.get(key)));
     }
-    if let Some(key) = &args.project_annotation {
+    if let Some(key) = &question.project_annotation {
         return Ok(by(&|namespace| namespace.annotations.get(key)));
     }
-    let Some(path) = &args.projects else { return Ok(None) };
+    let Some(path) = question.projects.as_deref().map(Path::new) else { return Ok(None) };
     let wrong = |what: String| Error::Usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let projects: BTreeMap<String, Vec<String>> = serde_yaml_ng::from_str(&text)

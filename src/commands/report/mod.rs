@@ -3,6 +3,7 @@
 pub(super) mod load;
 mod sections;
 
+use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::incident::cards::cards;
 use crate::analysis::incident::causes::{self, Case};
 use crate::analysis::incident::redact::{self, Kind, Names};
@@ -13,7 +14,8 @@ use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
 use crate::commands::logs;
 use crate::commands::pages::Memo;
 use crate::model::incident::{Incident, Own, Source, Span, Stretch, Verdict, quote};
-use crate::model::report::Severity;
+use crate::model::question;
+use crate::model::report::{Report, Severity};
 use crate::model::time::{self, Micros};
 use crate::views::Format;
 use crate::views::incident as view;
@@ -64,6 +66,25 @@ pub struct Args {
     redact: bool,
 }
 
+impl Args {
+    /// What the flags ask.
+    pub fn question(&self, now: Micros) -> Result<question::Report, Error> {
+        Ok(question::Report {
+            sources: self.sources.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            window: given(self, now)?,
+            title: self.title.clone(),
+            owner: self.owner.clone(),
+            #[cfg(feature = "history")]
+            history: self.history.clone(),
+            #[cfg(not(feature = "history"))]
+            history: Vec::new(),
+            templates: self.templates.iter().map(|path| path.display().to_string()).collect(),
+            redact: self.redact,
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
@@ -76,20 +97,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "-: a report reads its sources several times, and a pipe can be read once; write it to a file".to_owned(),
         ));
     }
-    let templates = templates(&args.templates)?;
-    let given = given(args, context)?;
-    let (incident, names) = incident(args, given, templates, context)?;
-    let mut incident = if args.redact {
-        let all: Vec<_> = redact::named(&incident).into_iter().chain(names).collect();
-        Names::new(all).redact(incident)
-    } else {
-        incident
-    };
     if context.settings.format == Format::Csv {
         return Err(Error::Usage("-o csv: a report is more than one table; -o json has all of it".to_owned()));
     }
-    let report = report::report(&incident);
-    view::fill(&mut incident, &report).map_err(Error::Usage)?;
+    let (incident, report) = made(&args.question(context.io.now)?, context)?;
     match context.settings.format {
         Format::Html | Format::Markdown | Format::Json | Format::Yaml => {
             context.judge(&report, FailOn::Never);
@@ -99,11 +110,32 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
 }
 
+/// Answers the question.
+pub(super) fn answer(question: &question::Report, context: &mut Context<'_>) -> Result<Answer, Error> {
+    let (incident, report) = made(question, context)?;
+    Ok(Answer::Report(Box::new(report), Rows::Timeline(incident.timeline)))
+}
+
+/// The incident, and the report of it.
+fn made(question: &question::Report, context: &mut Context<'_>) -> Result<(Incident, Report), Error> {
+    let templates = templates(&question.templates)?;
+    let (incident, names) = incident(question, templates, context)?;
+    let mut incident = if question.redact {
+        let all: Vec<_> = redact::named(&incident).into_iter().chain(names).collect();
+        Names::new(all).redact(incident)
+    } else {
+        incident
+    };
+    let report = report::report(&incident);
+    view::fill(&mut incident, &report).map_err(Error::Usage)?;
+    Ok((incident, report))
+}
+
 /// The window that was asked for.
-fn given(args: &Args, context: &Context<'_>) -> Result<Option<(Micros, Micros)>, Error> {
+fn given(args: &Args, now: Micros) -> Result<Option<Span>, Error> {
     let time = |flag: &str, text: &Option<String>| {
         text.as_deref()
-            .map(|text| parse_time(text, context.io.now).map_err(|why| Error::Usage(format!("{flag}: {why}"))))
+            .map(|text| parse_time(text, now).map_err(|why| Error::Usage(format!("{flag}: {why}"))))
             .transpose()
     };
     match (time("--from", &args.from)?, time("--to", &args.to)?) {
@@ -130,34 +162,32 @@ fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
     }
 }
 
-fn templates(paths: &[PathBuf]) -> Result<Vec<Own>, Error> {
-    let read = |path: &PathBuf| {
+fn templates(paths: &[String]) -> Result<Vec<Own>, Error> {
+    let read = |path: &String| {
         let text = std::fs::read_to_string(path);
-        text.map(|text| Own { path: path.display().to_string(), text })
-            .map_err(|error| Error::Usage(format!("--template {}: {error}", path.display())))
+        text.map(|text| Own { path: path.clone(), text })
+            .map_err(|error| Error::Usage(format!("--template {path}: {error}")))
     };
     paths.iter().map(read).collect()
 }
 
 /// Reads everything and makes the report; and where names are to be replaced, those in the logs.
 fn incident(
-    args: &Args,
-    given: Option<Span>,
+    question: &question::Report,
     own: Vec<Own>,
     context: &mut Context<'_>,
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.pages = Some(Memo::default());
     context.tell_losses_once();
     keep_little();
-    let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let (mut load, found) = Load::look(&args.sources, within, context)?;
-    load.is_whole = args.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
-    #[cfg(feature = "history")]
-    load.history.clone_from(&args.history);
+    let question::Report { bounds: within, window: given, .. } = *question;
+    let (mut load, found) = Load::look(&question.sources, within, context)?;
+    load.is_whole = question.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
+    load.history.clone_from(&question.history);
     load.pages(found, context)?;
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
     let (of_logs, names, mut sections) = logs::together(context, |context| {
-        let names = if args.redact { load.names(context) } else { Ok(Vec::new()) };
+        let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
         let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
         Ok((load.pulse_of_logs(context)?, names?, sections?))
     })?;
@@ -194,10 +224,10 @@ fn incident(
         facts: &load.facts,
         memory: &load.memory,
         suspects: &load.suspects,
-        sections: &sections.all,
+        answers: &sections.answers,
     };
     let timeline = timeline::timeline(&known);
-    let words: Vec<String> = args.sources.iter().map(|source| quote(source)).collect();
+    let words: Vec<String> = question.sources.iter().map(|source| quote(source)).collect();
     let mut causes = verdict.window().map_or_else(Vec::new, |window| {
         let (before, within) = (&load.before, &load.within);
         causes::causes(&Case { known, sources: words.join(" "), window, before, within, read: &load.read })
@@ -227,7 +257,7 @@ fn incident(
         ));
     }
     let cluster = load.clusters.join(", ");
-    let title = args.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
+    let title = question.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
         (Verdict::Incident(_), "") => "Incident report".to_owned(),
         (Verdict::Incident(_), cluster) => format!("Incident report: {cluster}"),
         (_, "") => "Control-plane report".to_owned(),
@@ -237,15 +267,15 @@ fn incident(
     let charts = charts::charts(load.pulse.as_ref(), &load.courses, &load.facts, &load.memory);
     let incident = Incident {
         title,
-        owner: args.owner.clone().unwrap_or_else(|| load.owner.clone()),
-        sources: args.sources.clone(),
+        owner: question.owner.clone().unwrap_or_else(|| load.owner.clone()),
+        sources: question.sources.clone(),
         clusters: load.clusters.clone(),
         written: context.io.now,
         span: load.span,
         calm: load.calm,
         verdict,
         summary,
-        clients: cards(&load.suspects, &sections.all),
+        clients: cards(&load.suspects, &sections.answers),
         causes,
         timeline,
         phases,

@@ -3,11 +3,13 @@
 
 use super::course::{Growing, course};
 use super::{export, now};
-use crate::cli::{Context, Error, Io, Settings, gather, keep_little};
-use crate::commands::pages::Memo;
+use crate::analysis::answer::{self, Rows};
+use crate::cli::{Context, Error, Io, Settings, Shown, keep_little};
 use crate::commands::report::load::Load;
+use crate::commands::{self, pages::Memo};
 use crate::model::report::{Severity, Table};
 use crate::sources::find::{self, Wanted};
+use crate::views::Format;
 use crate::views::tui::{Answer, Ask, Found, Msg, Want};
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
@@ -202,12 +204,18 @@ impl Worker {
         let mut answer = Answer::new(number, role, wants.clone());
         for (at, want) in wants.iter().enumerate() {
             let told = self.with(|context| match want {
-                Want::Command(words) => {
-                    let words: Vec<String> =
-                        words.iter().cloned().chain(["-o".to_owned(), "wide".to_owned()]).collect();
-                    let gathered = gather(&words, context)?;
-                    gathered.trees.iter().for_each(|tree| answer.draw(at, tree));
-                    gathered.reports.iter().for_each(|report| answer.add(at, report));
+                Want::Answer(question) => {
+                    let shown = Shown { format: Format::Wide, top: want.shows_all().then_some(0) };
+                    match context.compose(shown, |context| commands::answer(question, context))? {
+                        answer::Answer::Flame(tree) => answer.draw(at, &tree),
+                        answer::Answer::Report(report, rows) => {
+                            answer.add(at, &report);
+                            if let Rows::Timeline(entries) = rows {
+                                answer.mark(&entries);
+                            }
+                        }
+                        answer::Answer::Manifests(_) => {}
+                    }
                     Ok(())
                 }
                 Want::Course(sources) => {

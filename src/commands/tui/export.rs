@@ -1,7 +1,9 @@
 //! What is shown, written to a file.
 
 use crate::actions::fresh::replace;
-use crate::cli::{Context, Error, gather};
+use crate::analysis::answer::Answer;
+use crate::cli::{Context, Error, Shown};
+use crate::commands;
 use crate::model::report::{Report, Table};
 use crate::views::tui::Want;
 use crate::views::{self, Format, Style};
@@ -35,17 +37,17 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
             views::render(&Report { table, ..Report::default() }, form, &style, &mut text)?;
         }
         _ => {
-            let Want::Command(words) = want else {
+            let Want::Answer(question) = want else {
                 return Err(Error::Usage("there is nothing to write here".to_owned()));
             };
-            let gathered = gather(words, context)?;
-            match (form.is_of_stacks(), gathered.trees.first(), gathered.reports.first()) {
-                (true, Some(tree), _) => views::flame::draw(tree, form, &mut text)?,
-                (true, None, _) => {
+            let shown = Shown { format: Format::Table, top: want.shows_all().then_some(0) };
+            match (form.is_of_stacks(), context.compose(shown, |context| commands::answer(question, context))?) {
+                (true, Answer::Flame(tree)) => views::flame::draw(&tree, form, &mut text)?,
+                (true, _) => {
                     return Err(Error::Usage("only a flame graph is written as .svg or .folded".to_owned()));
                 }
-                (false, _, Some(report)) => views::render(report, form, &style, &mut text)?,
-                (false, _, None) => return Err(Error::Usage("a flame graph is written as .svg or .folded".to_owned())),
+                (false, Answer::Report(report, _)) => views::render(&report, form, &style, &mut text)?,
+                (false, _) => return Err(Error::Usage("a flame graph is written as .svg or .folded".to_owned())),
             }
         }
     }

@@ -1,14 +1,18 @@
 //! The terminal UI without a terminal: what each tab shows of a real bundle, and that no order of keys breaks it.
 
 use super::engine::Worker;
-use crate::cli::{Io, Settings};
+use crate::analysis::answer;
+use crate::cli::{Io, Settings, Shown};
+use crate::commands;
 use crate::model::incident::Source;
-use crate::model::report::{Finding, Severity, Table, Value};
+use crate::model::question::{Kind, Question, Traffic};
+use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::SECOND;
+use crate::views::Format;
 use crate::views::tui::ask::Role;
 use crate::views::tui::keys::Keys;
 use crate::views::tui::sheet::{Body, Part};
-use crate::views::tui::{Answer, Ask, Effect, Found, Msg, Standing, State, Status, Tab, Theme, draw};
+use crate::views::tui::{Answer, Ask, Effect, Found, Msg, Standing, State, Status, Tab, Theme, Want, draw};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -50,6 +54,16 @@ impl Console {
         let found = console.worker.with(|context| super::engine::look(&sources, history, context)).unwrap();
         console.tell(Msg::Found(found));
         console
+    }
+
+    /// What a question comes to, asked without the terminal UI.
+    fn answered(&self, question: &Question, format: Format) -> Report {
+        let shown = Shown { format, top: None };
+        let answer = self.worker.with(|context| context.compose(shown, |context| commands::answer(question, context)));
+        match answer.unwrap() {
+            answer::Answer::Report(report, _) => *report,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Gives a message, and whatever comes of it.
@@ -187,21 +201,15 @@ fn without_logs_pages_tell_latency_in_time() {
     assert!(screen.contains("p99 ms") && screen.contains("requests  "), "{screen}");
     let course = console.state.course.as_ref().unwrap();
     let chart = course.charts.iter().find(|chart| chart.name == "latency_ms").unwrap();
-    let told = [
-        "traffic",
-        "samples/list-storm/metrics",
-        "--from",
-        "metrics",
-        "--by",
-        "verb",
-        "--series",
-        "--interval",
-        "15s",
-        "-o",
-        "wide",
-    ];
-    let words: Vec<String> = told.map(str::to_owned).to_vec();
-    let report = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
+    let question = Traffic {
+        sources: vec!["samples/list-storm/metrics".to_owned()],
+        from: Some(Kind::Metrics),
+        by: vec!["verb".to_owned()],
+        series: true,
+        interval: Some(15 * SECOND),
+        ..Traffic::default()
+    };
+    let report = console.answered(&Question::Traffic(question), Format::Wide);
     let all = report.people.unwrap().remove(1);
     let [time, p99] = ["time", "p99_ms"].map(|name| all.column(name).unwrap());
     let told = all.rows.iter().filter_map(|row| match (&row[time], &row[p99]) {
@@ -239,9 +247,8 @@ fn the_moment_that_is_looked_at_is_what_is_asked_for() {
         "{line}"
     );
     // What it shows is what that command prints.
-    let words: Vec<String> =
-        line.split(' ').skip(1).map(str::to_owned).chain(["-o".to_owned(), "json".to_owned()]).collect();
-    let printed = console.worker.with(|context| crate::cli::gather(&words, context)).unwrap().reports.remove(0);
+    let Want::Answer(question) = console.state.wants(Tab::Traffic).unwrap().remove(0) else { panic!("{line}") };
+    let printed = console.answered(&question, Format::Json);
     let Some(Body::Grid(grid)) = console.state.panes[Tab::Traffic.index()].part().map(|part| &part.body) else {
         panic!("no table")
     };

@@ -1,8 +1,12 @@
-//! What a tab shows is what a command prints: which command, with which words.
+//! What a tab shows is what a command prints: which question it asks.
 
 use super::Tab;
 use super::state::State;
 use crate::model::incident::{Source, Span, command_line};
+use crate::model::question::{
+    self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Forecast, GuardEvents, HeapFlame, HeapTop, Kind, MemoryShow,
+    Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
+};
 use crate::model::time::{self, Micros};
 
 /// What kinds of sources there are.
@@ -36,6 +40,14 @@ impl Found {
         all
     }
 
+    /// The argument that holds the database which is looked at: of several arguments the last database.
+    fn database(&self) -> Option<String> {
+        match self.of(&[Source::Etcd]).as_slice() {
+            [one] => Some(one.clone()),
+            many => self.ends.last().or(many.last()).cloned(),
+        }
+    }
+
     /// Whether there is anything of this kind.
     pub fn has(&self, kind: Source) -> bool {
         self.holders.iter().any(|(held, _)| *held == kind)
@@ -43,20 +55,33 @@ impl Found {
 }
 
 /// One thing that is to be found out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Want {
-    /// What a command prints: its words, without the program's name.
-    Command(Vec<String>),
+    /// What a question comes to.
+    Answer(Box<Question>),
     /// The load, memory and sizes in all of the time that these sources cover.
     Course(Vec<String>),
 }
 
 impl Want {
-    /// It as one types it.
+    /// The command that asks the same, as one types it: with all rows, as the screen shows them.
     pub fn line(&self) -> String {
+        let all = if self.shows_all() { vec!["--top".to_owned(), "0".to_owned()] } else { Vec::new() };
         match self {
-            Self::Command(words) => command_line(words),
+            Self::Answer(question) => command_line(&[question.words(), all].concat()),
             Self::Course(sources) => command_line(&[vec!["report".to_owned()], sources.clone()].concat()),
+        }
+    }
+
+    /// Whether the screen shows all rows; else as many as a person is shown by default.
+    pub fn shows_all(&self) -> bool {
+        match self {
+            Self::Answer(question) => match &**question {
+                Question::EtcdFlame(_) | Question::HeapFlame(_) | Question::Report(_) => false,
+                Question::Traffic(traffic) => !traffic.health && !traffic.series,
+                _ => true,
+            },
+            Self::Course(_) => false,
         }
     }
 }
@@ -87,26 +112,16 @@ pub struct Ask {
     pub is_seen: bool,
 }
 
-fn command(words: &[&str], rest: &[Vec<String>]) -> Want {
-    Want::Command(words.iter().map(|word| (*word).to_owned()).chain(rest.iter().flatten().cloned()).collect())
+fn want(question: Question) -> Want {
+    Want::Answer(Box::new(question))
 }
 
-fn words(all: &[&str]) -> Vec<String> {
-    all.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// `--since` and `--until`.
-fn within(span: Option<Span>) -> Vec<String> {
-    let flags = |(from, to): Span| ["--since".to_owned(), time::format(from), "--until".to_owned(), time::format(to)];
-    span.into_iter().flat_map(flags).collect()
-}
-
-/// What widths of the key space are: the command's word, and what it means.
-pub(super) const WEIGHTS: [(&str, &str); 4] = [
-    ("live", "bytes of the values that live"),
-    ("history", "bytes that compaction would free"),
-    ("keys", "keys that live"),
-    ("revisions", "revisions"),
+/// What widths of the key space are, and what it means.
+pub(super) const WEIGHTS: [(Weight, &str); 4] = [
+    (Weight::Live, "bytes of the values that live"),
+    (Weight::History, "bytes that compaction would free"),
+    (Weight::Keys, "keys that live"),
+    (Weight::Revisions, "revisions"),
 ];
 
 /// Why a tab has nothing to ask, and what would change that.
@@ -115,14 +130,15 @@ pub type Missing = &'static str;
 impl State {
     /// What a tab shows, given what there is, the time that is looked at, and how one looks at it.
     pub fn wants(&self, tab: Tab) -> Result<Vec<Want>, Missing> {
-        use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
+        use Source::{Audit, Cgroup, Heap, Metrics};
         let Some(found) = &self.found else { return Err("Looking at what there is …") };
-        let all = words(&["--top", "0"]);
-        let time = within(self.clock.asked());
+        let bounds = bounds(self.clock.asked());
         match tab {
             Tab::Overview if found.has(Metrics) => {
-                let how = words(&["--from", "metrics", "--health"]);
-                Ok(vec![command(&["traffic"], &[found.of(&[Metrics]), how, time])])
+                let (sources, from) = (found.of(&[Metrics]), Some(Kind::Metrics));
+                let by = ["verb", "resource"].map(str::to_owned).to_vec();
+                let health = Traffic { sources, from, by, health: true, bounds, ..Traffic::default() };
+                Ok(vec![want(Question::Traffic(health))])
             }
             Tab::Overview => Err("How the control plane does is told by metrics pages of apiservers: name some."),
             Tab::Traffic => {
@@ -130,50 +146,47 @@ impl State {
                 if !found.has(kind) {
                     return Err("Requests are told by audit logs, or by metrics pages of apiservers: name some.");
                 }
-                let mut how = words(&["--from", if kind == Audit { "audit" } else { "metrics" }]);
-                how.push(format!("--by={}", self.pivot.by.join(",")));
-                how.extend(self.pivot.filters.iter().flat_map(|filter| ["--where".to_owned(), filter.clone()]));
-                Ok(vec![command(&["traffic"], &[found.of(&[kind]), how, time, all])])
+                let traffic = Traffic {
+                    sources: found.of(&[kind]),
+                    from: Some(if kind == Audit { Kind::Audit } else { Kind::Metrics }),
+                    by: self.pivot.by.clone(),
+                    filters: self.pivot.filters.clone(),
+                    bounds,
+                    ..Traffic::default()
+                };
+                Ok(vec![want(Question::Traffic(traffic))])
             }
             Tab::Clients if found.has(Audit) => {
-                Ok(vec![command(&["clients"], &[found.of(&[Audit, Metrics]), time, all])])
+                let clients = Clients { sources: found.of(&[Audit, Metrics]), bounds, ..Clients::default() };
+                Ok(vec![want(Question::Clients(clients))])
             }
             Tab::Clients if !found.dumps.is_empty() => {
-                Ok(vec![command(&["clients"], &[found.dumps.clone(), words(&["--seats"]), time, all])])
+                let clients = Clients { sources: found.dumps.clone(), seats: true, bounds, ..Clients::default() };
+                Ok(vec![want(Question::Clients(clients))])
             }
             Tab::Clients => {
                 Err("Clients are told by audit logs, or by dump pages of API Priority and Fairness: name some.")
             }
-            Tab::Keyspace if !found.has(Etcd) => {
-                Err("The key space is told by a snapshot of etcd: name one (plimsoll etcd snapshot takes it).")
+            Tab::Keyspace => self.keyspace(found),
+            Tab::Memory if found.has(Cgroup) => {
+                let memory = MemoryShow { sources: found.of(&[Cgroup]), ..MemoryShow::default() };
+                Ok(vec![want(Question::MemoryShow(memory))])
             }
-            Tab::Keyspace => {
-                let (own, weight) = (found.of(&[Etcd]), WEIGHTS[self.weight].0);
-                match found.ends.as_slice() {
-                    [first, last] if self.compares => Ok(vec![
-                        command(&["etcd", "flame"], &[own, words(&["--weight", weight, "--diff", first])]),
-                        command(&["etcd", "diff"], &[words(&[first, last]), all]),
-                    ]),
-                    _ => {
-                        let flame = command(&["etcd", "flame"], &[own.clone(), words(&["--weight", weight])]);
-                        Ok(vec![flame, command(&["etcd", "usage"], &[own, all])])
-                    }
-                }
-            }
-            Tab::Memory if found.has(Cgroup) => Ok(vec![command(&["memory", "show"], &[found.of(&[Cgroup]), all])]),
             Tab::Memory => Err("Memory is told by cgroups: name one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
-                let own = found.of(&[Heap]);
-                Ok(vec![
-                    command(&["heap", "flame"], std::slice::from_ref(&own)),
-                    command(&["heap", "top"], &[own, all]),
-                ])
+                let sources = found.of(&[Heap]);
+                let flame = HeapFlame { sources: sources.clone(), ..HeapFlame::default() };
+                let top = HeapTop { sources, ..HeapTop::default() };
+                Ok(vec![want(Question::HeapFlame(flame)), want(Question::HeapTop(top))])
             }
             Tab::Heap => Err("The heap is told by Go's heap profiles (/debug/pprof/heap): name some."),
-            Tab::Quotas if found.has(Objects) => {
-                let own = found.of(&[Objects]);
-                let check = command(&["quota", "check"], &[own.clone(), found.stores.clone(), all.clone()]);
-                Ok(vec![check, command(&["quota", "propose"], &[own, all])])
+            Tab::Quotas if found.has(Source::Objects) => {
+                let source = |sources: Vec<String>| QuotaSources { sources, ..QuotaSources::default() };
+                let own = found.of(&[Source::Objects]);
+                let with_stores = [own.clone(), found.stores.clone()].concat();
+                let check = QuotaCheck { source: source(with_stores), ..QuotaCheck::default() };
+                let propose = QuotaPropose { source: source(own), ..QuotaPropose::default() };
+                Ok(vec![want(Question::QuotaCheck(check)), want(Question::QuotaPropose(propose))])
             }
             Tab::Quotas => {
                 Err("Quotas are told by a cluster's objects (kubectl get -A -o json, or plimsoll collect): name some.")
@@ -181,11 +194,40 @@ impl State {
             Tab::Forecast if found.history.is_empty() => {
                 Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
             }
-            Tab::Forecast => Ok(vec![command(&["forecast"], &[found.history.clone(), words(&["--chart", "12"]), all])]),
-            Tab::Guard if found.has(Audit) => Ok(vec![command(&["guard", "events"], &[found.of(&[Audit]), time, all])]),
+            Tab::Forecast => {
+                let forecast = Forecast { sources: found.history.clone(), chart: Some(12), ..Forecast::default() };
+                Ok(vec![want(Question::Forecast(forecast))])
+            }
+            Tab::Guard if found.has(Audit) => {
+                let guard = GuardEvents { sources: found.of(&[Audit]), bounds, ..GuardEvents::default() };
+                Ok(vec![want(Question::GuardEvents(guard))])
+            }
             Tab::Guard => Err("Dangerous operations are told by audit logs: name some."),
             Tab::Log => Err(""),
         }
+    }
+
+    /// The key space as it is, or how it changed.
+    fn keyspace(&self, found: &Found) -> Result<Vec<Want>, Missing> {
+        let Some(source) = found.database() else {
+            return Err("The key space is told by a snapshot of etcd: name one (plimsoll etcd snapshot takes it).");
+        };
+        let weight = WEIGHTS[self.weight].0;
+        let compared = found.ends.as_slice();
+        let flame = |diff: Option<String>| {
+            want(Question::EtcdFlame(EtcdFlame { source: source.clone(), weight, diff, ..EtcdFlame::default() }))
+        };
+        Ok(match compared {
+            [first, last] if self.compares => {
+                let (before, after) = (first.clone(), Some(last.clone()));
+                let diff = EtcdDiff { before, after, ..EtcdDiff::default() };
+                vec![flame(Some(first.clone())), want(Question::EtcdDiff(diff))]
+            }
+            _ => {
+                let usage = EtcdUsage { source: source.clone(), ..EtcdUsage::default() };
+                vec![flame(None), want(Question::EtcdUsage(usage))]
+            }
+        })
     }
 
     /// What is asked beside the tabs: the load in time, and of what is no more being written, what happened when.
@@ -194,7 +236,9 @@ impl State {
         match role {
             _ if sources.is_empty() => None,
             Role::Course => Some(Want::Course(sources)),
-            Role::Story if !self.is_live => Some(command(&["report"], &[sources])),
+            Role::Story if !self.is_live => {
+                Some(want(Question::Report(question::Report { sources, ..question::Report::default() })))
+            }
             Role::Story | Role::View(_) | Role::Detail => None,
         }
     }
@@ -206,11 +250,23 @@ impl State {
         let [Some((_, user)), agent] = who else { return None };
         // All kubelets are one client.
         let user = if user.contains('*') { "user=~^system:node:".to_owned() } else { format!("user={user}") };
-        let mut how = words(&["--from", "audit", "--series", "--by", "agent", "--where", &user]);
+        let agent = agent.map(|(_, agent)| format!("agent={agent}"));
         // Some forty bars.
         let length = self.clock.window().map_or(60 * time::SECOND, |(from, to)| to - from);
-        how.extend(["--interval".to_owned(), format!("{}s", (length / (40 * time::SECOND)).max(1))]);
-        how.extend(agent.into_iter().flat_map(|(_, agent)| ["--where".to_owned(), format!("agent={agent}")]));
-        Some(command(&["traffic"], &[found.of(&[Source::Audit]), how, within(self.clock.asked())]))
+        let course = Traffic {
+            sources: found.of(&[Source::Audit]),
+            from: Some(Kind::Audit),
+            series: true,
+            by: vec!["agent".to_owned()],
+            filters: std::iter::once(user).chain(agent).collect(),
+            interval: Some((length / (40 * time::SECOND)).max(1) * time::SECOND),
+            bounds: bounds(self.clock.asked()),
+            ..Traffic::default()
+        };
+        Some(want(Question::Traffic(course)))
     }
+}
+
+fn bounds(span: Option<Span>) -> Bounds {
+    span.map_or((None, None), |(from, to)| (Some(from), Some(to)))
 }

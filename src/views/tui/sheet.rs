@@ -5,10 +5,10 @@ use super::grid::Grid;
 use super::icicle::Icicle;
 use super::{Tab, Want};
 use crate::model::flame::Tree;
-use crate::model::incident::{Chart, Span};
+use crate::model::incident::{Chart, Entry, Span};
 use crate::model::picture::Picture;
-use crate::model::report::{Finding, Report, Severity, Table, Value};
-use crate::model::time::{self, Micros};
+use crate::model::report::{Finding, Report, Severity, Table};
+use crate::model::time::Micros;
 use crate::model::units::percent;
 use crate::views::table::tables_for_people;
 
@@ -155,12 +155,20 @@ impl Answer {
             self.parts.push(part(Body::Pictures(report.pictures.clone())));
         }
         self.findings.extend(report.findings.iter().cloned());
-        self.marks.extend(report.tables.iter().filter(|table| table.name == "timeline").flat_map(marks));
         let notes: Vec<String> =
             report.notes.iter().filter(|note| !note.contains("-o ") && !note.contains("--top")).cloned().collect();
         if !notes.is_empty() {
             self.parts.push(part(Body::Notes(notes)));
         }
+    }
+
+    /// Takes in what happened when.
+    pub fn mark(&mut self, entries: &[Entry]) {
+        let mark = |entry: &Entry| {
+            let what = format!("{} {}", entry.who, entry.what).trim().to_owned();
+            Mark { at: entry.at, severity: entry.severity, what }
+        };
+        self.marks.extend(entries.iter().map(mark));
     }
 
     /// Takes in a want's flame graph.
@@ -197,21 +205,4 @@ pub fn findings<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> Table {
     };
     let columns = ["severity", "incident_sure", "finding", "summary"].map(str::to_owned).to_vec();
     Table { name: "findings".to_owned(), columns, rows: findings.into_iter().map(row).collect(), ..Table::default() }
-}
-
-/// The timeline of a report.
-fn marks(table: &Table) -> Vec<Mark> {
-    let places = ["at", "severity", "who", "what"].map(|name| table.column(name));
-    let [Some(at), Some(severity), Some(who), Some(what)] = places else { return Vec::new() };
-    let text = |row: &[Value], at: usize| if let Value::Text(text) = &row[at] { text.clone() } else { String::new() };
-    let mark = |row: &Vec<Value>| {
-        let severity = match text(row, severity).as_str() {
-            "critical" => Severity::Critical,
-            "warning" => Severity::Warning,
-            _ => Severity::Info,
-        };
-        let what = format!("{} {}", text(row, who), text(row, what)).trim().to_owned();
-        Some(Mark { at: time::parse_any(&text(row, at))?, severity, what })
-    };
-    table.rows.iter().filter_map(mark).collect()
 }

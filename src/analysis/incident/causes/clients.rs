@@ -1,9 +1,10 @@
 //! Causes that are somebody's requests: a client that asks for more, LISTs, writes, what follows a deletion.
 
-use super::super::rows::{Cells, for_people, rows, section};
 use super::super::suspects::{Line, Suspect, added, added_by, is_control_plane};
 use super::super::timeline::name;
 use super::{Case, Draft, OF_A_KIND, WITH, named};
+use crate::analysis::compare::noise::{Measured, Verdict};
+use crate::analysis::compare::{self, Area};
 use crate::analysis::dims::{account, short_user};
 use crate::analysis::flow::fence::{refusal, risk};
 use crate::model::incident::{Source, change, quote};
@@ -29,9 +30,7 @@ pub fn request(line: &Line) -> String {
 
 /// Findings on a client within the window.
 fn findings_on<'k>(case: &Case<'k>, who: &'k [String; 2]) -> impl Iterator<Item = &'k Finding> {
-    let report = section(case.known.sections, "clients");
-    let all =
-        report.into_iter().flat_map(|report| &report.findings).filter(|finding| finding.severity >= Severity::Warning);
+    let all = case.known.answers.findings("clients").filter(|finding| finding.severity >= Severity::Warning);
     all.filter(move |finding| {
         let is = |field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
         is("user", &who[0]) && (is("agent", &who[1]) || !finding.subject.contains_key("agent"))
@@ -67,24 +66,23 @@ fn surge(case: &Case<'_>, suspect: &Suspect) -> Draft {
     if suspect.share < LITTLE {
         draft.says(Source::Audit, if suspect.share < LITTLE / 2.0 { -1.5 } else { -0.75 }, "others added much more");
     }
-    let compared = section(case.known.sections, "compare").and_then(|report| {
-        let rows = rows(report).filter(|row| row.text("area") == "clients" && row.text("metric") == "rps");
-        rows.into_iter().find(|row| row.text("user") == user && row.text("agent") == agent)
-    });
-    if let Some(row) = compared {
-        let low =
-            row.number("low").map_or_else(String::new, |low| format!(", at least {} times", significant(low + 1.0)));
-        match row.text("verdict") {
-            "up" => draft.says(
+    let is_it = |row: &&compare::Row| {
+        let is = |field: &str, value: &str| row.pair.field(field) == value;
+        row.pair.area == Area::Clients && row.pair.metric == "rps" && is("user", user) && is("agent", agent)
+    };
+    if let Some(row) = case.known.answers.changes.iter().find(is_it) {
+        let low = row.bounds.map_or_else(String::new, |(low, _)| format!(", at least {} times", significant(low)));
+        match row.verdict {
+            Verdict::Up => draft.says(
                 Source::Audit,
                 1.0,
                 format!("its rate rose beyond what chance explains{low} (95 % confidence for all clients at once)"),
             ),
-            "new" => draft.says(Source::Audit, 1.0, "it was not there before"),
-            "noise" => {
+            Verdict::New => draft.says(Source::Audit, 1.0, "it was not there before"),
+            Verdict::Noise => {
                 draft.says(Source::Audit, -0.5, "its rate goes up and down so much on its own that this may be chance")
             }
-            "unsure" => draft.says(
+            Verdict::Unsure => draft.says(
                 Source::Audit,
                 -0.25,
                 "its rate rose for too short a time, or in too few bursts, to rule out chance",
@@ -211,11 +209,9 @@ pub(super) fn lists(case: &Case<'_>) -> Vec<Draft> {
             format!("LISTs of {resource}, which rose most, are only {} of the work that came on top", percent(share)),
         );
     }
-    let report = section(case.known.sections, "clients");
     let dear =
         ["client-full-list", "client-fan-out", "client-etcd-lists", "client-repeated-list", "client-relist-storm"];
-    let found =
-        report.into_iter().flat_map(|report| &report.findings).filter(|finding| dear.contains(&finding.id.as_str()));
+    let found = case.known.answers.findings("clients").filter(|finding| dear.contains(&finding.id.as_str()));
     let found: Vec<&Finding> =
         found.filter(|finding| finding.subject.get("resource").is_some_and(|own| *own == resource)).collect();
     for finding in found.iter().take(2) {
@@ -267,32 +263,29 @@ pub(super) fn writes(case: &Case<'_>) -> Vec<Draft> {
             format!("writes are only {} of the work that came on top with the incident", percent(share)),
         );
     }
-    let compared = section(case.known.sections, "compare");
-    let grown = compared
-        .into_iter()
-        .flat_map(rows)
-        .filter(|row| row.text("area") == "objects" && row.number("change").unwrap_or(0.0) > 0.0);
-    let most = grown.max_by(|a, b| a.number("change").unwrap_or(0.0).total_cmp(&b.number("change").unwrap_or(0.0)));
+    let changes = case.known.answers.changes.iter();
+    let grown = changes.filter(|row| row.pair.area == Area::Objects && row.moved() > 0.0);
+    let most = grown.max_by(|a, b| a.moved().total_cmp(&b.moved()));
     // How many there are is counted now and then: what was made before is not of the incident, and logs tell.
     let seconds = (case.window.1 - case.window.0) as f64 / SECOND as f64;
-    let is_made = |row: &Cells<'_>| {
+    let is_made = |row: &&compare::Row| {
         let named = |line: &Line| match line.what[1].as_str() {
             "" => line.what[2].clone(),
             group => format!("{}.{group}", line.what[2]),
         };
         let lines = case.known.suspects.iter().flat_map(|suspect| &suspect.lines);
         let made = lines
-            .filter(|line| line.what[0] == "create" && named(line) == row.text("resource"))
+            .filter(|line| line.what[0] == "create" && named(line) == row.pair.field("resource"))
             .map(|line| line.rps[1] * seconds);
-        source == Source::Metrics || made.sum::<f64>() >= row.number("change").unwrap_or(0.0) / 2.0
+        source == Source::Metrics || made.sum::<f64>() >= row.moved() / 2.0
     };
-    if let Some(row) = most.filter(|row| row.number("change_share").unwrap_or(0.0) >= 0.1 && is_made(row)) {
-        let side = |name: &str| row.number(name).unwrap_or(0.0) as u64;
+    if let Some(row) = most.filter(|row| row.change().unwrap_or(0.0) >= 0.1 && is_made(row)) {
+        let count = |side: &Measured| side.value().unwrap_or(0.0) as u64;
         let text = format!(
-            "{} of {} came to be kept where there were {}",
-            side("after"),
-            row.text("resource"),
-            side("before")
+            "objects of {}: {} (baseline {})",
+            row.pair.field("resource"),
+            count(&row.pair.after),
+            count(&row.pair.before)
         );
         draft.says(Source::Metrics, 0.3, text);
     }
@@ -307,7 +300,6 @@ const CASCADES: [&str; 5] = ["delete-namespace", "delete-crd", "delete-collectio
 
 /// What went with a namespace, a definition, a collection.
 pub(super) fn cascades(case: &Case<'_>) -> Vec<Draft> {
-    let Some(report) = section(case.known.sections, "guard") else { return Vec::new() };
     let all = added(case.known.suspects);
     let deletes = |line: &&Line| line.what[0].starts_with("delete");
     let own = case
@@ -319,20 +311,17 @@ pub(super) fn cascades(case: &Case<'_>) -> Vec<Draft> {
     let added: f64 = own.filter(deletes).map(|line| line.added).sum();
     let share = if all > 0.0 { added / all } else { 0.0 };
     let mut drafts = Vec::new();
-    for (row, people) in rows(report).zip(for_people(report)) {
-        let Some(at) = row.time("at").filter(|at| (case.window.0 - 120 * SECOND..case.window.1).contains(at)) else {
-            continue;
-        };
-        let gone = row.number("objects").unwrap_or(0.0).max(row.number("count").unwrap_or(0.0));
-        if !CASCADES.contains(&row.text("kind")) || row.number("done").unwrap_or(0.0) == 0.0 || gone < MANY {
+    for group in &case.known.answers.operations {
+        let at = group.first.at;
+        if !(case.window.0 - 120 * SECOND..case.window.1).contains(&at) {
             continue;
         }
-        let who = people.text("guard_who");
-        let mut draft = Draft::new(
-            "cascade-delete",
-            vec![("user", row.text("user").to_owned())],
-            format!("{who} {}", people.text("guard_what")),
-        );
+        let gone = group.cascade.total().max(group.count) as f64;
+        if !CASCADES.contains(&group.first.kind) || group.done == 0 || gone < MANY {
+            continue;
+        }
+        let subject = vec![("user", group.first.user.clone())];
+        let mut draft = Draft::new("cascade-delete", subject, format!("{} {}", group.who(), group.what()));
         draft.says(
             Source::Audit,
             0.5 + (gone / 1000.0).min(1.5),
@@ -365,7 +354,7 @@ pub(super) fn cascades(case: &Case<'_>) -> Vec<Draft> {
                 format!("it was done at {}, just before the incident or as it began", clock(at)),
             );
         }
-        draft.cause.later.push(row.text("stopped_by").to_owned());
+        draft.cause.later.extend(group.stopped_by());
         drafts.push(draft);
     }
     drafts.truncate(OF_A_KIND);

@@ -1,6 +1,5 @@
 //! Causes that are apiservers': restarts, webhooks, load that is spread unevenly.
 
-use super::super::rows::section;
 use super::super::timeline::starts;
 use super::{Case, Draft, WITH};
 use crate::analysis::metrics::catalogue::{Metric, Part};
@@ -141,10 +140,7 @@ fn by_instance(facts: &Facts) -> BTreeMap<&str, f64> {
 
 /// One apiserver that carries too much.
 pub(super) fn imbalance(case: &Case<'_>) -> Vec<Draft> {
-    let report = section(case.known.sections, "balance");
-    let Some(finding) =
-        report.and_then(|report| report.findings.iter().find(|finding| finding.id == "uneven-apiservers"))
-    else {
+    let Some(finding) = case.known.answers.findings("balance").find(|finding| finding.id == "uneven-apiservers") else {
         return Vec::new();
     };
     let subject = finding

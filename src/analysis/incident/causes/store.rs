@@ -1,6 +1,5 @@
 //! Causes that are etcd's: a slow disk, a lost leader, a full database.
 
-use super::super::rows::section;
 use super::{Case, Draft};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::model::incident::Source;
@@ -107,7 +106,7 @@ pub(super) fn full(case: &Case<'_>) -> Vec<Draft> {
         }
         None => return Vec::new(),
     }
-    let found = section(case.known.sections, "etcd_health").into_iter().flat_map(|report| &report.findings);
+    let found = case.known.answers.findings("etcd_health");
     for finding in found.filter(|finding| finding.id.contains("quota") && finding.severity >= Severity::Warning) {
         draft.says(Source::Metrics, 1.0, finding.summary.clone());
     }

@@ -1,0 +1,123 @@
+//! Questions, as plain data: what a command is asked, whoever asks. The command line, a report and the terminal UI
+//! compose them; `commands::answer` answers them; [`Question::words`] writes the command that asks the same.
+//!
+//! A question holds nothing about how the answer is shown (`-o`, `--top`, `--sort-by`), and nothing about live clusters
+//! and Prometheus, which only the command line names. Conditions (`--where`) and dimensions are the texts of the command
+//! line: the command that answers reads them and reports what is wrong with them.
+
+mod capacity;
+mod line;
+mod requests;
+mod state;
+
+pub use capacity::{Forecast, PeakOf, QuotaCheck, QuotaLint, QuotaPropose, QuotaSources};
+pub use line::Line;
+pub use requests::{Balance, Clients, Compare, Controllers, Emit, Form, GatewayName, GuardEvents, Kind, Traffic};
+pub use state::{
+    EtcdCheck, EtcdDiff, EtcdFlame, EtcdHealth, EtcdHistory, EtcdPages, EtcdSplit, EtcdTop, EtcdUsage, HeapDiff,
+    HeapFlame, HeapTop, HeapWhat, HistoryBy, KeysBy, MemoryShow, StacksBy, Weight,
+};
+
+use super::time::Micros;
+
+/// From when on, and until when; µs since 1970.
+pub type Bounds = (Option<Micros>, Option<Micros>);
+
+/// A question that one command answers.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "each variant is the command of its name")]
+pub enum Question {
+    Traffic(Traffic),
+    Clients(Clients),
+    Balance(Balance),
+    Compare(Compare),
+    Controllers(Controllers),
+    GuardEvents(GuardEvents),
+    EtcdUsage(EtcdUsage),
+    EtcdFlame(EtcdFlame),
+    EtcdTop(EtcdTop),
+    EtcdHistory(EtcdHistory),
+    EtcdPages(EtcdPages),
+    EtcdCheck(EtcdCheck),
+    EtcdDiff(EtcdDiff),
+    EtcdSplit(EtcdSplit),
+    EtcdHealth(EtcdHealth),
+    MemoryShow(MemoryShow),
+    HeapTop(HeapTop),
+    HeapFlame(HeapFlame),
+    HeapDiff(HeapDiff),
+    QuotaPropose(QuotaPropose),
+    QuotaCheck(QuotaCheck),
+    QuotaLint(QuotaLint),
+    Forecast(Forecast),
+    Report(Report),
+}
+
+impl Question {
+    /// The command line that asks the same, without the program's name.
+    pub fn words(&self) -> Vec<String> {
+        match self {
+            Self::Traffic(own) => own.line(),
+            Self::Clients(own) => own.line(),
+            Self::Balance(own) => own.line(),
+            Self::Compare(own) => own.line(),
+            Self::Controllers(own) => own.line(),
+            Self::GuardEvents(own) => own.line(),
+            Self::EtcdUsage(own) => own.line(),
+            Self::EtcdFlame(own) => own.line(),
+            Self::EtcdTop(own) => own.line(),
+            Self::EtcdHistory(own) => own.line(),
+            Self::EtcdPages(own) => own.line(),
+            Self::EtcdCheck(own) => own.line(),
+            Self::EtcdDiff(own) => own.line(),
+            Self::EtcdSplit(own) => own.line(),
+            Self::EtcdHealth(own) => own.line(),
+            Self::MemoryShow(own) => own.line(),
+            Self::HeapTop(own) => own.line(),
+            Self::HeapFlame(own) => own.line(),
+            Self::HeapDiff(own) => own.line(),
+            Self::QuotaPropose(own) => own.line(),
+            Self::QuotaCheck(own) => own.line(),
+            Self::QuotaLint(own) => own.line(),
+            Self::Forecast(own) => own.line(),
+            Self::Report(own) => own.line(),
+        }
+        .into_words()
+    }
+}
+
+/// `plimsoll report`, as far as others refer to it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Sources of any kind.
+    pub sources: Vec<String>,
+    /// What is read at all.
+    pub bounds: Bounds,
+    /// The window, where it is named.
+    pub window: Option<(Micros, Micros)>,
+    /// Heading of the report.
+    pub title: Option<String>,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Stores and files with series in time.
+    pub history: Vec<String>,
+    /// Files with sections of one's own.
+    pub templates: Vec<String>,
+    /// Whether names are replaced.
+    pub redact: bool,
+}
+
+impl Report {
+    fn line(&self) -> Line {
+        Line::new(&["report"])
+            .sources(&self.sources)
+            .bounds(self.bounds)
+            .time("--from", self.window.map(|window| window.0))
+            .time("--to", self.window.map(|window| window.1))
+            .text("--title", self.title.as_ref())
+            .text("--owner", self.owner.as_ref())
+            .each("--history", &self.history)
+            .each("--template", &self.templates)
+            .switch("--redact", self.redact)
+    }
+}
