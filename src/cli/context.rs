@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::memory::give_back;
 use super::settings::{self, FailOn, Settings, Shown};
+use crate::commands::heap;
 use crate::commands::logs::Heard;
 use crate::commands::pages::Memo;
 use crate::model::report::Report;
@@ -78,6 +79,8 @@ pub struct Context<'io> {
     failing: bool,
     /// Metrics pages that were read, where several commands read the same ones.
     pub pages: Option<Memo>,
+    /// Heap profiles that were read, where several questions are about the same ones.
+    pub profiles: Option<heap::Memo>,
     /// What is asked of audit logs, where several commands ask together.
     pub heard: Option<Heard>,
     is_composing: bool,
@@ -96,6 +99,7 @@ impl<'io> Context<'io> {
             partial: false,
             failing: false,
             pages: None,
+            profiles: None,
             heard: None,
             is_composing: false,
             losses: None,

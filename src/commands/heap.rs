@@ -19,7 +19,8 @@ use crate::sources::pprof::{Found, Group, Profile, find};
 use crate::views::Format;
 use crate::views::text::plain;
 use regex::Regex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Arguments of `plimsoll heap`.
 #[derive(Debug, clap::Args)]
@@ -251,7 +252,24 @@ impl What {
 /// A profile, and the process that it is of.
 pub(super) struct Taken {
     pub(super) instance: String,
-    pub(super) profile: Profile,
+    pub(super) profile: Arc<Profile>,
+}
+
+/// Profiles that were read, by path, where several questions are about the same ones.
+#[derive(Debug, Default)]
+pub struct Memo(BTreeMap<String, Arc<Profile>>);
+
+/// Reads a profile, or remembers it.
+fn profile(file: Source, context: &mut Context<'_>) -> Result<Arc<Profile>, String> {
+    let path = file.path.clone();
+    if let Some(known) = context.profiles.as_ref().and_then(|memo| memo.0.get(&path)) {
+        return Ok(Arc::clone(known));
+    }
+    let read = Arc::new(Profile::read(file).map_err(|error| error.to_string())?);
+    if let Some(memo) = &mut context.profiles {
+        memo.0.insert(path, Arc::clone(&read));
+    }
+    Ok(read)
 }
 
 /// Which profile of a folder.
@@ -324,7 +342,7 @@ pub(super) fn within(
     let mut taken = Vec::new();
     for Group { instance, files, .. } in groups(found, context)? {
         for file in files.into_iter().rev() {
-            match Profile::read(file) {
+            match profile(file, context) {
                 Ok(profile) if profile.stacks.at.is_none_or(is_within) => {
                     taken.push(Taken { instance, profile });
                     break;
@@ -356,7 +374,7 @@ pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, 
             for one in side.iter().filter(|one| !same || one.instance == instance) {
                 let number = kind(one, None)?;
                 let selection = Selection::new(&one.profile.stacks, &Filters::default()).map_err(Error::Input)?;
-                let Profile { path, stacks, .. } = &one.profile;
+                let Profile { path, stacks, .. } = &*one.profile;
                 let (path, samples) = (path.clone(), stacks.samples());
                 // Older programs and the text form may not say how seldom they look.
                 each = each.max(if stacks.period > 1 { stacks.period as f64 } else { 524_288.0 });
@@ -421,12 +439,12 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
             files.reverse();
         }
         for file in files {
-            match Profile::read(file) {
+            match profile(file, context) {
                 Ok(profile) => {
                     taken.push(Taken { instance, profile });
                     break;
                 }
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => errors.push(error),
             }
         }
     }
@@ -465,7 +483,7 @@ fn live(kube: &KubeFlags, what: &What, context: &mut Context<'_>) -> Result<Vec<
             Ok(profile)
         });
         match profile {
-            Ok(profile) => taken.push(Taken { instance: name.clone(), profile }),
+            Ok(profile) => taken.push(Taken { instance: name.clone(), profile: Arc::new(profile) }),
             Err(error) => errors.push(error),
         }
     }
@@ -539,7 +557,8 @@ fn table(what: &What, by: By, before: &[Taken], now: &[Taken], context: &Context
     let mut inputs = Vec::new();
     for (when, side) in sides.iter().enumerate() {
         for (taken, selection, kind) in side {
-            let Taken { instance, profile: Profile { path, stacks, .. } } = taken;
+            let Taken { instance, profile } = *taken;
+            let Profile { path, stacks, .. } = &**profile;
             let (path, samples) = (path.clone(), stacks.samples());
             measuring.add(Counted { path, instance: instance.clone(), at: stacks.at, samples, when }, selection, *kind);
             inputs.push(input(&taken.profile));

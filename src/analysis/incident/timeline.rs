@@ -253,6 +253,8 @@ pub fn kills(sample: &Sample) -> Option<u64> {
 
 /// Dangerous operations.
 fn operations(known: &Known<'_>) -> Vec<Entry> {
+    let operations = &known.answers.operations;
+    let is_one_cluster = operations.iter().all(|group| group.first.cluster == operations[0].first.cluster);
     let entry_of = |group: &Group| {
         let gone = match group.cascade.total() {
             0 => String::new(),
@@ -264,11 +266,15 @@ fn operations(known: &Known<'_>) -> Vec<Entry> {
         let what = format!("{}{outcome}{gone}", group.what());
         Entry {
             until: Some(group.until()).filter(|until| *until > group.first.at),
-            who: group.who(),
+            who: match group.first.cluster.as_str() {
+                "" => group.who(),
+                _ if is_one_cluster => group.who(),
+                cluster => format!("{} in {cluster}", group.who()),
+            },
             ..entry(group.first.at, "operation", group.severity(), Source::Audit, what)
         }
     };
-    known.answers.operations.iter().map(entry_of).collect()
+    operations.iter().map(entry_of).collect()
 }
 
 /// From this gap between two leaders on a handover is a warning: twice the time in which others look.

@@ -50,11 +50,14 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// The default of `--by`.
+    pub const BY: [&'static str; 2] = ["verb", "resource"];
+
     pub(super) fn line(&self) -> Line {
         Line::new(&["traffic"])
             .sources(&self.sources)
             .text("--from", self.from.map(Kind::name))
-            .list("--by", &self.by)
+            .list("--by", if self.health && self.by == Self::BY { &[] } else { &self.by })
             .switch("--health", self.health)
             .switch("--series", self.series)
             .length("--interval", self.interval)
