@@ -16,6 +16,7 @@ use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::alerts;
 use crate::sources::audit::follow::Follower;
+use crate::sources::clock::now;
 use crate::views::Format;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -223,8 +224,4 @@ impl Mail {
             counted(self.state.outbox.len() as u64, "message")
         ))
     }
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }

@@ -2,11 +2,12 @@
 //! command line does, and keeps what they would have printed.
 
 use super::course::{Growing, course};
-use super::{export, now};
+use super::export;
 use crate::cli::{Context, Error, Io, Settings, gather, keep_little};
 use crate::commands::pages::Memo;
 use crate::commands::report::load::Load;
 use crate::model::report::{Severity, Table};
+use crate::sources::clock::now;
 use crate::sources::find::{self, Wanted};
 use crate::views::tui::{Answer, Ask, Found, Msg, Want};
 use crossbeam_channel::Sender;

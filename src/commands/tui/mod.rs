@@ -12,9 +12,9 @@ mod tests;
 
 use crate::cli::{Context, Error, KubeFlags};
 use crate::commands::memory::watch::duration;
-use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::arguments::{expand, is_live};
+use crate::sources::clock::now;
 use crate::views::tui::keys::Keys;
 use crate::views::tui::theme::NAMES;
 use crate::views::tui::{Effect, Msg, State, Theme, term};
@@ -78,10 +78,6 @@ pub struct Args {
 
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| "at least 1MiB: 64MiB, 1GiB".to_owned())
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// Runs the command.
