@@ -4,7 +4,7 @@ use super::Args;
 use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{Given, Pick, Rules};
-use crate::cli::{Context, Error, parse_length};
+use crate::cli::{Context, Error};
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
@@ -91,11 +91,6 @@ pub(super) fn season(text: &str) -> Result<Season, String> {
             Ok(Season::Of(lengths))
         }
     }
-}
-
-/// Reads a length above zero.
-pub(super) fn length(text: &str) -> Result<Micros, String> {
-    parse_length(text, 1, "12h, 30d, 8w")
 }
 
 /// Reads RFC 3339, or a date.
@@ -230,6 +225,5 @@ mod tests {
         for bad in ["a", "a=", "(=1", "a=much"] {
             assert!(limit(bad).unwrap_err().contains("REGEX=NUMBER"), "{bad}");
         }
-        assert!(length("0s").is_err() && length("30d").is_ok());
     }
 }

@@ -10,7 +10,9 @@ use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
