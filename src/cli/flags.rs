@@ -81,7 +81,7 @@ pub struct KubeFlags {
     #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
     pub as_groups: Vec<String>,
     /// Give up on an apiserver's answer after this time: 500ms, 30s, 2m.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration_parser(1, "500ms, 30s, 2m"))]
     pub request_timeout: Duration,
 }
 
@@ -123,7 +123,7 @@ pub struct PrometheusFlags {
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Give up on an answer of Prometheus after this time.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration_parser(1, "500ms, 30s, 2m"))]
     pub query_timeout: Duration,
 }
 
@@ -132,7 +132,7 @@ pub struct PrometheusFlags {
 #[command(next_help_heading = "Prometheus")]
 pub struct StepFlags {
     /// Time between points: 1s to 1h. Peaks of quotas are kept with any.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_parser(1, "500ms, 30s, 2m"))]
     pub step: Duration,
 }
 
@@ -143,9 +143,25 @@ impl StepFlags {
     }
 }
 
-/// Reads how long a request may take.
-fn parse_timeout(text: &str) -> Result<Duration, String> {
-    parse_length(text, 1, "500ms, 30s, 2m").map(to_std)
+/// A value parser of clap for lengths of time (µs) of at least so much; `examples` show how they are written.
+pub fn length_parser(
+    least: Micros,
+    examples: &'static str,
+) -> impl Fn(&str) -> Result<Micros, String> + Clone + Send + Sync + 'static {
+    move |text| parse_length(text, least, examples)
+}
+
+/// The same for the standard library's type.
+pub fn duration_parser(
+    least: Micros,
+    examples: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| parse_length(text, least, examples).map(|micros| Duration::from_micros(micros.unsigned_abs()))
+}
+
+/// Reads how often something is done, or for how long: at least 100 ms.
+pub fn parse_every(text: &str) -> Result<Duration, String> {
+    duration_parser(100_000, "500ms, 10s, 5m")(text)
 }
 
 /// Reads a length of time (µs) of at least so much; `examples` show how it is written.
@@ -157,11 +173,6 @@ pub fn parse_length(text: &str, least: Micros, examples: &str) -> Result<Micros,
     };
     let read = parse_duration(text).filter(|micros| *micros >= least);
     read.ok_or_else(|| format!("a time{bound} with its unit: {examples}"))
-}
-
-/// Microseconds, none of them below zero, as the standard library has them.
-pub fn to_std(micros: Micros) -> Duration {
-    Duration::from_micros(micros.unsigned_abs())
 }
 
 impl TimeFlags {
@@ -198,6 +209,20 @@ pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
 mod tests {
     use super::*;
     use crate::model::time::SECOND;
+
+    #[test]
+    fn lengths_of_time_have_units_and_bounds() {
+        let above_zero = length_parser(1, "12h, 30d");
+        assert_eq!(above_zero("30d"), Ok(30 * 86_400 * SECOND));
+        for bad in ["0s", "-1s", "5", "", "soon"] {
+            assert_eq!(above_zero(bad), Err("a time above zero with its unit: 12h, 30d".to_owned()), "{bad}");
+        }
+        let any = duration_parser(0, "0s, 1m");
+        assert_eq!((any("0s"), any("1m")), (Ok(Duration::ZERO), Ok(Duration::from_secs(60))));
+        assert_eq!(any("-1s"), Err("a time with its unit: 0s, 1m".to_owned()));
+        assert_eq!(parse_every("100ms"), Ok(Duration::from_millis(100)));
+        assert!(parse_every("99ms").unwrap_err().starts_with("a time of at least 100"));
+    }
 
     #[test]
     fn a_cluster_is_named_as_kubectl_does() {

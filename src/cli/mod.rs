@@ -12,7 +12,10 @@ mod settings;
 
 pub use context::{Context, Io};
 pub use error::Error;
-pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_length, parse_time, to_std};
+pub use flags::{
+    KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser, parse_every,
+    parse_length, parse_time,
+};
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{FailOn, Settings, Shown};

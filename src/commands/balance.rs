@@ -6,7 +6,7 @@ use crate::analysis::answer::Answer;
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
+use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
@@ -32,14 +32,10 @@ pub struct Args {
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// The chance that is recommended evens the load out within this time.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = within)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length_parser(1, "10m, 1h"))]
     within: Micros,
     #[command(flatten)]
     time: TimeFlags,
-}
-
-fn within(text: &str) -> Result<Micros, String> {
-    parse_length(text, 1, "10m, 1h")
 }
 
 impl Args {

@@ -4,7 +4,7 @@ use super::traffic::{Counting, Version, shape};
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report;
 use crate::analysis::traffic::{Plan, Query, Traffic};
-use crate::cli::{Context, Error, FailOn, parse_length, to_std};
+use crate::cli::{Context, Error, FailOn, parse_every};
 use crate::model::bundle::Bundle;
 use crate::model::input::LossKind;
 use crate::model::report::Report;
@@ -207,6 +207,5 @@ pub(super) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
 }
 
 fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
-    let read = parse_length(text, 100_000, "500ms, 10s, 5m").map(to_std);
-    read.map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
+    parse_every(text).map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
 }

@@ -6,6 +6,7 @@ pub mod archive;
 pub mod arguments;
 pub mod audit;
 pub mod cgroup;
+pub mod clock;
 pub mod content;
 pub mod etcd;
 pub mod exposition;
@@ -21,6 +22,7 @@ pub mod piece;
 pub mod pprof;
 #[cfg(feature = "live")]
 pub mod prometheus;
+pub mod retry;
 #[cfg(feature = "history")]
 pub mod rolled;
 #[cfg(not(feature = "history"))]

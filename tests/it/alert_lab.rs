@@ -175,17 +175,6 @@ channels:
         run(&arguments, &[("HOOK_PASSWORD", "sesame")], b"")
     }
 
-    /// Starts it, and kills it after this time; whether it was still running.
-    pub(crate) fn kill(&self, arguments: &[String], after: Duration) -> bool {
-        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), self.path());
-        command.args(arguments).env("HOOK_PASSWORD", "sesame");
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(after);
-        // SIGKILL.
-        let _ = child.kill();
-        child.wait().unwrap().code().is_none()
-    }
-
     pub(crate) fn state(&self) -> PathBuf {
         self.path().join("state")
     }

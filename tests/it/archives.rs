@@ -1,7 +1,7 @@
 //! Archives as sources: what a command says of one is what it says of the folder that was packed.
 
-use crate::support::{Ran, feed, folder, hermetic, plimsoll, sample};
-use serde_json::Value;
+use crate::archive_lab::{pack, says_the_same};
+use crate::support::{Ran, feed, folder, hermetic, sample};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -13,71 +13,19 @@ fn plimsoll_in(home: &Path, args: &[&str]) -> Ran {
     feed(command, b"")
 }
 
-/// Packs a folder below `samples/` with tar and `with`.
-fn pack(of: &str, to: &Path, with: &str) {
-    let sample = sample(of);
-    let (above, name) = sample.rsplit_once('/').unwrap();
-    let ran = Command::new("tar").args([with, "-cf"]).arg(to).args(["-C", above, name]).status().unwrap();
-    assert!(ran.success(), "tar {with}: is tar installed?");
-}
-
-fn without(mut told: Value, path: &str) -> String {
-    if let Some(told) = told.as_object_mut() {
-        told.retain(|field, _| !["generated_at", "written"].contains(&field.as_str()));
-    }
-    // Which finding it is depends on the file's path.
-    fn same(value: &mut Value) {
-        match value {
-            Value::Object(all) => {
-                all.remove("fingerprint");
-                all.values_mut().for_each(same);
-            }
-            Value::Array(all) => all.iter_mut().for_each(same),
-            _ => {}
-        }
-    }
-    same(&mut told);
-    told.to_string().replace(path, "PATH")
-}
-
 #[test]
-fn every_command_reads_an_archive_as_it_reads_the_folder() {
+fn an_archive_of_each_form_is_read_as_the_folder_is() {
     let home = folder();
-    let bundle = sample("list-storm");
     for (archive, with) in [("a.tar.zst", "--zstd"), ("b.tgz", "--gzip"), ("c.tar", "--format=gnu")] {
         let archive = home.path().join(archive);
         pack("list-storm", &archive, with);
-        let archive = archive.to_str().unwrap();
-        let commands: &[&[&str]] = &[
-            &["report", "SOURCE"],
+        // tests/full asks all commands.
+        let commands: [&[&str]; 3] = [
             &["traffic", "SOURCE", "--by", "verb,user"],
             &["traffic", "SOURCE", "--from", "metrics"],
-            &["clients", "SOURCE"],
-            &["balance", "SOURCE"],
-            &["guard", "events", "SOURCE"],
-            &["quota", "propose", "SOURCE"],
-            &["controllers", "SOURCE"],
-            &["heap", "top", "SOURCE"],
-            &["memory", "show", "SOURCE"],
-            &["etcd", "usage", "SOURCE"],
-            &["etcd", "check", "SOURCE"],
-            &["etcd", "health", "SOURCE"],
             &["etcd", "usage", "SOURCE/etcd/before.db.zst"],
-            &["compare", "SOURCE", "SOURCE"],
         ];
-        // One form with all commands, the others with those that read each kind of thing.
-        let few = if with == "--zstd" { commands } else { &commands[1..3] };
-        for command in few {
-            let ask = |source: &str| {
-                let words: Vec<String> = command.iter().map(|word| word.replace("SOURCE", source)).collect();
-                let words: Vec<&str> = words.iter().map(String::as_str).chain(["-o", "json"]).collect();
-                let ran = plimsoll(&words);
-                ran.did_not_panic();
-                assert!(!ran.stdout.is_empty(), "{words:?}: {}", ran.stderr);
-                (ran.code, without(serde_json::from_str(&ran.stdout).unwrap(), source))
-            };
-            assert_eq!(ask(archive), ask(&bundle), "{with}: {command:?}");
-        }
+        says_the_same(archive.to_str().unwrap(), &sample("list-storm"), &commands);
     }
 }
 

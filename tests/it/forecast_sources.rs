@@ -1,14 +1,12 @@
 //! What `plimsoll forecast` reads: hours and days as SQL has them, from every source; limits; refusals.
 
-use crate::support::{Ran, feed, folder, plimsoll, python, root, write};
+use crate::forecast_grids::{Grids, equal, forecast, grids};
+use crate::support::{feed, folder, plimsoll, python, root, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
-
-/// Intervals by series and number.
-type Grids = BTreeMap<String, BTreeMap<i64, f64>>;
 
 /// What DuckDB makes of a file (tests/oracle/forecast_grids.py).
 fn oracle(file: &str, step: i64) -> Grids {
@@ -20,34 +18,6 @@ fn oracle(file: &str, step: i64) -> Grids {
     let numbered =
         |grid: BTreeMap<String, f64>| grid.into_iter().map(|(at, value)| (at.parse().unwrap(), value)).collect();
     found.into_iter().map(|(series, grid)| (series, numbered(grid))).collect()
-}
-
-fn forecast(args: &[&str]) -> Ran {
-    plimsoll(&[&["forecast"], args, &["--points", "-o", "json"]].concat())
-}
-
-fn seconds(time: &Value) -> i64 {
-    crate::support::micros(time) / 1_000_000
-}
-
-/// The same of a report, with the step that it says.
-fn grids(report: &Value) -> (i64, Grids) {
-    let step = report["coverage"]["step_s"].as_f64().unwrap() as i64;
-    let mut found = Grids::new();
-    for row in report["rows"].as_array().unwrap() {
-        let mut key = row["name"].as_str().unwrap().to_owned();
-        row["labels"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .for_each(|(name, value)| write!(key, "|{name}={}", value.as_str().unwrap()).unwrap());
-        let from = seconds(&row["history"]["from"]);
-        assert_eq!(from % step, 0);
-        let values = row["history"]["values"].as_array().unwrap().iter().enumerate();
-        let values = values.filter_map(|(at, value)| Some((from / step + at as i64, value.as_f64()?)));
-        assert!(found.insert(key, values.collect()).is_none());
-    }
-    (step, found)
 }
 
 /// Numbers that look like chance, the same every time.
@@ -118,21 +88,6 @@ fn parquet(home: &Path, csv: &str, order: &str) -> String {
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     out
-}
-
-/// The same intervals with the same values, as JSON rounds them.
-#[track_caller]
-fn equal(found: &Grids, expected: &Grids, what: &str) {
-    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
-    for (series, grid) in expected {
-        let found = &found[series];
-        let differs = grid
-            .iter()
-            .find(|(at, value)| found.get(at).is_none_or(|other| (other - *value).abs() > 1e-9 * value.abs()));
-        assert!(differs.is_none(), "{what}: {series}: {differs:?} is {:?}", differs.and_then(|(at, _)| found.get(at)));
-        let more = found.keys().find(|at| !grid.contains_key(at));
-        assert!(more.is_none(), "{what}: {series}: {more:?} is too much");
-    }
 }
 
 #[test]
@@ -357,95 +312,4 @@ fn the_exit_code_is_that_of_the_days_left() {
     // Fifteen days: critical for those who say so.
     let within = ["forecast", &file, "--limit", "depth=740", "--fail-on", "critical", "--critical-within", "20d"];
     plimsoll(&within).exits(1);
-}
-
-/// A real Prometheus, and what went into it (history_data.rs).
-#[cfg(feature = "live")]
-#[test]
-fn hours_of_a_prometheus_are_what_went_in() {
-    use crate::history_data::{END, NAMESPACES, RESOURCES, START, Server, history, namespace};
-    let truth = &history().1;
-    let server = Server::plain(&[]);
-    let at = |seconds| jiff::Timestamp::from_second(seconds).unwrap().to_string();
-    let report = forecast(&[
-        "--prometheus",
-        &server.url,
-        "--since",
-        &at(START),
-        "--until",
-        &at(END),
-        "--query",
-        "mine=count(up) or vector(7)",
-    ])
-    .json(0);
-    let (step, found) = grids(&report);
-    assert_eq!((step, report["inputs"][0]["kind"].as_str()), (3_600, Some("prometheus")));
-    let limits: BTreeMap<&str, Option<f64>> = report["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| (row["series"].as_str().unwrap(), row["limit"].as_f64()))
-        .collect();
-    for number in 0..NAMESPACES {
-        for resource in RESOURCES {
-            let name = namespace(number);
-            let mut hours: BTreeMap<i64, f64> = BTreeMap::new();
-            for (at, value) in truth.quota("used", &name, resource) {
-                let best = hours.entry(at / 3_600).or_insert(*value);
-                *best = best.max(*value);
-            }
-            let key = format!("kube_resourcequota|namespace={name}|resource={resource}|resourcequota=team|type=used");
-            equal(&[(key.clone(), found[&key].clone())].into(), &[(key.clone(), hours)].into(), "hours");
-            let series = format!(
-                "kube_resourcequota{{namespace=\"{name}\",resource=\"{resource}\",resourcequota=\"team\",type=\"used\"}}"
-            );
-            let hard = truth.quota("hard", &name, resource).last().unwrap().1;
-            assert_eq!(limits[series.as_str()], Some(hard), "{series}");
-        }
-    }
-    let last = |key: &str| found.get(key).and_then(|grid| grid.values().next_back().copied());
-    let most = |key: &str| found.get(key).and_then(|grid| grid.values().copied().reduce(f64::max));
-    for (key, value) in [
-        ("cluster_requests|resource=cpu", 1.75),
-        ("apiserver_objects|resource=pods", 99.0),
-        ("apiserver_object_bytes|resource=pods", 6e6),
-        ("apiserver_seats|kind=executing|priority_level=low", 9.0),
-        ("etcd_db_bytes|instance=e", 1e9),
-        ("mine", 7.0),
-    ] {
-        assert_eq!(most(key), Some(value), "{key}");
-    }
-    assert_eq!(limits["cluster_requests{resource=\"cpu\"}"], Some(4.0));
-    assert_eq!(limits["apiserver_seats{kind=\"executing\",priority_level=\"low\"}"], Some(220.0));
-    assert_eq!(limits["etcd_db_bytes{instance=\"e\"}"], Some(8e9));
-    let flow = last("apiserver_rps|flow_schema=one|priority_level=low").unwrap();
-    assert!((flow - 1.0).abs() < 0.01, "{flow}");
-    // GET and LIST together: 1 and 2 a second, and up to 0.2 more.
-    let total = last("apiserver_rps").unwrap();
-    assert!((3.0..3.3).contains(&total), "{total}");
-    assert_eq!(found["apiserver_rps"].len(), 60 * 24);
-    // Days are made of the same hours.
-    let report = forecast(&[
-        "--prometheus",
-        &server.url,
-        "--since",
-        &at(START),
-        "--until",
-        &at(END),
-        "--step",
-        "1d",
-        "--select",
-        "team-2",
-    ])
-    .json(0);
-    let (step, mut found) = grids(&report);
-    assert_eq!((step, found.len()), (86_400, 2));
-    let mut days: BTreeMap<i64, f64> = BTreeMap::new();
-    for (at, value) in truth.quota("used", "team-2", "requests.cpu") {
-        let best = days.entry(at / 86_400).or_insert(*value);
-        *best = best.max(*value);
-    }
-    found.retain(|key, _| key.contains("cpu"));
-    let key = "kube_resourcequota|namespace=team-2|resource=requests.cpu|resourcequota=team|type=used".to_owned();
-    equal(&found, &[(key, days)].into(), "days");
 }

@@ -1,7 +1,8 @@
 //! The end-to-end tests: one binary, because each further one links the crate again.
 //!
 //! They run the built program and compare what it prints with independent counts (`tests/oracle`, numpy, jq).
-//! `.ci/setup` installs what they need; nothing is skipped where something is missing.
+//! `.ci/setup` installs what they need; nothing is skipped where something is missing. What needs qemu, root or minutes
+//! is in `tests/full`.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,13 +12,17 @@
 
 #[cfg(feature = "live")]
 mod alert_lab;
+#[cfg(feature = "live")]
+mod alert_model;
 mod architecture;
+mod archive_lab;
 mod archives;
 mod balance;
 mod changing;
 mod clients;
 mod collect;
 mod compare;
+mod compare_lab;
 mod controllers;
 mod coverage;
 mod damage;
@@ -36,6 +41,7 @@ mod flow_fence;
 mod follow;
 #[cfg(feature = "history")]
 mod forecast;
+mod forecast_grids;
 mod forecast_sources;
 mod foreign;
 mod forms;
@@ -45,34 +51,24 @@ mod guard_policies;
 mod guard_webhooks;
 mod heap;
 #[cfg(feature = "live")]
-mod history_data;
-#[cfg(feature = "live")]
 mod lab;
 #[cfg(feature = "live")]
 mod live;
 mod member;
 mod memory_captured;
 mod memory_heap;
-mod memory_live;
-mod memory_machine;
-mod memory_v2;
 mod metrics;
 mod metrics_damage;
 mod metrics_forms;
 mod metrics_instances;
 mod metrics_pages;
-mod metrics_prometheus;
 mod metrics_tables;
 mod metrics_ways;
 #[cfg(feature = "live")]
 mod prometheus_faults;
-#[cfg(feature = "live")]
-mod prometheus_history;
 mod quota;
 #[cfg(feature = "live")]
 mod quota_alert;
-#[cfg(feature = "live")]
-mod quota_history;
 mod reads;
 #[cfg(feature = "history")]
 mod record;
@@ -81,9 +77,12 @@ mod report;
 mod rollup;
 #[cfg(feature = "history")]
 mod rollup_files;
+mod screen;
 mod seats;
 #[cfg(feature = "history")]
 mod store;
+#[cfg(feature = "history")]
+mod store_lab;
 mod support;
 mod traffic_counts;
 #[cfg(feature = "live")]

@@ -268,3 +268,25 @@ fn statistics_of_one_version_beside_limits_of_the_other() {
     );
     assert!(!report.to_string().contains("no limit is known"));
 }
+
+#[test]
+fn the_unit_is_one_that_systemd_takes() {
+    let place = folder();
+    let unit = std::fs::read_to_string(sample("reclaim/plimsoll-reclaim.service")).unwrap();
+    // Its program has to be there.
+    let unit = unit.replace("/usr/local/bin/plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
+    let verified = |name: &str, text: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let output =
+            Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path).output();
+        let output = output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; run .ci/setup first"));
+        String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .filter(|line| line.contains(name))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(verified("plimsoll-reclaim.service", &unit), Vec::<String>::new());
+    assert!(!verified("wrong.service", &unit.replace("ProtectSystem=strict", "ProtectSystem=perhaps")).is_empty());
+}

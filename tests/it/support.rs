@@ -80,6 +80,14 @@ pub(crate) fn hermetic(mut command: Command, home: &Path) -> Command {
     command
 }
 
+/// A jumble that is the same at each run.
+pub(crate) fn jumble(seed: u64) -> u64 {
+    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 /// Runs `plimsoll` with these arguments.
 pub(crate) fn plimsoll(args: &[&str]) -> Ran {
     run(args, &[], b"")

@@ -278,9 +278,9 @@ fn a_signal_ends_it_with_a_last_report() {
         assert!(took < Duration::from_secs(3), "{took:?}");
     }
     // Without --follow, too: between two pages there is one report on the first.
+    let before = lab.requests("/metrics").len();
     let running = Running::start(&asking(&lab, "full", &["--every", "60s"]));
     let end = Instant::now() + Duration::from_secs(20);
-    let before = lab.requests("/metrics").len();
     while lab.requests("/metrics").len() < before + 2 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,108 +1,13 @@
 //! The terminal UI in a real terminal (tmux), as a person uses it: replayed, live, and when things fail.
 
 use crate::lab::Lab;
-use crate::support::{folder, plimsoll, python, root, sample, sample_bytes, write};
+use crate::screen::{Screen, page};
+use crate::support::{folder, plimsoll, python, sample, sample_bytes, write};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// How long anything may take until it is on the screen.
-const PATIENCE: Duration = Duration::from_secs(40);
-
-/// A terminal.
-struct Screen {
-    socket: String,
-}
-
-impl Screen {
-    /// Runs `plimsoll tui` with these words in a terminal of this size; when it has ended, the screen shows how.
-    fn start(name: &str, (width, height): (u16, u16), words: &[&str], home: &Path) -> Self {
-        let own = Self { socket: format!("plimsoll-{name}-{}", std::process::id()) };
-        let quoted: String = words.iter().fold(String::new(), |all, word| all + &format!(" '{word}'"));
-        let program = env!("CARGO_BIN_EXE_plimsoll");
-        let run = format!(
-            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' '{program}' tui{quoted}; echo \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | tr '\\n' ' '; echo; exec sleep 1000",
-            home.display(),
-            home.display()
-        );
-        let size = [width.to_string(), height.to_string()];
-        let status = own.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], &run]);
-        assert!(status.0, "tmux is needed: run .ci/setup first: {}", status.1);
-        own
-    }
-
-    fn tmux(&self, words: &[&str]) -> (bool, String) {
-        let out = Command::new("tmux")
-            .args(["-L", &self.socket, "-f", "/dev/null"])
-            .args(words)
-            .current_dir(root())
-            .output()
-            .unwrap();
-        (
-            out.status.success(),
-            String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr),
-        )
-    }
-
-    fn keys(&self, keys: &[&str]) {
-        assert!(self.tmux(&[&["send-keys"], keys].concat()).0);
-    }
-
-    /// Types a text, and Enter.
-    fn line(&self, text: &str) {
-        self.keys(&["-l", text]);
-        self.keys(&["Enter"]);
-    }
-
-    fn text(&self) -> String {
-        self.tmux(&["capture-pane", "-p"]).1
-    }
-
-    /// Waits until the screen is as wanted.
-    #[track_caller]
-    fn until(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
-        let began = Instant::now();
-        loop {
-            let text = self.text();
-            if is(&text) {
-                return text;
-            }
-            assert!(began.elapsed() < PATIENCE, "never came: {what}; the screen:\n{text}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    #[track_caller]
-    fn shows(&self, text: &str) -> String {
-        self.until(text, |screen| screen.contains(text))
-    }
-
-    /// The process of the program.
-    fn process(&self) -> String {
-        let pane = self.tmux(&["list-panes", "-F", "#{pane_pid}"]).1;
-        let found = Command::new("pgrep").args(["-P", pane.trim()]).output().unwrap();
-        String::from_utf8_lossy(&found.stdout).split_whitespace().next().unwrap().to_owned()
-    }
-
-    /// The program has ended well, and the terminal is as it was: lines, echo, no leftovers of the screen.
-    #[track_caller]
-    fn is_sane(&self) {
-        let text = self.shows("EXIT 0");
-        let text = if text.contains("icanon") { text } else { self.shows("icanon") };
-        assert!(text.contains(" icanon") || text.contains("\nicanon") || text.contains("echo icanon"), "{text}");
-        assert!(!text.contains("-icanon") && !text.contains("-echo"), "{text}");
-        assert!(!text.contains("Overview"), "the screen was given back: {text}");
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
+use std::time::Duration;
 
 #[test]
 fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
@@ -282,59 +187,6 @@ fn signals_and_small_screens_leave_the_terminal_sane() {
     assert!(text.contains("/nowhere/at/all"), "{text}");
 }
 
-/// A page of an apiserver with so many requests.
-fn page(requests: u64) -> String {
-    format!(
-        "# TYPE apiserver_request_total counter\napiserver_request_total{{code=\"200\",component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} {requests}\n\
-         # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e9\n"
-    )
-}
-
-#[test]
-fn live_apiservers_that_fail_and_come_back() {
-    // Healthy, then each fault until it is seen, and healthy again.
-    let cases = [
-        ("@500@", "500"),
-        ("@403@", "403"),
-        ("@401@", "401"),
-        ("@hang-up@", "without an answer"),
-        ("@cut@", "broke off"),
-        ("@429@", "429"),
-        ("@stuck@", "3"),
-    ];
-    std::thread::scope(|scope| {
-        for (fault, words) in cases {
-            scope.spawn(move || it_fails_and_comes_back(fault, words));
-        }
-    });
-}
-
-fn it_fails_and_comes_back(fault: &str, words: &str) {
-    let home = folder();
-    let pages: Vec<String> =
-        (0..3u64).map(|n| write(home.path(), &format!("page-{n}.txt"), page(1_000 + 100 * n))).collect();
-    // Answers of 429 and 503 are tried again at once, four times at most.
-    let sequence = [&pages[..2], &vec![fault.to_owned(); 4], &pages[2..]].concat().join(",");
-    let lab = Lab::start(&[&sequence, &pages[0]]);
-    let kubeconfig = lab.kubeconfig();
-    let words_of =
-        ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab", "--every", "1s", "--request-timeout", "3s"];
-    let screen = Screen::start(&format!("live-{}", fault.trim_matches('@')), (160, 24), &words_of, home.path());
-    let text = screen.until("it fails", |text| text.contains("fails since"));
-    assert!(text.contains(&lab.name("a")) && text.contains("1 of 2 sources fail"), "{fault}: {text}");
-    assert!(text.to_lowercase().contains(words), "{fault}: it is said why: {text}");
-    assert!(!text.contains("sesame"), "no token on the screen: {text}");
-    screen.shows("2 sources answer");
-    screen.keys(&["0"]);
-    let text = screen.shows("it is back");
-    assert!(text.to_lowercase().contains(words), "the log remembers: {text}");
-    screen.keys(&["q"]);
-    screen.is_sane();
-    let entries = std::fs::read_dir(home.path()).unwrap().filter_map(Result::ok);
-    let left: Vec<_> = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("plimsoll-")).collect();
-    assert!(left.is_empty(), "what was kept to look back at is removed: {left:?}");
-}
-
 #[test]
 fn live_with_each_form_of_credentials() {
     let home = folder();
@@ -406,58 +258,6 @@ fn a_log_that_is_written_is_followed_and_saved() {
     assert_eq!((found.status.code(), found.stdout.len()), (Some(1), 0), "bodies are in the bundle");
     let sizes = Command::new("grep").args(["-rl", "plimsoll.io/request-bytes"]).arg(&bundle).output().unwrap();
     assert!(sizes.status.success(), "their sizes are");
-    screen.keys(&["q"]);
-    screen.is_sane();
-}
-
-#[test]
-fn it_is_there_at_once_and_quiet_when_nothing_happens() {
-    let out = Command::new(python())
-        .arg(root().join("tests/oracle/tui.py"))
-        .args([env!("CARGO_BIN_EXE_plimsoll"), "tui", &sample("list-storm")])
-        .output()
-        .unwrap();
-    let told: Value =
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)));
-    // The fastest of five: other tests run beside this one.
-    assert!(told["first_frame_ms"].as_f64().unwrap() <= 150.0, "{told}");
-    assert!(told["idle_bytes_per_s"].as_f64().unwrap() <= 20_000.0, "{told}");
-    assert!(told["idle_cpu_share"].as_f64().unwrap() <= 0.02, "{told}");
-}
-
-#[test]
-fn live_and_idle_it_takes_less_than_a_fiftieth_of_a_core() {
-    let home = folder();
-    let pages: Vec<String> = (0..2)
-        .map(|number| {
-            let name = ["apiserver-0", "apiserver-1"][number];
-            write(
-                home.path(),
-                &format!("{name}.txt"),
-                sample_bytes(&format!("list-storm/metrics/{name}/1795166306.txt.zst")),
-            )
-        })
-        .collect();
-    let lab = Lab::start(&[&pages[0], &pages[1]]);
-    let kubeconfig = lab.kubeconfig();
-    let screen = Screen::start(
-        "idle",
-        (200, 50),
-        &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "lab"],
-        home.path(),
-    );
-    screen.shows("2 sources answer");
-    let ticks = || -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", screen.process())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    };
-    // Connecting and the first pages are not idle.
-    std::thread::sleep(Duration::from_secs(3));
-    let (before, began) = (ticks(), Instant::now());
-    std::thread::sleep(Duration::from_secs(30));
-    let share = (ticks() - before) as f64 / 100.0 / began.elapsed().as_secs_f64();
-    assert!(share < 0.02, "{share}");
     screen.keys(&["q"]);
     screen.is_sane();
 }

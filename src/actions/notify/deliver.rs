@@ -4,6 +4,7 @@ use super::Fault;
 use super::store::Store;
 use crate::model::alert::{Alert, Channel, Parcel, Way};
 use crate::model::time::Micros;
+use crate::sources::retry::{Asked, Retries, RetryPolicy};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,11 +12,14 @@ use std::time::{Duration, Instant};
 /// The longest that one try may take.
 const TRY: Duration = Duration::from_secs(10);
 
-/// The first pause between tries; each further one is twice as long.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// The longest pause, but for what a receiver asks for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The time to deliver ends the tries, whatever their number.
+const RETRIES: RetryPolicy = RetryPolicy {
+    tries: u32::MAX,
+    first_pause: Duration::from_millis(500),
+    longest_pause: Duration::from_secs(30),
+    total_pause: Duration::MAX,
+    asked: Asked::Lengthens,
+};
 
 /// What Alertmanager is to go on knowing, by owner, and which channels those owners have.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -169,7 +173,7 @@ impl Worker<'_> {
 
     /// Tries until it is done, refused, or the time is over; then the error, and whether others need not be tried.
     fn insist(&self, mut attempt: impl FnMut(Duration) -> Result<(), Fault>) -> (Result<(), (String, bool)>, u32) {
-        let mut pause = PAUSE;
+        let mut retries = Retries::new(RETRIES);
         let mut tries = 0;
         loop {
             let within = self.end.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(100), TRY);
@@ -178,12 +182,11 @@ impl Worker<'_> {
                 Ok(()) => return (Ok(()), tries),
                 Err(Fault::Refused(error)) => return (Err((error, false)), tries),
                 Err(Fault::Later(error, asked)) => {
-                    let wait = asked.unwrap_or(pause).max(pause);
-                    if Instant::now() + wait >= self.end {
+                    let left = self.end.saturating_duration_since(Instant::now());
+                    let Some(wait) = retries.pause(asked).filter(|wait| *wait < left) else {
                         return (Err((error, true)), tries);
-                    }
+                    };
                     std::thread::sleep(wait);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }

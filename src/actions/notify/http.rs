@@ -2,10 +2,12 @@
 
 use super::{Fault, reveal};
 use crate::model::alert::{Login, Url};
+use crate::sources::clock::now;
+use crate::sources::retry::retry_after;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Characters of an answer that are shown in an error.
@@ -87,22 +89,6 @@ impl Target {
     }
 }
 
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64)
-}
-
-/// What `Retry-After` asks for: seconds, or a date.
-fn retry_after(text: &str, now: i64) -> Option<Duration> {
-    let seconds = match text.trim().parse::<u64>() {
-        Ok(seconds) => seconds,
-        Err(_) => {
-            u64::try_from(jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp().as_second() - now).unwrap_or(0)
-        }
-    };
-    // What asks for more than a day is asked again at the next run anyway.
-    Some(Duration::from_secs(seconds.min(86_400)))
-}
-
 /// The certificates of a PEM file.
 fn roots(path: &Path) -> Result<RootCerts, String> {
     let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -115,17 +101,4 @@ fn roots(path: &Path) -> Result<RootCerts, String> {
         return Err(format!("{}: there is no certificate in it; it should be in PEM", path.display()));
     }
     Ok(RootCerts::from(found))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_receiver_may_ask_for_time() {
-        assert_eq!(retry_after("3", 0), Some(Duration::from_secs(3)));
-        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:09 GMT", 4), Some(Duration::from_secs(5)));
-        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:09 GMT", 40), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", 0), None);
-    }
 }

@@ -6,9 +6,9 @@ mod take;
 mod told;
 
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
-use crate::cli::{Context, Error, FailOn, KubeFlags, Progress};
+use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::commands::etcd::AccessFlags;
-use crate::commands::memory::watch::{duration, sleep_until};
+use crate::commands::memory::watch::sleep_until;
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::time::{self, SECOND};
 use crate::sources::audit::pass::Watcher;
@@ -45,10 +45,10 @@ pub struct Args {
     #[arg(short = 'f', long, value_name = "PATH")]
     output_file: Option<PathBuf>,
     /// Go on for this long, and take metrics again and again [default: take all once].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_every)]
     duration: Option<Duration>,
     /// Time between two pages of metrics.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     every: Duration,
     /// Pages of lists a second, at most.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = rate)]

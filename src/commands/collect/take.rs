@@ -9,6 +9,7 @@ use crate::commands::memory::watch::sleep_until;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::audit::strip::{self, Stripped};
+use crate::sources::clock::now;
 use crate::sources::etcd::pull::{Access, PullError};
 use crate::sources::live::{Cluster, LiveError, Page};
 use crate::sources::objects::{clean, live, usage};
@@ -104,10 +105,6 @@ pub(super) struct Taker<'a> {
     /// What was taken out of audit logs.
     stripped: Stripped,
     stop: Arc<AtomicBool>,
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// A time as it stands in a file's name: Unix seconds and milliseconds.

@@ -3,7 +3,7 @@
 use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{Given, Pick, Rules};
-use crate::cli::{Error, parse_length};
+use crate::cli::Error;
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
@@ -92,11 +92,6 @@ pub(super) fn season(text: &str) -> Result<Season, String> {
             Ok(Season::Of(lengths))
         }
     }
-}
-
-/// Reads a length above zero.
-pub(super) fn length(text: &str) -> Result<Micros, String> {
-    parse_length(text, 1, "12h, 30d, 8w")
 }
 
 /// Reads RFC 3339, or a date.
@@ -235,6 +230,5 @@ mod tests {
         for bad in ["a", "a=", "(=1", "a=much"] {
             assert!(limit(bad).unwrap_err().contains("REGEX=NUMBER"), "{bad}");
         }
-        assert!(length("0s").is_err() && length("30d").is_ok());
     }
 }

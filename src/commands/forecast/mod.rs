@@ -10,7 +10,7 @@ use crate::analysis::forecast::targets::{OBSERVED, targets};
 use crate::analysis::forecast::{Options, foresee};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, Progress, TimeFlags, length_parser};
 use crate::model::forecast::{Forecast, Grid, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "auto", value_parser = asked::step)]
     step: Step,
     /// How far to look ahead: 12h, 30d, 8w; no further than twice the history.
-    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = asked::length)]
+    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"))]
     horizon: Micros,
     /// What repeats itself: auto, none, or lengths, 24h,7d.
     #[arg(long, value_name = "LENGTHS", default_value = "auto", value_parser = asked::season)]
@@ -87,10 +87,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = crate::sources::limits::amount, help_heading = "Limits")]
     etcd_quota: Option<f64>,
     /// A limit that is reached within this time is a warning.
-    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = asked::length, help_heading = "Limits")]
+    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"), help_heading = "Limits")]
     warn_within: Micros,
     /// A limit that is reached within this time is critical; --fail-on gives the exit code.
-    #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = asked::length, help_heading = "Limits")]
+    #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = length_parser(1, "12h, 30d, 8w"), help_heading = "Limits")]
     critical_within: Micros,
     /// What if this comes on top: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
     #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]

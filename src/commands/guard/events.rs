@@ -5,7 +5,7 @@ use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::guard::report::{Told, report};
 use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
 use crate::analysis::quota::owners as quota_owners;
-use crate::cli::{Context, Error, FailOn, TimeFlags, parse_length};
+use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::etcd::removed::{self, Between};
 use crate::commands::rollup::{self, Selection};
 use crate::commands::{show, traffic};
@@ -48,7 +48,7 @@ pub(super) struct Args {
     severity: Option<Severity>,
     /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within
     /// it are many.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = window)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = length_parser(1, "30s, 5m"))]
     window: Micros,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
     /// Namespaces are looked up among the objects that lie beside the logs.
@@ -70,10 +70,6 @@ fn severity(text: &str) -> Result<Severity, String> {
         .into_iter()
         .find(|severity| severity.name() == text)
         .ok_or_else(|| "info, warning or critical".to_owned())
-}
-
-fn window(text: &str) -> Result<Micros, String> {
-    parse_length(text, 1, "30s, 5m")
 }
 
 impl Args {

@@ -6,7 +6,7 @@ use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::report::news;
 use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch, message};
 use crate::analysis::quota::owners;
-use crate::cli::{Context, Error, FailOn, parse_length, to_std};
+use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::messages;
 use crate::commands::rollup::{One, Selection};
 use crate::commands::traffic_follow::stop_signal;
@@ -17,6 +17,7 @@ use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::alerts;
 use crate::sources::audit::follow::Follower;
+use crate::sources::clock::now;
 use crate::views::Format;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,7 +45,7 @@ pub(super) struct FollowFlags {
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
     /// End after this time [default: on SIGINT or SIGTERM].
-    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
     /// Send messages by the channels of this configuration (docs/alerts.md), at any hour.
     #[arg(long, value_name = "FILE", requires = "follow")]
@@ -57,12 +58,8 @@ pub(super) struct FollowFlags {
     #[arg(long, value_name = "DIR", requires = "alerts")]
     state: Option<PathBuf>,
     /// Try to deliver for so long at a time; reading waits.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts", value_parser = duration_parser(0, "30s, 5m, 12h"))]
     give_up: Duration,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_length(text, 0, "30s, 5m, 12h").map(to_std)
 }
 
 /// Runs the command.
@@ -229,8 +226,4 @@ impl Mail {
             counted(self.state.outbox.len() as u64, "message")
         ))
     }
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }

@@ -1,7 +1,7 @@
 //! `plimsoll memory reclaim`.
 
 use super::groups::{GroupFlags, read, size};
-use super::watch::{duration, sleep_until};
+use super::watch::sleep_until;
 use crate::actions::reclaim::{self, Method, Reclaimer, Repaired, Stepped};
 use crate::analysis::memory::account::own_limit;
 use crate::analysis::memory::plan::{self, Most, Plan, Until};
@@ -9,7 +9,7 @@ use crate::analysis::memory::rates::Rates;
 use crate::analysis::memory::reclaimed::{self, Outcome, Step};
 use crate::analysis::memory::report::Seen;
 use crate::analysis::memory::verdict::Verdict;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_every};
 use crate::commands::traffic_follow::{print_again, stop_signal};
 use crate::model::memory::Amount;
 use crate::model::units::{bytes, parse_bytes, percent};
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SHARE|SIZE", default_value = "50%", value_parser = most)]
     most: Most,
     /// Wait this long after each step, to see whether the cache is read again.
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_every)]
     pause: Duration,
     /// How: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no processes),
     /// memory.limit_in_bytes.
@@ -68,7 +68,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = share, requires = "daemon")]
     low: f64,
     /// With --daemon: look this often.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, requires = "daemon")]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_every, requires = "daemon")]
     every: Duration,
     #[command(flatten)]
     groups: GroupFlags,

@@ -4,7 +4,7 @@ use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, parse_length, to_std};
+use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::{heap as profiles, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(short, long)]
     recursive: bool,
     /// Of live cgroups: look twice, this far apart, to tell idle cache from cache that is read again; 0s to look once.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = over)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_parser(0, "0s, 1s, 1m"))]
     over: Duration,
     /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are
     /// found.
@@ -47,10 +47,6 @@ pub(super) struct Args {
     heap: Vec<String>,
     #[command(flatten)]
     groups: GroupFlags,
-}
-
-fn over(text: &str) -> Result<Duration, String> {
-    parse_length(text, 0, "0s, 1s, 1m").map(to_std)
 }
 
 /// The last sample of a series, and the one nearest to a minute before it.

@@ -5,7 +5,7 @@ use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
 use crate::analysis::memory::report::{self, Seen};
 use crate::analysis::memory::verdict::Verdict;
-use crate::cli::{Context, Error, parse_length, to_std};
+use crate::cli::{Context, Error, parse_every};
 use crate::commands::traffic_follow::{print_again, stop_signal};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
@@ -38,13 +38,13 @@ pub(super) struct Args {
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Time between samples.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_every)]
     every: Duration,
     /// A verdict that holds for this long becomes a finding.
-    #[arg(long = "for", value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "1m", value_parser = parse_every)]
     holds: Duration,
     /// End after this time [default: on SIGINT or SIGTERM].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_every)]
     until: Option<Duration>,
     /// Also write the last sample for Prometheus' node_exporter (its textfile collector) into this file, replaced as a
     /// whole.
@@ -52,11 +52,6 @@ pub(super) struct Args {
     textfile: Option<PathBuf>,
     #[command(flatten)]
     groups: GroupFlags,
-}
-
-/// Reads a time of at least 100 ms.
-pub(in crate::commands) fn duration(text: &str) -> Result<Duration, String> {
-    parse_length(text, 100_000, "500ms, 10s, 5m").map(to_std)
 }
 
 /// Sleeps until `end`, or until told to stop.

@@ -7,7 +7,7 @@ use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
 use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
-use crate::cli::{Context, Error, FailOn, parse_length, to_std};
+use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::messages;
 use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
@@ -45,7 +45,7 @@ pub struct Args {
     #[command(flatten)]
     flags: Flags,
     /// What still stands is told again after this time (default 24h).
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Messages")]
+    #[arg(long, value_name = "TIME", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"), help_heading = "Messages")]
     repeat: Option<Duration>,
     /// Take the texts subject.txt, text.txt and slack.txt from this folder, as far as they are there.
     #[arg(long, value_name = "DIR", help_heading = "Messages")]
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_ALERT_STATE", help_heading = "Messages")]
     state: Option<PathBuf>,
     /// Try to deliver for so long; also wait so long for another run to end.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, help_heading = "Messages")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"), help_heading = "Messages")]
     give_up: Duration,
     /// Show who would get what, and when; send and remember nothing.
     #[arg(long, help_heading = "Messages")]
@@ -63,10 +63,6 @@ pub struct Args {
     /// Take this for the time that it is: for tests.
     #[arg(long, value_name = "TIME", hide = true)]
     now: Option<jiff::Timestamp>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_length(text, 0, "30s, 90m, 24h, 7d").map(to_std)
 }
 
 impl Args {

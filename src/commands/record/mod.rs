@@ -5,8 +5,8 @@ mod logs;
 mod take;
 
 use crate::actions::store::{Keep, KeepRollups, Sample, Writer, drop_old, open_or_make, put_together, seal};
-use crate::cli::{Context, Error, KubeFlags, parse_length};
-use crate::commands::memory::watch::{duration, sleep_until};
+use crate::cli::{Context, Error, KubeFlags, length_parser, parse_every, parse_length};
+use crate::commands::memory::watch::sleep_until;
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::series::Series;
 use crate::model::time::Micros;
@@ -46,13 +46,13 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["every", "length"])]
     once: bool,
     /// Time between samples [default: 15s for what is live; files are read once].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_every)]
     every: Option<Duration>,
     /// End after this time [default: on SIGINT or SIGTERM].
-    #[arg(long = "for", id = "length", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", id = "length", value_name = "TIME", value_parser = parse_every)]
     length: Option<Duration>,
     /// List a live cluster's objects, and its pods' usage, no more often than this.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
     objects_every: Duration,
     #[command(flatten)]
     keep: KeepFlags,
@@ -74,10 +74,10 @@ struct KeepFlags {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
     /// Keep single points for this long; of older days what they came to is kept: peak, quantiles, mean.
-    #[arg(long, value_name = "TIME", default_value = "14d", value_parser = age)]
+    #[arg(long, value_name = "TIME", default_value = "14d", value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep_points: Micros,
     /// Keep days for this long.
-    #[arg(long, value_name = "TIME", default_value = "400d", value_parser = age)]
+    #[arg(long, value_name = "TIME", default_value = "400d", value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep: Micros,
     /// Keep what audit logs tell (roll-ups) in tiles of these lengths up to these ages: 10s, 1m, 10m and 1h.
     #[arg(long, value_name = "TILE=AGE,...", default_value = "10s=2d,1m=30d,10m=400d", value_parser = keep_rollups)]
@@ -87,10 +87,6 @@ struct KeepFlags {
 fn size(text: &str) -> Result<u64, String> {
     let size = parse_bytes(text).filter(|bytes| *bytes >= 1 << 20);
     size.ok_or_else(|| "a size of at least 1MiB: 64MiB, 2G, 500MB".to_owned())
-}
-
-fn age(text: &str) -> Result<Micros, String> {
-    parse_length(text, 2 * crate::model::series::DAY, "14d, 8w")
 }
 
 fn keep_rollups(text: &str) -> Result<KeepRollups, String> {

@@ -2,12 +2,13 @@
 //! command line does, and keeps what they would have printed.
 
 use super::course::{Growing, course};
-use super::{export, now};
+use super::export;
 use crate::analysis::answer::{self, Rows};
 use crate::cli::{Context, Error, Io, Settings, Shown, keep_little};
 use crate::commands::report::load::Load;
 use crate::commands::{self, pages::Memo};
 use crate::model::report::{Severity, Table};
+use crate::sources::clock::now;
 use crate::sources::find::{self, Wanted};
 use crate::views::Format;
 use crate::views::tui::{Answer, Ask, Found, Msg, Want};

@@ -3,7 +3,6 @@
 
 use super::course::Growing;
 use super::engine::{Worker, look};
-use super::now;
 use super::spool::Spool;
 use crate::actions::bundle::ARCHIVE;
 use crate::cli::Settings;
@@ -14,6 +13,7 @@ use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::apf;
 use crate::sources::audit::follow::Follower;
+use crate::sources::clock::now;
 use crate::sources::live::{Cluster, LiveError, Page, Target};
 use crate::views::tui::{Found, Msg, Standing, Status};
 use crossbeam_channel::Sender;

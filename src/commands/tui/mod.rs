@@ -10,11 +10,10 @@ mod spool;
 #[cfg(test)]
 mod tests;
 
-use crate::cli::{Context, Error, KubeFlags};
-use crate::commands::memory::watch::duration;
-use crate::model::time::Micros;
+use crate::cli::{Context, Error, KubeFlags, parse_every};
 use crate::model::units::parse_bytes;
 use crate::sources::arguments::{expand, is_live};
+use crate::sources::clock::now;
 use crate::views::tui::keys::Keys;
 use crate::views::tui::theme::NAMES;
 use crate::views::tui::{Effect, Msg, State, Theme, term};
@@ -50,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "LOG")]
     follow: Vec<String>,
     /// Time between two readings of what is live.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     every: Duration,
     /// How much of what is read live is kept to look back at; the oldest goes first.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
@@ -78,10 +77,6 @@ pub struct Args {
 
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| "at least 1MiB: 64MiB, 1GiB".to_owned())
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// Runs the command.

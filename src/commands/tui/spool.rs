@@ -1,12 +1,12 @@
 //! What is read live, as a bundle that grows: whatever reads bundles reads it. It lies in a folder that only the user
 //! may read, holds no more than it may, and is gone when the program ends.
 
-use super::now;
 use crate::actions::bundle::{BundleWriter, part, private};
 use crate::actions::fresh::folder as private_folder;
 use crate::commands::collect::stamp;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::audit::strip::{self, Stripped};
+use crate::sources::clock::now;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -21,6 +21,7 @@ use crate::model::event::{Stream, Timed};
 use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::arguments;
+use crate::sources::clock::now;
 use crate::sources::find::{self, LogStream};
 use crate::sources::open::{Packing, Place, SourceError};
 use std::collections::{BTreeSet, HashMap};
@@ -78,10 +79,6 @@ pub struct Follower {
     back: Option<u64>,
     /// Lines as they came, for whom nothing but they matter.
     lines: Option<Vec<(Stream, Vec<u8>)>>,
-}
-
-fn now() -> Micros {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// Looks at no event.

@@ -16,7 +16,6 @@ mod request;
 
 pub use error::LiveError;
 pub(in crate::sources) use error::foreign;
-pub(in crate::sources) use request::retry_after;
 
 use crate::model::time::Micros;
 use request::{Door, Manners};

@@ -4,6 +4,8 @@
 use super::client;
 use super::error::{LiveError, foreign};
 use crate::model::time::Micros;
+use crate::sources::clock::now;
+use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, RETRY_AFTER, USER_AGENT};
 use http::{Request, StatusCode, Uri};
@@ -72,12 +74,16 @@ pub(super) struct Answer {
 pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Manners) -> Result<Answer, LiveError> {
     let uri = door.uri(path).ok_or_else(|| LiveError::Path(foreign(path)))?;
     let _turn = door.turn.lock().await;
-    let mut slept = Duration::ZERO;
+    let mut retries = Retries::new(RetryPolicy {
+        tries: TRIES,
+        first_pause: PAUSE,
+        longest_pause: Duration::MAX,
+        total_pause: manners.timeout,
+        asked: Asked::Lengthens,
+    });
     let mut stale = false;
-    let mut tries = 0;
     loop {
-        tries += 1;
-        let at = jiff::Timestamp::now().as_microsecond();
+        let at = now();
         let received = AtomicU64::new(0);
         let one = once(client, &uri, manners, &received);
         let reply = match tokio::time::timeout(manners.timeout, one).await {
@@ -98,16 +104,14 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
             // seen that try.
             Err(Fault::Gone(_)) if !stale => {
                 stale = true;
-                tries -= 1;
             }
             Err(Fault::Busy { code, retry_after }) => {
-                let pause = retry_after.unwrap_or_default().max(PAUSE * 2u32.pow(tries - 1));
-                if tries >= TRIES || slept + pause > manners.timeout {
+                let Some(pause) = retries.pause(retry_after) else {
                     let About { server, path } = door.about(path);
+                    let tries = retries.failed();
                     return Err(LiveError::Busy { server, path, code: code.as_u16(), tries, retry_after });
-                }
+                };
                 tokio::time::sleep(pause).await;
-                slept += pause;
                 // What was kept open may be closed again by now.
                 stale = false;
             }
@@ -169,7 +173,8 @@ async fn once(client: &Client, uri: &Uri, manners: &Manners, received: &AtomicU6
     match head.status {
         StatusCode::OK => unpack(&head.headers, bytes, limit),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Err(Fault::Busy { code: head.status, retry_after: retry_after(&head.headers) })
+            let asked = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            Err(Fault::Busy { code: head.status, retry_after: asked.and_then(|text| retry_after(text, now())) })
         }
         other => {
             let plain = unpack(&head.headers, bytes, limit).unwrap_or_default();
@@ -195,16 +200,6 @@ fn unpack(headers: &HeaderMap, bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, Fa
         .read_to_end(&mut plain)
         .map_err(|error| Fault::Cut(format!("the answer's gzip is damaged ({error})"), bytes.len() as u64))?;
     if plain.len() as u64 > limit { Err(Fault::TooLarge) } else { Ok(plain) }
-}
-
-/// How long a server asks to be left alone: seconds, or a date.
-pub(in crate::sources) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Some(at.duration_since(jiff::Timestamp::now()).try_into().unwrap_or_default())
 }
 
 /// An apiserver's words: the `message` of a `Status`, or the text as it is.
@@ -414,16 +409,6 @@ mod tests {
         for bad in ["metrics", "", "/a b", "/\u{7f}"] {
             assert_eq!(uri("https://a.test", bad), None, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let of = |text: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]));
-        assert_eq!(of("7"), Some(Duration::from_secs(7)));
-        assert_eq!(of("Sat, 01 Jan 2000 00:00:00 GMT"), Some(Duration::ZERO));
-        assert!(of("Fri, 01 Jan 2100 00:00:00 GMT").unwrap() > Duration::from_secs(3600));
-        assert_eq!(of("soon"), None);
-        assert_eq!(of("-1"), None);
     }
 
     #[test]

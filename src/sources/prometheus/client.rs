@@ -4,11 +4,15 @@
 use super::answer::{self, Answer, Unread, Values};
 use super::error::{PromError, without_secrets};
 use crate::sources::audit::pass::Watcher;
-use crate::sources::live::{foreign, retry_after};
+use crate::sources::clock::now;
+use crate::sources::live::foreign;
+use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -119,9 +123,7 @@ pub(super) struct Client {
     auth: Auth,
     headers: HeaderMap,
     timeout: Duration,
-    tries: u32,
-    pause: Duration,
-    patience: Duration,
+    retries: RetryPolicy,
     /// Tries beyond the first of each question.
     pub(super) again: u64,
 }
@@ -168,9 +170,13 @@ impl Client {
             auth: endpoint.auth.clone(),
             headers,
             timeout: endpoint.timeout,
-            tries: endpoint.tries.max(1),
-            pause: endpoint.pause,
-            patience: endpoint.patience,
+            retries: RetryPolicy {
+                tries: endpoint.tries.max(1),
+                first_pause: endpoint.pause,
+                longest_pause: LONGEST_PAUSE,
+                total_pause: endpoint.patience,
+                asked: Asked::Replaces,
+            },
             again: 0,
         })
     }
@@ -219,26 +225,22 @@ impl Client {
         read: &dyn Fn(&mut dyn Read) -> Result<T, Unread>,
     ) -> Result<T, Fault> {
         let url = format!("{}/api/v1/{path}", self.base);
-        let mut tries = 0;
-        let mut slept = Duration::ZERO;
+        let mut retries = Retries::new(self.retries);
         loop {
-            tries += 1;
             let (what, next, code, after) = match self.once(&url, form, watcher, read) {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::Fault(fault)) => return Err(fault),
                 Err(Failed::Again { what, next, code, after }) => (what, next, code, after),
             };
-            let pause = after.unwrap_or(self.pause.saturating_mul(1 << (tries - 1).min(16)).min(LONGEST_PAUSE));
-            if tries >= self.tries || slept + pause > self.patience {
-                let url = without_secrets(&url);
+            let Some(pause) = retries.pause(after) else {
+                let (url, tries) = (without_secrets(&url), retries.failed());
                 return Err(Fault::Final(match code {
                     Some(code) => PromError::Busy { url, code, tries, retry_after: after, what },
                     None => PromError::Unreachable { url, what, tries, next },
                 }));
-            }
+            };
             self.again += 1;
             std::thread::sleep(pause);
-            slept += pause;
         }
     }
 
@@ -417,6 +419,11 @@ fn tls(what: String) -> Failed {
     Failed::Fault(Fault::Final(PromError::Unreachable { url: "--prometheus".to_owned(), what, tries: 1, next }))
 }
 
+/// The pause that an answer asks for.
+fn asked(headers: &HeaderMap) -> Option<Duration> {
+    retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now())
+}
+
 /// An answer other than 200.
 fn refused(url: &str, code: u16, headers: &HeaderMap, body: &[u8]) -> Failed {
     let said = answer::read(body, 0).ok().filter(|answer| !answer.error.is_empty());
@@ -429,7 +436,7 @@ fn refused(url: &str, code: u16, headers: &HeaderMap, body: &[u8]) -> Failed {
     };
     let lower = what.to_lowercase();
     if code == 429 || lower.contains("too many outstanding requests") {
-        return Failed::Again { what, next: "", code: Some(code), after: retry_after(headers) };
+        return Failed::Again { what, next: "", code: Some(code), after: asked(headers) };
     }
     // Prometheus, Thanos, Mimir and VictoriaMetrics, each in its own words.
     const HEAVY: [&str; 9] = [
@@ -450,7 +457,7 @@ fn refused(url: &str, code: u16, headers: &HeaderMap, body: &[u8]) -> Failed {
             Failed::Fault(Fault::TooHeavy { why: what, is_slow: false })
         }
         400 | 422 => Failed::Fault(Fault::Bad(what)),
-        500.. => Failed::Again { what, next: "", code: Some(code), after: retry_after(headers) },
+        500.. => Failed::Again { what, next: "", code: Some(code), after: asked(headers) },
         _ => Failed::Fault(Fault::Final(PromError::Refused { url: without_secrets(url), code, what })),
     }
 }

@@ -1,12 +1,17 @@
 //! A real Prometheus scrapes pages, and what `traffic --from metrics` says of them is what its PromQL answers
 //! (`tests/oracle/prometheus.py` asks it): calm pages, pages with all that makes counting hard, and the samples.
 
-use crate::metrics::metrics;
-use crate::support::{feed, folder, micros, none, number, python, root, rows, sample};
+use crate::support::{feed, folder, micros, none, number, plimsoll, python, root, rows, sample};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+
+/// `traffic SOURCE --from metrics -o json` and more; the exit code must be 0.
+#[track_caller]
+fn metrics(source: &str, by: &str, more: &[&str]) -> Value {
+    plimsoll(&[&["traffic", source, "--from", "metrics", "--by", by, "-o", "json"], more].concat()).json(0)
+}
 
 /// Runs Prometheus on the pages of a plan; its answers. The pages lie in `out` by the time at which it took them.
 fn scraped(plan: &Path, out: &Path, queries: &Path) -> Value {

@@ -1,5 +1,5 @@
 //! `plimsoll memory` on cgroup v2: Debian kernels in emulated machines, with a small root file system that holds the
-//! program, `memory_v2.sh`, and what `samples/reclaim` runs. What the script prints comes back over the serial line.
+//! program, `kernels.sh`, and what `samples/reclaim` runs. What the script prints comes back over the serial line.
 
 use crate::support::{folder, root, sample};
 use serde_json::Value;
@@ -30,12 +30,13 @@ fn kernel(machine: Machine) -> (PathBuf, PathBuf) {
     };
     match (found("boot/vmlinuz-*"), found("lib/modules/*/kernel/drivers/block/brd.ko")) {
         (Some(kernel), Some(brd)) => (kernel, brd),
-        _ => panic!("no kernel in {folder}: run .ci/setup first"),
+        _ => panic!("no kernel in {folder}: run .ci/setup --full kernels first"),
     }
 }
 
 fn succeeds(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run .ci/setup first"));
+    let output =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run .ci/setup --full kernels first"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -55,7 +56,9 @@ fn install(program: &Path, at: &Path) {
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places.find(|place| place.is_file()).unwrap_or_else(|| panic!("no {name} on the PATH: run .ci/setup first"))
+    places
+        .find(|place| place.is_file())
+        .unwrap_or_else(|| panic!("no {name} on the PATH: run .ci/setup --full kernels first"))
 }
 
 /// The words of the unit's ExecStart, and of the DaemonSet's container.
@@ -87,9 +90,9 @@ fn boot(machine: Machine) -> BTreeMap<String, String> {
     install(&program("sleep"), &tree);
     fs::rename(tree.join("bin/sleep"), tree.join("bin/kube-apiserver")).unwrap();
     fs::copy("/bin/busybox", tree.join("bin/busybox"))
-        .unwrap_or_else(|error| panic!("busybox: {error}; run .ci/setup first"));
+        .unwrap_or_else(|error| panic!("busybox: {error}; run .ci/setup --full kernels first"));
     fs::copy(brd, tree.join("brd.ko")).unwrap();
-    fs::copy(root().join("tests/it/memory_v2.sh"), tree.join("init")).unwrap();
+    fs::copy(root().join("tests/full/kernels.sh"), tree.join("init")).unwrap();
     for name in ["dev", "proc", "sys", "tmp", "run", "usr/local/bin"] {
         fs::create_dir_all(tree.join(name)).unwrap();
     }
@@ -138,8 +141,10 @@ fn emulated(kernel: &Path, packed: &Path, only: &str) -> String {
         "-kernel",
     ]);
     command.arg(kernel).arg("-initrd").arg(packed);
-    let output =
-        command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("qemu: {error}; run .ci/setup first"));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("qemu: {error}; run .ci/setup --full kernels first"));
     String::from_utf8_lossy(&output.stdout).replace('\r', "") + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -263,28 +268,6 @@ fn what_the_samples_run_reclaims_on_v2() {
         assert_eq!((&row["path"], &row["method"]), (&"/kube".into(), &"memory.reclaim".into()));
         assert!(number(row, "usage_after") <= 0.83 * 64.0 * MIB, "{what}: {row}");
     }
-}
-
-#[test]
-fn the_unit_is_one_that_systemd_takes() {
-    let place = folder();
-    let unit = fs::read_to_string(sample("reclaim/plimsoll-reclaim.service")).unwrap();
-    // Its program has to be there.
-    let unit = unit.replace("/usr/local/bin/plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
-    let verified = |name: &str, text: &str| {
-        let path = place.path().join(name);
-        fs::write(&path, text).unwrap();
-        let output =
-            Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path).output();
-        let output = output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; run .ci/setup first"));
-        String::from_utf8_lossy(&output.stderr)
-            .lines()
-            .filter(|line| line.contains(name))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(verified("plimsoll-reclaim.service", &unit), Vec::<String>::new());
-    assert!(!verified("wrong.service", &unit.replace("ProtectSystem=strict", "ProtectSystem=perhaps")).is_empty());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `plimsoll memory` on real cgroups of this machine (v1; run as root).
 
-use crate::memory_machine::{Group, file_on_disk, fills_cache, holds_memory, reads_again_and_again};
+use super::group::{Group, file_on_disk, fills_cache, holds_memory, reads_again_and_again};
 use crate::support::{count, folder, number, plimsoll, run};
 use serde_json::Value;
 use std::fs;

@@ -4,7 +4,7 @@
 //! Prometheus' own blocks by `promtool tsdb create-blocks-from openmetrics`. [`Truth`] keeps every point, so that a
 //! test compares with what went in and with nothing that was read back.
 
-use crate::support::{folder, root};
+use crate::support::{folder, jumble, root};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -44,14 +44,6 @@ pub(crate) struct Truth {
 /// The name of a namespace; one has what PromQL and regular expressions take for their own.
 pub(crate) fn namespace(number: usize) -> String {
     if number == 0 { "team.0|x".to_owned() } else { format!("team-{number}") }
-}
-
-/// A jumble that is the same at each run.
-pub(crate) fn jumble(seed: u64) -> u64 {
-    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Seconds at the end in which there are pods, nodes and objects.

@@ -1,8 +1,6 @@
 //! Sixty days in a real Prometheus come out as they went in, and no query loads more than the limit.
 
-use crate::history_data::{
-    DAYS, END, EVERY, LAST, NAMESPACES, RESOURCES, START, Server, Truth, get, history, namespace,
-};
+use super::history::{DAYS, END, EVERY, LAST, NAMESPACES, RESOURCES, START, Server, Truth, get, history, namespace};
 use crate::support::write;
 use plimsoll::model::series::{DAY, Day, Series};
 use plimsoll::model::time::SECOND;

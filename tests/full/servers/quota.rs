@@ -1,7 +1,7 @@
 //! `plimsoll quota propose` from sixty days of history with known peaks: in a real Prometheus, and in a store of
 //! plimsoll.
 
-use crate::history_data::{END, EVERY, NAMESPACES, RESOURCES, START, Server, Truth, history, namespace};
+use super::history::{END, EVERY, NAMESPACES, RESOURCES, START, Server, Truth, history, namespace};
 use crate::support::{folder, number, plimsoll, write};
 use plimsoll::model::time::{SECOND, format};
 use serde_json::Value;
@@ -103,7 +103,6 @@ fn proposals_from_prometheus_are_the_known_peaks_and_a_fifth() {
 }
 
 /// The same points in a store, put there as CSV: days that are over are sealed, the last ones are in its log.
-#[cfg(feature = "history")]
 #[test]
 fn proposals_from_a_store_are_the_same() {
     use std::fmt::Write as _;

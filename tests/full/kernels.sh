@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of the emulated machine: makes groups of 64 MiB, fills them, asks plimsoll. Read by memory_v2.rs.
+# The first process of the emulated machine: makes groups of 64 MiB, fills them, asks plimsoll. Read by kernels.rs.
 export PATH=/bin
 busybox mount -t proc none /proc
 busybox --install -s /bin
