@@ -12,18 +12,20 @@
 //!
 //! [`sources`] find, recognise and read inputs and know nothing of what they mean. [`model`] is the
 //! types that everything shares. [`analysis`] is pure functions from model to model. [`views`] write
-//! reports. [`commands`] is one file per subcommand, [`cli`] the parser, the settings and the exit
-//! codes. Which layer may import which is tested (`tests/it/architecture.rs`).
+//! reports. [`commands`] is one file per subcommand, [`cli`] what they all work with, [`app`] the parser
+//! and the exit codes. Which layer may import which is tested (`tests/it/architecture.rs`).
 
 pub mod actions;
 pub mod analysis;
+pub mod app;
 pub mod cli;
 pub mod commands;
 pub mod model;
 pub mod sources;
 pub mod views;
 
-pub use cli::{Io, run};
+pub use app::run;
+pub use cli::Io;
 
 /// Runs the program for the process that it is in.
 pub fn program() -> std::process::ExitCode {

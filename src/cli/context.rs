@@ -3,9 +3,7 @@
 use super::error::Error;
 use super::memory::give_back;
 use super::settings::{self, FailOn, Settings, Shown};
-use crate::commands::heap;
-use crate::commands::logs::Heard;
-use crate::commands::pages::Memo;
+use super::shared::Shared;
 use crate::model::report::Report;
 use crate::model::time::Micros;
 use crate::views;
@@ -77,12 +75,8 @@ pub struct Context<'io> {
     pub io: &'io mut Io,
     partial: bool,
     failing: bool,
-    /// Metrics pages that were read, where several commands read the same ones.
-    pub pages: Option<Memo>,
-    /// Heap profiles that were read, where several questions are about the same ones.
-    pub profiles: Option<heap::Memo>,
-    /// What is asked of audit logs, where several commands ask together.
-    pub heard: Option<Heard>,
+    /// What was read and asked so far, where several questions share it.
+    pub shared: Shared,
     is_composing: bool,
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
@@ -98,9 +92,7 @@ impl<'io> Context<'io> {
             io,
             partial: false,
             failing: false,
-            pages: None,
-            profiles: None,
-            heard: None,
+            shared: Shared::default(),
             is_composing: false,
             losses: None,
             said: BTreeSet::new(),

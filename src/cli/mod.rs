@@ -1,14 +1,13 @@
-//! The command line: parsed literally, settled once (flags, then `PLIMSOLL_*`, then the config file,
-//! then defaults), and turned into an exit code.
+//! What every command works with: settings, settled once (flags, then `PLIMSOLL_*`, then the config file, then
+//! defaults), writers, the clock, flags that commands share, errors and their exit codes.
 
 mod context;
 mod error;
 mod flags;
 mod memory;
 mod progress;
-#[cfg(all(test, feature = "live", feature = "history"))]
-mod questions;
 mod settings;
+mod shared;
 
 pub use context::{Context, Io};
 pub use error::Error;
@@ -19,134 +18,4 @@ pub use flags::{
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{FailOn, Settings, Shown};
-
-use crate::commands::Command;
-use clap::{CommandFactory, FromArgMatches, Parser};
-use std::ffi::OsString;
-use std::io::Write;
-use std::process::ExitCode;
-
-/// Observe and plan the capacity of Kubernetes control planes.
-///
-/// Exit codes: 0 ok, 1 findings at or above --fail-on, 2 usage, 3 an input could not be read or part of it was lost
-/// (the result is still printed).
-#[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 100)]
-pub struct Cli {
-    #[command(flatten)]
-    view: ViewFlags,
-    #[command(subcommand)]
-    command: Command,
-}
-
-impl Cli {
-    /// The parser, named as the program was called.
-    pub fn parser() -> clap::Command {
-        Self::command()
-    }
-}
-
-/// Runs the program.
-pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    let as_plugin = args.first().is_some_and(|program| {
-        std::path::Path::new(program).file_stem().is_some_and(|name| name == "kubectl-plimsoll")
-    });
-    let mut parser = Cli::parser();
-    if as_plugin {
-        parser = parser.bin_name("kubectl plimsoll");
-        if let Some(program) = args.first_mut() {
-            *program = OsString::from("kubectl plimsoll");
-        }
-    }
-    let words = args.clone();
-    let cli = match parser.try_get_matches_from_mut(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
-            // Nothing can be done about a terminal that is gone.
-            let _ = write!(out, "{}", error.render());
-            if let Some(hint) = subcommand_hint(&parser, &words, &error) {
-                let _ = writeln!(out, "\n{hint}");
-            }
-            let _ = out.flush();
-            return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
-        }
-    };
-    let settings = match Settings::resolve(&cli.view, io) {
-        Ok(settings) => settings,
-        Err(error) => return finish(Err(error), io),
-    };
-    let warning = settings.warning.clone();
-    let mut context = Context::new(settings, io);
-    if let Some(warning) = warning {
-        let _ = context.warn(warning);
-    }
-    let result = cli.command.run(&mut context).and_then(|()| Ok(context.io.out.flush()?));
-    let result = result.and_then(|()| context.verdict());
-    finish(result, io)
-}
-
-/// What to do where a path stands in place of a subcommand.
-fn subcommand_hint(parser: &clap::Command, words: &[OsString], error: &clap::Error) -> Option<String> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
-    }
-    let Some(ContextValue::String(path)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    if path != "-" && !path.contains(['/', '.']) && !std::path::Path::new(path).exists() {
-        return None;
-    }
-    let program = parser.get_bin_name().unwrap_or("plimsoll");
-    let with_subcommands = |word: &OsString| parser.find_subcommand(word).filter(|command| command.has_subcommands());
-    let Some(command) = words.iter().skip(1).find_map(with_subcommands) else {
-        return Some(format!(
-            "{path} is what to read; say what to do with it: {program} report {path}, {program} traffic {path} --by verb"
-        ));
-    };
-    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    // Of several the one that answers most questions.
-    let first =
-        names.iter().find(|name| ["usage", "events", "check", "top", "show"].contains(name)).or(names.first())?;
-    let others: Vec<&str> = names.iter().filter(|name| *name != first).copied().collect();
-    let name = command.get_name();
-    Some(format!(
-        "{path} is what to read; say what to do with it: {program} {name} {first} {path} (or {})",
-        others.join(", ")
-    ))
-}
-
-fn finish(result: Result<(), Error>, io: &mut Io) -> ExitCode {
-    let _ = io.out.flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            if let Some(text) = error.message() {
-                let _ = writeln!(io.err, "plimsoll: {text}");
-            }
-            ExitCode::from(error.code())
-        }
-    }
-}
-
-#[cfg(all(test, feature = "live", feature = "tui", feature = "history"))]
-mod tests {
-    use super::*;
-    use crate::model::incident::COMMANDS;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    /// What the terminal UI takes for a command of plimsoll is one, and all of them are.
-    #[test]
-    fn sentences_name_the_commands_that_there_are() {
-        let names = |command: &clap::Command| {
-            command.get_subcommands().map(|one| one.get_name().to_owned()).collect::<BTreeSet<_>>()
-        };
-        let parser = Cli::command();
-        let shell = ["help", "completions", "man"];
-        let all = parser.get_subcommands().filter(|one| !shell.contains(&one.get_name()));
-        let all: BTreeMap<String, BTreeSet<String>> = all.map(|one| (one.get_name().to_owned(), names(one))).collect();
-        let known =
-            COMMANDS.map(|(name, parts)| (name.to_owned(), parts.iter().map(|part| (*part).to_owned()).collect()));
-        assert_eq!(BTreeMap::from(known), all);
-    }
-}
+pub use shared::Shared;

@@ -121,7 +121,7 @@ pub struct Settings {
     /// More messages.
     pub verbose: bool,
     /// What is wrong with a config file that nobody named.
-    pub(super) warning: Option<String>,
+    pub warning: Option<String>,
 }
 
 /// Rows that people are shown where `--top` is not given.
@@ -145,7 +145,7 @@ impl Settings {
     }
 
     /// Settles the flags.
-    pub(super) fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
+    pub fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
         let (config, warning) = match &flags.config {
             Some(path) => (read(path, true)?, None),
             None => match io.config_file.as_deref() {

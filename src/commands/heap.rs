@@ -262,11 +262,11 @@ pub struct Memo(BTreeMap<String, Arc<Profile>>);
 /// Reads a profile, or remembers it.
 fn profile(file: Source, context: &mut Context<'_>) -> Result<Arc<Profile>, String> {
     let path = file.path.clone();
-    if let Some(known) = context.profiles.as_ref().and_then(|memo| memo.0.get(&path)) {
+    if let Some(known) = context.shared.get::<Memo>().and_then(|memo| memo.0.get(&path)) {
         return Ok(Arc::clone(known));
     }
     let read = Arc::new(Profile::read(file).map_err(|error| error.to_string())?);
-    if let Some(memo) = &mut context.profiles {
+    if let Some(memo) = context.shared.get_mut::<Memo>() {
         memo.0.insert(path, Arc::clone(&read));
     }
     Ok(read)

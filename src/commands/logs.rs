@@ -94,7 +94,7 @@ pub(super) fn ask<Q: Question>(
     question: Q,
     context: &mut Context<'_>,
 ) -> Result<Answered<Q::Answer>, Error> {
-    let (answer, outcome) = match &mut context.heard {
+    let (answer, outcome) = match context.shared.get_mut::<Heard>() {
         None => alone(streams, &question, context)?,
         Some(heard) => match heard.ask(streams, question)? {
             Told::Answer(answered) => answered,
@@ -115,7 +115,7 @@ pub(super) fn ask_all<Q: Question + Clone>(
         // All of them are heard, and not the first only.
         answers.into_iter().collect()
     };
-    if context.heard.is_some() || asked.iter().any(|(streams, _)| key(streams).is_none()) {
+    if context.shared.get::<Heard>().is_some() || asked.iter().any(|(streams, _)| key(streams).is_none()) {
         return all(asked, context);
     }
     let again = |asked: &[(Vec<LogStream>, Q)]| {
@@ -174,7 +174,7 @@ pub(super) fn together<T>(
     context: &mut Context<'_>,
     mut run: impl FnMut(&mut Context<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let outer = context.heard.replace(Heard { is_hearing: true, ..Heard::default() });
+    let outer = context.shared.replace(Some(Heard { is_hearing: true, ..Heard::default() }));
     let mut round = 0;
     let result = loop {
         let result = run(context);
@@ -183,7 +183,7 @@ pub(super) fn together<T>(
         }
         round += 1;
         let more = pages::answer(context) && round < ROUNDS;
-        let Some(heard) = context.heard.as_mut() else { break result };
+        let Some(heard) = context.shared.get_mut::<Heard>() else { break result };
         if more {
             heard.asked.iter_mut().for_each(|asked| asked.waiting = 0);
         } else if heard.is_hearing
@@ -192,19 +192,19 @@ pub(super) fn together<T>(
             let mut heard = std::mem::take(heard);
             heard.answer(context);
             heard.is_hearing = false;
-            context.heard = Some(heard);
+            context.shared.replace(Some(heard));
         } else {
             break result;
         }
     };
-    context.heard = outer;
+    context.shared.replace(outer);
     pages::forget(context);
     result
 }
 
 /// Whether questions are only heard for now: what does not ask need not be done yet.
 pub(super) fn is_hearing(context: &Context<'_>) -> bool {
-    context.heard.as_ref().is_some_and(|heard| heard.is_hearing)
+    context.shared.get::<Heard>().is_some_and(|heard| heard.is_hearing)
 }
 
 /// Questions that were heard, and their answers.

@@ -91,8 +91,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    pub fn run(&self, context: &mut Context<'_>) -> Result<(), Error> {
+    /// Runs the command; `parser` is that of the whole command line.
+    pub fn run(&self, parser: fn() -> clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
         let draws =
             matches!(self, Self::Heap(args) if args.draws()) || matches!(self, Self::Etcd(args) if args.draws());
         let draws = draws || matches!(self, Self::Compare(_)) && context.settings.format == Format::Svg;
@@ -127,8 +127,8 @@ impl Command {
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
             Self::Heap(args) => heap::run(args, context),
-            Self::Completions(args) => shell::completions(args, context),
-            Self::Man => shell::man(context),
+            Self::Completions(args) => shell::completions(args, parser(), context),
+            Self::Man => shell::man(parser(), context),
         }
     }
 

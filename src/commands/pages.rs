@@ -101,7 +101,7 @@ pub fn quiet_facts(folders: Vec<PageFolder>, context: &mut Context<'_>) -> Resul
 
 fn unsaid(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
     let is_hearing = logs::is_hearing(context);
-    let Some(memo) = &mut context.pages else { return Ok(fresh(folders, kept, context)) };
+    let Some(memo) = context.shared.get_mut::<Memo>() else { return Ok(fresh(folders, kept, context)) };
     let key = key(&folders);
     // Whatever is kept, what is counted of requests is.
     let has = |known: &&Known| known.kept == Kept::Incident || known.kept == kept || kept == Kept::Requests;
@@ -117,7 +117,7 @@ fn unsaid(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Re
         return Err(Error::Unanswered);
     }
     let told = fresh(folders, Kept::Incident, context);
-    if let Some(memo) = &mut context.pages {
+    if let Some(memo) = context.shared.get_mut::<Memo>() {
         memo.known.insert(key, Known { kept: Kept::Incident, told: told.clone(), is_passing: false });
     }
     Ok(told)
@@ -125,14 +125,14 @@ fn unsaid(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Re
 
 /// Forgets what was heard among others.
 pub(super) fn forget(context: &mut Context<'_>) {
-    if let Some(memo) = &mut context.pages {
+    if let Some(memo) = context.shared.get_mut::<Memo>() {
         memo.known.retain(|_, known| !known.is_passing);
     }
 }
 
 /// Reads the pages that somebody waits for, each of them once; whether there were any.
 pub(super) fn answer(context: &mut Context<'_>) -> bool {
-    let waiting = context.pages.as_mut().map(|memo| std::mem::take(&mut memo.waiting)).unwrap_or_default();
+    let waiting = context.shared.get_mut::<Memo>().map(|memo| std::mem::take(&mut memo.waiting)).unwrap_or_default();
     if waiting.is_empty() {
         return false;
     }
@@ -176,7 +176,7 @@ pub(super) fn answer(context: &mut Context<'_>) -> bool {
         inputs.sort_by_key(|input| places.get(input.path.as_str()).copied());
         let losses = read.losses.iter().filter(|loss| places.contains_key(loss.path.as_str())).cloned().collect();
         let told = PagesTold { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
-        if let Some(memo) = &mut context.pages {
+        if let Some(memo) = context.shared.get_mut::<Memo>() {
             memo.known.insert(key.clone(), Known { kept: *kept, told: (facts, told), is_passing: true });
         }
     }

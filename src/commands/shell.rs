@@ -1,6 +1,6 @@
 //! `plimsoll completions` and `plimsoll man`.
 
-use crate::cli::{Cli, Context, Error};
+use crate::cli::{Context, Error};
 use clap::Args;
 use clap_complete::Shell;
 
@@ -13,14 +13,13 @@ pub struct CompletionArgs {
 }
 
 /// Prints a completion script.
-pub fn completions(args: &CompletionArgs, context: &mut Context<'_>) -> Result<(), Error> {
-    clap_complete::generate(args.shell, &mut Cli::parser(), "plimsoll", &mut context.io.out);
+pub fn completions(args: &CompletionArgs, mut parser: clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
+    clap_complete::generate(args.shell, &mut parser, "plimsoll", &mut context.io.out);
     Ok(())
 }
 
 /// Prints the manual page: the program's, then each subcommand's.
-pub fn man(context: &mut Context<'_>) -> Result<(), Error> {
-    let mut parser = Cli::parser();
+pub fn man(mut parser: clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
     parser.build();
     clap_mangen::Man::new(parser.clone()).render(&mut context.io.out)?;
     for command in parser.get_subcommands() {

@@ -2,7 +2,7 @@
 
 use crate::lab::Lab;
 use crate::support::{folder, plimsoll, root, sample, write};
-use plimsoll::cli::Cli;
+use plimsoll::app::Cli;
 use plimsoll::sources::alerts;
 use serde_json::Value;
 use std::collections::BTreeSet;

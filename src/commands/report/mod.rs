@@ -11,8 +11,8 @@ use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
-use crate::commands::{heap, logs};
 use crate::commands::pages::Memo;
+use crate::commands::{heap, logs};
 use crate::model::incident::{Incident, Own, Source, Span, Stretch, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
@@ -177,8 +177,8 @@ fn incident(
     own: Vec<Own>,
     context: &mut Context<'_>,
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
-    context.pages = Some(Memo::default());
-    context.profiles = Some(heap::Memo::default());
+    context.shared.replace(Some(Memo::default()));
+    context.shared.replace(Some(heap::Memo::default()));
     context.tell_losses_once();
     keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;

@@ -184,7 +184,7 @@ impl Worker {
         let mut settings = self.settings.clone();
         (settings.progress, settings.quiet) = (false, true);
         let mut context = Context::new(settings, &mut io);
-        context.pages = Some(Memo::default());
+        context.shared.replace(Some(Memo::default()));
         context.tell_losses_once();
         run(&mut context)
     }

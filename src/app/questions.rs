@@ -1,6 +1,7 @@
 //! Each question is written as the command line that asks it: parsed, it is the same question again.
 
-use super::{Cli, Context, Io, Settings};
+use super::Cli;
+use crate::cli::{Context, Io, Settings};
 use crate::model::question::*;
 use crate::model::report::Severity;
 use crate::model::time::{Micros, SECOND};
