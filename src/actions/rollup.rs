@@ -22,7 +22,8 @@ pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<
     is_free(folder)?;
     private_folder(folder)?;
     let mut manifest = manifest.clone();
-    for spec in TABLES.iter().chain([&SEAMS]) {
+    let is_there = |spec: &&TableSpec| !manifest.without.iter().any(|name| name == spec.name);
+    for spec in TABLES.iter().chain([&SEAMS]).filter(is_there).collect::<Vec<_>>() {
         let stored = table(folder, spec, give)?;
         manifest.tables.insert(spec.name.to_owned(), stored);
     }
