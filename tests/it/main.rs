@@ -80,6 +80,8 @@ mod record_logs;
 mod report;
 mod rollup;
 #[cfg(feature = "history")]
+mod rollup_extras;
+#[cfg(feature = "history")]
 mod rollup_files;
 mod seats;
 #[cfg(feature = "history")]

@@ -216,7 +216,7 @@ pub fn together(all: Vec<Runs>) -> BTreeMap<Lease, Vec<Run>> {
         by_lease.entry(lease).or_default().extend(runs);
     }
     for runs in by_lease.values_mut() {
-        runs.sort_by(|a, b| (a.first, a.last, &a.holder).cmp(&(b.first, b.last, &b.holder)));
+        runs.sort_by(|a, b| (a.last, a.first, &a.holder).cmp(&(b.last, b.first, &b.holder)));
         let mut joined = Vec::new();
         runs.drain(..).for_each(|run| join(&mut joined, run));
         *runs = joined;

@@ -120,7 +120,7 @@ impl Leases {
 fn settle(runs: &mut Runs, keys: &Keys) {
     for runs in runs.values_mut() {
         let text = |run: &Run<Named>| run.holder.0.map(|symbol| keys.symbols.get(symbol));
-        runs.sort_by(|a, b| (a.first, a.last).cmp(&(b.first, b.last)).then_with(|| text(a).cmp(&text(b))));
+        runs.sort_by(|a, b| (a.last, a.first).cmp(&(b.last, b.first)).then_with(|| text(a).cmp(&text(b))));
         let mut joined = Vec::new();
         runs.drain(..).for_each(|run| join(&mut joined, run));
         *runs = joined;
