@@ -83,6 +83,8 @@ mod rollup;
 mod rollup_extras;
 #[cfg(feature = "history")]
 mod rollup_files;
+#[cfg(feature = "history")]
+mod rollup_list;
 mod seats;
 #[cfg(feature = "history")]
 mod store;

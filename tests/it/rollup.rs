@@ -88,7 +88,8 @@ fn few_events() -> Vec<String> {
         let at = start + second * SECOND + (all.len() as i64 * 7_919) % 900_000;
         let prefix = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
         let within = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-        let path = [resource, name, subresource].iter().filter(|part| !part.is_empty()).map(|part| format!("/{part}"));
+        let path =
+            [resource, name, subresource].into_iter().filter(|part| !part.is_empty()).map(|part| format!("/{part}"));
         let uri = format!("{prefix}{within}{}{query}", path.collect::<String>());
         let body = if body.is_empty() { String::new() } else { format!(r#""requestObject":{body},"#) };
         let level = if body.is_empty() { "Metadata" } else { "Request" };
@@ -493,4 +494,74 @@ fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
             assert_eq!(joined[name], *whole, "{name}, cut at {cuts:?}");
         }
     }
+}
+
+/// Columns that rows of one tile add up to, by table.
+const SUMS: [(&str, &[&str]); 7] = [
+    ("traffic", &["requests", "open", "latency_sum", "lifetime_sum", "bodies", "body_bytes", "body_items", "etcd_us"]),
+    ("pulse", &["starts", "ends", "errors", "throttled"]),
+    ("sequences", &["count", "gaps_sum"]),
+    ("sources", &["requests"]),
+    ("omitted", &["count"]),
+    ("cascades", &["objects", "collections"]),
+    ("refusals", &["count"]),
+];
+
+#[test]
+fn folding_a_large_fleet_keeps_sums_and_what_it_keeps() {
+    let home = folder();
+    let log = home.path().join("fleet.log");
+    let ran = std::process::Command::new(python())
+        .arg(root().join("benches/make_logs.py"))
+        .args(["fleet", "--size", "20MB"])
+        .arg(&log)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let log = std::fs::read_to_string(log).unwrap();
+    let lines = sample_lines(&log);
+    let whole_of = |rows: Option<usize>| {
+        let mut part = Part::new(1).with_seams();
+        if let Some(rows) = rows {
+            part = part.fold_to(rows);
+        }
+        for chunk in lines.chunks(900) {
+            part.take(0, batch(chunk, &stream(0)));
+        }
+        part.end(0);
+        text(&part.finish())
+    };
+    let (all, folded) = (whole_of(None), whole_of(Some(30)));
+    for (name, sums) in SUMS {
+        let spec = TABLES.iter().find(|spec| spec.name == name).unwrap();
+        let column = |wanted: &str| spec.columns.iter().position(|column| *column == wanted).unwrap();
+        let is_other = |row: &&Vec<String>| row[1..spec.key].iter().all(|text| text == "(other)");
+        for sum in sums {
+            let by_tile = |tables: &Tables| {
+                let mut by: BTreeMap<String, u64> = BTreeMap::new();
+                for row in &tables[name] {
+                    *by.entry(row[0].clone()).or_default() += row[column(sum)].parse::<u64>().unwrap();
+                }
+                by
+            };
+            assert_eq!(by_tile(&folded), by_tile(&all), "{name}: {sum}");
+        }
+        let known: std::collections::HashSet<&Vec<String>> = all[name].iter().collect();
+        let kept = folded[name].iter().filter(|row| !is_other(row));
+        for row in kept.clone() {
+            assert!(known.contains(row), "{name}: {row:?}");
+        }
+        // The largest are kept, and something was folded where there was much.
+        if ["traffic", "pulse", "sequences", "sources", "cascades"].contains(&name) {
+            assert!(kept.count() < known.len(), "{name}");
+            assert!(folded[name].iter().any(|row| is_other(&row)), "{name}");
+        }
+    }
+    // What has no tiles, and what is not folded, is the same.
+    for name in ["load", "operations", "created", "leases", "writes", "alternations", "notable", "clients", "nodes"] {
+        assert_eq!(folded[name], all[name], "{name}");
+    }
+    let of_load: u64 = folded["load"].iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
+    let of_traffic: u64 = all["traffic"].iter().map(|row| row[13].parse::<u64>().unwrap()).sum();
+    assert!(of_load == of_traffic && of_load > 10_000, "{of_load} {of_traffic}");
 }

@@ -143,6 +143,13 @@ impl Extras {
         self.writers.close(progress.released, first, keys);
     }
 
+    /// Folds tiles to so many rows.
+    pub(super) fn fold_to(&mut self, rows: usize) {
+        self.omitted.fold_to(rows);
+        self.cascades.fold_to(rows);
+        self.refusals.fold_to(rows);
+    }
+
     /// Tiles are to be at least so many seconds long.
     pub(super) fn at_least(&mut self, length: i64) {
         self.load.at_least(length);

@@ -166,6 +166,19 @@ impl Part {
         self
     }
 
+    /// Folds tiles to so many rows, so that tests see it in a small log.
+    #[doc(hidden)]
+    pub fn fold_to(mut self, rows: usize) -> Self {
+        self.traffic.fold_to(rows);
+        self.pulse.fold_to(rows);
+        self.facts.fold_to(rows);
+        self.sources.fold_to(rows);
+        if let Some(extras) = &mut self.extras {
+            extras.fold_to(rows);
+        }
+        self
+    }
+
     /// Takes a block, in the order of its stream.
     pub fn take(&mut self, stream: usize, batch: Batch) {
         let Batch { keys, names, observations, callers } = batch;

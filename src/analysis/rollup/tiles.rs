@@ -212,6 +212,12 @@ impl<V: Row> Tiles<V> {
         }
     }
 
+    /// Folds tiles to so many rows, whatever the span: to see what folding does in a small log.
+    pub fn fold_to(&mut self, rows: usize) {
+        self.scale.first_hour = rows;
+        self.scale.limits = [rows; 4];
+    }
+
     /// What comes is not in finer tiles than of this length, in seconds.
     pub fn at_least(&mut self, length: i64) {
         self.level = self.level.max(Scale::level_of(length));
