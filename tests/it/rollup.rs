@@ -549,7 +549,9 @@ fn folding_a_large_fleet_keeps_sums_and_what_it_keeps() {
         let known: std::collections::HashSet<&Vec<String>> = all[name].iter().collect();
         let kept = folded[name].iter().filter(|row| !is_other(row));
         for row in kept.clone() {
-            assert!(known.contains(row), "{name}: {row:?}");
+            // Requests that are open at the end are known late, and count beside what was folded.
+            let is_open = name == "traffic" && row[14] != "0";
+            assert!(is_open || known.contains(row), "{name}: {row:?}");
         }
         // The largest are kept, and something was folded where there was much.
         if ["traffic", "pulse", "sequences", "sources", "cascades"].contains(&name) {

@@ -35,7 +35,7 @@ fn operations_within_a_window_and_of_some_are_those_of_the_log() {
             let command = [&["guard", "events", "SOURCE"][..], flags].concat();
             let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
             assert_eq!(of_roll, of_log, "{name}: {command:?}");
-            rows += of_log["operations"].as_array().unwrap().len();
+            rows += of_log["rows"].as_array().unwrap().len();
         }
         for flags in [&["--since", &since, "--until", &until][..], &["--since", &since], &["--until", &until]] {
             let command = [&["controllers", "SOURCE"][..], flags].concat();
@@ -49,12 +49,12 @@ fn operations_within_a_window_and_of_some_are_those_of_the_log() {
 fn a_window_within_tiles_has_the_operations_of_the_window() {
     let (_home, log, roll) = log_and_roll_up("list-storm");
     let all = said(&["guard", "events", "SOURCE"], &log);
-    let at: Vec<&str> = all["operations"].as_array().unwrap().iter().map(|row| row["at"].as_str().unwrap()).collect();
+    let at: Vec<&str> = all["rows"].as_array().unwrap().iter().map(|row| row["at"].as_str().unwrap()).collect();
     let middle = at[at.len() / 2];
     let command = ["guard", "events", "SOURCE", "--since", middle];
     let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
     let without_cascades = |told: &Value| -> Vec<Value> {
-        let rows = told["operations"].as_array().unwrap().iter().cloned();
+        let rows = told["rows"].as_array().unwrap().iter().cloned();
         rows.map(|mut row| {
             row.as_object_mut().unwrap().retain(|name, _| !["objects_by_resource", "objects"].contains(&name.as_str()));
             row
@@ -62,7 +62,7 @@ fn a_window_within_tiles_has_the_operations_of_the_window() {
         .collect()
     };
     assert_eq!(without_cascades(&of_roll), without_cascades(&of_log));
-    assert!(of_log["operations"].as_array().unwrap().len() < at.len());
+    assert!(of_log["rows"].as_array().unwrap().len() < at.len());
     let words = plimsoll(&["guard", "events", &roll, "--since", middle]);
     assert!(words.stderr.contains("cut at whole tiles"), "{}", words.stderr);
 }

@@ -177,8 +177,9 @@ pub fn write(event: &Timed<'_, '_>) -> Option<(String, String, Run)> {
 impl Watcher {
     /// Looks at an event.
     pub fn event(&mut self, event: &Timed<'_, '_>) {
+        // Logs of several apiservers hold writes to one lease in turns: they are put together when all are there.
         if let Some((namespace, name, run)) = write(event) {
-            join(self.runs.entry((event.cluster().to_owned(), namespace, name)).or_default(), run);
+            self.runs.entry((event.cluster().to_owned(), namespace, name)).or_default().push(run);
         }
     }
 
