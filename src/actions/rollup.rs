@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Rows of a row group.
 const GROUP: usize = 64 << 10;
 
-/// Threads that write tables side by side, at most.
-const WRITERS: usize = 4;
+/// Threads that write tables side by side, at most: each holds a row group as text.
+const WRITERS: usize = 2;
 
 /// Hands the rows of a table, as text, to who asks.
 pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + Sync + 'g;

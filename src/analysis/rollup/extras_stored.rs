@@ -229,6 +229,53 @@ pub struct OmittedRow<'r> {
     pub count: u64,
 }
 
+/// A row of `load`.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadRow<'r> {
+    /// Start of its tile, in seconds.
+    pub tile: i64,
+    /// Cluster.
+    pub cluster: &'r str,
+    /// Apiserver.
+    pub instance: &'r str,
+    /// Verb; `(other)` for words that are no known method.
+    pub verb: &'r str,
+    /// Class of the code: `2xx`; empty where requests had none.
+    pub class: &'r str,
+    /// Requests, open ones included.
+    pub requests: u64,
+    /// Long-running requests that had not ended.
+    pub open: u64,
+    /// Terminal events.
+    pub ended: u64,
+    /// Latencies in µs.
+    pub latency: &'r Histogram,
+}
+
+/// A row of `writes`.
+#[derive(Debug, Clone, Copy)]
+pub struct WritesRow<'r> {
+    /// Start of the minute, in seconds.
+    pub minute: i64,
+    /// Cluster, group, resource, subresource, namespace, name, user, agent.
+    pub key: [&'r str; 8],
+    /// Writes that were done.
+    pub writes: u64,
+}
+
+/// A row of `alternations`.
+#[derive(Debug, Clone, Copy)]
+pub struct AlternationRow<'r> {
+    /// Cluster, group, resource, subresource, namespace, name, user, agent.
+    pub key: [&'r str; 8],
+    /// User and agent of the other client.
+    pub other: [&'r str; 2],
+    /// Writes that followed one of the other client, before which the same client had written.
+    pub turns: u64,
+    /// First and last `at`.
+    pub span: (Micros, Micros),
+}
+
 /// Pods that somebody created: cluster, user, namespace, name, and how many.
 pub type CreatedRow<'r> = ([&'r str; 4], u64);
 
@@ -236,6 +283,30 @@ impl Rollup {
     /// Terminal events.
     pub fn ended(&self) -> u64 {
         self.extra.load.iter().map(|(_, _, row)| row.ended).sum()
+    }
+
+    /// Rows of `load`.
+    pub fn load(&self) -> impl Iterator<Item = LoadRow<'_>> {
+        self.extra.load.iter().map(|(tile, key, row)| {
+            let LoadKey { cluster, instance, verb, class } = *self.keys.extra.loads.get(*key as u32);
+            let [cluster, instance, verb] = [cluster, instance, verb].map(|symbol| self.keys.symbols.get(symbol));
+            let Load { requests, open, ended, ref latency } = *row;
+            LoadRow { tile: *tile, cluster, instance, verb, class, requests, open, ended, latency }
+        })
+    }
+
+    /// Rows of `writes`.
+    pub fn writes(&self) -> impl Iterator<Item = WritesRow<'_>> {
+        let rows = self.extra.writes.iter();
+        rows.map(|(minute, key, writes)| WritesRow { minute: *minute, key: key.text(&self.keys), writes: *writes })
+    }
+
+    /// Rows of `alternations`.
+    pub fn alternations(&self) -> impl Iterator<Item = AlternationRow<'_>> {
+        self.extra.alternations.iter().map(|(pair, turns)| {
+            let (key, other) = pair.text(&self.keys);
+            AlternationRow { key, other, turns: turns.turns, span: turns.span.unwrap_or_default() }
+        })
     }
 
     /// Dangerous operations in full; of long-running requests both the start and the end, where both are known.

@@ -220,7 +220,7 @@ impl Loader {
         let (edge, at) = (cells[0].text(row), cells[1].number(row));
         let (from, to) = self.bounds();
         // Of a window, what came before it is not known, as it is where a log is read.
-        let is_wanted = self.wanted.tables != Tables::Requests || matches!(edge, "started" | "ended");
+        let is_wanted = self.wanted.tables.has_facts() || matches!(edge, "started" | "ended");
         if !is_wanted || edge != "id" && !(from <= at && at < to) {
             return Ok(());
         }

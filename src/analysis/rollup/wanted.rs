@@ -38,6 +38,10 @@ pub enum Tables {
     Leases,
     /// What quotas refused.
     Refusals,
+    /// Load by apiserver.
+    Load,
+    /// Who writes one object again and again, and who overwrites whom.
+    Writers,
 }
 
 impl Tables {
@@ -53,6 +57,8 @@ impl Tables {
             Self::OperationsOfSome => &["traffic", "operations", "omitted", "cascades", "created"],
             Self::Leases => &["leases"],
             Self::Refusals => &["refusals"],
+            Self::Load => &["load"],
+            Self::Writers => &["writes", "alternations"],
         }
     }
 
@@ -68,7 +74,12 @@ impl Tables {
 
     /// Whether parts of one log are joined by their seams for it.
     pub fn has_seams(self) -> bool {
-        matches!(self, Self::Clients | Self::Requests | Self::All | Self::OperationsOfSome)
+        matches!(self, Self::Clients | Self::Requests | Self::All | Self::OperationsOfSome | Self::Load)
+    }
+
+    /// Whether facts between events of different parts are made for it.
+    pub fn has_facts(self) -> bool {
+        matches!(self, Self::Clients | Self::All)
     }
 }
 
