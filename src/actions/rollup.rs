@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a row group.
-const GROUP: usize = 64 << 10;
+const GROUP: usize = 32 << 10;
 
 /// Threads that write tables side by side, at most: each holds a row group as text.
 const WRITERS: usize = 2;

@@ -221,8 +221,8 @@ impl Meaning {
         meaning
     }
 
-    /// The operation that begins with a long-running request that was let in: a command in a container runs from here on,
-    /// and its end may be hours away.
+    /// The operation that begins with a long-running request that was let in: a command in a container runs from here
+    /// on, and its end may be hours away.
     pub fn of_start(
         event: &Timed<'_, '_>,
         found: impl FnOnce() -> Option<(&'static str, String)>,

@@ -20,8 +20,8 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// What the end of a request has, or the start of a long-running one that was let in; `found` is its kind by the rules
-    /// of `notable`.
+    /// What the end of a request has, or the start of a long-running one that was let in; `found` is its kind by the
+    /// rules of `notable`.
     #[inline]
     pub fn of(event: &Timed<'_, '_>, found: Option<&(&'static str, String)>) -> Option<Box<Self>> {
         if !event.stage.is_terminal() {

@@ -82,7 +82,8 @@ pub struct OmittedKey {
     pub fact: Omitted,
 }
 
-/// Key of a row of `cascades`: cluster, namespace, group, resource; and of `refusals`: cluster, namespace, quota, resource.
+/// Key of a row of `cascades`: cluster, namespace, group, resource; and of `refusals`: cluster, namespace, quota,
+/// resource.
 pub type FourKey = [Symbol; 4];
 
 /// Keys by number; number 0 is `(other)` in each table.

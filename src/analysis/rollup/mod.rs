@@ -156,8 +156,8 @@ impl Part {
         }
     }
 
-    /// Makes all tables, and keeps what it takes to go on from its end, or to be gone on to from another's; the observers
-    /// are to be [whole](Observer::whole).
+    /// Makes all tables, and keeps what it takes to go on from its end, or to be gone on to from another's; the
+    /// observers are to be [whole](Observer::whole).
     pub fn with_seams(mut self) -> Self {
         self.extras = Some(Box::default());
         self.seams = Some(Seams::default());
