@@ -4,14 +4,18 @@
 --
 -- In:   lines(cluster VARCHAR, instance VARCHAR, stream VARCHAR, seq BIGINT, line VARCHAR)
 --       one JSON audit event a line; `seq` is the order of the lines within their stream.
--- Out:  t_traffic, t_pulse, t_sequences, t_sources, t_objects, t_notable, t_clients,
---       t_deprecated, t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
+-- Out:  t_traffic, t_pulse, t_sequences, t_sources, t_objects, t_notable, t_clients, t_nodes, t_deprecated, t_load,
+--       t_operations, t_omitted, t_cascades, t_created, t_leases, t_refusals, t_writes, t_alternations,
+--       t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
 --       where there is nothing. Times are microseconds since 1970, except `tile` and `second`.
 --
 -- What it leaves out, because it is for small inputs (a span of up to 6 h, no bound reached):
 --   - the coarser tiles of longer spans (section 3): a tile is always 10 s, a pulse row always 1 s;
 --   - folding rows into `(other)` and all other limits of section 5, and that of `fleet`;
 --   - cutting strings at 1,024 bytes (section 2);
+--   - of operations, what roles grant, and patches of bindings, where their bodies are logged (docs/guard.md, `rbac-write`);
+--   - of refusals, amounts with suffixes of powers of 1024;
+--   - of leases, holders of which some writes show the name and others do not;
 --   - of coverage, all but the events by level and stage.
 
 -- ---------------------------------------------------------------------------------------------
@@ -151,6 +155,9 @@ SELECT
   coalesce(strlen(body), 0) AS body_bytes,
   CASE WHEN json_type(body, '$.items') = 'ARRAY' THEN json_array_length(body, '$.items') ELSE 0 END
     AS body_items,
+  -- Leases: what was answered.
+  json_extract(body, '$.spec') AS response_spec,
+  coalesce(json_extract_string(body, '$.metadata.name'), '') AS response_name,
   j.annotations AS annotations
 FROM json
 WHERE us(j.stageTimestamp) IS NOT NULL;
@@ -531,9 +538,9 @@ FROM per_tile
 WHERE reads + writes >= 3 OR conflicts > 0 OR (resource = 'leases' AND writes > 0)
 GROUP BY cluster, "group", resource, namespace, name, "user", agent;
 
--- notable. The user is the full one; the first rule that holds gives the kind.
-CREATE OR REPLACE TABLE t_notable AS
-WITH judged AS (
+-- Events that operations are judged by: terminal ones, and the starts of long-running requests that were let in. The
+-- first rule that holds gives the kind.
+CREATE OR REPLACE TEMP TABLE judged AS
   SELECT
     *,
     verb IN ('update', 'patch') AS is_change,
@@ -585,9 +592,10 @@ WITH judged AS (
       WHEN verb = 'update' AND resource = 'namespaces' AND subresource = 'finalize' THEN 'finalize'
     END AS notable_kind
   FROM stages LEFT JOIN ends_of_started USING (cluster, instance, stream, seq)
-  -- A long-running request is listed at its start, else at its end.
-  WHERE CASE WHEN terminal THEN told IS NULL ELSE long_running AND coalesce(code_or_null, 0) < 400 END
-)
+  WHERE terminal OR (long_running AND coalesce(code_or_null, 0) < 400);
+
+-- notable. The user is the full one.
+CREATE OR REPLACE TABLE t_notable AS
 SELECT
   "at", cluster, instance, notable_kind AS kind, full_user AS "user", agent, impersonated, source, verb,
   "group", resource, subresource, namespace, name, code, uri, audit_id, level,
@@ -596,7 +604,8 @@ SELECT
                     WHEN 'delete-collection' THEN query
                     ELSE '' END AS detail
 FROM judged
-WHERE notable_kind IS NOT NULL;
+-- A long-running request is listed at its start, else at its end.
+WHERE notable_kind IS NOT NULL AND (NOT terminal OR told IS NULL);
 
 -- clients. All of it from all terminal and started events, whether requests or not, late or not; but only
 -- requests of kinds 1 and 2 are counted. So who has but an open watch is here, with 0 requests; and so is a
@@ -651,6 +660,299 @@ SELECT
   max("at") AS "last"
 FROM stages
 WHERE terminal AND annotations['k8s.io/deprecated'] = 'true'
+GROUP BY ALL;
+
+-- load. As traffic, by what never is too much.
+CREATE OR REPLACE TABLE t_load AS
+SELECT
+  tile_of("at") AS tile, cluster, instance,
+  CASE WHEN verb IN ('get', 'list', 'watch', 'create', 'update', 'patch', 'delete', 'deletecollection',
+                     'post', 'put', 'head', 'options', 'connect', 'proxy') THEN verb ELSE '(other)' END AS verb,
+  CASE WHEN code = '' THEN '' WHEN code_or_null >= 600 THEN 'other' ELSE (code_or_null // 100) || 'xx' END AS class,
+  count(kind) AS requests,
+  count(*) FILTER (open) AS open,
+  count(*) FILTER (terminal) AS ended,
+  histogram_text(histogram(bucket(latency)) FILTER (latency IS NOT NULL)) AS latency,
+  coalesce(sum(latency), 0)::BIGINT AS latency_sum,
+  coalesce(max(latency), 0) AS latency_max
+FROM stages s
+GROUP BY ALL
+HAVING count(kind) > 0 OR count(s.latency) > 0;
+
+-- operations: docs/guard.md, "What counts".
+CREATE OR REPLACE MACRO raw_param(query, wanted) AS
+  regexp_extract(query, '(^|&)' || wanted || '=([^&]*)', 2);
+CREATE OR REPLACE MACRO holds_all(list_json) AS
+  json_type(list_json) = 'ARRAY' AND list_contains(from_json(list_json, '["VARCHAR"]'), 'All');
+CREATE OR REPLACE TEMP TABLE dangerous AS
+WITH looked AS (
+  SELECT *,
+    is_control_plane(full_user) AS of_control_plane,
+    verb IN ('create', 'update', 'patch', 'delete', 'deletecollection') AS writes,
+    raw_param(query, 'dryRun') = 'All'
+      OR coalesce(holds_all(json_extract(request_object, '$.dryRun')), false) AS is_dry_run,
+    raw_param(query, 'gracePeriodSeconds') = '0'
+      OR coalesce(json_extract(request_object, '$.gracePeriodSeconds')::VARCHAR = '0', false) AS is_forced,
+    coalesce(CASE json_type(request_object)
+      WHEN 'OBJECT' THEN json_extract(request_object, '$.spec.replicas')::VARCHAR = '0'
+      WHEN 'ARRAY' THEN len(list_filter(
+        json_extract(request_object, '$[*]'),
+        lambda e: json_extract_string(e, '$.op') IN ('add', 'replace')
+          AND coalesce(CASE json_extract_string(e, '$.path')
+                WHEN '/spec/replicas' THEN json_extract(e, '$.value')
+                WHEN '/spec' THEN json_extract(e, '$.value.replicas')
+                WHEN '' THEN json_extract(e, '$.value.spec.replicas') END::VARCHAR = '0', false))) > 0
+    END, false) AS scales_to_zero,
+    subresource = 'scale'
+      OR (subresource = '' AND resource IN ('deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'))
+      AS can_scale,
+    coalesce(CASE json_type(request_object)
+      WHEN 'OBJECT' THEN
+        (verb = 'patch' AND json_type(request_object, '$.metadata.finalizers') = 'NULL')
+        OR (verb = 'patch' AND json_extract(request_object, '$.metadata.finalizers')::VARCHAR = '[]')
+        OR json_extract(request_object, '$.metadata."$deleteFromPrimitiveList/finalizers"') IS NOT NULL
+      WHEN 'ARRAY' THEN len(list_filter(
+        json_extract(request_object, '$[*]'),
+        lambda e: starts_with(json_extract_string(e, '$.path'), '/metadata/finalizers')
+          AND (json_extract_string(e, '$.op') = 'remove'
+               OR (json_extract_string(e, '$.op') = 'replace'
+                   AND coalesce(json_extract(e, '$.value')::VARCHAR, 'null') IN ('null', '[]'))))) > 0
+    END, false) AS strips_finalizers,
+    verb IN ('list', 'watch') OR (verb = 'get' AND subresource = '') AS reads
+  FROM judged
+),
+found AS (
+  SELECT *,
+    CASE WHEN notable_kind = 'delete-pod' AND is_forced THEN 'force-delete'
+         WHEN notable_kind = 'scale-to-zero' AND NOT scales_to_zero THEN NULL
+         ELSE notable_kind END AS by_rule
+  FROM looked
+)
+SELECT *,
+  CASE WHEN terminal AND reads AND NOT (code = '403' AND resource = 'secrets') THEN NULL
+       WHEN by_rule IS NOT NULL OR of_control_plane THEN by_rule
+       WHEN code = '403' AND (writes OR resource = 'secrets') THEN 'forbidden'
+       WHEN NOT is_change THEN NULL
+       WHEN can_scale AND scales_to_zero THEN 'scale-to-zero'
+       WHEN strips_finalizers THEN 'strip-finalizers' END AS danger
+FROM found;
+
+-- What a binding grants, and to whom.
+CREATE OR REPLACE TEMP VIEW granting AS
+SELECT *,
+  list_transform(coalesce(json_extract(request_object, '$.subjects[*]'), []),
+    lambda s: CASE WHEN json_extract_string(s, '$.kind') = 'ServiceAccount' AND json_extract_string(s, '$.namespace') IS NOT NULL
+                   THEN json_extract_string(s, '$.namespace') || ':' || coalesce(json_extract_string(s, '$.name'), '')
+                   ELSE coalesce(json_extract_string(s, '$.name'), '') END) AS subjects,
+  array_to_string(subjects, ', ') AS to_whom,
+  coalesce(json_extract_string(request_object, '$.roleRef.name'), '') AS role,
+  CASE WHEN resource NOT IN ('clusterrolebindings', 'rolebindings') OR len(subjects) = 0 THEN ''
+       WHEN role = '' THEN 'unknown rights to ' || to_whom
+       WHEN (role = 'cluster-admin' AND json_extract_string(request_object, '$.roleRef.kind') IS DISTINCT FROM 'Role')
+            OR list_has_any(subjects, ['system:anonymous', 'system:unauthenticated', 'system:authenticated'])
+         THEN 'grants ' || role || ' to ' || to_whom
+       ELSE role || ' to ' || to_whom END AS granted
+FROM dangerous;
+
+CREATE OR REPLACE TABLE t_operations AS
+SELECT
+  "at", cluster, instance, danger AS kind, full_user AS "user", agent, impersonated, source, verb,
+  "group", resource, subresource, namespace, name, code, uri, audit_id, level,
+  CASE danger WHEN 'scale-to-zero' THEN 'replicas=0'
+              WHEN 'cordon' THEN 'unschedulable=true'
+              WHEN 'delete-collection' THEN query
+              WHEN 'force-delete' THEN 'gracePeriodSeconds=0'
+              WHEN 'forbidden' THEN verb || ' ' || resource
+              WHEN 'strip-finalizers' THEN 'metadata.finalizers'
+              WHEN 'rbac-write' THEN CASE
+                WHEN verb = 'delete' THEN ''
+                WHEN request_object IS NULL THEN 'unknown rights'
+                ELSE granted END
+              ELSE '' END AS detail,
+  coalesce(received_or_null, 0) AS received,
+  NOT terminal AS started
+FROM granting
+WHERE danger IS NOT NULL AND NOT (terminal AND is_dry_run);
+
+-- omitted. What a timeline of operations leaves out.
+CREATE OR REPLACE TABLE t_omitted AS
+WITH facts AS (
+  SELECT *, 'dry-run' AS fact FROM dangerous WHERE terminal AND danger IS NOT NULL AND is_dry_run
+  UNION ALL
+  SELECT *, 'hidden' AS fact FROM dangerous
+  WHERE terminal AND CASE
+    WHEN danger = 'rbac-write' THEN verb <> 'delete' AND request_object IS NULL
+    WHEN danger IS NULL THEN
+      is_change AND NOT of_control_plane AND request_object IS NULL AND level = 'Metadata'
+      AND (subresource = 'scale'
+           OR (subresource = '' AND resource IN ('deployments', 'statefulsets', 'replicasets', 'nodes')))
+    ELSE false END
+)
+SELECT tile_of("at") AS tile, cluster, instance, "user", agent, verb, "group", resource, subresource, namespace, fact,
+       count(*) AS count
+FROM facts
+GROUP BY ALL;
+
+-- cascades. What the control plane and kubelets deleted.
+CREATE OR REPLACE TABLE t_cascades AS
+SELECT tile_of("at") AS tile, cluster, namespace, "group", resource,
+       count(*) FILTER (verb = 'delete') AS objects,
+       count(*) FILTER (verb = 'deletecollection') AS collections,
+       min("at") AS "first", max("at") AS "last"
+FROM dangerous
+WHERE terminal AND verb IN ('delete', 'deletecollection') AND code_or_null BETWEEN 200 AND 299
+  AND (of_control_plane OR starts_with(full_user, 'system:node:'))
+GROUP BY tile_of("at"), cluster, namespace, "group", resource;
+
+-- created. Pods made by those whose deletions of pods are operations.
+CREATE OR REPLACE TABLE t_created AS
+SELECT cluster, full_user AS "user", namespace, name, count(*) AS count, min("at") AS "first", max("at") AS "last"
+FROM dangerous
+WHERE terminal AND danger IS NULL AND verb = 'create' AND resource = 'pods' AND subresource = ''
+  AND code_or_null BETWEEN 200 AND 299 AND NOT is_dry_run AND NOT of_control_plane
+  AND (NOT starts_with(full_user, 'system:') OR starts_with(full_user, 'system:serviceaccount:'))
+GROUP BY cluster, full_user, namespace, name;
+
+-- leases. Runs of writes by one holder within a tile.
+CREATE OR REPLACE TABLE t_leases AS
+WITH asked AS (
+  SELECT *,
+    -- NULL: nothing is said; 'else': it is about something else; else 'is:' and the holder
+    CASE WHEN request_object IS NULL THEN NULL
+         WHEN verb = 'patch' AND json_type(request_object) = 'ARRAY' THEN
+           CASE WHEN len(list_filter(json_extract(request_object, '$[*]'),
+                  lambda e: json_extract_string(e, '$.path') = '/spec/holderIdentity')) > 0
+                THEN 'is:' || coalesce(json_extract_string(list_filter(json_extract(request_object, '$[*]'),
+                  lambda e: json_extract_string(e, '$.path') = '/spec/holderIdentity')[1], '$.value'), '')
+                WHEN len(list_filter(json_extract(request_object, '$[*]'),
+                  lambda e: json_extract_string(e, '$.path') = '/spec/renewTime')) > 0 THEN NULL
+                ELSE 'else' END
+         WHEN json_extract(request_object, '$.spec') IS NULL THEN 'else'
+         WHEN verb <> 'patch' OR json_extract(request_object, '$.spec.holderIdentity') IS NOT NULL
+           THEN 'is:' || coalesce(json_extract_string(request_object, '$.spec.holderIdentity'), '')
+         WHEN json_extract(request_object, '$.spec.renewTime') IS NOT NULL THEN NULL
+         ELSE 'else' END AS asked,
+    CASE WHEN response_spec IS NOT NULL
+         THEN 'is:' || coalesce(json_extract_string(response_spec, '$.holderIdentity'), '') END AS answered,
+    coalesce(TRY_CAST(json_extract(response_spec, '$.leaseDurationSeconds')::VARCHAR AS BIGINT),
+             TRY_CAST(json_extract(request_object, '$.spec.leaseDurationSeconds')::VARCHAR AS BIGINT), 0) AS seconds,
+    CASE WHEN name <> '' THEN name WHEN response_name <> '' THEN response_name
+         ELSE coalesce(json_extract_string(request_object, '$.metadata.name'), '') END AS lease
+  FROM stages
+  WHERE terminal AND verb IN ('create', 'update', 'patch') AND resource = 'leases'
+    AND code_or_null BETWEEN 200 AND 299 AND namespace <> 'kube-node-lease'
+),
+said AS (
+  SELECT *, tile_of("at") AS tile,
+    substr(coalesce(answered, asked, 'is:'), 4) AS identity,
+    coalesce(coalesce(answered, asked) = 'is:', false) AS released,
+    CASE WHEN seconds BETWEEN 1 AND 1_000_000 THEN seconds * us_per_s() ELSE 0 END AS lasts
+  FROM asked
+  WHERE asked IS DISTINCT FROM 'else'
+),
+told AS (
+  SELECT *,
+    row_number() OVER w AS place,
+    coalesce(lag(released) OVER w AND released, false) AS is_again,
+    CASE WHEN lag(place_of_row) OVER w IS NULL THEN 1
+         WHEN lag(released) OVER w THEN (NOT released)::INTEGER
+         WHEN released THEN 0
+         WHEN identity = '' OR lag(identity) OVER w = '' THEN
+           ((full_user, agent, source) <> (lag(full_user) OVER w, lag(agent) OVER w, lag(source) OVER w))::INTEGER
+         ELSE (identity <> lag(identity) OVER w)::INTEGER END AS begins
+  FROM (SELECT *, 1 AS place_of_row FROM said)
+  WINDOW w AS (PARTITION BY tile, cluster, namespace, lease
+               ORDER BY "at", received, identity, full_user, agent, source, instance, stream, seq)
+),
+numbered AS (
+  SELECT *, sum(begins) OVER (PARTITION BY tile, cluster, namespace, lease ORDER BY place) AS run FROM told
+),
+gaps AS (
+  SELECT *, received - max("at") OVER (PARTITION BY tile, cluster, namespace, lease, run ORDER BY place
+                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS gap
+  FROM numbered
+)
+SELECT tile, cluster, namespace, lease AS name,
+  min_by(received, place) AS "first",
+  max("at") FILTER (NOT is_again) AS "last",
+  min_by(identity, place) AS identity,
+  min_by(full_user, place) AS "user",
+  min_by(agent, place) AS agent,
+  min_by(source, place) AS source,
+  count(*) AS writes,
+  greatest(0, coalesce(max(gap) FILTER (NOT is_again), 0)) AS longest,
+  max_by(released, place) AS released,
+  coalesce(max_by(lasts, place) FILTER (lasts > 0 AND NOT is_again), 0) AS lasts
+FROM gaps
+GROUP BY tile, cluster, namespace, lease, run;
+
+-- refusals. What quotas refused, by the message of their admission. Amounts in thousandths.
+CREATE OR REPLACE MACRO milli(amount) AS
+  (regexp_extract(amount, '^[0-9.]+')::DECIMAL(24, 3)
+   * CASE regexp_extract(amount, '[^0-9.]*$') WHEN 'm' THEN 1 WHEN '' THEN 1_000 WHEN 'k' THEN 1_000_000
+          WHEN 'M' THEN 1_000_000_000 WHEN 'G' THEN 1_000_000_000_000 END)::BIGINT;
+CREATE OR REPLACE MACRO quantity_text(n) AS
+  CASE WHEN n = 0 THEN '0'
+       WHEN n % 1_000 <> 0 THEN n || 'm'
+       WHEN n % 1_000_000 <> 0 THEN n // 1_000 || ''
+       WHEN n % 1_000_000_000 <> 0 THEN n // 1_000_000 || 'k'
+       WHEN n % 1_000_000_000_000 <> 0 THEN n // 1_000_000_000 || 'M'
+       ELSE n // 1_000_000_000_000 || 'G' END;
+CREATE OR REPLACE MACRO amount_of(list_text, wanted) AS
+  list_filter(string_split(list_text, ','), lambda part: split_part(part, '=', 1) = wanted)[1];
+CREATE OR REPLACE TABLE t_refusals AS
+WITH messages AS (
+  SELECT *, regexp_extract(message, 'exceeded quota: (.*?), requested: (.*?), used: (.*?), limited: ',
+                           ['quota', 'requested', 'used']) AS parts
+  FROM stages
+  WHERE stage = 'ResponseComplete' AND code = '403' AND contains(message, 'exceeded quota: ')
+),
+amounts AS (
+  SELECT *, unnest(string_split(parts.requested, ',')) AS part FROM messages WHERE parts.quota <> ''
+)
+SELECT tile_of("at") AS tile, cluster, namespace, parts.quota AS quota, split_part(part, '=', 1) AS resource,
+  count(*) AS count,
+  quantity_text(max(milli(split_part(part, '=', 2))
+                    + coalesce(milli(split_part(amount_of(parts.used, split_part(part, '=', 1)), '=', 2)), 0))) AS needed,
+  min("at") AS "first", max("at") AS "last"
+FROM amounts
+GROUP BY tile_of("at"), cluster, namespace, parts.quota, split_part(part, '=', 1);
+
+-- Writes to objects that were done, in the order of time.
+CREATE OR REPLACE TEMP VIEW object_writes AS
+SELECT * FROM ordered
+WHERE terminal AND verb IN ('update', 'patch') AND name <> '' AND code_or_null BETWEEN 200 AND 299
+  AND NOT contains(uri, 'dryRun=');
+
+-- writes. Objects that a client wrote to often within a minute; in the first minute and the last half as often, since
+-- parts of one log may share it.
+CREATE OR REPLACE TABLE t_writes AS
+SELECT minute, cluster, "group", resource, subresource, namespace, name, "user", agent, writes
+FROM (SELECT "at" // us_per_s() // 60 * 60 AS minute, cluster, "group", resource, subresource, namespace, name, "user", agent,
+             count(*) AS writes
+      FROM object_writes
+      GROUP BY ALL),
+     (SELECT min("at") // us_per_s() // 60 * 60 AS first_minute, max("at") // us_per_s() // 60 * 60 AS last_minute FROM stages)
+WHERE writes >= 12 OR (writes >= 6 AND minute IN (first_minute, last_minute));
+
+-- alternations. A write that follows one of another client, before which the same client had written: A, B, A.
+CREATE OR REPLACE TABLE t_alternations AS
+WITH three AS (
+  SELECT *,
+    lag("user") OVER w AS one_user, lag(agent) OVER w AS one_agent,
+    lag("user", 2) OVER w AS two_user, lag(agent, 2) OVER w AS two_agent,
+    "at" - lag("at", 2) OVER w AS long
+  FROM object_writes
+  WINDOW w AS (PARTITION BY cluster, "group", resource, subresource, namespace, name ORDER BY place)
+)
+SELECT cluster, "group", resource, subresource, namespace, name,
+  least(("user", agent), (one_user, one_agent))[1] AS "user", least(("user", agent), (one_user, one_agent))[2] AS agent,
+  greatest(("user", agent), (one_user, one_agent))[1] AS other_user,
+  greatest(("user", agent), (one_user, one_agent))[2] AS other_agent,
+  count(*) AS turns, min("at") AS "first", max("at") AS "last"
+FROM three
+WHERE ("user", agent) = (two_user, two_agent) AND ("user", agent) <> (one_user, one_agent)
+  AND long <= 120 * us_per_s()
 GROUP BY ALL;
 
 -- coverage, of which here only the events by level and stage: all stages, late or not.

@@ -9,22 +9,45 @@ use polars::prelude::{
 };
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a row group.
-const GROUP: usize = 64 << 10;
+const GROUP: usize = 32 << 10;
+
+/// Threads that write tables side by side, at most: each holds a row group as text.
+const WRITERS: usize = 2;
 
 /// Hands the rows of a table, as text, to who asks.
-pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + 'g;
+pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + Sync + 'g;
 
 /// Writes a roll-up into a folder that is empty or not there yet; gives the manifest with what was written.
 pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<Manifest> {
     is_free(folder)?;
     private_folder(folder)?;
     let mut manifest = manifest.clone();
-    for spec in TABLES.iter().chain([&SEAMS]) {
-        let stored = table(folder, spec, give)?;
-        manifest.tables.insert(spec.name.to_owned(), stored);
+    let is_there = |spec: &&TableSpec| !manifest.without.iter().any(|name| name == spec.name);
+    let specs: Vec<&TableSpec> = TABLES.iter().chain([&SEAMS]).filter(is_there).collect();
+    let next = AtomicUsize::new(0);
+    let write_some = || -> io::Result<Vec<(String, StoredTable)>> {
+        let mut written = Vec::new();
+        while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            written.push((spec.name.to_owned(), table(folder, spec, give)?));
+        }
+        Ok(written)
+    };
+    let count = std::thread::available_parallelism().map_or(1, NonZero::get).min(WRITERS);
+    let all: Vec<io::Result<Vec<(String, StoredTable)>>> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..count).map(|_| scope.spawn(write_some)).collect();
+        let mine = write_some();
+        let joined = others.into_iter().map(|other| {
+            other.join().unwrap_or_else(|_| Err(io::Error::other("a thread that wrote a table panicked")))
+        });
+        joined.chain([mine]).collect()
+    });
+    for written in all {
+        manifest.tables.extend(written?);
     }
     let mut file = Fresh::create(&folder.join(MANIFEST))?;
     writeln!(file, "{}", serde_json::to_string_pretty(&manifest)?)?;

@@ -8,6 +8,8 @@ use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
 use crate::analysis::metrics::Kept;
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
@@ -120,6 +122,12 @@ impl Observe for Watcher {
     }
     fn take(all: &mut Vec<Runs>, batch: Runs) {
         all.push(batch);
+    }
+    fn stored(_: &Selection) -> Result<Tables, String> {
+        Ok(Tables::Leases)
+    }
+    fn of_rollup(rollup: &Rollup, _: &Selection) -> Vec<Runs> {
+        vec![rollup.leases()]
     }
 }
 

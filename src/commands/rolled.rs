@@ -3,10 +3,10 @@
 use super::logs::{self, Answered, Question};
 use super::rollup::Selection;
 use crate::analysis::rollup::Rollup;
-use crate::analysis::rollup::stored::{Loader, Wanted};
+use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::model::input::{Coverage, InputReport};
-use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind};
+use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TableSpec, kind};
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive::shown;
 use crate::sources::audit::pass::Outcome;
@@ -34,8 +34,9 @@ pub(super) fn answer<Q: Question>(
 /// What is wanted of roll-ups, as one; of the time in whole tiles, and it is said where that is more than was asked
 /// for.
 fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> Result<(Rollup, Outcome), Error> {
-    let Wanted { since, until, with_seams, only_requests, .. } = wanted;
+    let Wanted { since, until, with_seams, tables, .. } = wanted;
     let asked = (since, until);
+    let read_from = since.map(|since| if tables.look_back() { since - LOOK_BACK } else { since });
     let mut loader = Loader::new(wanted);
     let mut outcome = Outcome::default();
     let order: Vec<(String, String, bool)> =
@@ -47,12 +48,13 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     let manifest = |file: &Source| if let Place::File(path) = &file.place { Some(path.clone()) } else { None };
     let names: BTreeSet<PathBuf> = files.filter_map(manifest).collect();
     let mut widened: Option<(Micros, Micros)> = None;
-    let with_seams = with_seams || names.len() + raw.len() > 1;
+    let with_seams = tables.has_seams() && (with_seams || names.len() + raw.len() > 1);
     for name in names {
         let rolled = open(&name).map_err(Error::Input)?;
-        if is_outside(&rolled.manifest, asked) {
+        if is_outside(&rolled.manifest, (read_from, until)) {
             continue;
         }
+        let specs = present(&rolled, tables, &mut loader)?;
         loader.begin(&rolled.manifest, rolled.has_seams());
         let (from, to) = loader.bounds();
         let span = (rolled.manifest.first.unwrap_or(Micros::MAX), rolled.manifest.last.unwrap_or(Micros::MIN));
@@ -62,16 +64,17 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
             let now = (from.max(span.0), to.min(span.1));
             widened = Some(widened.map_or(now, |before| (before.0.min(now.0), before.1.max(now.1))));
         }
-        rolled
-            .read(&tables(with_seams, only_requests), &mut |spec, rows| loader.take(spec, rows))
-            .map_err(Error::Input)?;
+        let specs: Vec<_> = specs.into_iter().chain(with_seams.then_some(&SEAMS)).collect();
+        rolled.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
         tell(&rolled, &mut outcome);
         add_coverage(&mut coverage, &rolled.manifest);
     }
     if !raw.is_empty() {
-        let selection = Selection { since: asked.0, until: asked.1, filters: Vec::new(), with_seams };
+        // Of a window what came before it matters to some.
+        let since = if tables.look_back() { None } else { since };
+        let selection = Selection { since, until, filters: Vec::new(), with_seams: true };
         let (rollup, of_logs) = logs::answer(raw, &selection, context.settings.reading(), &());
-        take_in(&mut loader, &rollup, &of_logs).map_err(Error::Input)?;
+        take_in(&mut loader, tables, &rollup, &of_logs).map_err(Error::Input)?;
         outcome.inputs.extend(of_logs.inputs);
         outcome.losses.extend(of_logs.losses);
         of_raw = of_logs.coverage;
@@ -104,10 +107,26 @@ fn add_coverage(all: &mut Coverages, manifest: &Manifest) {
     }
 }
 
-/// The tables that are read.
-fn tables(with_seams: bool, only_requests: bool) -> Vec<&'static TableSpec> {
-    let is_wanted = |spec: &&TableSpec| !only_requests || ["traffic", "pulse"].contains(&spec.name);
-    TABLES.iter().filter(is_wanted).chain(with_seams.then_some(&SEAMS)).collect()
+/// How long before a window roll-ups are read where what came before shows what happens in it.
+const LOOK_BACK: Micros = 86_400 * SECOND;
+
+/// The tables that are read of a roll-up. Where all are, one that it lacks is missing of the whole as well; else it is
+/// refused.
+fn present(rolled: &Rolled, tables: Tables, loader: &mut Loader) -> Result<Vec<&'static TableSpec>, Error> {
+    let (has, lacks): (Vec<&'static TableSpec>, Vec<&'static TableSpec>) =
+        tables.specs().partition(|spec| rolled.has(spec.name));
+    if tables == Tables::All {
+        lacks.iter().for_each(|spec| loader.lacks(spec.name));
+    } else if !lacks.is_empty() {
+        let names: Vec<&str> = lacks.iter().map(|spec| spec.name).collect();
+        return Err(Error::Usage(format!(
+            "{}: made by an older plimsoll, without the tables {}: make the roll-up again, or name the audit log itself \
+             in its place (docs/rollup.md, section 6)",
+            shown(&rolled.folder),
+            names.join(", ")
+        )));
+    }
+    Ok(has)
 }
 
 /// Whether nothing of a roll-up is in a window.
@@ -119,7 +138,7 @@ fn is_outside(manifest: &Manifest, (since, until): (Option<Micros>, Option<Micro
 
 /// One roll-up of several, in tiles that are at least so many seconds long.
 pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), Error> {
-    let mut loader = Loader::new(Wanted { with_seams: true, ..Wanted::default() });
+    let mut loader = Loader::new(Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() });
     loader.at_least(tile);
     let mut streams = Coverages::new();
     let mut sources: BTreeMap<String, StoredSource> = BTreeMap::new();
@@ -128,7 +147,8 @@ pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
     for part in parts {
         let manifest = &part.manifest;
         loader.begin(manifest, part.has_seams());
-        part.read(&tables(true, false), &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
+        let specs: Vec<_> = present(part, Tables::All, &mut loader)?.into_iter().chain([&SEAMS]).collect();
+        part.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
         add_coverage(&mut streams, manifest);
         for source in &manifest.sources {
             let own = sources.entry(source.path.clone()).or_default();
@@ -176,9 +196,9 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 }
 
 /// Takes in the roll-up of logs that are there themselves.
-fn take_in(loader: &mut Loader, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
+fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
     loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
-    for spec in TABLES.iter().chain([&SEAMS]) {
+    for spec in tables.specs().chain([&SEAMS]) {
         let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
         let mut result = Ok(());
         let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {

@@ -3,7 +3,7 @@
 use super::logs::{self, Answered, Bounds, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
-use crate::analysis::rollup::stored::{Wanted, is_answered};
+use crate::analysis::rollup::stored::{Tables, Wanted, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
@@ -24,7 +24,7 @@ pub struct Selection {
     /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told
     /// apart.
     pub filters: Vec<Filter>,
-    /// Whether what parts are joined by is kept.
+    /// Whether all tables are made, and what parts are joined by is kept.
     pub with_seams: bool,
 }
 
@@ -53,7 +53,8 @@ impl Question for Selection {
     fn stored(&self) -> Result<Wanted, String> {
         self.filters.iter().try_for_each(is_answered)?;
         let Self { since, until, filters, with_seams } = self.clone();
-        Ok(Wanted { since, until, filters, with_seams, only_requests: false })
+        let tables = if with_seams { Tables::All } else { Tables::Clients };
+        Ok(Wanted { since, until, filters, with_seams, tables })
     }
     fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
         Ok(rollup)
@@ -72,7 +73,8 @@ impl Fold for Rolling {
     type State = Part;
     type Answer = Rollup;
     fn worker(&self) -> Observing<'_> {
-        Observing { observer: Observer::default(), selection: &self.selection }
+        let observer = if self.selection.with_seams { Observer::whole() } else { Observer::default() };
+        Observing { observer, selection: &self.selection }
     }
     fn begin(&self) -> Part {
         let part = Part::new(self.streams);
@@ -89,9 +91,9 @@ impl Fold for Rolling {
     }
 }
 
-/// Reads `streams` and makes their roll-up.
+/// Reads `streams` and makes their roll-up, with all tables.
 pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
-    logs::answer(streams, &Selection::default(), threads, watcher)
+    logs::answer(streams, &Selection { with_seams: true, ..Selection::default() }, threads, watcher)
 }
 
 /// The same, of some events and for a command: with progress, and it is said what was lost.
@@ -148,6 +150,12 @@ pub(super) trait Observe: Default + Send + 'static {
 
     /// Puts it together with what came before.
     fn take(all: &mut Self::All, batch: Self::Batch);
+
+    /// Which tables of a stored roll-up have the same; says what it would take where none do.
+    fn stored(selection: &Selection) -> Result<Tables, String>;
+
+    /// What all blocks gave, from these tables.
+    fn of_rollup(rollup: &Rollup, selection: &Selection) -> Self::All;
 }
 
 /// Asks for what an observer sees of a selection.
@@ -167,6 +175,13 @@ impl<O: Observe> Question for Observed<O> {
     }
     fn is(&self, other: &Self) -> bool {
         self.selection == other.selection
+    }
+    fn stored(&self) -> Result<Wanted, String> {
+        let tables = O::stored(&self.selection)?;
+        Ok(Wanted { since: self.selection.since, until: self.selection.until, tables, ..Wanted::default() })
+    }
+    fn of_rollup(&self, rollup: Rollup) -> Result<O::All, String> {
+        Ok(O::of_rollup(&rollup, &self.selection))
     }
 }
 

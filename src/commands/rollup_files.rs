@@ -108,6 +108,8 @@ pub(super) fn manifest(rollup: &Rollup, streams: &[(String, String)], outcome: &
         repeated_audit_ids: (rollup.repeated_ids.repeated, rollup.repeated_ids.estimated),
         objects_dropped: rollup.objects_dropped,
         notable_dropped: rollup.notable_dropped,
+        operations_dropped: rollup.operations_dropped(),
+        without: rollup.without().cloned().collect(),
         streams: names.zip(&outcome.coverage).map(stream).collect(),
         sources: outcome.inputs.iter().map(StoredSource::from).collect(),
         lost: outcome.losses.clone(),

@@ -330,7 +330,7 @@ impl Question for Breaking {
         Ok(stored::Wanted {
             since: self.query.since,
             until: self.query.until,
-            only_requests: true,
+            tables: stored::Tables::Requests,
             ..Default::default()
         })
     }

@@ -26,6 +26,7 @@ pub mod quota;
 pub mod registry;
 pub mod report;
 pub mod rollup;
+pub mod rollup_tables;
 pub mod sample;
 pub mod series;
 pub mod stacks;

@@ -2,7 +2,7 @@
 //! made it. Files are read a row group at a time; where the manifest has their checksums, these are compared first.
 
 use crate::model::event::Stream;
-use crate::model::rollup::{Cells, Kind, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
+use crate::model::rollup::{Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
 use crate::model::stray::Kept;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::shown;
@@ -128,6 +128,12 @@ impl Rolled {
     /// Whether it can be joined to what comes before it and behind it.
     pub fn has_seams(&self) -> bool {
         self.manifest.tables.contains_key(SEAMS.name)
+    }
+
+    /// Whether it has a table; those of an older plimsoll lack some.
+    pub fn has(&self, table: &str) -> bool {
+        let is_without = self.manifest.without.iter().any(|name| name == table);
+        !LATER.contains(&table) || !is_without && self.path(table).is_file()
     }
 
     fn read_table(&self, spec: &TableSpec, take: &mut Take<'_>) -> Result<(), String> {

@@ -76,7 +76,11 @@ mod record_logs;
 mod report;
 mod rollup;
 #[cfg(feature = "history")]
+mod rollup_extras;
+#[cfg(feature = "history")]
 mod rollup_files;
+#[cfg(feature = "history")]
+mod rollup_list;
 mod screen;
 mod seats;
 #[cfg(feature = "history")]

@@ -26,7 +26,13 @@ pub struct Holder {
     pub source: String,
 }
 
-impl Holder {
+/// Who can be told from another by its name, else by where it writes from.
+pub trait Holds {
+    /// Whether it is the same.
+    fn is(&self, other: &Self) -> bool;
+}
+
+impl Holds for Holder {
     fn is(&self, other: &Self) -> bool {
         if self.identity.is_empty() || other.identity.is_empty() {
             (&self.user, &self.agent, &self.source) == (&other.user, &other.agent, &other.source)
@@ -34,7 +40,9 @@ impl Holder {
             self.identity == other.identity
         }
     }
+}
 
+impl Holder {
     /// What it is called: by itself, else by its address.
     pub fn name(&self) -> &str {
         let names = [&self.identity, &self.source, &self.user];
@@ -44,9 +52,9 @@ impl Holder {
 
 /// Writes of one holder that follow one another.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Run {
+pub struct Run<H = Holder> {
     /// Who.
-    pub holder: Holder,
+    pub holder: H,
     /// When the first write arrived.
     pub first: Micros,
     /// When the last was answered.
@@ -134,43 +142,45 @@ fn patched(body: &[u8]) -> Said {
     }
 }
 
+/// A write to a lease that was done, as a run of its own: namespace, name and run.
+pub fn write(event: &Timed<'_, '_>) -> Option<(String, String, Run)> {
+    let e = event.event;
+    let is_write = e.verb.is("update") || e.verb.is("patch") || e.verb.is("create");
+    let is_done = event.stage.is_terminal() && e.code.is_some_and(|code| (200..300).contains(&code));
+    // A node's lease says that it lives; nobody is elected.
+    if !e.resource.is("leases") || !is_write || !is_done || e.namespace.is("kube-node-lease") {
+        return None;
+    }
+    let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+    // What came of it says more than what was asked for, which may be a patch; but a label is no renewal.
+    let asked = if e.verb.is("patch") { patched(e.request_body) } else { holder(e.request_body) };
+    let said = match (asked, holder(e.response_body)) {
+        (Said::Else, _) => return None,
+        (_, Said::Holder(holder)) | (Said::Holder(holder), _) => Some(holder),
+        _ => None,
+    };
+    // A created lease is named in its body only.
+    let name = if e.name.is("") {
+        created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default()
+    } else {
+        text(e.name)
+    };
+    let is_released = said.as_deref() == Some("");
+    let identity = said.map(|said| cut(&said).into_owned()).unwrap_or_default();
+    let holder =
+        Holder { identity, user: text(e.user), agent: cut(&e.agent_product()).into_owned(), source: text(e.source) };
+    let lasts = lasts(e.response_body).or_else(|| lasts(e.request_body));
+    let run = Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released, lasts };
+    Some((text(e.namespace), name, run))
+}
+
 impl Watcher {
     /// Looks at an event.
     pub fn event(&mut self, event: &Timed<'_, '_>) {
-        let e = event.event;
-        let is_write = e.verb.is("update") || e.verb.is("patch") || e.verb.is("create");
-        let is_done = event.stage.is_terminal() && e.code.is_some_and(|code| (200..300).contains(&code));
-        // A node's lease says that it lives; nobody is elected.
-        if !e.resource.is("leases") || !is_write || !is_done || e.namespace.is("kube-node-lease") {
-            return;
+        // Logs of several apiservers hold writes to one lease in turns: they are put together when all are there.
+        if let Some((namespace, name, run)) = write(event) {
+            self.runs.entry((event.cluster().to_owned(), namespace, name)).or_default().push(run);
         }
-        let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-        // What came of it says more than what was asked for, which may be a patch; but a label is no renewal.
-        let asked = if e.verb.is("patch") { patched(e.request_body) } else { holder(e.request_body) };
-        let said = match (asked, holder(e.response_body)) {
-            (Said::Else, _) => return,
-            (_, Said::Holder(holder)) | (Said::Holder(holder), _) => Some(holder),
-            _ => None,
-        };
-        // A created lease is named in its body only.
-        let name = if e.name.is("") {
-            created(e.response_body).or_else(|| created(e.request_body)).unwrap_or_default()
-        } else {
-            text(e.name)
-        };
-        let lease = (event.cluster().to_owned(), text(e.namespace), name);
-        let is_released = said.as_deref() == Some("");
-        let identity = said.map(|said| cut(&said).into_owned()).unwrap_or_default();
-        let holder = Holder {
-            identity,
-            user: text(e.user),
-            agent: cut(&e.agent_product()).into_owned(),
-            source: text(e.source),
-        };
-        let lasts = lasts(e.response_body).or_else(|| lasts(e.request_body));
-        let run =
-            Run { holder, first: event.received_or_at(), last: event.at, writes: 1, longest: 0, is_released, lasts };
-        join(self.runs.entry(lease).or_default(), run);
     }
 
     /// What was seen since the last time.
@@ -184,7 +194,7 @@ fn created(body: &[u8]) -> Option<String> {
 }
 
 /// Adds a run behind others: to the last one, if it is of the same holder.
-fn join(runs: &mut Vec<Run>, run: Run) {
+pub(in crate::analysis) fn join<H: Holds>(runs: &mut Vec<Run<H>>, run: Run<H>) {
     match runs.last_mut() {
         // Whoever gives a lease up held it: no matter what it is called, as it is not called anything any more.
         Some(last) if !last.is_released && (last.holder.is(&run.holder) || run.is_released) => {
@@ -207,7 +217,7 @@ pub fn together(all: Vec<Runs>) -> BTreeMap<Lease, Vec<Run>> {
         by_lease.entry(lease).or_default().extend(runs);
     }
     for runs in by_lease.values_mut() {
-        runs.sort_by(|a, b| (a.first, a.last, &a.holder).cmp(&(b.first, b.last, &b.holder)));
+        runs.sort_by(|a, b| (a.last, a.first, &a.holder).cmp(&(b.last, b.first, &b.holder)));
         let mut joined = Vec::new();
         runs.drain(..).for_each(|run| join(&mut joined, run));
         *runs = joined;

@@ -98,41 +98,27 @@ impl Watch {
     pub fn event(&mut self, event: &Timed<'_, '_>) {
         let e = event.event;
         if !event.stage.is_terminal() {
-            // A command in a container runs from here on; its end may be hours away.
             if starts(event)
-                && let Some((kind, detail)) = dangerous(event, is_control_plane(&e.user.decode()))
+                && let Some(one) = Meaning::of_start(event, || kind(event))
             {
                 self.batch.seen.events += 1;
-                self.batch.operations.push(operation(event, kind, detail));
+                self.batch.operations.push(*one);
             }
             return;
         }
         self.batch.seen.events += 1;
-        // Nine in ten events end here.
-        let is_read =
-            matches!(e.verb.raw(), b"list" | b"watch") || (e.verb.raw() == b"get" && e.subresource.is_empty());
-        if is_read && !(e.code == Some(403) && e.resource.is("secrets")) {
-            return;
+        let meaning = Meaning::of(event, || kind(event));
+        if let Some(is_collection) = meaning.follows {
+            self.consequence(event, is_collection);
         }
-        let user = e.user.decode();
-        let of_control_plane = is_control_plane(&user);
-        let verb = e.verb.raw();
-        if (of_control_plane || user.starts_with("system:node:")) && matches!(verb, b"delete" | b"deletecollection") {
-            self.consequence(event);
-        }
-        let Some((kind, detail)) = dangerous(event, of_control_plane) else {
-            self.hidden(e, of_control_plane);
-            self.creation(event, &user);
-            return;
-        };
-        if kind == "rbac-write" && detail == UNSEEN {
+        if meaning.is_hidden {
             self.unseen(e);
         }
-        if is_dry_run(e) {
-            self.batch.seen.dry_runs += 1;
-            return;
+        if meaning.creates {
+            self.creation(event, &e.user.decode());
         }
-        self.batch.operations.push(operation(event, kind, detail));
+        self.batch.seen.dry_runs += u64::from(meaning.is_dry_run);
+        self.batch.operations.extend(meaning.operation.map(|one| *one));
     }
 
     /// Takes an event that is not asked about: what was made before, or by others, shows what deletions mean.
@@ -143,21 +129,20 @@ impl Watch {
         }
         let user = e.user.decode();
         if e.verb.is("create") {
-            self.creation(event, &user);
-        } else if is_control_plane(&user) || user.starts_with("system:node:") {
-            self.consequence(event);
+            if creates_pod(e) {
+                self.creation(event, &user);
+            }
+        } else if let Some(is_collection) = follows(e, &user, is_control_plane(&user)) {
+            self.consequence(event, is_collection);
         }
     }
 
     /// Remembers who made a pod: whoever deletes it again cleans up.
     fn creation(&mut self, event: &Timed<'_, '_>, user: &str) {
         let e = event.event;
-        if e.verb.is("create") && e.resource.is("pods") && e.subresource.is_empty() && is_done(e.code) && !is_dry_run(e)
-        {
-            let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-            let place = (event.cluster().to_owned(), cut(user).into_owned(), text(e.namespace));
-            self.batch.seen.created.entry(place).or_default().add(text(e.name));
-        }
+        let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
+        let place = (event.cluster().to_owned(), cut(user).into_owned(), text(e.namespace));
+        self.batch.seen.created.entry(place).or_default().add(text(e.name));
     }
 
     /// Ends a block.
@@ -166,11 +151,8 @@ impl Watch {
     }
 
     /// What the control plane and kubelets delete follows from what others do.
-    fn consequence(&mut self, event: &Timed<'_, '_>) {
+    fn consequence(&mut self, event: &Timed<'_, '_>, is_collection: bool) {
         let e = event.event;
-        if !is_done(e.code) {
-            return;
-        }
         let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
         let place = Place {
             cluster: event.cluster().to_owned(),
@@ -180,26 +162,97 @@ impl Watch {
             slot: Place::slot_of(event.at),
         };
         if self.batch.gone.len() < PLACES || self.batch.gone.contains_key(&place) {
-            self.batch.gone.entry(place).or_default().add(event.at, e.verb.is("deletecollection"));
-        }
-    }
-
-    /// Writes that may be dangerous, of which the log does not hold what they say.
-    fn hidden(&mut self, e: &Event<'_>, of_control_plane: bool) {
-        let is_write = matches!(e.verb.raw(), b"update" | b"patch");
-        let can = matches!(e.resource.raw(), b"deployments" | b"statefulsets" | b"replicasets" | b"nodes")
-            && e.subresource.is_empty()
-            || e.subresource.is("scale");
-        if is_write && can && !of_control_plane && e.request_body.is_empty() && matches!(e.level, Level::Metadata) {
-            self.unseen(e);
+            self.batch.gone.entry(place).or_default().add(event.at, is_collection);
         }
     }
 
     fn unseen(&mut self, e: &Event<'_>) {
-        let slash = if e.subresource.is_empty() { "" } else { "/" };
-        let what = format!("{} of {}{slash}{}", e.verb.decode(), e.resource.decode(), e.subresource.decode());
+        let what = hidden_write(&e.verb.decode(), &e.resource.decode(), &e.subresource.decode());
         *self.batch.seen.hidden.entry(what).or_default() += 1;
     }
+}
+
+/// What kind of write the log does not hold the body of.
+pub(super) fn hidden_write(verb: &str, resource: &str, subresource: &str) -> String {
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    format!("{verb} of {resource}{slash}{subresource}")
+}
+
+/// What the end of a request means for a timeline of dangerous operations.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Meaning {
+    /// The operation, if it is a dangerous one and no dry run.
+    pub operation: Option<Box<Notable>>,
+    /// Whether it is a dangerous one and a dry run.
+    pub is_dry_run: bool,
+    /// Whether it may be dangerous, and the audit level hides what it set.
+    pub is_hidden: bool,
+    /// Whether the control plane or a kubelet deleted something, as follows from what others do; and whether that was a
+    /// collection.
+    pub follows: Option<bool>,
+    /// Whether a pod was created.
+    pub creates: bool,
+}
+
+impl Meaning {
+    /// Of a terminal event; `found` gives its kind by the rules of the roll-up ([`kind`]).
+    #[inline]
+    pub fn of(event: &Timed<'_, '_>, found: impl FnOnce() -> Option<(&'static str, String)>) -> Self {
+        let e = event.event;
+        // Nine in ten events end here.
+        let is_read =
+            matches!(e.verb.raw(), b"list" | b"watch") || (e.verb.raw() == b"get" && e.subresource.is_empty());
+        if is_read && !(e.code == Some(403) && e.resource.is("secrets")) {
+            return Self::default();
+        }
+        let user = e.user.decode();
+        let of_control_plane = is_control_plane(&user);
+        let mut meaning = Self { follows: follows(e, &user, of_control_plane), ..Self::default() };
+        let Some((kind, detail)) = dangerous(event, of_control_plane, found()) else {
+            meaning.is_hidden = is_hidden(e, of_control_plane);
+            meaning.creates = e.verb.is("create") && creates_pod(e);
+            return meaning;
+        };
+        meaning.is_hidden = kind == "rbac-write" && detail == UNSEEN;
+        meaning.is_dry_run = is_dry_run(e);
+        if !meaning.is_dry_run {
+            meaning.operation = Some(Box::new(operation(event, kind, detail)));
+        }
+        meaning
+    }
+
+    /// The operation that begins with a long-running request that was let in: a command in a container runs from here
+    /// on, and its end may be hours away.
+    pub fn of_start(
+        event: &Timed<'_, '_>,
+        found: impl FnOnce() -> Option<(&'static str, String)>,
+    ) -> Option<Box<Notable>> {
+        let of_control_plane = is_control_plane(&event.event.user.decode());
+        let (kind, detail) = dangerous(event, of_control_plane, found())?;
+        Some(Box::new(operation(event, kind, detail)))
+    }
+}
+
+/// Whether the control plane or a kubelet deleted something, and whether that was a collection.
+fn follows(e: &Event<'_>, user: &str, of_control_plane: bool) -> Option<bool> {
+    let verb = e.verb.raw();
+    let deletes = matches!(verb, b"delete" | b"deletecollection");
+    (deletes && is_done(e.code) && (of_control_plane || user.starts_with("system:node:")))
+        .then_some(verb == b"deletecollection")
+}
+
+/// Whether a create made a pod.
+fn creates_pod(e: &Event<'_>) -> bool {
+    e.resource.is("pods") && e.subresource.is_empty() && is_done(e.code) && !is_dry_run(e)
+}
+
+/// Whether a write may be dangerous, and the log does not hold what it says.
+fn is_hidden(e: &Event<'_>, of_control_plane: bool) -> bool {
+    let is_write = matches!(e.verb.raw(), b"update" | b"patch");
+    let can = matches!(e.resource.raw(), b"deployments" | b"statefulsets" | b"replicasets" | b"nodes")
+        && e.subresource.is_empty()
+        || e.subresource.is("scale");
+    is_write && can && !of_control_plane && e.request_body.is_empty() && matches!(e.level, Level::Metadata)
 }
 
 pub(super) fn is_done(code: Option<u16>) -> bool {
@@ -207,9 +260,13 @@ pub(super) fn is_done(code: Option<u16>) -> bool {
 }
 
 /// The kind of a dangerous operation, and what is known of it.
-fn dangerous(event: &Timed<'_, '_>, of_control_plane: bool) -> Option<(&'static str, String)> {
+fn dangerous(
+    event: &Timed<'_, '_>,
+    of_control_plane: bool,
+    found: Option<(&'static str, String)>,
+) -> Option<(&'static str, String)> {
     let e = event.event;
-    let found = kind(event).and_then(|(kind, detail)| match kind {
+    let found = found.and_then(|(kind, detail)| match kind {
         "rbac-write" => Some((kind, rights(e))),
         "delete-pod" if is_forced(e) => Some(("force-delete", "gracePeriodSeconds=0".to_owned())),
         // The roll-up takes a step that only tests for one that sets.

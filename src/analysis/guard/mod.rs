@@ -2,13 +2,14 @@
 //! Rules: docs/guard.md.
 
 mod bodies;
-mod classify;
-mod consequences;
+pub(in crate::analysis) mod classify;
+pub(in crate::analysis) mod consequences;
 mod drains;
 mod groups;
 pub mod policies;
 pub mod report;
 mod rules;
+pub mod stored;
 mod tripwire;
 pub mod webhooks;
 mod words;

@@ -27,20 +27,62 @@ impl Refused {
     /// Takes an event; most are none of its concern.
     #[inline]
     pub fn event(&mut self, event: &Timed<'_, '_>) {
-        if event.event.code == Some(403) && event.stage == Stage::ResponseComplete {
-            let message = event.event.message.decode();
-            if let Some((_, behind)) = message.split_once("exceeded quota: ") {
-                let namespace = event.event.namespace.decode();
-                self.take(&namespace, behind, event.at);
+        if let Some(refusal) = Refusal::of(event) {
+            let namespace = event.event.namespace.decode();
+            for (resource, needed) in refusal.needed {
+                let one = Refusals { count: 1, span: Some((event.at, event.at)), needed };
+                self.add((namespace.clone().into_owned(), refusal.quota.clone(), resource), &one);
             }
         }
     }
 
+    /// Adds refusals of a resource of a quota.
+    pub fn add(&mut self, key: (String, String, String), refusals: &Refusals) {
+        self.rows.entry(key).or_default().merge(refusals);
+    }
+
+    /// Takes in those of another part of the input.
+    pub fn merge(&mut self, other: Self) {
+        for (key, theirs) in other.rows {
+            self.add(key, &theirs);
+        }
+    }
+}
+
+impl Refusals {
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.span = together(self.span, other.span);
+        self.needed = self.needed.max(other.needed);
+    }
+}
+
+/// A request that a quota refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// The quota.
+    pub quota: String,
+    /// By resource what would have been used.
+    pub needed: Vec<(String, Quantity)>,
+}
+
+impl Refusal {
+    /// What an event says of it; most say nothing.
+    #[inline]
+    pub fn of(event: &Timed<'_, '_>) -> Option<Self> {
+        if event.event.code != Some(403) || event.stage != Stage::ResponseComplete {
+            return None;
+        }
+        let message = event.event.message.decode();
+        Self::parse(message.split_once("exceeded quota: ")?.1)
+    }
+
     /// `compute, requested: pods=1,requests.cpu=250m, used: …, limited: …`, as the quota's admission writes it.
-    fn take(&mut self, namespace: &str, text: &str, at: Micros) {
-        let Some((quota, rest)) = text.split_once(", requested: ") else { return };
-        let Some((requested, rest)) = rest.split_once(", used: ") else { return };
-        let Some((used, _)) = rest.split_once(", limited: ") else { return };
+    fn parse(text: &str) -> Option<Self> {
+        let (quota, rest) = text.split_once(", requested: ")?;
+        let (requested, rest) = rest.split_once(", used: ")?;
+        let (used, _) = rest.split_once(", limited: ")?;
         let amounts = |text: &str| -> BTreeMap<String, Quantity> {
             text.split(',')
                 .filter_map(|part| part.split_once('='))
@@ -48,22 +90,10 @@ impl Refused {
                 .collect()
         };
         let used = amounts(used);
-        for (resource, requested) in amounts(requested) {
+        let needed = amounts(requested).into_iter().map(|(resource, requested)| {
             let needed = used.get(&resource).copied().unwrap_or_default().plus(requested);
-            let row = self.rows.entry((namespace.to_owned(), quota.to_owned(), resource)).or_default();
-            row.count += 1;
-            row.span = together(row.span, Some((at, at)));
-            row.needed = row.needed.max(needed);
-        }
-    }
-
-    /// Takes in those of another part of the input.
-    pub fn merge(&mut self, other: Self) {
-        for (key, theirs) in other.rows {
-            let row = self.rows.entry(key).or_default();
-            row.count += theirs.count;
-            row.span = together(row.span, theirs.span);
-            row.needed = row.needed.max(theirs.needed);
-        }
+            (resource, needed)
+        });
+        Some(Self { quota: quota.to_owned(), needed: needed.collect() })
     }
 }

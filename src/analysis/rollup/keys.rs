@@ -1,5 +1,6 @@
 //! Row keys as numbers: who asked for what, interned once, so that the tables work on small integers.
 
+use super::extra_rows::ExtraKeys;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
@@ -120,6 +121,8 @@ pub struct Keys {
     pub pulses: Numbered<PulseKey>,
     /// Traffic keys by number.
     pub traffic: Numbered<TrafficKey>,
+    /// Keys of the tables that few events are in.
+    pub extra: ExtraKeys,
     /// For each traffic key its pulse key and class of operation.
     classes: Vec<(u32, Op)>,
 }
@@ -132,7 +135,8 @@ pub struct Numbered<K> {
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Numbered<K> {
-    fn new(other: K) -> Self {
+    /// None but `other`, whose number is 0.
+    pub fn new(other: K) -> Self {
         let mut numbered = Self { numbers: HashMap::default(), keys: Vec::new() };
         numbered.number(other);
         numbered
@@ -151,6 +155,11 @@ impl<K: Copy + Eq + std::hash::Hash> Numbered<K> {
         self.keys.push(key);
         self.numbers.insert(key, number);
         number
+    }
+
+    /// The number of a key that has one.
+    pub fn find(&self, key: &K) -> Option<u32> {
+        self.numbers.get(key).copied()
     }
 
     /// The key with a number.
@@ -184,6 +193,7 @@ impl Default for Keys {
                 code: None,
                 shape: None,
             }),
+            extra: ExtraKeys::default(),
             classes: vec![(0, Op::Other)],
         }
     }

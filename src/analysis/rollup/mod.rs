@@ -6,10 +6,16 @@
 
 mod clients;
 mod deprecated;
+mod extra;
+mod extra_rows;
+mod extras;
+mod extras_stored;
 mod keys;
+mod leases;
 pub(in crate::analysis) mod notable;
 mod objects;
 mod observe;
+mod operations;
 pub mod read;
 mod routes;
 mod rows;
@@ -19,6 +25,8 @@ mod spent;
 pub mod stored;
 mod tables;
 mod tiles;
+mod wanted;
+mod writers;
 
 pub use observe::{Batch, Observer, Timeout};
 pub use rows::Fact;
@@ -30,6 +38,7 @@ use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
 use deprecated::Deprecated;
+use extras::{Extras, Seen};
 use keys::Keys;
 pub use keys::Op;
 use notable::Notable;
@@ -61,6 +70,8 @@ pub struct Part {
     pending: Pending<Open>,
     /// What is kept of its ends, if it is.
     seams: Option<Seams>,
+    /// Tables beside requests and clients, if they are made.
+    extras: Option<Box<Extras>>,
     sequences: Sequences,
     traffic: Tiles<Traffic>,
     pulse: Tiles<Pulse>,
@@ -128,6 +139,7 @@ impl Part {
             span: None,
             pending: Pending::default(),
             seams: None,
+            extras: None,
             sequences: Sequences::default(),
             traffic: Tiles::new(Scale::TRAFFIC),
             pulse: Tiles::new(Scale::PULSE),
@@ -144,11 +156,26 @@ impl Part {
         }
     }
 
-    /// Keeps what it takes to go on from its end, or to be gone on to from another's.
+    /// Makes all tables, and keeps what it takes to go on from its end, or to be gone on to from another's; the
+    /// observers are to be [whole](Observer::whole).
     pub fn with_seams(mut self) -> Self {
+        self.extras = Some(Box::default());
         self.seams = Some(Seams::default());
         self.sequences = Sequences::with_firsts();
         self.objects = Objects::with_edges();
+        self
+    }
+
+    /// Folds tiles to so many rows, so that tests see it in a small log.
+    #[doc(hidden)]
+    pub fn fold_to(mut self, rows: usize) -> Self {
+        self.traffic.fold_to(rows);
+        self.pulse.fold_to(rows);
+        self.facts.fold_to(rows);
+        self.sources.fold_to(rows);
+        if let Some(extras) = &mut self.extras {
+            extras.fold_to(rows);
+        }
         self
     }
 
@@ -244,6 +271,9 @@ impl Part {
         self.facts.close(progress, &self.keys);
         self.sources.close(progress, &self.keys);
         self.objects.close(progress, &self.keys);
+        if let Some(extras) = &mut self.extras {
+            extras.close(progress, self.span.map(|(first, _)| first), &self.keys);
+        }
         for start in self.pending.expired() {
             self.remains(start);
         }
@@ -262,7 +292,7 @@ impl Part {
         let received = observation.received.unwrap_or(at);
         let error = observation.error;
         let complete = observation.terminal || observation.identity.is_none();
-        let more = observation.more.take();
+        let mut more = observation.more.take();
         if let Some(identity) = observation.identity {
             let open = Open { at, received, key, late, error };
             if observation.terminal {
@@ -294,6 +324,24 @@ impl Part {
             self.ended(Open { at, received, key, late, error });
             self.ids.add(observation.id);
             self.sources.row(at, late, u64::from(key_data.subject), &self.keys).add(source, &self.keys);
+        }
+        if let Some(extras) = &mut self.extras {
+            let seen = Seen { at, late, key };
+            if complete || (is_watch_start && elapsed.is_some()) {
+                let load = extras.load(&seen, &mut self.keys);
+                load.requests += u64::from(complete);
+                load.ended += u64::from(observation.terminal);
+                if let Some(elapsed) = elapsed.filter(|_| observation.identity.is_none() || !complete) {
+                    load.latency.add(elapsed);
+                }
+            }
+            let name = block.names.get(Symbol(observation.name));
+            if let Some(extra) = more.as_mut().and_then(|more| more.extra.take()) {
+                extras.count(&seen, *extra, name, &mut self.keys);
+            }
+            if observation.object != 0 && !late {
+                extras.wrote(&seen, observation.object, name, &self.keys);
+            }
         }
         if complete || (is_watch_start && elapsed.is_some()) {
             let row = self.traffic.row(at, late, u64::from(key), &self.keys);
@@ -377,6 +425,11 @@ impl Part {
     fn remains(&mut self, start: Start<Open>) {
         let open = start.what;
         for _ in 0..start.times {
+            if let Some(extras) = &mut self.extras {
+                let load = extras.load(&Seen { at: open.at, late: true, key: open.key }, &mut self.keys);
+                load.requests += 1;
+                load.open += u64::from(!start.failed);
+            }
             let row = self.traffic.row(open.at, true, u64::from(open.key), &self.keys);
             row.requests += 1;
             if start.failed {

@@ -47,6 +47,8 @@ pub struct Notable {
     pub level: &'static str,
     /// What the body, or the query, says of it.
     pub detail: String,
+    /// When the request arrived, where the log says.
+    pub received: Option<Micros>,
     /// Of long-running requests: which request it is (docs/rollup.md, "request identity").
     pub identity: Option<u128>,
     /// Whether it is its start; it goes on, or its end is told by another event.
@@ -78,11 +80,6 @@ pub fn is_control_plane(user: &str) -> bool {
         || user.starts_with("system:serviceaccount:kube-system:")
 }
 
-/// The event in full, if it is a dangerous operation.
-pub fn notable(event: &Timed<'_, '_>) -> Option<Notable> {
-    kind(event).map(|(kind, detail)| Notable::of(event, kind, detail))
-}
-
 impl Notable {
     /// The event in full, as one of a kind.
     pub fn of(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Self {
@@ -111,9 +108,24 @@ impl Notable {
             audit_id: text(e.audit_id),
             level: e.level.name(),
             detail,
+            received: event.received,
             identity: e.is_long_running().then(|| event.identity(&mut Vec::new())),
             starts: starts(event),
         }
+    }
+
+    /// Whether it lasts as long as its client likes.
+    pub fn is_long_running(&self) -> bool {
+        matches!(self.verb.as_str(), "watch" | "proxy")
+            || matches!(self.subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy")
+            || self.uri.starts_with("/debug/pprof/")
+    }
+
+    /// Which request it is, by what is stored of it.
+    pub fn stored_identity(&self) -> u128 {
+        let received = self.received.unwrap_or_default().to_string();
+        let parts = [&self.cluster, &self.instance, &self.audit_id, &self.uri, &received];
+        xxhash_rust::xxh3::xxh3_128(parts.map(String::as_str).join("\u{1}").as_bytes())
     }
 
     /// The same however often it is read.
@@ -147,6 +159,9 @@ pub const KINDS: [&str; 22] = [
     "csr-approve",
     "finalize",
 ];
+
+/// Further kinds of the table `operations`.
+pub const KINDS_MORE: [&str; 3] = ["force-delete", "strip-finalizers", "forbidden"];
 
 /// Which kind of dangerous operation it is, with what the body or the query says of it.
 pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {

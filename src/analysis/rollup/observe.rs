@@ -1,8 +1,9 @@
 //! From events to observations: what a worker thread makes of a block, small and without strings, to
 //! be put in order and counted by [`super::Part`].
 
+use super::extra::{Extra, written_object};
 use super::keys::{Keys, Subject, TrafficKey};
-use super::notable::{Notable, notable, starts};
+use super::notable::{Notable, kind, starts};
 use super::routes::Routes;
 use super::spent::spent;
 use crate::analysis::dims::{extra, folded, member, scope_of, service_account, text_of};
@@ -55,6 +56,8 @@ pub struct Observation {
     pub source: u32,
     /// Hash of the audit id.
     pub id: u64,
+    /// Of an update or patch that was done: which object it wrote to, where that is wanted; else 0.
+    pub object: u64,
     /// What few events have.
     pub more: Option<Box<More>>,
 }
@@ -74,6 +77,8 @@ pub struct More {
     pub deprecated: Option<Box<(String, String)>>,
     /// A dangerous operation.
     pub notable: Option<Notable>,
+    /// What the tables beside requests and clients take of it.
+    pub extra: Option<Box<Extra>>,
 }
 
 /// Why a request ended in 504.
@@ -189,6 +194,8 @@ pub struct Observer {
     /// The number of the block.
     block: u32,
     routes: Routes,
+    /// Whether tables beside requests and clients are made.
+    is_whole: bool,
 }
 
 /// What follows from a caller alone, within a stream; its numbers, within a block.
@@ -249,6 +256,11 @@ impl Memo {
 }
 
 impl Observer {
+    /// One for all tables, as they are stored.
+    pub fn whole() -> Self {
+        Self { is_whole: true, ..Self::default() }
+    }
+
     /// Takes one event.
     pub fn event(&mut self, event: Timed<'_, '_>) {
         let e = event.event;
@@ -298,7 +310,8 @@ impl Observer {
             name: if e.name.is_empty() { 0 } else { self.batch.names.intern_json(e.name).0 },
             source: person.source,
             id: xxh3_64(id),
-            more: more(&event, terminal),
+            object: if self.is_whole { written_object(&event, verb, &mut self.scratch) } else { 0 },
+            more: more(&event, terminal, self.is_whole),
         };
         let seen = &mut self.batch.callers[person.seen as usize];
         seen.requests += u64::from(terminal || !long_running);
@@ -492,16 +505,19 @@ fn response_size(e: &Event<'_>) -> (u64, u64) {
 }
 
 /// Body size, time spent, and danger, where an event has them.
-fn more(event: &Timed<'_, '_>, terminal: bool) -> Option<Box<More>> {
+fn more(event: &Timed<'_, '_>, terminal: bool, is_whole: bool) -> Option<Box<More>> {
     let e = event.event;
     let body = (!e.response_body.is_empty()).then(|| response_size(e));
     let spent = if e.only_reason { [0; 3] } else { spent(e) };
-    let notable = if terminal || starts(event) { notable(event) } else { None };
+    let is_told = terminal || starts(event);
+    let found = if is_told { kind(event) } else { None };
+    let extra = if is_whole && is_told { Extra::of(event, found.as_ref()) } else { None };
+    let notable = found.map(|(kind, detail)| Notable::of(event, kind, detail));
     let timeout = if e.code == Some(504) { Timeout::of(&e.message.decode()) } else { None };
     let written = if body.is_some() { written(e) } else { None };
     let deprecated = if terminal && !e.only_reason { deprecated(e) } else { None };
     let is_there = body.is_some() || spent != [0; 3] || notable.is_some() || timeout.is_some() || deprecated.is_some();
-    is_there.then(|| Box::new(More { body, spent, timeout, written, deprecated, notable }))
+    (is_there || extra.is_some()).then(|| Box::new(More { body, spent, timeout, written, deprecated, notable, extra }))
 }
 
 /// Whether it is the kind of write by which a leader keeps its lease, and was done.

@@ -355,6 +355,12 @@ impl Undone {
         };
         match self {
             Self::Start { at, key, open } => {
+                let load = super::extra_rows::LoadKey::of(rollup.keys.traffic.get(key), &rollup.keys);
+                let load = rollup.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
+                if let Some(row) = find(&mut rollup.extra.load, tile(at, length), load) {
+                    row.requests = row.requests.saturating_sub(1);
+                    row.open = row.open.saturating_sub(u64::from(open));
+                }
                 if let Some(row) = find(&mut rollup.traffic, tile(at, length), u64::from(key)) {
                     row.requests = row.requests.saturating_sub(1);
                     row.open = row.open.saturating_sub(u64::from(open));

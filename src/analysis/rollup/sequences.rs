@@ -20,7 +20,7 @@ const MAX_REMEMBERED: usize = 1 << 19;
 
 /// What is remembered for a while: two generations, the older of which is forgotten when a third begins.
 #[derive(Debug)]
-struct Memory<K, V> {
+pub(super) struct Memory<K, V> {
     young: HashMap<K, V, foldhash::fast::FixedState>,
     old: HashMap<K, V, foldhash::fast::FixedState>,
     began: Micros,
@@ -34,7 +34,7 @@ impl<K: Eq + Hash, V> Default for Memory<K, V> {
 
 impl<K: Eq + Hash + Copy, V: Copy> Memory<K, V> {
     /// Puts `value` in place of what was remembered, which is returned.
-    fn replace(&mut self, at: Micros, key: K, value: V) -> Option<V> {
+    pub(super) fn replace(&mut self, at: Micros, key: K, value: V) -> Option<V> {
         if at.saturating_sub(self.began) > READ_LOOK_BACK || self.young.len() >= MAX_REMEMBERED {
             self.old = std::mem::take(&mut self.young);
             self.began = at;

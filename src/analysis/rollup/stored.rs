@@ -10,8 +10,8 @@ use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
 use super::seams::{Joints, Seams, Undone};
 use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Row};
+pub use super::wanted::{Tables, Wanted, is_answered};
 use crate::analysis::dims::{Dim, service_account_of};
-use crate::analysis::filter::Filter;
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::event::Level;
 use crate::model::histogram::Histogram;
@@ -20,43 +20,13 @@ use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND, together};
 use crate::model::uri::{ReadShape, Scope};
 
-/// What of a stored roll-up is taken.
-#[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// From here on; the tile that it lies in is taken whole.
-    pub since: Option<Micros>,
-    /// Before this; likewise.
-    pub until: Option<Micros>,
-    /// Clients that meet all conditions.
-    pub filters: Vec<Filter>,
-    /// Whether what further parts are joined by is wanted.
-    pub with_seams: bool,
-    /// Whether nothing but the tables of requests is wanted: `traffic` and `pulse`.
-    pub only_requests: bool,
-}
-
-/// Dimensions of conditions that every table can be judged by.
-const EVERYWHERE: [Dim; 4] = [Dim::User, Dim::ServiceAccount, Dim::Agent, Dim::Cluster];
-
-/// Whether a condition can be answered from clients alone; if not, what it would take.
-pub fn is_answered(filter: &Filter) -> Result<(), String> {
-    match EVERYWHERE.contains(&filter.dim) {
-        true => Ok(()),
-        false => Err(format!(
-            "--where {}: not all tables of a roll-up tell it apart: conditions may be about {}, or ask the log itself",
-            filter.dim.name(),
-            EVERYWHERE.map(Dim::name).join(", ")
-        )),
-    }
-}
-
 /// Puts stored tables together.
 #[derive(Debug)]
 pub struct Loader {
-    wanted: Wanted,
-    part: Part,
+    pub(super) wanted: Wanted,
+    pub(super) part: Part,
     /// The length of a tile of what is being read, in seconds.
-    tile: i64,
+    pub(super) tile: i64,
     /// The longest of all.
     longest: i64,
     span: Option<(Micros, Micros)>,
@@ -114,6 +84,9 @@ impl Loader {
         self.repeated.estimated |= estimated;
         self.objects_dropped += manifest.objects_dropped;
         self.part.notable_dropped += manifest.notable_dropped;
+        if manifest.operations_dropped > 0 {
+            self.part.extras.get_or_insert_default().operations.dropped += manifest.operations_dropped;
+        }
         let (from, to) = self.bounds();
         let within = manifest.first.zip(manifest.last).map(|(first, last)| (first.max(from), last.min(to)));
         self.span = together(self.span, within.filter(|(first, last)| first <= last));
@@ -131,13 +104,13 @@ impl Loader {
         (from, to)
     }
 
-    fn takes_tile(&self, second: i64) -> bool {
+    pub(super) fn takes_tile(&self, second: i64) -> bool {
         let (from, to) = self.bounds();
         let at = second.saturating_mul(SECOND);
         from <= at && at < to
     }
 
-    fn overlaps(&self, (first, last): (Micros, Micros)) -> bool {
+    pub(super) fn overlaps(&self, (first, last): (Micros, Micros)) -> bool {
         let (from, to) = self.bounds();
         first < to && last >= from
     }
@@ -155,7 +128,7 @@ impl Loader {
             "nodes" => Self::nodes,
             "deprecated" => Self::deprecated,
             "seams" => Self::seams,
-            _ => return Ok(()),
+            _ => return self.take_extra(spec, rows),
         };
         let cells = &rows.columns;
         (0..rows.count).try_for_each(|row| {
@@ -163,12 +136,12 @@ impl Loader {
         })
     }
 
-    fn symbol(&mut self, text: &str) -> Symbol {
+    pub(super) fn symbol(&mut self, text: &str) -> Symbol {
         self.part.keys.intern(text)
     }
 
     /// The number of client and resource; `None` if they are not wanted.
-    fn subject(&mut self, [cluster, user, agent, group, resource]: [&str; 5]) -> Option<u32> {
+    pub(super) fn subject(&mut self, [cluster, user, agent, group, resource]: [&str; 5]) -> Option<u32> {
         let keys = &mut self.part.keys;
         // Rows are sorted by client, so mostly it is the one of the row before.
         let (known, number) = &mut self.last_subject;
@@ -247,7 +220,7 @@ impl Loader {
         let (edge, at) = (cells[0].text(row), cells[1].number(row));
         let (from, to) = self.bounds();
         // Of a window, what came before it is not known, as it is where a log is read.
-        let is_wanted = !self.wanted.only_requests || matches!(edge, "started" | "ended");
+        let is_wanted = self.wanted.tables.has_facts() || matches!(edge, "started" | "ended");
         if !is_wanted || edge != "id" && !(from <= at && at < to) {
             return Ok(());
         }
@@ -345,38 +318,11 @@ impl Loader {
         if !self.takes_instant(at) {
             return Ok(());
         }
-        let text = |column: usize| cells[column].text(row);
-        let owned = |column: usize| text(column).to_owned();
-        let kind = KINDS.into_iter().find(|known| *known == text(3)).ok_or("kind")?;
-        let level = Level::ALL.into_iter().find(|known| known.name() == text(17)).ok_or("level")?.name();
-        let code = if text(14).is_empty() { None } else { Some(text(14).parse().map_err(|_| "code")?) };
-        self.part.notable.push(Notable {
-            at,
-            cluster: owned(1),
-            instance: owned(2),
-            kind,
-            user: owned(4),
-            agent: owned(5),
-            impersonated: owned(6),
-            source: owned(7),
-            verb: owned(8),
-            group: owned(9),
-            resource: owned(10),
-            subresource: owned(11),
-            namespace: owned(12),
-            name: owned(13),
-            code,
-            uri: owned(15),
-            audit_id: owned(16),
-            level,
-            detail: owned(18),
-            identity: None,
-            starts: false,
-        });
+        self.part.notable.push(notable(cells, row, &KINDS)?);
         Ok(())
     }
 
-    fn takes_instant(&self, at: Micros) -> bool {
+    pub(super) fn takes_instant(&self, at: Micros) -> bool {
         self.wanted.since.is_none_or(|since| at >= since) && self.wanted.until.is_none_or(|until| at < until)
     }
 
@@ -443,19 +389,26 @@ impl Loader {
         self.part.pulse.at_least(self.longest);
         self.part.facts.at_least(self.longest);
         self.part.sources.at_least(self.longest);
+        if let Some(extras) = &mut self.part.extras {
+            extras.at_least(self.longest);
+        }
         let is_apart = self.joints.0.len() > 1;
         let undone = std::mem::take(&mut self.joints).join(&mut self.part);
         if is_apart {
-            let Part { keys, span, traffic, pulse, facts, sources, .. } = &mut self.part;
+            let Part { keys, span, traffic, pulse, facts, sources, extras, .. } = &mut self.part;
             let span = span.map_or(0, |(first, last)| last - first);
             traffic.refold(span, keys);
             pulse.refold(span, keys);
             facts.refold(span, keys);
             sources.refold(span, keys);
+            if let Some(extras) = extras {
+                extras.refold(span, keys);
+            }
         }
         let mut rollup = self.part.finish();
         undone.iter().for_each(|undone| undone.apply(&mut rollup));
         rollup.traffic.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
+        rollup.extra.load.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
         let opens = undone.iter().filter(|undone| matches!(undone, Undone::Start { open: true, .. })).count() as u64;
         let is_all = is_whole && self.wanted.since.is_none() && self.wanted.until.is_none();
         let seen = || rollup.traffic.iter().map(|(_, _, row)| row.open).sum();
@@ -466,6 +419,40 @@ impl Loader {
         rollup.objects_dropped += self.objects_dropped;
         rollup
     }
+}
+
+/// A dangerous operation of one of these kinds.
+pub(super) fn notable(cells: &[Cells<'_>], row: usize, kinds: &[&'static str]) -> Result<Notable, &'static str> {
+    let at = cells[0].number(row);
+    let text = |column: usize| cells[column].text(row);
+    let owned = |column: usize| text(column).to_owned();
+    let kind = kinds.iter().find(|known| **known == text(3)).ok_or("kind")?;
+    let level = Level::ALL.into_iter().find(|known| known.name() == text(17)).ok_or("level")?.name();
+    let code = if text(14).is_empty() { None } else { Some(text(14).parse().map_err(|_| "code")?) };
+    Ok(Notable {
+        at,
+        cluster: owned(1),
+        instance: owned(2),
+        kind,
+        user: owned(4),
+        agent: owned(5),
+        impersonated: owned(6),
+        source: owned(7),
+        verb: owned(8),
+        group: owned(9),
+        resource: owned(10),
+        subresource: owned(11),
+        namespace: owned(12),
+        name: owned(13),
+        code,
+        uri: owned(15),
+        audit_id: owned(16),
+        level,
+        detail: owned(18),
+        received: None,
+        identity: None,
+        starts: false,
+    })
 }
 
 /// The value of a dimension for cluster, user, agent, group and resource; empty for others.

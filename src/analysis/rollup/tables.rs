@@ -3,6 +3,7 @@
 use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::{Calls, DeprecatedKey};
+use super::extras::{self, ExtraTables};
 use super::keys::{Keys, OTHER};
 use super::notable::{Notable, once};
 use super::objects::{Object, ObjectKey};
@@ -26,6 +27,8 @@ pub struct Rollup {
     pub(super) notable: Vec<Notable>,
     pub(super) clients: Vec<(ClientKey, Client)>,
     pub(super) deprecated: Vec<(DeprecatedKey, Calls)>,
+    /// Tables beside requests and clients, where they were asked for.
+    pub(super) extra: ExtraTables,
     /// What parts of one log are joined by, where it was asked for.
     pub(super) seams: Option<Seams>,
     /// The length of a tile in seconds.
@@ -61,6 +64,7 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
         seams
     });
     let (objects, objects_dropped) = part.objects.finish(&keys);
+    let extra = part.extras.map(|extras| extras.finish(part.span, tile, &keys)).unwrap_or_default();
     let mut rollup = Rollup {
         traffic: sorted(part.traffic.finish(span, &keys), &keys),
         pulse: sorted(part.pulse.finish(span, &keys), &keys),
@@ -70,6 +74,7 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
         notable: part.notable,
         clients: part.clients.into_rows().collect(),
         deprecated: part.deprecated.into_rows(),
+        extra,
         seams,
         tile,
         span: part.span,
@@ -90,7 +95,7 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
 }
 
 /// The rows of all tiles, by time and by the text of their keys: keys are few, so they are ranked once.
-fn sorted<V: Row>(tiles: Vec<(i64, super::tiles::Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
+pub(super) fn sorted<V: Row>(tiles: Vec<(i64, super::tiles::Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
     let mut tiles: Vec<(i64, Vec<(u64, V)>)> = tiles.into_iter().map(|(tile, rows)| (tile, rows.into_rows())).collect();
     let mut met: Vec<u64> = Vec::new();
     let mut is_met: Vec<bool> = Vec::new();
@@ -141,12 +146,12 @@ impl Rollup {
             "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(deprecated_row(key, row))),
             "seams" => seams::rows(self, &mut each),
             "clients" => self.clients.iter().for_each(|(key, row)| each(client_row(keys, *key, row))),
-            _ => return false,
+            _ => return extras::rows(self, table, &mut each),
         }
         true
     }
 
-    /// How many rows each table has, in the order of [`crate::model::rollup::TABLES`].
+    /// How many rows the tables of requests and clients have, in the order of [`crate::model::rollup::TABLES`].
     pub fn sizes(&self) -> [usize; 9] {
         [
             self.traffic.len(),
@@ -243,7 +248,7 @@ fn object_row(keys: &Keys, key: &ObjectKey, name: &str, row: &Object) -> Vec<Str
     fields
 }
 
-fn notable_row(n: &Notable) -> Vec<String> {
+pub(super) fn notable_row(n: &Notable) -> Vec<String> {
     let code = n.code.map_or(String::new(), |code| code.to_string());
     let before = [&n.cluster, &n.instance].map(String::clone);
     let texts = [

@@ -31,6 +31,8 @@ impl Scale {
     pub const TRAFFIC: Self = Self { levels: LEVELS, first_hour: 4096, limits: [1024, 768, 512, 512], delay: 0 };
     /// Of sequences and sources.
     pub const SUBJECTS: Self = Self { levels: LEVELS, first_hour: 1024, limits: [256, 192, 128, 128], delay: 0 };
+    /// Of load, which is not folded: verbs and classes of codes are few.
+    pub const LOAD: Self = Self { levels: LEVELS, first_hour: 1 << 16, limits: [1 << 16; 4], delay: 0 };
     /// Of pulse: seconds first, and requests that began up to [`PULSE_DELAY`] before their end.
     pub const PULSE: Self = Self {
         levels: [(1, 6 * HOUR), LEVELS[1], LEVELS[2], LEVELS[3]],
@@ -42,6 +44,11 @@ impl Scale {
     /// The level at which tiles are so long, in seconds.
     fn level_of(length: i64) -> usize {
         LEVELS.iter().position(|(own, _)| *own >= length).unwrap_or(LEVELS.len() - 1)
+    }
+
+    /// The length of a tile for a span, in seconds.
+    pub fn length(&self, span: Micros) -> i64 {
+        self.levels[self.level(span)].0
     }
 
     /// The level for a span.
@@ -203,6 +210,12 @@ impl<V: Row> Tiles<V> {
             level: 0,
             refolded: false,
         }
+    }
+
+    /// Folds tiles to so many rows, whatever the span: to see what folding does in a small log.
+    pub fn fold_to(&mut self, rows: usize) {
+        self.scale.first_hour = rows;
+        self.scale.limits = [rows; 4];
     }
 
     /// What comes is not in finer tiles than of this length, in seconds.

@@ -6,7 +6,9 @@ mod policies;
 mod webhooks;
 
 use crate::analysis::answer::Answer;
-use crate::analysis::guard::{Batch, Watch};
+use crate::analysis::guard::{Batch, Watch, stored};
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error};
 use crate::commands::rollup::{Observe, Selection};
 use crate::model::event::Timed;
@@ -51,6 +53,13 @@ impl Observe for Watch {
     }
     fn take(all: &mut Batch, batch: Batch) {
         all.take(batch);
+    }
+    fn stored(selection: &Selection) -> Result<Tables, String> {
+        selection.filters.iter().try_for_each(stored::is_answered)?;
+        Ok(if selection.filters.is_empty() { Tables::Operations } else { Tables::OperationsOfSome })
+    }
+    fn of_rollup(rollup: &Rollup, selection: &Selection) -> Batch {
+        stored::batch(rollup, &selection.filters)
     }
 }
 

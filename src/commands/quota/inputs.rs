@@ -4,6 +4,8 @@ use crate::analysis::quota::collect::Collector;
 #[cfg(feature = "live")]
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, QUOTA, REQUESTS};
 use crate::analysis::quota::refused::Refused;
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
@@ -316,6 +318,12 @@ impl Observe for Refused {
     }
     fn take(all: &mut Self, batch: Self) {
         all.merge(batch);
+    }
+    fn stored(_: &Selection) -> Result<Tables, String> {
+        Ok(Tables::Refusals)
+    }
+    fn of_rollup(rollup: &Rollup, _: &Selection) -> Self {
+        rollup.refused()
     }
 }
 
