@@ -5,8 +5,9 @@ use super::settings::{self, FailOn, Settings};
 use crate::commands::logs::Heard;
 use crate::commands::pages::Memo;
 use crate::model::flame::Tree;
+use crate::model::moment::Capture;
 use crate::model::report::Report;
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use crate::views;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -96,6 +97,8 @@ pub struct Context<'io> {
     losses: Option<BTreeSet<String>>,
     /// What was said and is not to be said again.
     said: BTreeSet<String>,
+    /// Captures that stand for the moment that was asked for.
+    captures: Vec<Capture>,
 }
 
 impl<'io> Context<'io> {
@@ -111,6 +114,7 @@ impl<'io> Context<'io> {
             gathering: None,
             losses: None,
             said: BTreeSet::new(),
+            captures: Vec::new(),
         }
     }
 
@@ -179,8 +183,23 @@ impl<'io> Context<'io> {
         }
     }
 
+    /// Remembers that a capture stands for the moment that was asked for: what is printed names it.
+    pub fn shows(&mut self, capture: Capture) {
+        if !self.captures.contains(&capture) {
+            self.captures.push(capture);
+        }
+    }
+
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
+        let named;
+        let report = match self.captures.is_empty() {
+            true => report,
+            false => {
+                named = dated(report.clone(), &self.captures);
+                &named
+            }
+        };
         if let Some(gathered) = &mut self.gathering {
             gathered.reports.push(report.clone());
             return Ok(());
@@ -191,7 +210,10 @@ impl<'io> Context<'io> {
     }
 
     /// Draws a flame graph.
-    pub fn draw(&mut self, tree: Tree, form: views::Format) -> Result<(), Error> {
+    pub fn draw(&mut self, mut tree: Tree, form: views::Format) -> Result<(), Error> {
+        if let Some(capture) = self.captures.last() {
+            tree.subtitle += &format!(", of {}", time::format(capture.taken));
+        }
         match &mut self.gathering {
             Some(gathered) => gathered.trees.push(tree),
             None => views::flame::draw(&tree, form, &mut self.io.out)?,
@@ -215,4 +237,23 @@ impl<'io> Context<'io> {
             Ok(())
         }
     }
+}
+
+/// A report that names the captures that it is about.
+fn dated(mut report: Report, captures: &[Capture]) -> Report {
+    let words = match captures {
+        [only] => only.in_words(),
+        [first, .., last] => {
+            let oldest = captures.iter().min_by_key(|capture| capture.taken).unwrap_or(first);
+            format!("{} captures at {}; the oldest: {}", captures.len(), time::format(last.moment), oldest.in_words())
+        }
+        [] => return report,
+    };
+    report.lead.insert(0, words);
+    let one = |capture: &Capture| {
+        let age = (capture.moment - capture.taken) as f64 / time::SECOND as f64;
+        serde_json::json!({"path": capture.path, "at": time::format(capture.taken), "age_s": age})
+    };
+    report.coverage.insert("captures".to_owned(), captures.iter().map(one).collect());
+    report
 }

@@ -1,16 +1,17 @@
 //! `plimsoll controllers`: how the scheduler and the controllers keep up.
 
-use super::etcd::newest;
-use super::pages;
+use super::etcd::{self, newest};
+use super::{moment, pages};
 use super::rollup::{self, Observe, Selection};
 use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
 use crate::model::registry::ObjectKey;
+use crate::model::time::Micros;
 use crate::sources::find::{self, Wanted};
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
@@ -39,6 +40,8 @@ pub struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
+    #[command(flatten)]
+    moment: MomentFlags,
 }
 
 /// Runs the command.
@@ -48,7 +51,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--sort-by {field}: what waits longest comes first; sort what -o csv or -o json prints"
         )));
     }
-    let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let (moment, (since, until)) = args.moment.bounds(&args.time, context.io.now).map_err(Error::Usage)?;
     let mut told =
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     // What is no log and no page may be a file of pods.
@@ -65,7 +68,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Some(rollup::observe::<Watcher>(std::mem::take(&mut found.streams), selection, context)?)
         }
     };
-    objects(args, &mut told, context)?;
+    objects(args, moment, &mut told, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
@@ -115,12 +118,27 @@ fn name(folder: &mut PageFolder) {
 }
 
 /// Reads pods: of the last capture that has any, else of a database of etcd.
-fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
-    let Captures { captures, inputs, errors } = captures::find(&args.sources);
+fn objects(
+    args: &Args,
+    moment: Option<Micros>,
+    told: &mut Read,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let Captures { mut captures, inputs, errors } = captures::find(&args.sources);
     for error in &errors {
         context.lost(error)?;
     }
     told.inputs = inputs;
+    if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
+        // Only what has pods is shown.
+        captures.retain(|capture| capture.objects.has("Pod"));
+        captures = match moment::of_objects(captures, moment, context) {
+            Ok(captures) => captures,
+            // Metrics and logs up to then are shown all the same.
+            Err(Error::Usage(why)) => return context.lost(why),
+            Err(other) => return Err(other),
+        };
+    }
     // A list of nothing does not say of what.
     if !captures.is_empty() && captures.iter().all(|capture| capture.objects.kinds.is_empty()) {
         told.classes = Some(Classes::default());
@@ -132,8 +150,12 @@ fn objects(args: &Args, told: &mut Read, context: &mut Context<'_>) -> Result<()
         return Ok(());
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
+    let database = match moment {
+        Some(moment) if etcd::has_any(&args.sources, context) => Some(etcd::path_at(&args.sources, moment, context)?),
+        _ => None,
+    };
     if let Some((path, values)) =
-        newest::objects(None, &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
+        newest::objects(database.as_deref(), &args.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
     {
         let mut objects = Objects::default();
         for value in values {

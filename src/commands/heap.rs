@@ -6,7 +6,8 @@ use crate::analysis::heap::measure::{Counted, Measuring};
 use crate::analysis::heap::report::{Shape, report};
 use crate::analysis::heap::select::{Filters, Selection};
 use crate::analysis::heap::top::By;
-use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, MomentFlags};
+use crate::commands::moment;
 use crate::model::input::InputReport;
 use crate::model::stacks::Stacks;
 use crate::model::time::{self, Micros};
@@ -80,6 +81,8 @@ struct TopArgs {
     #[command(flatten)]
     what: WhatArgs,
     #[command(flatten)]
+    moment: MomentFlags,
+    #[command(flatten)]
     kube: KubeFlags,
 }
 
@@ -103,6 +106,8 @@ struct FlameArgs {
     diff: Option<String>,
     #[command(flatten)]
     what: WhatArgs,
+    #[command(flatten)]
+    moment: MomentFlags,
     #[command(flatten)]
     kube: KubeFlags,
 }
@@ -133,7 +138,7 @@ fn regex(text: &str) -> Result<Regex, String> {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
         Command::Top(args) => {
-            let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
+            let now = at(&args.moment, &args.sources, &args.what, &args.kube, context)?;
             table(&args.what, args.by, &[], &now, context)
         }
         Command::Diff(args) => {
@@ -175,6 +180,24 @@ fn profiles(
         Some(kube) => live(kube, what, context),
         None => read(chosen(sources, what, context)?, which, context),
     }
+}
+
+/// The profiles that are asked for: of each folder the latest, or the newest at or before a moment.
+fn at(
+    moment: &MomentFlags,
+    sources: &[String],
+    what: &WhatArgs,
+    kube: &KubeFlags,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let Some(moment) = moment.resolve(context.io.now).map_err(Error::Usage)? else {
+        return profiles(sources, what, Some(kube), Which::Last, context);
+    };
+    if sources.is_empty() {
+        return Err(Error::Usage("--at: a live cluster has only the present; name profiles".to_owned()));
+    }
+    let groups = moment::of_profiles(chosen(sources, what, context)?, moment, context)?;
+    read(groups, Which::Last, context)
 }
 
 /// The first and the last profile of a folder.
@@ -470,7 +493,7 @@ fn draw(args: &FlameArgs, context: &mut Context<'_>) -> Result<(), Error> {
         Some(old) => profiles(std::slice::from_ref(old), &args.what, None, Which::Last, context)?,
         None => Vec::new(),
     };
-    let now = profiles(&args.sources, &args.what, Some(&args.kube), Which::Last, context)?;
+    let now = at(&args.moment, &args.sources, &args.what, &args.kube, context)?;
     let sides = [selections(&args.what, &before)?, selections(&args.what, &now)?];
     let mut growing = Growing::default();
     for (when, side) in sides.iter().enumerate() {

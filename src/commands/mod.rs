@@ -17,6 +17,7 @@ pub mod live;
 pub mod logs;
 pub mod memory;
 mod messages;
+mod moment;
 pub mod pages;
 #[cfg(feature = "live")]
 pub mod prometheus;

@@ -49,7 +49,7 @@ impl KeyWorker for Folding<'_> {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let store = &opened.database.store;
     let space =
         Keyspace::new(args.source.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());

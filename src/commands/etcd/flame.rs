@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     };
     let old = args.diff.as_ref().map(|old| open::open(old, context)).transpose()?;
     let before = old.as_ref().map_or(Ok(Vec::new()), |old| rows(old, args, context))?;
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let now = rows(&opened, args, context)?;
     let mut tree = flame::tree([&before, &now], args.weight);
     tree.compares = old.is_some();

@@ -43,7 +43,7 @@ impl KeyWorker for Folding<'_> {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let compacted = opened.database.store.compacted();
     let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Plain, compacted);
     let want = Want { time: true, ..Want::default() };

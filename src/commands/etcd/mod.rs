@@ -24,6 +24,7 @@ pub use pull::AccessFlags;
 pub(in crate::commands) use pull::one as pull_one;
 
 use crate::cli::{Context, Error};
+use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
 use crate::sources::find::{self, Wanted};
@@ -91,6 +92,16 @@ impl Args {
 /// where there are not two.
 pub(super) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
     Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
+}
+
+/// Path of the newest database at or before a moment; it is said which.
+pub(super) fn path_at(sources: &[String], moment: Micros, context: &mut Context<'_>) -> Result<String, Error> {
+    Ok(open::open_at(sources, moment, context)?.path)
+}
+
+/// Whether sources hold a database.
+pub(super) fn has_any(sources: &[String], context: &Context<'_>) -> bool {
+    !find::find(sources, Wanted::Databases, context.io.now).databases.is_empty()
 }
 
 /// Reads a size: 8589934592, 8GiB.

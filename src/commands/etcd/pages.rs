@@ -1,6 +1,6 @@
 //! `plimsoll etcd pages`: how full a file's pages are.
 
-use super::open::{self, SourceArgs};
+use super::open::SourceArgs;
 use crate::analysis::keyspace::pages;
 use crate::cli::{Context, Error, FailOn};
 
@@ -17,7 +17,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let (_, walk) = opened.database.walk(context.settings.threads, false, || ());
     let file = opened.file(&walk, context)?;
     let pages = opened.database.bolt.meta.pages.min(opened.database.bolt.file_bytes / file.page_size.max(1));

@@ -1,6 +1,6 @@
 //! `plimsoll etcd split`: which resources to move to an etcd of their own.
 
-use super::open::{self, Pass, SourceArgs};
+use super::open::{Pass, SourceArgs};
 use crate::analysis::keyspace::{By, Keyspace, Mode, by, split};
 use crate::cli::{Context, Error, FailOn};
 
@@ -19,7 +19,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
     let (rows, total) = by::rows(&space, &By::Resource, context.settings.threads);

@@ -1,6 +1,6 @@
 //! `plimsoll etcd top`: the largest objects.
 
-use super::open::{self, Pass, SourceArgs};
+use super::open::{Pass, SourceArgs};
 use crate::analysis::keyspace::{Keyspace, Mode, top};
 use crate::cli::{Context, Error, FailOn};
 
@@ -19,7 +19,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let space = Keyspace::new(args.source.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: true, hashes: false }, context)?;
     let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);

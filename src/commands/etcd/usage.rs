@@ -1,6 +1,6 @@
 //! `plimsoll etcd usage`: what fills the key space.
 
-use super::open::{self, Pass, SourceArgs};
+use super::open::{Pass, SourceArgs};
 use crate::analysis::keyspace::report::{self, Shape};
 use crate::analysis::keyspace::{By, Keyspace, Mode, by};
 use crate::cli::{Context, Error, FailOn};
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             "--by kind, owner, manager and label look into values: leave out --keys-only".to_owned(),
         ));
     }
-    let opened = open::open(&args.source.source, context)?;
+    let opened = args.source.open(context)?;
     let compacted = opened.database.store.compacted();
     let space = Keyspace::new(args.source.prefix.as_deref(), Mode::By(args.by.clone()), compacted);
     let pass = Pass { decode: !args.keys_only, hashes: !args.keys_only };

@@ -48,6 +48,8 @@ pub(super) struct Asked {
     pub(super) step: Step,
     /// From when on, and until when.
     pub(super) window: (Option<Micros>, Option<Micros>),
+    /// The moment as of which it is told.
+    pub(super) moment: Option<Micros>,
     /// Whether series that ended are foreseen from their own end.
     pub(super) with_ended: bool,
     /// The name of series that have none.
@@ -125,9 +127,11 @@ impl Asked {
         let picks = picks.map_err(|error| Error::Usage(format!("--select: {error}")))?;
         let plan = Plan::parse(&args.additions, args.nodes, args.from).map_err(Error::Usage)?;
         let with_observed = !plan.is_empty();
+        let (moment, window) = args.moment.bounds(&args.time, context.io.now).map_err(Error::Usage)?;
         Ok(Self {
             step: args.step,
-            window: args.time.resolve(context.io.now).map_err(Error::Usage)?,
+            window,
+            moment,
             with_ended: args.ended,
             name: args.name.clone(),
             rules: Rules { picks, namespaces: args.namespaces.clone(), given, with_observed },

@@ -9,13 +9,13 @@ use crate::analysis::forecast::targets::{OBSERVED, targets};
 use crate::analysis::forecast::{Options, foresee};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags};
+use crate::cli::{Context, Error, FailOn, MomentFlags, Progress, TimeFlags};
 use crate::model::forecast::{Forecast, Grid, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::Watcher as _;
 use crate::views::{Format, forecast_svg};
 use asked::{Asked, Season, Step};
@@ -55,6 +55,9 @@ pub struct Args {
     /// Which time to look at; without --since the last 60 days of hours, and the last three years of days.
     #[command(flatten)]
     time: TimeFlags,
+    /// Or as of which moment.
+    #[command(flatten)]
+    moment: MomentFlags,
     /// Only what is limited in this namespace (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     namespaces: Vec<String>,
@@ -147,6 +150,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Input(format!("no series is left: {why}")));
     }
     let mut notes = read.notes;
+    let as_of = asked.moment.map(|moment| {
+        format!("As of {}: by what was known then.", time::format(moment))
+    });
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = foresee_all(&targets, &options, args.points, context);
     let is_svg = context.settings.format == Format::Svg;
@@ -172,6 +178,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| foresee(grid, limit, &options));
         outcome.tell(&targets, args.horizon, context.settings.top, &mut report);
     }
+    report.lead.splice(0..0, as_of);
     if is_svg {
         return draw(&report, context);
     }

@@ -4,12 +4,12 @@ use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, parse_length, to_std};
-use crate::commands::{heap as profiles, pages};
+use crate::cli::{Context, Error, FailOn, MomentFlags, parse_length, to_std};
+use crate::commands::{heap as profiles, moment, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::Value;
-use crate::model::time::SECOND;
+use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
 use crate::sources::find::{self, Wanted};
@@ -45,6 +45,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SOURCE")]
     heap: Vec<String>,
     #[command(flatten)]
+    moment: MomentFlags,
+    #[command(flatten)]
     groups: GroupFlags,
 }
 
@@ -60,7 +62,17 @@ fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let Meant { live, copies, .. } = args.groups.find(&args.sources, args.recursive, context)?;
+    let moment = args.moment.resolve(context.io.now).map_err(Error::Usage)?;
+    let Meant { live, mut copies, .. } = args.groups.find(&args.sources, args.recursive, context)?;
+    if let Some(moment) = moment {
+        if let Some(group) = live.first() {
+            return Err(Error::Usage(format!(
+                "--at: {} is a live cgroup, of which nothing is known but the present; name copies",
+                group.path
+            )));
+        }
+        copies = moment::of_groups(copies, moment, context)?;
+    }
     let host = args.groups.host_memory;
     let mut told = Told::default();
     let mut seen = Vec::new();
@@ -114,8 +126,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    told_by_metrics(args, &seen, &mut told, context)?;
-    told_by_profiles(args, &seen, &mut told, context)?;
+    told_by_metrics(args, moment, &seen, &mut told, context)?;
+    told_by_profiles(args, moment, &seen, &mut told, context)?;
     let of = arranged(seen, context)?;
     let mut report = report::show(&of, told);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
@@ -144,12 +156,19 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 }
 
 /// Go's heaps by metrics.
-fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
+fn told_by_metrics(
+    args: &Args,
+    moment: Option<Micros>,
+    seen: &[Seen],
+    told: &mut Told,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     let sources = named_or_bundles(&args.metrics, &args.sources);
     if sources.is_empty() {
         return Ok(());
     }
-    let found = find::find(&sources, Wanted::Pages, context.io.now);
+    let mut found = find::find(&sources, Wanted::Pages, context.io.now);
+    pages::keep(&mut found.pages, None, moment.map(|moment| moment + 1));
     if !args.metrics.is_empty() {
         for error in &found.errors {
             context.lost(error)?;
@@ -167,12 +186,22 @@ fn told_by_metrics(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Co
 }
 
 /// Go's heaps by profiles.
-fn told_by_profiles(args: &Args, seen: &[Seen], told: &mut Told, context: &mut Context<'_>) -> Result<(), Error> {
+fn told_by_profiles(
+    args: &Args,
+    moment: Option<Micros>,
+    seen: &[Seen],
+    told: &mut Told,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
     let sources = named_or_bundles(&args.heap, &args.sources);
     if sources.is_empty() {
         return Ok(());
     }
-    let taken = match profiles::latest(&sources, !args.heap.is_empty(), context) {
+    let taken = match moment {
+        Some(moment) => profiles::within(&sources, (None, Some(moment + 1)), context),
+        None => profiles::latest(&sources, !args.heap.is_empty(), context),
+    };
+    let taken = match taken {
         Ok(taken) => taken,
         // The cgroups are shown all the same.
         Err(Error::Input(why)) => return context.lost(why),
