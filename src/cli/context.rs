@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::settings::{self, FailOn, Settings};
+use crate::commands::held::Held;
 use crate::commands::logs::Heard;
 use crate::commands::pages::Memo;
 use crate::model::flame::Tree;
@@ -12,6 +13,7 @@ use crate::views;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The outside world, asked once.
 pub struct Io {
@@ -92,6 +94,8 @@ pub struct Context<'io> {
     pub pages: Option<Memo>,
     /// What is asked of audit logs, where several commands ask together.
     pub heard: Option<Heard>,
+    /// Roll-ups of logs that are held in memory.
+    pub held: Option<Arc<Held>>,
     gathering: Option<Gathered>,
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
@@ -111,6 +115,7 @@ impl<'io> Context<'io> {
             failing: false,
             pages: None,
             heard: None,
+            held: None,
             gathering: None,
             losses: None,
             said: BTreeSet::new(),

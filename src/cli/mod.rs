@@ -10,7 +10,9 @@ mod settings;
 
 pub use context::{Context, Gathered, Io};
 pub use error::Error;
-pub use flags::{KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_length, parse_time, to_std};
+pub use flags::{
+    KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_length, parse_time, to_std,
+};
 pub use gather::{gather, give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{FailOn, Settings};

@@ -1,8 +1,8 @@
 //! `plimsoll controllers`: how the scheduler and the controllers keep up.
 
 use super::etcd::{self, newest};
-use super::{moment, pages};
 use super::rollup::{self, Observe, Selection};
+use super::{moment, pages};
 use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::report::{Read, report};
@@ -118,12 +118,7 @@ fn name(folder: &mut PageFolder) {
 }
 
 /// Reads pods: of the last capture that has any, else of a database of etcd.
-fn objects(
-    args: &Args,
-    moment: Option<Micros>,
-    told: &mut Read,
-    context: &mut Context<'_>,
-) -> Result<(), Error> {
+fn objects(args: &Args, moment: Option<Micros>, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
     let Captures { mut captures, inputs, errors } = captures::find(&args.sources);
     for error in &errors {
         context.lost(error)?;

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod forecast;
 pub mod guard;
 pub mod heap;
+pub mod held;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod logs;

@@ -69,7 +69,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         add_coverage(&mut coverage, &rolled.manifest);
     }
     if !raw.is_empty() {
-        let selection = Selection { since: asked.0, until: asked.1, filters: Vec::new(), with_seams };
+        let selection = Selection { since: asked.0, until: asked.1, with_seams, ..Selection::default() };
         let (rollup, of_logs) = logs::answer(raw, &selection, context.settings.reading(), &());
         take_in(&mut loader, &rollup, &of_logs).map_err(Error::Input)?;
         outcome.inputs.extend(of_logs.inputs);

@@ -150,9 +150,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Input(format!("no series is left: {why}")));
     }
     let mut notes = read.notes;
-    let as_of = asked.moment.map(|moment| {
-        format!("As of {}: by what was known then.", time::format(moment))
-    });
+    let as_of = asked.moment.map(|moment| format!("As of {}: by what was known then.", time::format(moment)));
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = foresee_all(&targets, &options, args.points, context);
     let is_svg = context.settings.format == Format::Svg;

@@ -5,9 +5,9 @@ use crate::analysis::quota::collect::Collector;
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, QUOTA, REQUESTS};
 use crate::analysis::quota::refused::Refused;
 use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
-use crate::commands::moment;
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
+use crate::commands::moment;
 use crate::commands::rollup::{self, Observe, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;

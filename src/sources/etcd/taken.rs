@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn names_of_snapshots_tell_when_they_were_taken() {
-        for name in ["1795166396.db", "snapshot-1795166396.db.zst", "etcd-2026-11-20T09-19-56Z.snapshot", "1795166396"] {
+        for name in ["1795166396.db", "snapshot-1795166396.db.zst", "etcd-2026-11-20T09-19-56Z.snapshot", "1795166396"]
+        {
             assert_eq!(time_in(&stem(name)), Some(1_795_166_396 * SECOND), "{name}");
         }
         for name in ["after.db.zst", "db", "snap", "0000000000000002-00000000000f4241.snap"] {

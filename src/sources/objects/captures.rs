@@ -3,7 +3,6 @@
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::time::Micros;
-use crate::sources::archive::shown;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
 use crate::sources::find::Bundles;
@@ -116,7 +115,8 @@ pub fn find(arguments: &[String]) -> Captures {
                     };
                     let skipped = u64::from(first_error.is_some());
                     if skipped == 0 {
-                        let place = if from_folder { shown(&folder) } else { path.clone() };
+                        let around = Path::new(&path).parent().filter(|_| from_folder);
+                        let place = around.map_or_else(|| path.clone(), |folder| folder.display().to_string());
                         let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
                         merge(all, objects);
                     }
@@ -137,7 +137,8 @@ pub fn find(arguments: &[String]) -> Captures {
     let mut named: BTreeMap<String, Capture> = BTreeMap::new();
     for ((cluster, folder, at), (path, objects)) in captures {
         if folder.as_os_str().is_empty() {
-            let capture = named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, path, ..Capture::default() });
+            let capture =
+                named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, path, ..Capture::default() });
             capture.at = capture.at.max(at);
             merge(&mut capture.objects, objects);
         } else {

@@ -20,6 +20,8 @@ pub struct Found {
     pub stores: Vec<String>,
     /// What the sources cover in time.
     pub span: Option<Span>,
+    /// Whether objects are listed again and again.
+    pub lists_objects: bool,
     /// What they say they are about: from when, to when.
     pub bounds: (Option<Micros>, Option<Micros>),
 }
@@ -119,6 +121,9 @@ impl State {
         let Some(found) = &self.found else { return Err("Looking at what there is …") };
         let all = words(&["--top", "0"]);
         let time = within(self.clock.asked());
+        // What was captured now and then is shown as it was at the moment that is looked at.
+        let at: Vec<String> =
+            self.clock.moment().into_iter().flat_map(|moment| ["--at".to_owned(), time::format(moment)]).collect();
         match tab {
             Tab::Overview if found.has(Metrics) => {
                 let how = words(&["--from", "metrics", "--health"]);
@@ -155,25 +160,26 @@ impl State {
                         command(&["etcd", "diff"], &[words(&[first, last]), all]),
                     ]),
                     _ => {
-                        let flame = command(&["etcd", "flame"], &[own.clone(), words(&["--weight", weight])]);
-                        Ok(vec![flame, command(&["etcd", "usage"], &[own, all])])
+                        let how = words(&["--weight", weight]);
+                        let flame = command(&["etcd", "flame"], &[own.clone(), how, at.clone()]);
+                        Ok(vec![flame, command(&["etcd", "usage"], &[own, at, all])])
                     }
                 }
             }
-            Tab::Memory if found.has(Cgroup) => Ok(vec![command(&["memory", "show"], &[found.of(&[Cgroup]), all])]),
+            Tab::Memory if found.has(Cgroup) => Ok(vec![command(&["memory", "show"], &[found.of(&[Cgroup]), at, all])]),
             Tab::Memory => Err("Memory is told by cgroups: name one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
                 let own = found.of(&[Heap]);
                 Ok(vec![
-                    command(&["heap", "flame"], std::slice::from_ref(&own)),
-                    command(&["heap", "top"], &[own, all]),
+                    command(&["heap", "flame"], &[own.clone(), at.clone()]),
+                    command(&["heap", "top"], &[own, at, all]),
                 ])
             }
             Tab::Heap => Err("The heap is told by Go's heap profiles (/debug/pprof/heap): name some."),
             Tab::Quotas if found.has(Objects) => {
                 let own = found.of(&[Objects]);
-                let check = command(&["quota", "check"], &[own.clone(), found.stores.clone(), all.clone()]);
-                Ok(vec![check, command(&["quota", "propose"], &[own, all])])
+                let check = command(&["quota", "check"], &[own.clone(), found.stores.clone(), at.clone(), all.clone()]);
+                Ok(vec![check, command(&["quota", "propose"], &[own, at, all])])
             }
             Tab::Quotas => {
                 Err("Quotas are told by a cluster's objects (kubectl get -A -o json, or plimsoll collect): name some.")
@@ -181,7 +187,9 @@ impl State {
             Tab::Forecast if found.history.is_empty() => {
                 Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
             }
-            Tab::Forecast => Ok(vec![command(&["forecast"], &[found.history.clone(), words(&["--chart", "12"]), all])]),
+            Tab::Forecast => {
+                Ok(vec![command(&["forecast"], &[found.history.clone(), words(&["--chart", "12"]), at, all])])
+            }
             Tab::Guard if found.has(Audit) => Ok(vec![command(&["guard", "events"], &[found.of(&[Audit]), time, all])]),
             Tab::Guard => Err("Dangerous operations are told by audit logs: name some."),
             Tab::Log => Err(""),

@@ -1,0 +1,120 @@
+//! Steps in time through logs that are held in memory: what they show is what the log itself says of the window.
+
+use super::engine::Worker;
+use super::tests::worker;
+use crate::cli::gather;
+use crate::model::report::Report;
+use crate::model::time::{self, SECOND};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// The logs of a sample, unpacked, as they lie there for an hour.
+fn unpacked(to: &Path) -> Vec<std::path::PathBuf> {
+    let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
+    let one = |name: &str| {
+        let packed = fs::read(format!("samples/list-storm/audit/{name}/audit.log.zst")).unwrap();
+        let folder = to.join("audit").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.log");
+        fs::write(&path, zstd::decode_all(packed.as_slice()).unwrap()).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
+        path
+    };
+    ["apiserver-0", "apiserver-1"].map(one).to_vec()
+}
+
+fn report(worker: &Worker, words: &[&str]) -> Report {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    worker.with(|context| gather(&words, context)).unwrap().reports.remove(0)
+}
+
+fn json(report: &Report) -> Value {
+    let mut text = Vec::new();
+    let style = crate::views::Style { width: None, color: false, headers: true, compact: false };
+    crate::views::render(report, crate::views::Format::Json, &style, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+/// Windows in whole tiles, among them some at both ends, and one of all.
+fn windows() -> Vec<[String; 2]> {
+    let at = |clock: &str| time::parse_any(&format!("2026-11-20T09:{clock}Z")).unwrap();
+    let window = |(from, seconds): (&str, i64)| [time::format(at(from)), time::format(at(from) + seconds * SECOND)];
+    let all =
+        [("17:50", 10), ("17:00", 60), ("20:00", 10), ("21:50", 60), ("22:30", 120), ("25:00", 600), ("10:00", 3_600)];
+    all.map(window).to_vec()
+}
+
+#[test]
+fn windows_of_logs_that_are_held_are_those_of_the_logs() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = unpacked(home.path());
+    let source = home.path().join("audit").to_str().unwrap().to_owned();
+    let (reading, holding) = (worker(), worker().holding(&[&source]));
+    let traffic =
+        |by: &'static str, more: &[&'static str]| [&["--from", "audit", "--by", by, "--top", "0"], more].concat();
+    let questions: Vec<(&str, Vec<&str>)> = vec![
+        ("traffic", traffic("verb,resource", &[])),
+        ("traffic", traffic("namespace,code,scope", &["--where", "verb!=watch"])),
+        ("traffic", traffic("agent", &["--where", "resource=pods"])),
+        ("traffic", traffic("list-kind,minute", &[])),
+        ("traffic", traffic("verb", &["--series", "--interval", "30s"])),
+    ];
+    let mut told = Vec::new();
+    for [from, to] in windows() {
+        for (command, how) in &questions {
+            let words = [&[*command, &source], how.as_slice(), &["--since", &from, "--until", &to]].concat();
+            let own = json(&report(&reading, &words));
+            let mut held = json(&report(&holding, &words));
+            // Which audit ids occur more than once is known of all of the log only.
+            held["coverage"]["duplicate_audit_ids"] = own["coverage"]["duplicate_audit_ids"].clone();
+            assert_eq!(held, own, "{words:?}");
+            told.push((words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), held));
+        }
+    }
+    assert!(told.iter().any(|(_, told)| told["totals"]["open"].as_u64() > Some(0)), "open requests are among them");
+    // Nothing of the logs is read: now they hold nothing, and only their marks are as they were.
+    for log in &logs {
+        let meta = fs::metadata(log).unwrap();
+        fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
+        File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
+    }
+    for (words, told) in &told {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut again = json(&report(&holding, &words));
+        again["coverage"]["duplicate_audit_ids"] = told["coverage"]["duplicate_audit_ids"].clone();
+        assert_eq!(&again, told, "{words:?}");
+    }
+    // What was written to since is read.
+    let lines = fs::read_to_string("samples/forms/v1.log").unwrap();
+    fs::write(&logs[0], &lines).unwrap();
+    fs::write(&logs[1], "").unwrap();
+    let events = json(&report(&holding, &["traffic", &source, "--from", "audit", "--by", "verb"]));
+    assert_eq!(events, json(&report(&reading, &["traffic", &source, "--from", "audit", "--by", "verb"])));
+}
+
+#[test]
+fn clients_of_a_window_are_those_of_the_log() {
+    let home = tempfile::tempdir().unwrap();
+    unpacked(home.path());
+    let source = home.path().join("audit").to_str().unwrap().to_owned();
+    let (reading, holding) = (worker(), worker().holding(&[&source]));
+    for [from, to] in windows() {
+        let words = ["clients", &source, "--since", &from, "--until", &to, "--top", "0"];
+        let [own, held] = [&reading, &holding].map(|worker| json(&report(worker, &words)));
+        let rows = |told: &Value| {
+            let rows = told["rows"].as_array().unwrap().clone();
+            let same = ["client", "source_ips", "requests", "rps", "share", "verbs", "lists", "errors", "throttled"];
+            let row = |row: &Value| same.map(|field| row[field].clone());
+            let mut rows: Vec<_> = rows.iter().map(row).collect();
+            rows.sort_by_key(|row| row[0].to_string());
+            rows
+        };
+        assert_eq!(held["window"], own["window"]);
+        for (held, own) in rows(&held).iter().zip(rows(&own)) {
+            assert_eq!(*held, own, "{from} to {to}");
+        }
+        assert_eq!(rows(&held).len(), rows(&own).len());
+    }
+}
