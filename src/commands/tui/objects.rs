@@ -48,7 +48,10 @@ pub(super) fn objects(shared: &Arc<Shared>, target: &Target, cluster: &Arc<Clust
                 }
                 Ok(Taken { failed: Some(error), .. }) => pace.failed(error.to_string(), retry_after(&error)),
                 Ok(Taken { files, .. }) if files.is_empty() => {
-                    shared.send_said(Severity::Warning, "no objects may be listed; the messages before say why".to_owned());
+                    shared.send_said(
+                        Severity::Warning,
+                        "no objects may be listed; the messages before say why".to_owned(),
+                    );
                     let _ = fs::remove_dir_all(&hidden);
                     return;
                 }
@@ -76,12 +79,7 @@ fn adopt(shared: &Shared, hidden: &Path, at: Micros, files: Vec<(String, u64)>) 
 }
 
 /// Takes all lists that may be read; what may not is not asked for again.
-fn take<'p>(
-    cluster: &Cluster,
-    hidden: &Path,
-    forbidden: &mut BTreeSet<&'p str>,
-    shared: &Shared,
-) -> io::Result<Taken>
+fn take<'p>(cluster: &Cluster, hidden: &Path, forbidden: &mut BTreeSet<&'p str>, shared: &Shared) -> io::Result<Taken>
 where
     'static: 'p,
 {

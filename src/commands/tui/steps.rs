@@ -68,7 +68,7 @@ fn windows_of_logs_that_are_held_are_those_of_the_logs() {
             let own = json(&report(&reading, &words));
             let mut held = json(&report(&holding, &words));
             // Which audit ids occur more than once is known of all of the log only.
-            held["coverage"]["duplicate_audit_ids"] = own["coverage"]["duplicate_audit_ids"].clone();
+            held["coverage"]["repeated_audit_ids"] = own["coverage"]["repeated_audit_ids"].clone();
             assert_eq!(held, own, "{words:?}");
             told.push((words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), held));
         }
@@ -83,7 +83,7 @@ fn windows_of_logs_that_are_held_are_those_of_the_logs() {
     for (words, told) in &told {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut again = json(&report(&holding, &words));
-        again["coverage"]["duplicate_audit_ids"] = told["coverage"]["duplicate_audit_ids"].clone();
+        again["coverage"]["repeated_audit_ids"] = told["coverage"]["repeated_audit_ids"].clone();
         assert_eq!(&again, told, "{words:?}");
     }
     // What was written to since is read.
