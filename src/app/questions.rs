@@ -53,13 +53,14 @@ const NO_PART: &[&str] = &[
 /// Questions in which each field differs from its default, in so many as are needed where flags exclude one another.
 fn all() -> Vec<Question> {
     let bounds = (Some(NOW - 3600 * SECOND), Some(NOW - 1));
-    let at: Option<Micros> = None;
+    let at = Some(NOW - 60 * SECOND);
+    // A moment ends what is looked at.
+    let since = (bounds.0, None);
     let source = "a b/it's.db".to_owned();
     let sources = texts(&["-", "x y", "https://127.0.0.1:1/metrics"]);
     let prefix = Some("/registry".to_owned());
-    let quotas = QuotaSources { sources: sources.clone(), at, bounds, namespaces: texts(&["web", "b"]) };
+    let quotas = QuotaSources { sources: sources.clone(), at, bounds: since, namespaces: texts(&["web", "b"]) };
     let what = HeapWhat {
-        at,
         sample_type: Some("alloc_space".into()),
         focus: Some("a|b c".into()),
         ignore: Some("-x".into()),
@@ -136,7 +137,8 @@ fn all() -> Vec<Question> {
             at_least: 0.12,
             fail_on_increase: texts(&["rps=10%", "clients.rps=30%"]),
         }),
-        Question::Controllers(Controllers { sources: sources.clone(), bounds }),
+        Question::Controllers(Controllers { sources: sources.clone(), at, bounds: since }),
+        Question::Controllers(Controllers { sources: sources.clone(), at: None, bounds }),
         Question::GuardEvents(GuardEvents {
             sources: sources.clone(),
             bounds,
@@ -192,8 +194,8 @@ fn all() -> Vec<Question> {
             components: texts(&["etcd"]),
             host_memory: Some(1 << 36),
         }),
-        Question::HeapTop(HeapTop { sources: sources.clone(), by: StacksBy::Package, what: what.clone() }),
-        Question::HeapFlame(HeapFlame { sources: sources.clone(), diff: Some("old".into()), what: what.clone() }),
+        Question::HeapTop(HeapTop { sources: sources.clone(), at, by: StacksBy::Package, what: what.clone() }),
+        Question::HeapFlame(HeapFlame { sources: sources.clone(), at, diff: Some("old".into()), what: what.clone() }),
         Question::HeapDiff(HeapDiff { sources: texts(&["a", "b"]), by: StacksBy::Line, what }),
         Question::QuotaPropose(propose.clone()),
         Question::QuotaPropose(QuotaPropose {
@@ -218,10 +220,15 @@ fn all() -> Vec<Question> {
             owner_keys: texts(&["team"]),
             alerts: Some("alerts.yaml".into()),
         }),
+        Question::QuotaLint(QuotaLint {
+            source: QuotaSources { at: None, bounds, ..quotas.clone() },
+            owner_keys: Vec::new(),
+        }),
         Question::QuotaLint(QuotaLint { source: quotas, owner_keys: texts(&["a", "b"]) }),
         Question::Forecast(Forecast {
             sources: texts(&["history", "a.csv"]),
-            bounds,
+            at,
+            bounds: since,
             namespaces: texts(&["web"]),
             select: texts(&["a{b=\"c d\"}"]),
             step: Some(900 * SECOND),
@@ -241,6 +248,7 @@ fn all() -> Vec<Question> {
             ended: true,
             name: Some("x".into()),
         }),
+        Question::Forecast(Forecast { sources: texts(&["history"]), bounds, ..Forecast::default() }),
         Question::Report(Report {
             sources: texts(&["bundle/", "a b"]),
             bounds,

@@ -4,8 +4,10 @@ use super::error::Error;
 use super::memory::give_back;
 use super::settings::{self, FailOn, Settings, Shown};
 use super::shared::Shared;
+use crate::model::flame::Tree;
+use crate::model::moment::Capture;
 use crate::model::report::Report;
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use crate::views;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -82,6 +84,8 @@ pub struct Context<'io> {
     losses: Option<BTreeSet<String>>,
     /// What was said and is not to be said again.
     said: BTreeSet<String>,
+    /// Captures that stand for the moment that was asked for.
+    captures: Vec<Capture>,
 }
 
 impl<'io> Context<'io> {
@@ -96,6 +100,7 @@ impl<'io> Context<'io> {
             is_composing: false,
             losses: None,
             said: BTreeSet::new(),
+            captures: Vec::new(),
         }
     }
 
@@ -166,11 +171,30 @@ impl<'io> Context<'io> {
         }
     }
 
+    /// Remembers that a capture stands for the moment that was asked for: what is printed names it.
+    pub fn shows(&mut self, capture: Capture) {
+        if !self.captures.contains(&capture) {
+            self.captures.push(capture);
+        }
+    }
+
     /// Prints `report`, and remembers whether its findings fail the command.
     pub fn print(&mut self, report: &Report, fail_on: FailOn) -> Result<(), Error> {
         self.judge(report, fail_on);
         views::render(report, self.settings.format, &self.settings.style, &mut self.io.out)?;
         Ok(self.io.out.flush()?)
+    }
+
+    /// Names the captures that stand for the moment that was asked for, in what is made of them.
+    pub fn date(&mut self, report: &mut Report) {
+        dated(report, &std::mem::take(&mut self.captures));
+    }
+
+    /// The same, of a flame graph.
+    pub fn date_tree(&mut self, tree: &mut Tree) {
+        if let Some(capture) = std::mem::take(&mut self.captures).last() {
+            tree.subtitle += &format!(", of {}", time::format(capture.taken));
+        }
     }
 
     /// Remembers whether the findings of a report, which is printed in a form of its own, fail the command.
@@ -189,4 +213,22 @@ impl<'io> Context<'io> {
             Ok(())
         }
     }
+}
+
+/// A report that names the captures that it is about.
+fn dated(report: &mut Report, captures: &[Capture]) {
+    let words = match captures {
+        [only] => only.in_words(),
+        [first, .., last] => {
+            let oldest = captures.iter().min_by_key(|capture| capture.taken).unwrap_or(first);
+            format!("{} captures at {}; the oldest: {}", captures.len(), time::format(last.moment), oldest.in_words())
+        }
+        [] => return,
+    };
+    report.lead.insert(0, words);
+    let one = |capture: &Capture| {
+        let age = (capture.moment - capture.taken) as f64 / time::SECOND as f64;
+        serde_json::json!({"path": capture.path, "at": time::format(capture.taken), "age_s": age})
+    };
+    report.coverage.insert("captures".to_owned(), captures.iter().map(one).collect());
 }

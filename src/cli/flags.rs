@@ -2,6 +2,7 @@
 
 use super::settings::{FailOn, When, Whether};
 use crate::model::input::Dedupe;
+use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
 use crate::model::units::{duration, parse_duration};
 use crate::views::Format;
@@ -62,6 +63,34 @@ pub struct TimeFlags {
     /// Leave out events from here on; the same forms.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<String>,
+}
+
+/// Which moment to look at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct MomentFlags {
+    /// Show this moment: of captures the newest at or before it. RFC 3339, or back from now: -1h, now-7d.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<String>,
+}
+
+impl MomentFlags {
+    /// The moment, given what time it is.
+    pub fn resolve(&self, now: Micros) -> Result<Option<Micros>, String> {
+        self.at.as_deref().map(|text| parse_time(text, now).map_err(|why| format!("--at: {why}"))).transpose()
+    }
+
+    /// The moment, and the bounds that are given beside it: `--since` at most.
+    pub fn bounds(&self, time: &TimeFlags, now: Micros) -> Result<(Option<Micros>, Bounds), String> {
+        let (since, until) = time.resolve(now)?;
+        let Some(moment) = self.resolve(now)? else { return Ok((None, (since, until))) };
+        if until.is_some() {
+            return Err("--at and --until both say where to end; give one".to_owned());
+        }
+        if since.is_some_and(|since| since > moment) {
+            return Err(format!("--since is behind --at {}", time::format(moment)));
+        }
+        Ok((Some(moment), (since, None)))
+    }
 }
 
 /// Which cluster to read, and as whom; the flags are kubectl's.
@@ -271,6 +300,22 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_moment_ends_what_is_looked_at() {
+        let now = 1_000_000 * SECOND;
+        let at = |text: &str| MomentFlags { at: Some(text.to_owned()) };
+        let since = |text: &str| TimeFlags { since: Some(text.to_owned()), until: None };
+        let hour_ago = now - 3600 * SECOND;
+        assert_eq!(at("-1h").resolve(now), Ok(Some(hour_ago)));
+        let all = TimeFlags::default();
+        assert_eq!(at("-1h").bounds(&all, now), Ok((Some(hour_ago), (None, None))));
+        assert_eq!(MomentFlags::default().bounds(&all, now), Ok((None, (None, None))));
+        assert!(at("-1h").bounds(&since("-2h"), now).is_ok());
+        assert!(at("-1h").bounds(&since("-30m"), now).is_err());
+        assert!(at("-1h").bounds(&TimeFlags { since: None, until: Some("-2h".to_owned()) }, now).is_err());
+        assert!(at("soon").resolve(now).unwrap_err().starts_with("--at: "));
     }
 
     #[test]

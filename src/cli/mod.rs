@@ -12,8 +12,8 @@ mod shared;
 pub use context::{Context, Io};
 pub use error::Error;
 pub use flags::{
-    KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser, parse_every,
-    parse_length, parse_time,
+    KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser,
+    parse_every, parse_length, parse_time,
 };
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;

@@ -1,8 +1,8 @@
 //! `plimsoll controllers`: how the scheduler and the controllers keep up.
 
-use super::etcd::newest;
+use super::etcd::{self, newest};
 use super::rollup::{self, Observe, Selection};
-use super::{pages, show};
+use super::{moment, pages, show};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
@@ -10,7 +10,7 @@ use crate::analysis::controllers::report::{Read, report};
 use crate::analysis::metrics::Kept;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
 use crate::model::question;
@@ -44,15 +44,15 @@ pub struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
+    #[command(flatten)]
+    moment: MomentFlags,
 }
 
 impl Args {
     /// What the flags ask.
     pub fn question(&self, now: Micros) -> Result<question::Controllers, Error> {
-        Ok(question::Controllers {
-            sources: self.sources.clone(),
-            bounds: self.time.resolve(now).map_err(Error::Usage)?,
-        })
+        let (at, bounds) = self.moment.bounds(&self.time, now).map_err(Error::Usage)?;
+        Ok(question::Controllers { sources: self.sources.clone(), at, bounds })
     }
 }
 
@@ -69,7 +69,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 /// Answers the question.
 pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>) -> Result<Answer, Error> {
-    let (since, until) = question.bounds;
+    let (since, until) = question::up_to(question.at, question.bounds);
     let mut told =
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     // What is no log and no page may be a file of pods.
@@ -144,11 +144,22 @@ fn name(folder: &mut PageFolder) {
 
 /// Reads pods: of the last capture that has any, else of a database of etcd.
 fn objects(question: &question::Controllers, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
-    let Captures { captures, inputs, errors } = captures::find(&question.sources);
+    let (sources, moment) = (&question.sources, question.at);
+    let Captures { mut captures, inputs, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
     }
     told.inputs = inputs;
+    if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
+        // Only what has pods is shown.
+        captures.retain(|capture| capture.objects.has("Pod"));
+        captures = match moment::of_objects(captures, moment, context) {
+            Ok(captures) => captures,
+            // Metrics and logs up to then are shown all the same.
+            Err(Error::Usage(why)) => return context.lost(why),
+            Err(other) => return Err(other),
+        };
+    }
     // A list of nothing does not say of what.
     if !captures.is_empty() && captures.iter().all(|capture| capture.objects.kinds.is_empty()) {
         told.classes = Some(Classes::default());
@@ -160,8 +171,12 @@ fn objects(question: &question::Controllers, told: &mut Read, context: &mut Cont
         return Ok(());
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
+    let database = match moment {
+        Some(moment) if etcd::has_any(sources, context) => Some(etcd::path_at(sources, moment, context)?),
+        _ => None,
+    };
     if let Some((path, values)) =
-        newest::objects(None, &question.sources, &is_pod, |_, value: &Value| value.to_string(), context)?
+        newest::objects(database.as_deref(), sources, &is_pod, |_, value: &Value| value.to_string(), context)?
     {
         let mut objects = Objects::default();
         for value in values {

@@ -8,7 +8,8 @@ use crate::analysis::heap::measure::{Counted, Measuring};
 use crate::analysis::heap::report::{Shape, report};
 use crate::analysis::heap::select::{Filters, Selection};
 use crate::analysis::heap::top::By;
-use crate::cli::{Context, Error, FailOn, KubeFlags};
+use crate::cli::{Context, Error, FailOn, KubeFlags, MomentFlags};
+use crate::commands::moment;
 use crate::model::flame::Tree;
 use crate::model::input::InputReport;
 use crate::model::question::{self, HeapWhat, Question};
@@ -85,6 +86,8 @@ struct TopArgs {
     #[command(flatten)]
     what: WhatArgs,
     #[command(flatten)]
+    moment: MomentFlags,
+    #[command(flatten)]
     kube: KubeFlags,
 }
 
@@ -108,6 +111,8 @@ struct FlameArgs {
     diff: Option<String>,
     #[command(flatten)]
     what: WhatArgs,
+    #[command(flatten)]
+    moment: MomentFlags,
     #[command(flatten)]
     kube: KubeFlags,
 }
@@ -138,7 +143,6 @@ impl WhatArgs {
     fn question(&self) -> HeapWhat {
         let pattern = |regex: &Option<Regex>| regex.as_ref().map(|regex| regex.as_str().to_owned());
         HeapWhat {
-            at: None,
             sample_type: self.sample_type.clone(),
             focus: pattern(&self.focus),
             ignore: pattern(&self.ignore),
@@ -149,14 +153,17 @@ impl WhatArgs {
 }
 
 impl TopArgs {
-    fn question(&self) -> question::HeapTop {
-        question::HeapTop { sources: self.sources.clone(), by: self.by, what: self.what.question() }
+    fn question(&self, now: Micros) -> Result<question::HeapTop, Error> {
+        let at = self.moment.resolve(now).map_err(Error::Usage)?;
+        Ok(question::HeapTop { sources: self.sources.clone(), at, by: self.by, what: self.what.question() })
     }
 }
 
 impl FlameArgs {
-    fn question(&self) -> question::HeapFlame {
-        question::HeapFlame { sources: self.sources.clone(), diff: self.diff.clone(), what: self.what.question() }
+    fn question(&self, now: Micros) -> Result<question::HeapFlame, Error> {
+        let at = self.moment.resolve(now).map_err(Error::Usage)?;
+        let (sources, diff) = (self.sources.clone(), self.diff.clone());
+        Ok(question::HeapFlame { sources, at, diff, what: self.what.question() })
     }
 }
 
@@ -168,10 +175,10 @@ impl DiffArgs {
 
 impl Args {
     /// What the flags ask of files.
-    pub fn question(&self, _now: Micros) -> Result<Option<Question>, Error> {
+    pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
         Ok(Some(match &self.command {
-            Command::Top(args) => Question::HeapTop(args.question()),
-            Command::Flame(args) => Question::HeapFlame(args.question()),
+            Command::Top(args) => Question::HeapTop(args.question(now)?),
+            Command::Flame(args) => Question::HeapFlame(args.question(now)?),
             Command::Diff(args) => Question::HeapDiff(args.question()),
         }))
     }
@@ -180,14 +187,14 @@ impl Args {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let answer = match &args.command {
-        Command::Top(args) => top(&args.question(), Some(&args.kube), context)?,
+        Command::Top(args) => top(&args.question(context.io.now)?, Some(&args.kube), context)?,
         Command::Diff(args) => diff(&args.question(), context)?,
         Command::Flame(_) if context.settings.format.of_flame().is_none() => {
             return Err(Error::Usage(
                 "a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned(),
             ));
         }
-        Command::Flame(args) => flame(&args.question(), Some(&args.kube), context)?,
+        Command::Flame(args) => flame(&args.question(context.io.now)?, Some(&args.kube), context)?,
     };
     show(answer, FailOn::Never, context)
 }
@@ -199,7 +206,7 @@ pub(super) fn top(
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
     let what = What::of(&question.what)?;
-    let now = profiles(&question.sources, &what, kube, Which::Last, context)?;
+    let now = at(question.at, &question.sources, &what, kube, context)?;
     table(&what, question.by, &[], &now, context)
 }
 
@@ -291,6 +298,22 @@ fn profiles(
         Some(kube) => live(kube, what, context),
         None => read(chosen(sources, what, context)?, which, context),
     }
+}
+
+/// The profiles that are asked for: of each folder the latest, or the newest at or before a moment.
+fn at(
+    moment: Option<Micros>,
+    sources: &[String],
+    what: &What,
+    kube: Option<&KubeFlags>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let Some(moment) = moment else { return profiles(sources, what, kube, Which::Last, context) };
+    if sources.is_empty() {
+        return Err(Error::Usage("--at: a live cluster has only the present; name profiles".to_owned()));
+    }
+    let groups = moment::of_profiles(chosen(sources, what, context)?, moment, context)?;
+    read(groups, Which::Last, context)
 }
 
 /// The first and the last profile of a folder.
@@ -582,7 +605,7 @@ fn draw(question: &question::HeapFlame, kube: Option<&KubeFlags>, context: &mut 
         Some(old) => profiles(std::slice::from_ref(old), &what, None, Which::Last, context)?,
         None => Vec::new(),
     };
-    let now = profiles(&question.sources, &what, kube, Which::Last, context)?;
+    let now = at(question.at, &question.sources, &what, kube, context)?;
     let sides = [selections(&what, &before)?, selections(&what, &now)?];
     let mut growing = Growing::default();
     for (when, side) in sides.iter().enumerate() {

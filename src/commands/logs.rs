@@ -39,8 +39,16 @@ pub(super) trait Question: Send + Sync + 'static {
         Err(not_in_a_rollup("this"))
     }
 
+    /// Whether the answer of a roll-up that is held, for whole tiles of it, is the log's own.
+    fn is_exact(&self, _held: &Rollup) -> bool {
+        true
+    }
+
     /// The answer of what was [wanted](Self::stored) of a roll-up.
-    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet there are no roll-ups"))]
+    #[cfg_attr(
+        not(any(feature = "history", feature = "tui")),
+        expect(dead_code, reason = "without Parquet and a terminal UI there are no roll-ups")
+    )]
     fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
         self.stored().and(Err(String::new()))
     }
@@ -134,6 +142,11 @@ fn alone<Q: Question>(
     #[cfg(feature = "history")]
     if streams.iter().any(LogStream::is_rolled) {
         return super::rolled::answer(streams, question, context);
+    }
+    if let Some(answered) =
+        context.shared.get::<std::sync::Arc<super::held::Held>>().and_then(|held| held.answer(&streams, question))
+    {
+        return Ok(answered);
     }
     let progress = progress(&streams, context);
     let (answer, outcome) = answer(streams, question, context.settings.reading(), &progress);
@@ -229,10 +242,10 @@ struct Asked {
 }
 
 /// Which logs: cluster and instance of each, and its files.
-type Key = Vec<(String, String, Vec<String>)>;
+pub(super) type Key = Vec<(String, String, Vec<String>)>;
 
 /// `None` where the logs can be read only once, or roll-ups answer for them: what these hold is no pass of a log.
-fn key(streams: &[LogStream]) -> Option<Key> {
+pub(super) fn key(streams: &[LogStream]) -> Option<Key> {
     let one = |own: &LogStream| {
         own.again().filter(|own| !own.is_rolled())?;
         let files = own.files.iter().map(|file| file.path.clone()).collect();

@@ -12,11 +12,13 @@ pub mod flow;
 pub mod forecast;
 pub mod guard;
 pub mod heap;
+pub mod held;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod logs;
 pub mod memory;
 mod messages;
+mod moment;
 pub mod pages;
 #[cfg(feature = "live")]
 pub mod prometheus;
@@ -157,6 +159,21 @@ impl Command {
 
 /// Answers a question.
 pub fn answer(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error> {
+    find(question, context).map(|answer| dated(answer, context))
+}
+
+/// Names the captures that stand for the moment that was asked for.
+fn dated(mut answer: Answer, context: &mut Context<'_>) -> Answer {
+    match &mut answer {
+        Answer::Report(report, _) => context.date(report),
+        Answer::Flame(tree) => context.date_tree(tree),
+        Answer::Manifests(_) => {}
+    }
+    answer
+}
+
+/// The command that answers, and its answer.
+fn find(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error> {
     match question {
         Question::Traffic(own) => traffic::answer(own, context),
         Question::Clients(own) => clients::answer(own, context),
@@ -190,7 +207,7 @@ pub fn answer(question: &Question, context: &mut Context<'_>) -> Result<Answer, 
 
 /// Prints an answer.
 fn show(answer: Answer, fail_on: FailOn, context: &mut Context<'_>) -> Result<(), Error> {
-    match answer {
+    match dated(answer, context) {
         Answer::Report(report, _) => context.print(&report, fail_on),
         Answer::Flame(tree) => {
             let form = context.settings.format.of_flame().unwrap_or(Format::Svg);

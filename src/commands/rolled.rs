@@ -72,7 +72,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     if !raw.is_empty() {
         // Of a window what came before it matters to some.
         let since = if tables.look_back() { None } else { since };
-        let selection = Selection { since, until, filters: Vec::new(), with_seams: true };
+        let selection = Selection { since, until, with_seams: true, ..Selection::default() };
         let (rollup, of_logs) = logs::answer(raw, &selection, context.settings.reading(), &());
         take_in(&mut loader, tables, &rollup, &of_logs).map_err(Error::Input)?;
         outcome.inputs.extend(of_logs.inputs);

@@ -26,6 +26,8 @@ pub struct Selection {
     pub filters: Vec<Filter>,
     /// Whether all tables are made, and what parts are joined by is kept.
     pub with_seams: bool,
+    /// Whether what windows of it are told by is kept.
+    pub with_steps: bool,
 }
 
 impl Selection {
@@ -52,7 +54,7 @@ impl Question for Selection {
     }
     fn stored(&self) -> Result<Wanted, String> {
         self.filters.iter().try_for_each(is_answered)?;
-        let Self { since, until, filters, with_seams } = self.clone();
+        let Self { since, until, filters, with_seams, .. } = self.clone();
         let tables = if with_seams { Tables::All } else { Tables::Clients };
         Ok(Wanted { since, until, filters, with_seams, tables })
     }
@@ -78,7 +80,8 @@ impl Fold for Rolling {
     }
     fn begin(&self) -> Part {
         let part = Part::new(self.streams);
-        if self.selection.with_seams { part.with_seams() } else { part }
+        let part = if self.selection.with_seams { part.with_seams() } else { part };
+        if self.selection.with_steps { part.with_steps() } else { part }
     }
     fn take(&self, part: &mut Part, delivery: Delivery<Batch>) {
         match delivery {

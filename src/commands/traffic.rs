@@ -334,6 +334,11 @@ impl Question for Breaking {
             ..Default::default()
         })
     }
+    fn is_exact(&self, held: &Rollup) -> bool {
+        let dims = self.query.by.iter().chain(self.query.filters.iter().map(|filter| &filter.dim));
+        let is_user = |dim: &Dim| matches!(dim, Dim::User | Dim::ServiceAccount | Dim::Client);
+        self.windows.is_none() && held.is_exact(dims.copied().any(|dim| is_user(&dim)))
+    }
     fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
         Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))
     }

@@ -17,6 +17,7 @@ pub mod input;
 pub mod json;
 pub mod keyspace;
 pub mod memory;
+pub mod moment;
 pub mod names;
 pub mod objects;
 pub mod picture;

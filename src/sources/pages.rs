@@ -72,7 +72,8 @@ pub struct PageFolder {
     pub pages: Vec<PageFile>,
 }
 
-fn modified(path: &Path) -> Option<Micros> {
+/// When a file was written.
+pub(super) fn modified(path: &Path) -> Option<Micros> {
     let since = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_micros()).ok()
 }

@@ -73,6 +73,8 @@ mod reads;
 #[cfg(feature = "history")]
 mod record;
 mod record_logs;
+#[cfg(feature = "tui")]
+mod replay;
 mod report;
 mod rollup;
 #[cfg(feature = "history")]

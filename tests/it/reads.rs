@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 /// The sample's logs and pages as they lie on an apiserver's disk: not packed, and not written just now.
-fn unpacked(to: &Path) -> String {
+pub(crate) fn unpacked(to: &Path) -> String {
     for name in ["apiserver-0", "apiserver-1"] {
         write(to, &format!("audit/{name}/audit.log"), sample_bytes(&format!("list-storm/audit/{name}/audit.log.zst")));
         for page in fs::read_dir(sample(&format!("list-storm/metrics/{name}"))).unwrap() {

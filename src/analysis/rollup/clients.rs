@@ -53,7 +53,7 @@ impl Sample {
 }
 
 /// A row of `clients`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Client {
     /// Requests, open ones left out.
     pub requests: u64,

@@ -168,6 +168,11 @@ impl<K: Copy + Eq + std::hash::Hash> Numbered<K> {
         &self.keys[number as usize]
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// All keys in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &K> {
         self.keys.iter()

@@ -21,11 +21,14 @@ mod routes;
 mod rows;
 mod seams;
 mod sequences;
+mod shared;
 mod spent;
+mod steps;
 pub mod stored;
 mod tables;
 mod tiles;
 mod wanted;
+mod within;
 mod writers;
 
 pub use observe::{Batch, Observer, Timeout};
@@ -48,6 +51,7 @@ use rows::{Gaps, Pulse, Sources, Traffic};
 use seams::Seams;
 use sequences::{Request, Sequences};
 use std::cmp::Ordering;
+use steps::{Long, Steps};
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
 
 /// An event further behind the newest of its stream is late.
@@ -72,6 +76,8 @@ pub struct Part {
     seams: Option<Seams>,
     /// Tables beside requests and clients, if they are made.
     extras: Option<Box<Extras>>,
+    /// What windows of it are told by, if it is to be held.
+    steps: Option<Steps>,
     sequences: Sequences,
     traffic: Tiles<Traffic>,
     pulse: Tiles<Pulse>,
@@ -140,6 +146,7 @@ impl Part {
             pending: Pending::default(),
             seams: None,
             extras: None,
+            steps: None,
             sequences: Sequences::default(),
             traffic: Tiles::new(Scale::TRAFFIC),
             pulse: Tiles::new(Scale::PULSE),
@@ -179,6 +186,12 @@ impl Part {
         self
     }
 
+    /// Keeps what it takes to tell of windows of it.
+    pub fn with_steps(mut self) -> Self {
+        self.steps = Some(Steps::default());
+        self
+    }
+
     /// Takes a block, in the order of its stream.
     pub fn take(&mut self, stream: usize, batch: Batch) {
         let Batch { keys, names, observations, callers } = batch;
@@ -195,6 +208,9 @@ impl Part {
             let late = newest != Micros::MIN && at < newest - SLACK;
             newest = newest.max(at);
             self.streams[stream].first = self.streams[stream].first.min(at);
+            if let Some(steps) = &mut self.steps {
+                steps.event(at, late);
+            }
             if late {
                 self.late += 1;
                 self.count(&mut block, index, true);
@@ -296,7 +312,12 @@ impl Part {
         if let Some(identity) = observation.identity {
             let open = Open { at, received, key, late, error };
             if observation.terminal {
-                if self.pending.end(identity, at).is_none() {
+                let start = self.pending.end(identity, at);
+                if let Some((steps, start)) = self.steps.as_mut().zip(start) {
+                    let Start { at: from, failed, what: Open { received, key, .. }, .. } = start;
+                    steps.ended(Long { start: from, end: at, received, key, failed });
+                }
+                if start.is_none() {
                     self.arrived(open);
                     if let Some(seams) = &mut self.seams
                         && received < self.streams[block.stream].first
@@ -320,6 +341,9 @@ impl Part {
         }
         let elapsed = observation.received.map(|received| (at - received).max(0) as u64);
         let is_watch_start = !complete && self.keys.class(key).1 == Op::Watch;
+        if let Some(steps) = self.steps.as_mut().filter(|_| complete) {
+            steps.arrived(at, received, key);
+        }
         if complete {
             self.ended(Open { at, received, key, late, error });
             self.ids.add(observation.id);
@@ -429,6 +453,9 @@ impl Part {
                 let load = extras.load(&Seen { at: open.at, late: true, key: open.key }, &mut self.keys);
                 load.requests += 1;
                 load.open += u64::from(!start.failed);
+            }
+            if let Some(steps) = &mut self.steps {
+                steps.arrived(open.at, open.received, open.key);
             }
             let row = self.traffic.row(open.at, true, u64::from(open.key), &self.keys);
             row.requests += 1;

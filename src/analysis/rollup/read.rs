@@ -59,6 +59,8 @@ pub struct TrafficRow<'r> {
     pub tile: i64,
     /// Requests, open ones included.
     pub requests: u64,
+    /// The number of its key.
+    pub(in crate::analysis) key: u32,
     asked: Arc<Asked<'r>>,
     row: &'r Traffic,
 }
@@ -245,27 +247,30 @@ impl Rollup {
 
     /// Rows of `traffic`, without what was folded.
     pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
-        let rows = self.traffic.iter().filter(|(_, key, _)| *key != OTHER_KEY);
-        let mut known: Vec<Option<Arc<Asked<'_>>>> = vec![None; self.keys.traffic.iter().count()];
+        let rows = self.traffic.iter().chain(&self.begun).filter(|(_, key, _)| *key != OTHER_KEY);
+        let mut known: Vec<Option<Arc<Asked<'_>>>> = vec![None; self.keys.traffic.len()];
         rows.map(move |(tile, key, row)| {
-            let asked = known[*key as usize].get_or_insert_with(|| {
-                let key = self.keys.traffic.get(*key as u32);
-                let s = |symbol| self.keys.symbols.get(symbol);
-                let [.., group, resource] = self.keys.subject_text(key.subject);
-                Arc::new(Asked {
-                    subject: key.subject as usize,
-                    what: (group, resource),
-                    instance: s(key.instance),
-                    verb: s(key.verb),
-                    subresource: s(key.subresource),
-                    scope: key.scope,
-                    namespace: s(key.namespace),
-                    code: key.code,
-                    shape: key.shape,
-                })
-            });
-            TrafficRow { tile: *tile, requests: row.requests, asked: asked.clone(), row }
+            let asked = known[*key as usize].get_or_insert_with(|| Arc::new(self.asked(*key as u32)));
+            TrafficRow { tile: *tile, requests: row.requests, key: *key as u32, asked: asked.clone(), row }
         })
+    }
+
+    /// What a traffic key says.
+    pub(in crate::analysis) fn asked(&self, key: u32) -> Asked<'_> {
+        let key = self.keys.traffic.get(key);
+        let s = |symbol| self.keys.symbols.get(symbol);
+        let [.., group, resource] = self.keys.subject_text(key.subject);
+        Asked {
+            subject: key.subject as usize,
+            what: (group, resource),
+            instance: s(key.instance),
+            verb: s(key.verb),
+            subresource: s(key.subresource),
+            scope: key.scope,
+            namespace: s(key.namespace),
+            code: key.code,
+            shape: key.shape,
+        }
     }
 
     /// Requests that were folded for want of room.

@@ -349,7 +349,7 @@ impl Undone {
         let pulse_length = if length == 10 { 1 } else { length };
         let pulse = |rollup: &mut Rollup, at: Micros, key: u32, take: &dyn Fn(&mut super::rows::Pulse)| {
             let key = u64::from(rollup.keys.class(key).0);
-            if let Some(row) = find(&mut rollup.pulse, tile(at, pulse_length), key) {
+            if let Some(row) = find(rollup.pulse.own(), tile(at, pulse_length), key) {
                 take(row);
             }
         };
@@ -361,7 +361,7 @@ impl Undone {
                     row.requests = row.requests.saturating_sub(1);
                     row.open = row.open.saturating_sub(u64::from(open));
                 }
-                if let Some(row) = find(&mut rollup.traffic, tile(at, length), u64::from(key)) {
+                if let Some(row) = find(rollup.traffic.own(), tile(at, length), u64::from(key)) {
                     row.requests = row.requests.saturating_sub(1);
                     row.open = row.open.saturating_sub(u64::from(open));
                 }

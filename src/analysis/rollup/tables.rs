@@ -9,28 +9,35 @@ use super::notable::{Notable, once};
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
 use super::seams::{self, Seams};
+use super::shared::Shared;
 use super::tiles::Row;
+use super::within::Held;
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
 use crate::model::time::Micros;
+use std::sync::Arc;
 
 /// A finished roll-up. Rows of tiled tables are (start in seconds, key, values), sorted by time and by
 /// the text of their keys.
 #[derive(Debug)]
 pub struct Rollup {
-    pub(super) keys: Keys,
-    pub(super) traffic: Vec<(i64, u64, Traffic)>,
-    pub(super) pulse: Vec<(i64, u64, Pulse)>,
-    pub(super) facts: Vec<(i64, u64, Gaps)>,
-    pub(super) sources: Vec<(i64, u64, Sources)>,
-    pub(super) objects: Vec<(ObjectKey, String, Object)>,
-    pub(super) notable: Vec<Notable>,
-    pub(super) clients: Vec<(ClientKey, Client)>,
-    pub(super) deprecated: Vec<(DeprecatedKey, Calls)>,
+    pub(super) keys: Arc<Keys>,
+    pub(super) traffic: Shared<(i64, u64, Traffic)>,
+    /// Of a window: requests that began in it and ended behind it.
+    pub(super) begun: Vec<(i64, u64, Traffic)>,
+    pub(super) pulse: Shared<(i64, u64, Pulse)>,
+    pub(super) facts: Shared<(i64, u64, Gaps)>,
+    pub(super) sources: Shared<(i64, u64, Sources)>,
+    pub(super) objects: Shared<(ObjectKey, String, Object)>,
+    pub(super) notable: Shared<Notable>,
+    pub(super) clients: Shared<(ClientKey, Client)>,
+    pub(super) deprecated: Shared<(DeprecatedKey, Calls)>,
     /// Tables beside requests and clients, where they were asked for.
     pub(super) extra: ExtraTables,
     /// What parts of one log are joined by, where it was asked for.
     pub(super) seams: Option<Seams>,
+    /// What windows of it are told by, where it is held.
+    pub(super) held: Option<Held>,
     /// The length of a tile in seconds.
     pub(super) tile: i64,
     /// First and last `at`, in µs.
@@ -63,19 +70,29 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
         seams.sort(&keys);
         seams
     });
-    let (objects, objects_dropped) = part.objects.finish(&keys);
+    let (mut objects, objects_dropped) = part.objects.finish(&keys);
+    objects.sort_by_cached_key(|(key, name, _)| object_key(&keys, key, name).map(str::to_owned));
     let extra = part.extras.map(|extras| extras.finish(part.span, tile, &keys)).unwrap_or_default();
+    let mut sources = sorted(part.sources.finish(span, &keys), &keys);
+    sources.iter_mut().for_each(|(_, _, row)| row.close(&keys));
+    let mut notable = part.notable;
+    once(&mut notable);
+    notable.sort();
+    let mut clients: Vec<(ClientKey, Client)> = part.clients.into_rows().collect();
+    clients.sort_by_cached_key(|(key, _)| key.map(|symbol| keys.symbols.get(symbol).to_owned()));
     let mut rollup = Rollup {
-        traffic: sorted(part.traffic.finish(span, &keys), &keys),
-        pulse: sorted(part.pulse.finish(span, &keys), &keys),
-        facts: sorted(part.facts.finish(span, &keys), &keys),
-        sources: sorted(part.sources.finish(span, &keys), &keys),
-        objects,
-        notable: part.notable,
-        clients: part.clients.into_rows().collect(),
-        deprecated: part.deprecated.into_rows(),
+        traffic: sorted(part.traffic.finish(span, &keys), &keys).into(),
+        begun: Vec::new(),
+        pulse: sorted(part.pulse.finish(span, &keys), &keys).into(),
+        facts: sorted(part.facts.finish(span, &keys), &keys).into(),
+        sources: sources.into(),
+        objects: objects.into(),
+        notable: notable.into(),
+        clients: clients.into(),
+        deprecated: part.deprecated.into_rows().into(),
         extra,
         seams,
+        held: None,
         tile,
         span: part.span,
         late: part.late,
@@ -83,14 +100,12 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
         repeated_ids: part.ids.repeated(),
         objects_dropped,
         notable_dropped: part.notable_dropped,
-        keys,
+        keys: Arc::new(keys),
     };
-    let keys = &rollup.keys;
-    rollup.sources.iter_mut().for_each(|(_, _, row)| row.close(keys));
-    once(&mut rollup.notable);
-    rollup.notable.sort();
-    rollup.objects.sort_by_cached_key(|(key, name, _)| object_key(keys, key, name).map(str::to_owned));
-    rollup.clients.sort_by_cached_key(|(key, _)| key.map(|symbol| keys.symbols.get(symbol).to_owned()));
+    if let Some(mut steps) = part.steps.take() {
+        steps.finish();
+        rollup.hold(steps);
+    }
     rollup
 }
 
@@ -132,7 +147,7 @@ impl Rollup {
             "objects" => self.objects.iter().for_each(|(key, name, row)| each(object_row(keys, key, name, row))),
             "notable" => self.notable.iter().for_each(|row| each(notable_row(row))),
             "nodes" => {
-                for (key, row) in &self.clients {
+                for (key, row) in self.clients.iter() {
                     let key = key.map(|symbol| keys.symbols.get(symbol));
                     let mut nodes: Vec<(&str, u64)> =
                         row.nodes.iter().map(|(node, requests)| (keys.symbols.get(*node), *requests)).collect();

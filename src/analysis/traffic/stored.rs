@@ -5,10 +5,11 @@ use crate::analysis::dims::{Dim, code_class};
 use crate::analysis::list_route::list_kind;
 use crate::analysis::peak::{WINDOW, busiest};
 use crate::analysis::rollup::Rollup;
-use crate::analysis::rollup::read::{TrafficRow, What, Who};
+use crate::analysis::rollup::read::{Asked, TrafficRow, What, Who};
 use crate::analysis::rollup::stored::of_subject;
 use crate::analysis::traffic::OTHER;
 use crate::model::time::{self, Micros, SECOND};
+use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
 /// Dimensions that a roll-up keeps.
@@ -59,6 +60,9 @@ pub fn is_answered(query: &Query) -> Result<(), String> {
     }
 }
 
+/// Interval and dimensions of a row.
+type RowKey = (Option<Micros>, Vec<String>);
+
 /// What is counted of a row.
 #[derive(Default)]
 struct Counted {
@@ -84,15 +88,25 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
     }
     let subjects = rollup.subjects();
     let index = |second: i64| query.interval.map(|interval| (second * SECOND).div_euclid(interval) * interval);
-    let mut rows: BTreeMap<(Option<Micros>, Vec<String>), Counted> = BTreeMap::new();
+    let mut rows: BTreeMap<RowKey, Counted> = BTreeMap::new();
+    // Rows of one kind are many: what they are called is found out once.
+    let mut known: HashMap<(i64, u32), Option<RowKey>> = HashMap::new();
+    let name = |tile: i64, asked: &Asked<'_>| {
+        let (who, what) = subjects.get(asked.subject)?;
+        let of = |dim: Dim| value(dim, *who, *what, (asked, tile), query);
+        let is_wanted = query.filters.iter().all(|filter| filter.holds(&of(filter.dim)));
+        is_wanted.then(|| (index(tile), query.by.iter().map(|dim| of(*dim)).collect()))
+    };
+    // Only these two tell one tile from another.
+    let part = |tile: i64| if query.interval.is_some() || is_by_minute { tile } else { 0 };
     for row in rollup.traffic() {
-        let Some((who, what)) = subjects.get(row.subject) else { continue };
-        let of = |dim: Dim| value(dim, *who, *what, &row, query);
-        if !query.filters.iter().all(|filter| filter.holds(&of(filter.dim))) {
-            continue;
-        }
-        let key = (index(row.tile), query.by.iter().map(|dim| of(*dim)).collect());
-        add(&mut rows.entry(key).or_default().stats, &row);
+        let key = known.entry((part(row.tile), row.key)).or_insert_with(|| name(row.tile, &row));
+        let Some(key) = key else { continue };
+        let counted = match rows.get_mut(key) {
+            Some(counted) => counted,
+            None => rows.entry(key.clone()).or_default(),
+        };
+        add(&mut counted.stats, &row);
     }
     // What was folded is of nobody; where some are asked for, it is left out.
     if query.filters.is_empty() {
@@ -101,11 +115,22 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
             rows.entry(key).or_default().stats.merge(&stats);
         }
     }
+    let held = rollup.timed();
+    let is_held = held.is_some();
     let is_fine = tile <= 10;
-    let is_timed = is_fine && query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
-    let are_timed = is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
+    let is_timed = is_held || is_fine && query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
+    let are_timed = is_held || is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
     let mut all: BTreeMap<i64, u64> = BTreeMap::new();
-    if are_timed {
+    if let Some(held) = held {
+        for (tile, second, key, count) in held {
+            let row = known.entry((part(tile), key)).or_insert_with(|| name(tile, &rollup.asked(key)));
+            let Some(row) = row else { continue };
+            *all.entry(second).or_default() += count;
+            if let Some(counted) = rows.get_mut(row) {
+                *counted.arrivals.entry(second).or_default() += count;
+            }
+        }
+    } else if are_timed {
         for (row, instance) in rollup.arrivals() {
             let subject = row.subject.and_then(|subject| subjects.get(subject));
             let of = |dim: Dim| match (dim, subject) {
@@ -145,7 +170,8 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
         list.push(Row { interval, dims, stats, peak_rps: is_timed.then(|| peak(&arrivals)) });
     }
     if let Some((errors, throttled)) = failed {
-        (total.errors, total.throttled) = (errors, throttled);
+        let across = rollup.failed_across();
+        (total.errors, total.throttled) = (errors + across.0, throttled + across.1);
     }
     let peak_rps = are_timed.then(|| peak(&all));
     Ok(Breakdown {
@@ -154,7 +180,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
         first: rollup.span.map(|(first, _)| first),
         last: rollup.span.map(|(_, last)| last),
         folded,
-        is_rolled: true,
+        is_rolled: !is_held,
         late_for_peak: 0,
         audit_ids: rollup.repeated_ids,
     })
@@ -172,7 +198,7 @@ fn add(stats: &mut Stats, row: &TrafficRow<'_>) {
 }
 
 /// The value of a dimension, as [`Dim::of`] gives it for an event.
-fn value(dim: Dim, who: Who<'_>, (group, resource): What<'_>, row: &TrafficRow<'_>, query: &Query) -> String {
+fn value(dim: Dim, who: Who<'_>, (group, resource): What<'_>, (row, tile): (&Asked<'_>, i64), query: &Query) -> String {
     match dim {
         Dim::Verb => row.verb.to_owned(),
         Dim::Subresource => row.subresource.to_owned(),
@@ -181,7 +207,7 @@ fn value(dim: Dim, who: Who<'_>, (group, resource): What<'_>, row: &TrafficRow<'
         Dim::CodeClass => code_class(row.code).to_owned(),
         Dim::Instance => row.instance.to_owned(),
         Dim::Scope => row.scope.name().to_owned(),
-        Dim::Minute => time::format(row.tile.div_euclid(60) * 60 * SECOND),
+        Dim::Minute => time::format(tile.div_euclid(60) * 60 * SECOND),
         Dim::ListKind => match row.shape.filter(|_| row.verb == "list" && !resource.is_empty()) {
             Some(shape) => list_kind(&shape, group, resource, query.server).to_owned(),
             None => String::new(),

@@ -7,6 +7,7 @@ use crate::cli::{Context, Error};
 use crate::model::keyspace::{Object, Want};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 use crate::sources::etcd::bolt::Fault;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{KeyWorker, Walk, object};
@@ -51,19 +52,19 @@ impl KeyWorker for Folding<'_> {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdCheck {
-        question::EtcdCheck {
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdCheck, Error> {
+        Ok(question::EtcdCheck {
             source: self.source.source.clone(),
-            at: None,
+            at: self.source.at(now)?,
             prefix: self.source.prefix.clone(),
             no_trailer: self.no_trailer,
-        }
+        })
     }
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdCheck, context: &mut Context<'_>) -> Result<Report, Error> {
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let store = &opened.database.store;
     let space = Keyspace::new(question.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
     space.expect(opened.database.key_pages());

@@ -6,6 +6,7 @@ use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
 use crate::cli::{Context, Error};
 use crate::model::flame::Tree;
 use crate::model::question;
+use crate::model::time::Micros;
 use crate::views::Format;
 
 /// Arguments of `plimsoll etcd flame`.
@@ -33,14 +34,14 @@ pub(super) struct Args {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdFlame {
-        question::EtcdFlame {
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdFlame, Error> {
+        Ok(question::EtcdFlame {
             source: self.source.source.clone(),
-            at: None,
+            at: self.source.at(now)?,
             prefix: self.source.prefix.clone(),
             weight: self.weight,
             diff: self.diff.clone(),
-        }
+        })
     }
 }
 
@@ -48,7 +49,7 @@ impl Args {
 pub(super) fn answer(question: &question::EtcdFlame, context: &mut Context<'_>) -> Result<Tree, Error> {
     let old = question.diff.as_ref().map(|old| open::open(old, context)).transpose()?;
     let before = old.as_ref().map_or(Ok(Vec::new()), |old| rows(old, question, context))?;
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let now = rows(&opened, question, context)?;
     let mut tree = flame::tree([&before, &now], question.weight);
     tree.compares = old.is_some();

@@ -7,6 +7,7 @@ use crate::cli::{Context, Error};
 use crate::model::keyspace::{Object, Want};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{KeyWorker, object};
 
@@ -45,19 +46,19 @@ impl KeyWorker for Folding<'_> {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdHistory {
-        question::EtcdHistory {
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdHistory, Error> {
+        Ok(question::EtcdHistory {
             source: self.source.source.clone(),
-            at: None,
+            at: self.source.at(now)?,
             prefix: self.source.prefix.clone(),
             by: self.by,
-        }
+        })
     }
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdHistory, context: &mut Context<'_>) -> Result<Report, Error> {
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let compacted = opened.database.store.compacted();
     let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, compacted);
     let want = Want { time: true, ..Want::default() };

@@ -103,14 +103,14 @@ impl Args {
     /// What the flags ask; `None` for commands that do something else.
     pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
         Ok(Some(match &self.command {
-            Command::Usage(args) => Question::EtcdUsage(args.question()),
-            Command::Flame(args) => Question::EtcdFlame(args.question()),
-            Command::Top(args) => Question::EtcdTop(args.question()),
-            Command::History(args) => Question::EtcdHistory(args.question()),
-            Command::Pages(args) => Question::EtcdPages(args.question()),
-            Command::Check(args) => Question::EtcdCheck(args.question()),
+            Command::Usage(args) => Question::EtcdUsage(args.question(now)?),
+            Command::Flame(args) => Question::EtcdFlame(args.question(now)?),
+            Command::Top(args) => Question::EtcdTop(args.question(now)?),
+            Command::History(args) => Question::EtcdHistory(args.question(now)?),
+            Command::Pages(args) => Question::EtcdPages(args.question(now)?),
+            Command::Check(args) => Question::EtcdCheck(args.question(now)?),
             Command::Diff(args) => Question::EtcdDiff(args.question()),
-            Command::Split(args) => Question::EtcdSplit(args.question()),
+            Command::Split(args) => Question::EtcdSplit(args.question(now)?),
             Command::Health(args) => Question::EtcdHealth(args.question(now)?),
             _ => return Ok(None),
         }))
@@ -126,6 +126,16 @@ impl Args {
 /// where there are not two.
 pub(super) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
     Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
+}
+
+/// Path of the newest database at or before a moment; it is said which.
+pub(super) fn path_at(sources: &[String], moment: Micros, context: &mut Context<'_>) -> Result<String, Error> {
+    Ok(open::open_at(sources, moment, context)?.path)
+}
+
+/// Whether sources hold a database.
+pub(super) fn has_any(sources: &[String], context: &Context<'_>) -> bool {
+    !find::find(sources, Wanted::Databases, context.io.now).databases.is_empty()
 }
 
 /// Reads a size: 8589934592, 8GiB.

@@ -2,14 +2,16 @@
 
 use crate::analysis::keyspace::report::File;
 use crate::analysis::keyspace::{self, Keyspace};
-use crate::cli::{Context, Error};
+use crate::cli::{Context, Error, MomentFlags};
 use crate::model::input::InputReport;
 use crate::model::keyspace::{Object, Seen, Want};
+use crate::model::moment::{Capture, too_early, up_to};
+use crate::model::time::Micros;
 use crate::sources::etcd::bolt::Bolt;
 use crate::sources::etcd::map::Data;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::object;
-use crate::sources::etcd::{Database, KeyWorker, Walk};
+use crate::sources::etcd::{Database, KeyWorker, Walk, taken};
 use crate::sources::find::{self, Wanted};
 use crate::sources::open::{Packing, Place, Source};
 use crate::views::text::plain;
@@ -26,6 +28,15 @@ pub(super) struct SourceArgs {
     /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<String>,
+    #[command(flatten)]
+    pub moment: MomentFlags,
+}
+
+impl SourceArgs {
+    /// The moment that is asked for.
+    pub(super) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
+        self.moment.resolve(now).map_err(Error::Usage)
+    }
 }
 
 /// An open database, and where it was found.
@@ -37,6 +48,14 @@ pub(super) struct Opened {
     pub size: u64,
     /// The database.
     pub database: Database,
+}
+
+/// Opens the database that a question is about: of several in a folder the latest, or the newest at or before a moment.
+pub(super) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Opened, Error> {
+    match at {
+        Some(moment) => open_at(std::slice::from_ref(source), moment, context),
+        None => open(source, context),
+    }
 }
 
 /// Opens the database that the argument names; of several in a folder the one that was written last.
@@ -76,6 +95,42 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
             opened.path
         ))?;
     }
+    Ok(opened)
+}
+
+/// Opens the newest of the databases that were taken at or before a moment, and says which it is.
+pub(super) fn open_at(arguments: &[String], moment: Micros, context: &mut Context<'_>) -> Result<Opened, Error> {
+    let found = find::find(arguments, Wanted::Databases, context.io.now);
+    for error in &found.errors {
+        context.lost(error)?;
+    }
+    let mut dated: Vec<(Micros, Opened)> = Vec::new();
+    let mut unused: Vec<String> = Vec::new();
+    for mut source in found.databases {
+        let bolt = bolt(&mut source)?;
+        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+        match Database::read(bolt) {
+            Err(error) => unused.push(format!("{}: {error}", plain(&source.path))),
+            Ok(database) => match taken(&source, &database) {
+                Some(at) => dated.push((at, Opened { path: source.path, size, database })),
+                None => unused.push(format!("{}: its time is not known", plain(&source.path))),
+            },
+        }
+    }
+    for error in &unused {
+        context.lost(error)?;
+    }
+    let what = "etcd database";
+    // Of two of one second the one with more transactions is the newer.
+    dated.sort_by_key(|(_, opened)| opened.database.bolt.meta.transaction);
+    let mut taken = up_to(moment, dated, |(at, _)| *at).map_err(|earliest| {
+        let earliest = earliest.as_ref().map(|(at, opened)| (opened.path.as_str(), *at));
+        Error::Usage(too_early(moment, what, earliest))
+    })?;
+    let Some((at, opened)) = taken.pop() else {
+        return Err(Error::Usage(too_early(moment, what, None)));
+    };
+    context.shows(Capture { path: opened.path.clone(), taken: at, moment });
     Ok(opened)
 }
 

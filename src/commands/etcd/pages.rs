@@ -5,6 +5,7 @@ use crate::analysis::keyspace::pages;
 use crate::cli::{Context, Error};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd pages`.
 #[derive(Debug, clap::Args)]
@@ -19,14 +20,18 @@ pub(super) struct Args {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdPages {
-        question::EtcdPages { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdPages, Error> {
+        Ok(question::EtcdPages {
+            source: self.source.source.clone(),
+            at: self.source.at(now)?,
+            prefix: self.source.prefix.clone(),
+        })
     }
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdPages, context: &mut Context<'_>) -> Result<Report, Error> {
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let (_, walk) = opened.database.walk(context.settings.threads, false, || ());
     let file = opened.file(&walk, context)?;
     let pages = opened.database.bolt.meta.pages.min(opened.database.bolt.file_bytes / file.page_size.max(1));

@@ -5,6 +5,7 @@ use crate::analysis::keyspace::{By, Keyspace, Mode, by, split};
 use crate::cli::{Context, Error};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd split`.
 #[derive(Debug, clap::Args)]
@@ -21,14 +22,18 @@ pub(super) struct Args {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdSplit {
-        question::EtcdSplit { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdSplit, Error> {
+        Ok(question::EtcdSplit {
+            source: self.source.source.clone(),
+            at: self.source.at(now)?,
+            prefix: self.source.prefix.clone(),
+        })
     }
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdSplit, context: &mut Context<'_>) -> Result<Report, Error> {
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let space = Keyspace::new(question.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
     let (rows, total) = by::rows(&space, &By::Resource, context.settings.threads);

@@ -5,6 +5,7 @@ use crate::analysis::keyspace::{Keyspace, Mode, top};
 use crate::cli::{Context, Error};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd top`.
 #[derive(Debug, clap::Args)]
@@ -21,14 +22,18 @@ pub(super) struct Args {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdTop {
-        question::EtcdTop { source: self.source.source.clone(), at: None, prefix: self.source.prefix.clone() }
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdTop, Error> {
+        Ok(question::EtcdTop {
+            source: self.source.source.clone(),
+            at: self.source.at(now)?,
+            prefix: self.source.prefix.clone(),
+        })
     }
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdTop, context: &mut Context<'_>) -> Result<Report, Error> {
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
     let (file, _) = opened.fold(&space, Pass { decode: true, hashes: false }, context)?;
     let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);

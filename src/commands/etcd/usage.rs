@@ -6,6 +6,7 @@ use crate::analysis::keyspace::{By, Keyspace, Mode, by};
 use crate::cli::{Context, Error};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd usage`.
 #[derive(Debug, clap::Args)]
@@ -43,15 +44,15 @@ pub(super) struct Args {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::EtcdUsage {
-        question::EtcdUsage {
+    pub(super) fn question(&self, now: Micros) -> Result<question::EtcdUsage, Error> {
+        Ok(question::EtcdUsage {
             source: self.source.source.clone(),
-            at: None,
+            at: self.source.at(now)?,
             prefix: self.source.prefix.clone(),
             by: self.by.clone(),
             keys_only: self.keys_only,
             quota_bytes: self.quota_bytes,
-        }
+        })
     }
 }
 
@@ -62,7 +63,7 @@ pub(super) fn answer(question: &question::EtcdUsage, context: &mut Context<'_>) 
             "--by kind, owner, manager and label look into values: leave out --keys-only".to_owned(),
         ));
     }
-    let opened = open::open(&question.source, context)?;
+    let opened = open::open_for(&question.source, question.at, context)?;
     let compacted = opened.database.store.compacted();
     let space = Keyspace::new(question.prefix.as_deref(), Mode::By(question.by.clone()), compacted);
     let pass = Pass { decode: !question.keys_only, hashes: !question.keys_only };

@@ -7,7 +7,7 @@ use crate::cli::Error;
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
-use crate::model::question::Forecast;
+use crate::model::question::{self, Forecast};
 use crate::model::series::DAY;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::model::units::{duration, parse_duration};
@@ -49,6 +49,8 @@ pub(super) struct Asked {
     pub(super) step: Step,
     /// From when on, and until when.
     pub(super) window: (Option<Micros>, Option<Micros>),
+    /// The moment as of which it is told.
+    pub(super) moment: Option<Micros>,
     /// Whether series that ended are foreseen from their own end.
     pub(super) with_ended: bool,
     /// The name of series that have none.
@@ -127,7 +129,8 @@ impl Asked {
         let with_observed = !plan.is_empty();
         Ok(Self {
             step: question.step.map_or(Step::Auto, Step::Of),
-            window: question.bounds,
+            window: question::up_to(question.at, question.bounds),
+            moment: question.at,
             with_ended: question.ended,
             name: question.name.clone(),
             rules: Rules { picks, namespaces: question.namespaces.clone(), given, with_observed },

@@ -38,7 +38,12 @@ pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>)
         let path = Path::new(source);
         if path.is_dir() {
             let store = Store::open(path).map_err(|error| Error::Input(refused(source, &error)))?;
-            let listing = store.list().map_err(failed)?;
+            let mut listing = store.list().map_err(failed)?;
+            // What was recorded later was not known then.
+            let last = asked.moment.map_or(i32::MAX, Day::of);
+            listing.points.retain(|day, _| *day <= last);
+            listing.logs.retain(|day, _| *day <= last);
+            listing.days.retain(|place| place.from <= last);
             stores.push((source, store, listing));
         }
     }
@@ -165,7 +170,7 @@ fn stored(
         // As many days as are kept of a series, before the last one that there is.
         let listing = store.list().map_err(failed)?;
         // Days that lie ahead of the present are those of a clock that was wrong, unless there are no others.
-        let today = Day::of(context.io.now + DAY);
+        let today = asked.moment.map_or_else(|| Day::of(context.io.now + DAY), Day::of);
         let known = || listing.points.keys().chain(listing.logs.keys());
         let last = known().filter(|day| **day <= today).max().or_else(|| known().max());
         let back = last.map_or(0, |last| Micros::from(last + 1) * DAY - asked.back());

@@ -10,14 +10,14 @@ use crate::analysis::forecast::targets::{OBSERVED, targets};
 use crate::analysis::forecast::{Options, foresee};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
-use crate::cli::{Context, Error, FailOn, Progress, TimeFlags, length_parser};
+use crate::cli::{Context, Error, FailOn, MomentFlags, Progress, TimeFlags, length_parser};
 use crate::model::forecast::{Forecast, Grid, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::Watcher as _;
 use crate::views::{Format, forecast_svg};
 use asked::{Asked, Season, Step};
@@ -56,6 +56,9 @@ pub struct Args {
     /// Which time to look at; without --since the last 60 days of hours, and the last three years of days.
     #[command(flatten)]
     time: TimeFlags,
+    /// Or as of which moment.
+    #[command(flatten)]
+    moment: MomentFlags,
     /// Only what is limited in this namespace (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     namespaces: Vec<String>,
@@ -130,10 +133,12 @@ fn given(text: &str) -> Result<Given, String> {
 impl Args {
     /// What the flags ask of files.
     pub fn question(&self, now: Micros) -> Result<question::Forecast, Error> {
+        let (at, bounds) = self.moment.bounds(&self.time, now).map_err(Error::Usage)?;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         Ok(question::Forecast {
             sources: self.sources.clone(),
-            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            at,
+            bounds,
             namespaces: self.namespaces.clone(),
             select: self.select.clone(),
             step: match self.step {
@@ -209,6 +214,7 @@ fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) 
         return Err(Error::Input(format!("no series is left: {why}")));
     }
     let mut notes = read.notes;
+    let as_of = asked.moment.map(|moment| format!("As of {}: by what was known then.", time::format(moment)));
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = foresee_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
@@ -234,6 +240,7 @@ fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) 
         let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| foresee(grid, limit, &options));
         outcome.tell(&targets, question.horizon, context.settings.top, &mut report);
     }
+    report.lead.splice(0..0, as_of);
     Ok(report)
 }
 

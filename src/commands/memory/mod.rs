@@ -38,9 +38,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 impl Args {
     /// What the flags ask; `None` for commands that do something else.
-    pub fn question(&self, _now: Micros) -> Result<Option<Question>, Error> {
+    pub fn question(&self, now: Micros) -> Result<Option<Question>, Error> {
         match &self.command {
-            Command::Show(args) => Ok(Some(Question::MemoryShow(args.question()))),
+            Command::Show(args) => Ok(Some(Question::MemoryShow(args.question(now)?))),
             _ => Ok(None),
         }
     }

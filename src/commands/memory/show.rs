@@ -4,13 +4,13 @@ use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
-use crate::cli::{Context, Error, FailOn, duration_parser};
-use crate::commands::{heap as profiles, pages};
+use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
+use crate::commands::{heap as profiles, moment, pages};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::question;
 use crate::model::report::{Report, Value};
-use crate::model::time::SECOND;
+use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
 use crate::sources::find::{self, Wanted};
@@ -46,6 +46,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SOURCE")]
     heap: Vec<String>,
     #[command(flatten)]
+    moment: MomentFlags,
+    #[command(flatten)]
     groups: GroupFlags,
 }
 
@@ -58,28 +60,39 @@ fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
 
 impl Args {
     /// What the flags ask.
-    pub(super) fn question(&self) -> question::MemoryShow {
-        question::MemoryShow {
+    pub(super) fn question(&self, now: Micros) -> Result<question::MemoryShow, Error> {
+        Ok(question::MemoryShow {
             sources: self.sources.clone(),
+            at: self.moment.resolve(now).map_err(Error::Usage)?,
             recursive: self.recursive,
             over: self.over,
             metrics: self.metrics.clone(),
             heap: self.heap.clone(),
             ..self.groups.question()
-        }
+        })
     }
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let report = answer(&args.question(), context)?;
+    let mut report = answer(&args.question(context.io.now)?, context)?;
+    context.date(&mut report);
     context.print(&report, FailOn::Never)
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>) -> Result<Report, Error> {
     let groups = GroupFlags::from(question);
-    let Meant { live, copies, .. } = groups.find(&question.sources, question.recursive, context)?;
+    let Meant { live, mut copies, .. } = groups.find(&question.sources, question.recursive, context)?;
+    if let Some(moment) = question.at {
+        if let Some(group) = live.first() {
+            return Err(Error::Usage(format!(
+                "--at: {} is a live cgroup, of which nothing is known but the present; name copies",
+                group.path
+            )));
+        }
+        copies = moment::of_groups(copies, moment, context)?;
+    }
     let host = groups.host_memory;
     let mut told = Told::default();
     let mut seen = Vec::new();
@@ -177,7 +190,8 @@ fn told_by_metrics(
     if sources.is_empty() {
         return Ok(());
     }
-    let found = find::find(&sources, Wanted::Pages, context.io.now);
+    let mut found = find::find(&sources, Wanted::Pages, context.io.now);
+    pages::keep(&mut found.pages, None, question.at.map(|moment| moment + 1));
     if !question.metrics.is_empty() {
         for error in &found.errors {
             context.lost(error)?;
@@ -205,7 +219,11 @@ fn told_by_profiles(
     if sources.is_empty() {
         return Ok(());
     }
-    let taken = match profiles::latest(&sources, !question.heap.is_empty(), context) {
+    let taken = match question.at {
+        Some(moment) => profiles::within(&sources, (None, Some(moment + 1)), context),
+        None => profiles::latest(&sources, !question.heap.is_empty(), context),
+    };
+    let taken = match taken {
         Ok(taken) => taken,
         // The cgroups are shown all the same.
         Err(Error::Input(why)) => return context.lost(why),

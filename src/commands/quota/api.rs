@@ -15,7 +15,7 @@ use crate::views::{Format, objects};
 /// Answers the question.
 pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_>) -> Result<Answer, Error> {
     let sources = &question.source.sources;
-    let (since, until) = question.source.bounds;
+    let (since, until) = question::up_to(question.source.at, question.source.bounds);
     if sources.is_empty() {
         return Err(Error::Usage(
             "--api counts what each user asked for: name audit logs, or a bundle with some".to_owned(),

@@ -6,14 +6,15 @@ use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, QUOTA, REQUESTS};
 use crate::analysis::quota::refused::Refused;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
-use crate::cli::{Context, Error, KubeFlags, TimeFlags};
+use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
+use crate::commands::moment;
 use crate::commands::rollup::{self, Observe, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
-use crate::model::question::QuotaSources;
+use crate::model::question::{self, QuotaSources};
 use crate::model::quota::Quotas;
 use crate::model::series::Day;
 #[cfg(feature = "live")]
@@ -38,6 +39,9 @@ pub struct SourceFlags {
     /// Which time to look at.
     #[command(flatten)]
     pub time: TimeFlags,
+    /// Or up to which moment.
+    #[command(flatten)]
+    pub moment: MomentFlags,
     /// Look at this namespace only (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
@@ -57,12 +61,8 @@ pub struct SourceFlags {
 impl SourceFlags {
     /// What they ask of files.
     pub fn question(&self, now: Micros) -> Result<QuotaSources, Error> {
-        Ok(QuotaSources {
-            sources: self.sources.clone(),
-            at: None,
-            bounds: self.time.resolve(now).map_err(Error::Usage)?,
-            namespaces: self.namespaces.clone(),
-        })
+        let (at, bounds) = self.moment.bounds(&self.time, now).map_err(Error::Usage)?;
+        Ok(QuotaSources { sources: self.sources.clone(), at, bounds, namespaces: self.namespaces.clone() })
     }
 }
 
@@ -115,14 +115,14 @@ fn read_some(
     with_sketch: bool,
     context: &mut Context<'_>,
 ) -> Result<Inputs, Error> {
-    let QuotaSources { bounds: (since, until), sources, .. } = asked.sources;
-    let (since, until) = (*since, *until);
+    let QuotaSources { sources, at: moment, bounds, .. } = asked.sources;
+    let (moment, (since, until)) = (*moment, question::up_to(*moment, *bounds));
     let is_live = asked.access.is_some_and(|flags| flags.live);
     let days = (since.map(Day::of), until.map(|until| Day::of(until - 1)));
     let mut collector = Collector::default();
     let mut inputs = Inputs { days, ..Inputs::default() };
     let (stores, sources): (Vec<String>, Vec<String>) = sources.iter().cloned().partition(|source| is_store(source));
-    stored(&stores, with_sketch, &mut collector, &mut inputs, context)?;
+    stored(&stores, moment, with_sketch, &mut collector, &mut inputs, context)?;
     let has_history = history(asked.access, (since, until), &mut collector, context)? || !stores.is_empty();
     if is_live && !sources.is_empty() {
         return Err(Error::Usage(format!(
@@ -130,12 +130,15 @@ fn read_some(
             sources.join(", ")
         )));
     }
+    if moment.is_some() && (is_live || sources.is_empty() && !has_history) {
+        return Err(Error::Usage("--at: a live cluster has only the present; name captures or a store".to_owned()));
+    }
     if sources.is_empty() && has_history && !is_live {
         // What stands now is the last that the history says.
     } else if sources.is_empty() {
         live(asked.access, is_wanted, &mut collector, &mut inputs, context)?;
     } else {
-        files(&sources, (since, until), &mut collector, &mut inputs, context)?;
+        files(&sources, moment, (since, until), &mut collector, &mut inputs, context)?;
     }
     inputs.quotas = collector.finish();
     Ok(inputs)
@@ -156,6 +159,7 @@ fn is_store(_: &str) -> bool {
 #[cfg(feature = "history")]
 fn stored(
     stores: &[String],
+    moment: Option<Micros>,
     with_sketch: bool,
     collector: &mut Collector,
     inputs: &mut Inputs,
@@ -171,18 +175,19 @@ fn stored(
         let mut points = 0;
         for name in [QUOTA, REQUESTS, LIMITS, OBJECTS, ALLOCATABLE] {
             // Days are counted from 1970, and no store is from before or will see the year 2200.
-            let ask = Ask {
-                selector: Selector::new(name, &[]),
-                from: inputs.days.0.unwrap_or(0),
-                until: inputs.days.1.map_or(84_000, |last| last + 1),
-                with_sketch,
-            };
+            // Of the day of a moment only a part counts: its points up to then.
+            let whole = inputs.days.1.map_or(84_000, |last| if moment.is_some() { last } else { last + 1 });
+            let ask =
+                Ask { selector: Selector::new(name, &[]), from: inputs.days.0.unwrap_or(0), until: whole, with_sketch };
             let mut each = |series: crate::model::series::Series, days: Vec<Day>| {
                 points += days.iter().map(|day| day.count).sum::<u64>();
                 collector.series(&series, days);
                 Ok(())
             };
             store.days(&ask, &mut losses, &mut each).map_err(failed)?;
+            if let Some(moment) = moment.filter(|moment| Day::of(*moment) >= ask.from) {
+                store.part_of_day(&ask.selector, moment, &mut losses, &mut each).map_err(failed)?;
+            }
         }
         for loss in &losses {
             context.lost(loss)?;
@@ -200,7 +205,14 @@ fn stored(
 }
 
 #[cfg(not(feature = "history"))]
-fn stored(_: &[String], _: bool, _: &mut Collector, _: &mut Inputs, _: &mut Context<'_>) -> Result<(), Error> {
+fn stored(
+    _: &[String],
+    _: Option<Micros>,
+    _: bool,
+    _: &mut Collector,
+    _: &mut Inputs,
+    _: &mut Context<'_>,
+) -> Result<(), Error> {
     Ok(())
 }
 
@@ -257,6 +269,7 @@ const QUERIES: [(&str, &str, &str); 5] = [
 /// Objects, and audit logs, in files.
 fn files(
     sources: &[String],
+    moment: Option<Micros>,
     (since, until): (Option<Micros>, Option<Micros>),
     collector: &mut Collector,
     inputs: &mut Inputs,
@@ -270,7 +283,7 @@ fn files(
             Some(rollup::observe::<Refused>(found.streams, selection, context)?)
         }
     };
-    let Captures { captures, inputs: told, errors } = captures::find(sources);
+    let Captures { mut captures, inputs: told, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
     }
@@ -282,6 +295,9 @@ fn files(
             "objects of several clusters ({}): quotas are a cluster's own; name one",
             names.join(", ")
         )));
+    }
+    if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
+        captures = moment::of_objects(captures, moment, context)?;
     }
     let within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
     let mut taken = 0;

@@ -118,7 +118,7 @@ fn wanted(load: &Load) -> Vec<Asked> {
     if load.has(Audit) || load.has(Metrics) {
         let head = ["controllers", "Controllers and scheduler", "Work queues, pods that wait, leaders that change."];
         let sources = load.of(&[Audit, Metrics, Objects]);
-        wanted.push(asked(head, Question::Controllers(question::Controllers { sources, bounds })));
+        wanted.push(asked(head, Question::Controllers(question::Controllers { sources, at: None, bounds })));
     }
     wanted.extend(stored(load));
     if !load.history.is_empty() {

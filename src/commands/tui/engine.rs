@@ -5,12 +5,15 @@ use super::course::{Growing, course};
 use super::export;
 use crate::analysis::answer::{self, Rows};
 use crate::cli::{Context, Error, Io, Settings, Shown, keep_little};
+use crate::commands::held::Held;
 use crate::commands::report::load::Load;
 use crate::commands::{self, pages::Memo};
+use crate::model::incident::Source;
 use crate::model::report::{Severity, Table};
 use crate::sources::clock::now;
 use crate::sources::find::{self, Wanted};
 use crate::views::Format;
+use crate::views::tui::ask::Role;
 use crate::views::tui::{Answer, Ask, Found, Msg, Want};
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
@@ -71,11 +74,17 @@ impl Engine {
     /// given.
     pub(super) fn start(settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
         let queue = Arc::new(Queue::default());
+        let (held, logs) = (Arc::new(Held::default()), Arc::default());
         keep_little();
         for is_seen in [true, false] {
             let queue = Arc::clone(&queue);
-            let mut worker =
-                Worker { settings: settings.clone(), messages: messages.clone(), growing: growing.cloned() };
+            let mut worker = Worker {
+                settings: settings.clone(),
+                messages: messages.clone(),
+                growing: growing.cloned(),
+                held: growing.is_none().then(|| Arc::clone(&held)),
+                logs: Arc::clone(&logs),
+            };
             std::thread::spawn(move || {
                 loop {
                     worker.work(queue.pop(is_seen));
@@ -128,13 +137,17 @@ pub(super) struct Worker {
     settings: Settings,
     messages: Sender<Msg>,
     growing: Option<Arc<Mutex<Growing>>>,
+    /// Logs that are held in memory; of what is live none.
+    held: Option<Arc<Held>>,
+    /// Sources of logs that are to be held once what a person waits for first is answered.
+    logs: Arc<Mutex<Vec<String>>>,
 }
 
 impl Worker {
     /// One that works on its caller's thread.
     #[cfg(any(feature = "live", test))]
     pub(super) fn new(settings: Settings, messages: Sender<Msg>) -> Self {
-        Self { settings, messages, growing: None }
+        Self { settings, messages, growing: None, held: None, logs: Arc::default() }
     }
 
     fn send(&self, msg: Msg) {
@@ -146,7 +159,13 @@ impl Worker {
     fn work(&mut self, job: Job) {
         let number = if let Job::Answer(ask) = &job { Some(ask.clone()) } else { None };
         let is_done = catch_unwind(AssertUnwindSafe(|| match job {
-            Job::Answer(ask) => self.send(Msg::Answer(Box::new(self.answered(ask)))),
+            Job::Answer(ask) => {
+                let is_story = ask.role == Role::Story;
+                self.send(Msg::Answer(Box::new(self.answered(ask))));
+                if is_story {
+                    self.hold();
+                }
+            }
             Job::Look { sources, history } => self.look(&sources, history),
             Job::Export { want, rows, path } => {
                 let told = self.with(|context| export::export(&want, rows, &path, context));
@@ -185,18 +204,47 @@ impl Worker {
         (settings.progress, settings.quiet) = (false, true);
         let mut context = Context::new(settings, &mut io);
         context.shared.replace(Some(Memo::default()));
+        context.shared.replace(self.held.clone());
         context.tell_losses_once();
         run(&mut context)
     }
 
     fn look(&self, sources: &[String], history: Vec<String>) {
         match self.with(|context| look(sources, history, context)) {
-            Ok(found) => self.send(Msg::Found(found)),
+            Ok(found) => {
+                *self.logs.lock().unwrap_or_else(PoisonError::into_inner) = found.of(&[Source::Audit]);
+                self.send(Msg::Found(found));
+            }
             Err(error) => {
                 self.send(Msg::Said(Severity::Critical, error.to_string()));
                 self.send(Msg::Found(Found::default()));
             }
         }
+    }
+
+    /// Reads the logs once more, and holds what windows of them are told by.
+    pub(super) fn hold(&self) {
+        let Some(held) = &self.held else { return };
+        let sources = std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner));
+        if sources.is_empty() {
+            return;
+        }
+        let streams = find::find(&sources, Wanted::Logs, now()).streams;
+        match self.with(|context| held.hold(streams, context)) {
+            Ok(Some(tile)) => self.send(Msg::Held(tile)),
+            // Each step reads them: they are roll-ups themselves, or still written to.
+            Ok(None) => {}
+            Err(error) => self.send(Msg::Said(Severity::Warning, error.to_string())),
+        }
+    }
+
+    /// Holds logs of these sources.
+    #[cfg(test)]
+    pub(super) fn holding(mut self, sources: &[&str]) -> Self {
+        self.held = Some(Arc::default());
+        self.logs = Arc::new(Mutex::new(sources.iter().map(|source| (*source).to_owned()).collect()));
+        self.hold();
+        self
     }
 
     /// Answers a question.
@@ -232,7 +280,11 @@ impl Worker {
             });
             if let Err(error) = told {
                 let error: Error = error;
-                answer.errors.push(error.to_string());
+                let what = error.to_string();
+                // Two commands about one capture fail alike.
+                if !answer.errors.contains(&what) {
+                    answer.errors.push(what);
+                }
             }
         }
         answer.finish();
@@ -252,5 +304,13 @@ pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Conte
         Err(error) => return Err(error),
     };
     let stores = history.iter().filter(|source| std::path::Path::new(source).is_dir()).cloned().collect();
-    Ok(Found { stores, holders: load.holders, dumps, ends: load.ends, history, span: None, bounds: load.bounds })
+    Ok(Found {
+        stores,
+        holders: load.holders,
+        dumps,
+        ends: load.ends,
+        history,
+        bounds: load.bounds,
+        ..Found::default()
+    })
 }

@@ -3,6 +3,8 @@
 
 use super::course::Growing;
 use super::engine::{Worker, look};
+use super::objects::objects;
+use super::pace::{Interval, retry_after};
 use super::spool::Spool;
 use crate::actions::bundle::ARCHIVE;
 use crate::cli::Settings;
@@ -10,7 +12,7 @@ use crate::commands::collect;
 use crate::model::incident::Source;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
-use crate::model::units::counted;
+use crate::model::units::{counted, duration};
 use crate::sources::apf;
 use crate::sources::audit::follow::Follower;
 use crate::sources::clock::now;
@@ -21,10 +23,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A source that fails is tried again after the usual pause, then twice that, and so on up to this.
-const LONGEST: Duration = Duration::from_secs(60);
 /// After so many failures the cluster is looked for anew: credentials run out, apiservers move.
 const ANEW: u32 = 3;
 /// What comes within this time is told together.
@@ -44,10 +44,10 @@ pub(super) struct Shared {
     /// Whether something has come that nobody was told of.
     has_more: AtomicBool,
     /// How often everything is asked for.
-    every: Duration,
+    pub(super) every: Duration,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -106,8 +106,13 @@ impl Shared {
         let _ = self.messages.send(msg);
     }
 
+    /// Something is to be remembered.
+    pub(super) fn send_said(&self, severity: Severity, what: String) {
+        self.send(Msg::Said(severity, what));
+    }
+
     /// Something of these kinds has come.
-    fn came(&self, kinds: &[(Source, &str)], has_dumps: bool) {
+    pub(super) fn came(&self, kinds: &[(Source, &str)], has_dumps: bool) {
         let spool = locked(&self.spool);
         let since = spool.since();
         let folder = spool.folder.display().to_string();
@@ -122,11 +127,12 @@ impl Shared {
         if has_dumps && !found.dumps.contains(&folder) {
             found.dumps.push(folder);
         }
+        found.lists_objects |= kinds.iter().any(|(kind, _)| *kind == Source::Objects);
         found.span = since.map(|since| (since, now()));
         self.has_more.store(true, Ordering::Relaxed);
     }
 
-    fn lost(&self, what: &str, error: &std::io::Error) {
+    pub(super) fn lost(&self, what: &str, error: &std::io::Error) {
         self.send(Msg::Said(Severity::Critical, format!("{what}: what came can't be kept: {error}")));
     }
 }
@@ -153,53 +159,76 @@ pub(super) fn still(shared: &Arc<Shared>, sources: Vec<String>, history: Vec<Str
 }
 
 /// How a source does, and when it is asked next.
-struct Pace<'a> {
+pub(super) struct Pace<'a> {
     shared: &'a Shared,
     name: String,
+    interval: Interval,
     failures: u32,
     since: Micros,
+    /// Whether it is asked less often than the user said, and that was told.
+    is_slow: bool,
 }
 
 impl<'a> Pace<'a> {
-    fn new(shared: &'a Shared, name: &str) -> Self {
-        Self { shared, name: name.to_owned(), failures: 0, since: 0 }
+    /// One that is asked this often.
+    pub(super) fn new(shared: &'a Shared, name: &str, every: Duration) -> Self {
+        let interval = Interval::new(every);
+        Self { shared, name: name.to_owned(), interval, failures: 0, since: 0, is_slow: false }
     }
 
     fn tell(&self, standing: Standing) {
         self.shared.send(Msg::Source(Status { name: self.name.clone(), standing }));
     }
 
-    /// It gave what was asked for.
-    fn well(&mut self) -> Duration {
+    /// It gave what was asked for, within this time, and whether only after an answer of 429 or 503; when it is asked
+    /// next.
+    pub(super) fn well(&mut self, took: Duration, is_busy: bool) -> Duration {
         self.failures = 0;
         self.tell(Standing::Well(now()));
-        self.shared.every
+        let pause = self.interval.answered(took, is_busy);
+        let is_slow = pause > self.interval.every();
+        if is_slow != std::mem::replace(&mut self.is_slow, is_slow) {
+            let length = |time: Duration| duration(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+            let (pause, took) = (length(pause), length(took));
+            let what = match (is_slow, is_busy) {
+                (true, true) => format!("{}: it is overloaded (429 or 503); asked again in {pause}", self.name),
+                (true, false) => format!("{}: an answer takes {took}; asked every {pause}", self.name),
+                (false, _) => format!("{}: asked every {pause} again", self.name),
+            };
+            self.shared.send_said(Severity::Info, what);
+        }
+        pause
     }
 
-    /// It failed.
-    fn failed(&mut self, why: String) -> Duration {
+    /// It failed, and perhaps asked to be left alone for a time; when it is asked again.
+    pub(super) fn failed(&mut self, why: String, retry_after: Option<Duration>) -> Duration {
         if self.failures == 0 {
             self.since = now();
         }
-        let pause = self.shared.every.saturating_mul(1 << self.failures.min(10)).min(LONGEST.max(self.shared.every));
+        let pause = self.interval.failed(retry_after);
         self.failures += 1;
-        let again = Some(now() + i64::try_from(pause.as_micros()).unwrap_or(i64::MAX / 2));
+        let again = Some(now().saturating_add(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX / 2)));
         self.tell(Standing::Failing { since: self.since, why, again });
         pause
+    }
+
+    /// Whether it has failed so often that it is looked for anew.
+    pub(super) fn is_long_gone(&self) -> bool {
+        self.failures >= ANEW
     }
 }
 
 /// Reads a cluster: each of its apiservers on a thread.
-pub(super) fn cluster(shared: &Arc<Shared>, target: Target) {
+pub(super) fn cluster(shared: &Arc<Shared>, target: Target, with_objects: bool) {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
         let name = target.context.clone().unwrap_or_else(|| "cluster".to_owned());
-        let mut pace = Pace::new(&shared, &name);
+        let mut pace = Pace::new(&shared, &name, shared.every);
         let cluster = loop {
             match Cluster::connect(&target) {
                 Ok(cluster) => break Arc::new(cluster),
                 Err(error) => {
-                    let pause = pace.failed(error.to_string());
+                    let pause = pace.failed(error.to_string(), retry_after(&error));
                     std::thread::sleep(pause);
                 }
             }
@@ -214,6 +243,9 @@ pub(super) fn cluster(shared: &Arc<Shared>, target: Target) {
             shared.lost("bundle.yaml", &error);
         }
         shared.send(Msg::Name(cluster.name().to_owned()));
+        if with_objects {
+            objects(&shared, &target, &cluster);
+        }
         for (number, name) in names.into_iter().enumerate() {
             let (shared, target, cluster) = (Arc::clone(&shared), target.clone(), Arc::clone(&cluster));
             std::thread::spawn(move || apiserver(&shared, &target, cluster, number, &name));
@@ -223,23 +255,24 @@ pub(super) fn cluster(shared: &Arc<Shared>, target: Target) {
 
 /// Asks one apiserver for metrics and for who holds the seats, again and again.
 fn apiserver(shared: &Shared, target: &Target, mut cluster: Arc<Cluster>, mut number: usize, name: &str) {
-    let mut pace = Pace::new(shared, name);
+    let mut pace = Pace::new(shared, name, shared.every);
     let mut forbidden: BTreeSet<&str> = BTreeSet::new();
     loop {
+        let began = Instant::now();
         let pause = match cluster.get(number, "/metrics") {
-            Ok(Page { at, body, .. }) => {
+            Ok(Page { at, body, tries, .. }) => {
                 if let Err(error) = locked(&shared.spool).add("metrics", name, "", at, &body) {
                     shared.lost(name, &error);
                 }
                 locked(&shared.growing).page(cluster.name(), name, at, body);
                 let has_dumps = dumps(shared, &cluster, number, name, &mut forbidden);
                 shared.came(&[(Source::Metrics, "")], has_dumps);
-                pace.well()
+                pace.well(began.elapsed(), tries > 1)
             }
-            Err(error) => pace.failed(error.to_string()),
+            Err(error) => pace.failed(error.to_string(), retry_after(&error)),
         };
         std::thread::sleep(pause);
-        if pace.failures >= ANEW
+        if pace.is_long_gone()
             && let Ok(again) = Cluster::connect(target)
             && let Some(at) = again.apiservers().iter().position(|server| server.name == name)
         {
@@ -282,9 +315,9 @@ where
 pub(super) fn again(shared: &Arc<Shared>, source: String) {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
-        let mut pace = Pace::new(&shared, &source);
+        let mut pace = Pace::new(&shared, &source, shared.every);
         loop {
-            let at = now();
+            let (at, began) = (now(), Instant::now());
             let taken = match crate::sources::arguments::is_url(&source) {
                 true => collect::page(&source, at).map(|(instance, bytes)| ("metrics", instance, bytes)),
                 false => collect::group(&source).map(|text| {
@@ -306,9 +339,9 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
                         &[if kind == "metrics" { (Source::Metrics, "") } else { (Source::Cgroup, "cgroup") }],
                         false,
                     );
-                    pace.well()
+                    pace.well(began.elapsed(), false)
                 }
-                Err(why) => pace.failed(why),
+                Err(why) => pace.failed(why, None),
             };
             std::thread::sleep(pause);
         }
@@ -324,9 +357,9 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
             shared.send(Msg::Said(Severity::Info, format!("{folder}: no audit log yet; waiting for one")));
         }
         let name = sources.join(", ");
-        let mut pace = Pace::new(&shared, &name);
+        let mut pace = Pace::new(&shared, &name, shared.every);
         let mut said = BTreeSet::new();
-        let (mut told, mut lost, mut has_come) = (None::<std::time::Instant>, 0, false);
+        let (mut told, mut lost, mut has_come) = (None::<Instant>, 0, false);
         loop {
             let mut failed = None;
             follower.poll_lines(&mut |stream, lines| {
@@ -348,13 +381,13 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
             }
             if told.is_none() && !has_come {
                 // Nothing has been written yet.
-                pace.well();
+                pace.well(Duration::ZERO, false);
             } else if has_come && told.is_none_or(|told| told.elapsed() >= shared.every) {
                 shared.came(&[(Source::Audit, "audit")], false);
-                pace.well();
+                pace.well(Duration::ZERO, false);
             }
             if told.is_none_or(|told| told.elapsed() >= shared.every) {
-                (told, has_come) = (Some(std::time::Instant::now()), false);
+                (told, has_come) = (Some(Instant::now()), false);
             }
             std::thread::sleep(LOOK);
         }

@@ -6,7 +6,13 @@ mod export;
 #[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
+mod objects;
+#[cfg(feature = "live")]
+mod pace;
+#[cfg(feature = "live")]
 mod spool;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +57,9 @@ pub struct Args {
     /// Time between two readings of what is live.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     every: Duration,
+    /// List the cluster's objects too, every five minutes: quotas, pods, workloads, nodes.
+    #[arg(long)]
+    objects: bool,
     /// How much of what is read live is kept to look back at; the oldest goes first.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
     keep: u64,
@@ -121,6 +130,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let name = named
         .map(|source| Path::new(source).file_name().map_or(source.as_str(), |name| name.to_str().unwrap_or(source)));
     let name = if has_cluster { "cluster".to_owned() } else { name.collect::<Vec<_>>().join(" ") };
+    if args.objects && !has_cluster {
+        return Err(Error::Usage("--objects lists those of a live cluster: name it with --context".to_owned()));
+    }
     let is_live = has_cluster || !again.is_empty() || !args.follow.is_empty();
     let state = State::new(&name, is_live, keys, theme);
     let console = (state, (sender.clone(), receiver), !args.no_mouse);
@@ -170,7 +182,7 @@ fn live(
     let shared = live::Shared::new(spool, growing, sender.clone(), args.every);
     live::still(&shared, still, history, context.settings.clone());
     if has_cluster {
-        live::cluster(&shared, super::live::target(&args.kube));
+        live::cluster(&shared, super::live::target(&args.kube), args.objects);
     }
     again.into_iter().for_each(|source| live::again(&shared, source));
     if !args.follow.is_empty() {

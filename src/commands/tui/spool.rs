@@ -83,6 +83,18 @@ impl Spool {
         Ok(())
     }
 
+    /// Adds a folder that was written beside, as a whole: files below it with their lengths.
+    pub(super) fn adopt(&mut self, hidden: &Path, name: &str, at: Micros, files: Vec<(String, u64)>) -> io::Result<()> {
+        if self.is_removed {
+            return Ok(());
+        }
+        fs::rename(hidden, self.folder.join(name))?;
+        self.bytes += files.iter().map(|file| file.1).sum::<u64>();
+        self.files.extend(files.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), at, bytes)));
+        self.let_go();
+        Ok(())
+    }
+
     /// Adds a file of which only the latest matter.
     pub(super) fn add_short(&mut self, kind: &str, of: &str, prefix: &str, at: Micros, bytes: &[u8]) -> io::Result<()> {
         self.add(kind, of, prefix, at, bytes)?;

@@ -33,7 +33,7 @@ struct Console {
     done: Vec<Effect>,
 }
 
-fn worker() -> Worker {
+pub(super) fn worker() -> Worker {
     let mut io = Io::process();
     io.config_file = None;
     Worker::new(Settings::usual(&io).unwrap(), crossbeam_channel::unbounded().0)

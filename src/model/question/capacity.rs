@@ -174,6 +174,8 @@ impl QuotaLint {
 pub struct Forecast {
     /// Stores, and files with series in time.
     pub sources: Vec<String>,
+    /// As of when it is told.
+    pub at: Option<Micros>,
     /// Which time.
     pub bounds: Bounds,
     /// Namespaces; empty: all.
@@ -218,6 +220,7 @@ impl Default for Forecast {
     fn default() -> Self {
         Self {
             sources: Vec::new(),
+            at: None,
             bounds: (None, None),
             namespaces: Vec::new(),
             select: Vec::new(),
@@ -256,6 +259,7 @@ impl Forecast {
         };
         Line::new(&["forecast"])
             .sources(&self.sources)
+            .time("--at", self.at)
             .bounds(self.bounds)
             .each("--namespace", &self.namespaces)
             .each("--select", &self.select)

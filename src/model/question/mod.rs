@@ -23,6 +23,11 @@ use super::time::Micros;
 /// From when on, and until when; µs since 1970.
 pub type Bounds = (Option<Micros>, Option<Micros>);
 
+/// The bounds of what happened up to a moment, which belongs to them; those given where there is none.
+pub fn up_to(at: Option<Micros>, (since, until): Bounds) -> Bounds {
+    (since, at.map(|moment| moment + 1).or(until))
+}
+
 /// A question that one command answers.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each variant is the command of its name")]

@@ -227,13 +227,15 @@ impl Compare {
 pub struct Controllers {
     /// Metrics pages, audit logs, pods, bundles.
     pub sources: Vec<String>,
+    /// What stood at this time: pods of the newest capture at or before it, the rest up to it.
+    pub at: Option<Micros>,
     /// Which time.
     pub bounds: Bounds,
 }
 
 impl Controllers {
     pub(super) fn line(&self) -> Line {
-        Line::new(&["controllers"]).sources(&self.sources).bounds(self.bounds)
+        Line::new(&["controllers"]).sources(&self.sources).time("--at", self.at).bounds(self.bounds)
     }
 }
 

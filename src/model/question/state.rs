@@ -358,8 +358,6 @@ impl MemoryShow {
 /// What is counted in heap profiles, and what is left out. Patterns are regular expressions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeapWhat {
-    /// Of several profiles of a process the newest at or before this time.
-    pub at: Option<Micros>,
     /// The sample type.
     pub sample_type: Option<String>,
     /// Stacks with a match.
@@ -374,8 +372,7 @@ pub struct HeapWhat {
 
 impl HeapWhat {
     fn add(&self, line: Line) -> Line {
-        line.time("--at", self.at)
-            .text("--sample-type", self.sample_type.as_ref())
+        line.text("--sample-type", self.sample_type.as_ref())
             .text("--focus", self.focus.as_ref())
             .text("--ignore", self.ignore.as_ref())
             .text("--show-from", self.show_from.as_ref())
@@ -388,6 +385,8 @@ impl HeapWhat {
 pub struct HeapTop {
     /// Profiles, or folders that hold some.
     pub sources: Vec<String>,
+    /// Of several profiles of a process the newest at or before this time.
+    pub at: Option<Micros>,
     /// What a row is about.
     pub by: StacksBy,
     /// What is counted.
@@ -397,7 +396,7 @@ pub struct HeapTop {
 impl HeapTop {
     pub(super) fn line(&self) -> Line {
         let by = unless_default(&self.by).copied().map(value_name);
-        self.what.add(Line::new(&["heap", "top"]).sources(&self.sources).text("--by", by))
+        self.what.add(Line::new(&["heap", "top"]).sources(&self.sources).time("--at", self.at).text("--by", by))
     }
 }
 
@@ -406,6 +405,8 @@ impl HeapTop {
 pub struct HeapFlame {
     /// Profiles, or folders that hold some.
     pub sources: Vec<String>,
+    /// Of several profiles of a process the newest at or before this time.
+    pub at: Option<Micros>,
     /// The profile that it is compared with.
     pub diff: Option<String>,
     /// What is counted.
@@ -414,7 +415,8 @@ pub struct HeapFlame {
 
 impl HeapFlame {
     pub(super) fn line(&self) -> Line {
-        self.what.add(Line::new(&["heap", "flame"]).sources(&self.sources).text("--diff", self.diff.as_ref()))
+        let line = Line::new(&["heap", "flame"]).sources(&self.sources).time("--at", self.at);
+        self.what.add(line.text("--diff", self.diff.as_ref()))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::memory::{Sample, Version};
 use crate::model::time::Micros;
 use crate::sources::archive;
 use crate::sources::open::SourceError;
-use crate::sources::pages::time_in;
+use crate::sources::pages::{modified, time_in};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -105,6 +105,11 @@ fn no_sample(path: &str) -> SourceError {
         "no cgroup memory files here; plimsoll reads a cgroup's folder, a folder with copies of memory.stat and its siblings, or a file in which a line '== NAME' stands before each",
     );
     SourceError::Io { path: path.to_owned(), error }
+}
+
+/// When the file of a copy was written whose name has no time.
+pub fn written(series: &Series) -> Option<Micros> {
+    modified(Path::new(&series.place))
 }
 
 /// The copies behind a path: a file, a folder of copied files, or a folder (a bundle) with any number of these below

@@ -7,7 +7,7 @@ mod group;
 mod locate;
 mod machine;
 
-pub use captured::{Series, open, read_text, stdin};
+pub use captured::{Series, open, read_text, stdin, written};
 pub use group::Group;
 pub use locate::{Wanted, locate, process_names};
 pub use machine::Machine;

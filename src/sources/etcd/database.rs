@@ -207,6 +207,27 @@ impl Database {
         }
     }
 
+    /// Gives the values in so many of the last leaf pages to `each`: those that were written last.
+    pub fn last_values(&self, leaves: usize, mut each: impl FnMut(&[u8])) {
+        let Some((bucket, tree)) = &self.keys else { return };
+        let mut take = |leaf: Leaf<'_>| {
+            for element in leaf.iter() {
+                if let Some((_, false)) = revision(element.key)
+                    && let Some(kv) = key_value(element.value)
+                {
+                    each(kv.value);
+                }
+            }
+        };
+        if bucket.root == 0 {
+            Leaf::new(&bucket.inline).into_iter().for_each(take);
+            return;
+        }
+        for id in &tree.leaves[tree.leaves.len().saturating_sub(leaves)..] {
+            self.bolt.leaf(*id).into_iter().for_each(|(leaf, _)| take(leaf));
+        }
+    }
+
     fn small_bucket(&mut self, bucket: &Bucket, damages: &mut Damages, mut each: impl FnMut(Element<'_>)) {
         let is_inline = bucket.root == 0;
         let tree =

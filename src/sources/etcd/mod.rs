@@ -13,6 +13,8 @@ pub mod pull;
 pub mod schema;
 mod special;
 mod store;
+mod taken;
 
 pub use database::{Database, KeyWorker, Walk};
 pub use store::{Member, Store};
+pub use taken::taken;

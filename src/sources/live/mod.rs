@@ -93,6 +93,8 @@ pub struct Page {
     pub at: Micros,
     /// The answer, unpacked.
     pub body: Vec<u8>,
+    /// How often it was asked: more than once after answers of 429 or 503.
+    pub tries: u32,
 }
 
 impl fmt::Debug for Page {
@@ -192,8 +194,8 @@ impl Cluster {
         let (client, manners, door, path) =
             (self.client.clone(), Arc::clone(&self.manners), Arc::clone(door), path.to_owned());
         async move {
-            let request::Answer { at, body } = request::get(&client, &door, &path, &manners).await?;
-            Ok(Page { instance: door.name.clone(), at, body })
+            let request::Answer { at, body, tries } = request::get(&client, &door, &path, &manners).await?;
+            Ok(Page { instance: door.name.clone(), at, body, tries })
         }
     }
 }

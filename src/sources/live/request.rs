@@ -68,6 +68,8 @@ impl Door {
 pub(super) struct Answer {
     pub(super) at: Micros,
     pub(super) body: Vec<u8>,
+    /// How often it was asked.
+    pub(super) tries: u32,
 }
 
 /// GETs `path`, alone.
@@ -99,7 +101,7 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
             }
         };
         match reply {
-            Ok(body) => return Ok(Answer { at, body }),
+            Ok(body) => return Ok(Answer { at, body, tries: retries.failed() + 1 }),
             // The apiserver may have closed a connection that was kept open, just when it was used again. It has not
             // seen that try.
             Err(Fault::Gone(_)) if !stale => {

@@ -48,6 +48,8 @@ pub struct Capture {
     pub cluster: String,
     /// When they were taken, by the name of the folder or file, else by when the file was written.
     pub at: Micros,
+    /// The folder that they lie in; of files that were named one by one, the first.
+    pub path: String,
     /// The objects.
     pub objects: Objects,
 }
@@ -68,7 +70,7 @@ pub struct Captures {
 pub fn find(arguments: &[String]) -> Captures {
     let mut all = Captures::default();
     // (cluster, folder or nothing, time) → objects: a capture is what lies in one folder under one time.
-    let mut captures: BTreeMap<(String, PathBuf, Micros), Objects> = BTreeMap::new();
+    let mut captures: BTreeMap<(String, PathBuf, Micros), (String, Objects)> = BTreeMap::new();
     let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
         // What is wrong with an argument is told by whoever looks for other things in it.
@@ -113,7 +115,10 @@ pub fn find(arguments: &[String]) -> Captures {
                     };
                     let skipped = u64::from(first_error.is_some());
                     if skipped == 0 {
-                        merge(captures.entry((cluster, folder, at)).or_default(), objects);
+                        let around = Path::new(&path).parent().filter(|_| from_folder);
+                        let place = around.map_or_else(|| path.clone(), |folder| folder.display().to_string());
+                        let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
+                        merge(all, objects);
                     }
                     all.inputs.push(InputReport {
                         path,
@@ -130,13 +135,14 @@ pub fn find(arguments: &[String]) -> Captures {
     }
     // Files that are named one by one carry times of their own: the latest is the capture's.
     let mut named: BTreeMap<String, Capture> = BTreeMap::new();
-    for ((cluster, folder, at), objects) in captures {
+    for ((cluster, folder, at), (path, objects)) in captures {
         if folder.as_os_str().is_empty() {
-            let capture = named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, ..Capture::default() });
+            let capture =
+                named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, path, ..Capture::default() });
             capture.at = capture.at.max(at);
             merge(&mut capture.objects, objects);
         } else {
-            all.captures.push(Capture { cluster, at, objects });
+            all.captures.push(Capture { cluster, at, path, objects });
         }
     }
     all.captures.extend(named.into_values());

@@ -6,7 +6,7 @@ use crate::sources::arguments::expand;
 use crate::sources::content::Content;
 use crate::sources::find::{Bundles, Wanted};
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
-use crate::sources::pages::time_in;
+use crate::sources::pages::{modified, time_in};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -97,6 +97,12 @@ pub(super) fn named_time(file: &Source) -> Option<Micros> {
     let Place::File(path) = &file.place else { return None };
     let name = path.file_name()?.to_string_lossy();
     time_in(&name).or_else(|| name.split(['-', '_', '.']).find_map(time_in))
+}
+
+/// When a profile was taken: by its file's name, else as it says itself, else by when the file was written.
+pub fn taken(file: &Source) -> Option<Micros> {
+    let written = || if let Place::File(path) = &file.place { modified(path) } else { None };
+    named_time(file).or_else(|| inner_time(&file.place)).or_else(written)
 }
 
 /// The time that a profile says it was taken.

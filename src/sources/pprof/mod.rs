@@ -13,7 +13,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use find::{Found, Group, find};
+pub use find::{Found, Group, find, taken};
 
 use super::open::{Source, SourceError};
 use crate::model::stacks::Stacks;

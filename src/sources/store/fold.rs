@@ -278,6 +278,29 @@ pub fn fold_day(
     result
 }
 
+/// Folds the part of a day up to a moment, as if nothing had been seen since.
+pub(super) fn fold_up_to(
+    listing: &Listing,
+    moment: Micros,
+    selector: &Selector,
+    losses: &mut Vec<StoreLoss>,
+    each: &mut dyn FnMut(&str, Row) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let day = Day::of(moment);
+    let slot = |day: i32, from: Micros, until: Micros| Slot {
+        sealed: listing.points.get(&day).map(|(path, _)| path.as_path()),
+        logs: listing.logs.get(&day).map_or(&[][..], Vec::as_slice),
+        from,
+        until,
+    };
+    let begin = start(day);
+    let slots = [slot(day - 1, begin - TAIL, begin), slot(day, begin, moment + 1)];
+    merge(&slots, selector, losses, &mut |key, points| {
+        let [tail, own] = points else { return Ok(()) };
+        fold(&[tail.clone(), own.clone(), Vec::new()]).map_or(Ok(()), |row| each(key, row))
+    })
+}
+
 /// The day in the middle of three stretches of points.
 fn fold(points: &[Vec<Point>]) -> Option<Row> {
     let [tail, own, head] = points else { return None };

@@ -1,7 +1,7 @@
 //! Reading a store: sealed files and logs as one.
 
 use super::days::{DaysFile, Row};
-use super::fold::{Slot, fold_day, merge};
+use super::fold::{Slot, fold_day, fold_up_to, merge};
 use super::{DaysPlace, Listing, Store, StoreError, StoreLoss, key, start};
 use crate::model::series::{Day, Point, STANDS, Selector, Series};
 use crate::model::time::Micros;
@@ -205,6 +205,25 @@ pub fn by_series(
         each(&key, days)?;
     }
     Ok(())
+}
+
+impl Store {
+    /// Gives of every series that is meant the day of a moment, by its points up to then. Of days whose points are no
+    /// more kept nothing is given.
+    pub fn part_of_day(
+        &self,
+        selector: &Selector,
+        moment: Micros,
+        losses: &mut Vec<StoreLoss>,
+        each: &mut dyn FnMut(Series, Vec<Day>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let _kept = self.shared();
+        let listing = self.list()?;
+        fold_up_to(&listing, moment, selector, losses, &mut |key, row| match key::series(key) {
+            Some(series) if selector.matches(&series) => each(series, vec![settled(row, true)]),
+            _ => Ok(()),
+        })
+    }
 }
 
 /// The day as it is told, given whether the series ends with it.

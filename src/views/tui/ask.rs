@@ -24,6 +24,8 @@ pub struct Found {
     pub stores: Vec<String>,
     /// What the sources cover in time.
     pub span: Option<Span>,
+    /// Whether objects are listed again and again.
+    pub lists_objects: bool,
     /// What they say they are about: from when, to when.
     pub bounds: (Option<Micros>, Option<Micros>),
 }
@@ -133,6 +135,8 @@ impl State {
         use Source::{Audit, Cgroup, Heap, Metrics};
         let Some(found) = &self.found else { return Err("Looking at what there is …") };
         let bounds = bounds(self.clock.asked());
+        // What was captured now and then is shown as it was at the moment that is looked at.
+        let at = self.clock.moment();
         match tab {
             Tab::Overview if found.has(Metrics) => {
                 let (sources, from) = (found.of(&[Metrics]), Some(Kind::Metrics));
@@ -169,19 +173,19 @@ impl State {
             }
             Tab::Keyspace => self.keyspace(found),
             Tab::Memory if found.has(Cgroup) => {
-                let memory = MemoryShow { sources: found.of(&[Cgroup]), ..MemoryShow::default() };
+                let memory = MemoryShow { sources: found.of(&[Cgroup]), at, ..MemoryShow::default() };
                 Ok(vec![want(Question::MemoryShow(memory))])
             }
             Tab::Memory => Err("Memory is told by cgroups: name one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
                 let sources = found.of(&[Heap]);
-                let flame = HeapFlame { sources: sources.clone(), ..HeapFlame::default() };
-                let top = HeapTop { sources, ..HeapTop::default() };
+                let flame = HeapFlame { sources: sources.clone(), at, ..HeapFlame::default() };
+                let top = HeapTop { sources, at, ..HeapTop::default() };
                 Ok(vec![want(Question::HeapFlame(flame)), want(Question::HeapTop(top))])
             }
             Tab::Heap => Err("The heap is told by Go's heap profiles (/debug/pprof/heap): name some."),
             Tab::Quotas if found.has(Source::Objects) => {
-                let source = |sources: Vec<String>| QuotaSources { sources, ..QuotaSources::default() };
+                let source = |sources: Vec<String>| QuotaSources { sources, at, ..QuotaSources::default() };
                 let own = found.of(&[Source::Objects]);
                 let with_stores = [own.clone(), found.stores.clone()].concat();
                 let check = QuotaCheck { source: source(with_stores), ..QuotaCheck::default() };
@@ -195,7 +199,7 @@ impl State {
                 Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
             }
             Tab::Forecast => {
-                let forecast = Forecast { sources: found.history.clone(), chart: Some(12), ..Forecast::default() };
+                let forecast = Forecast { sources: found.history.clone(), at, chart: Some(12), ..Forecast::default() };
                 Ok(vec![want(Question::Forecast(forecast))])
             }
             Tab::Guard if found.has(Audit) => {
@@ -214,18 +218,19 @@ impl State {
         };
         let weight = WEIGHTS[self.weight].0;
         let compared = found.ends.as_slice();
-        let flame = |diff: Option<String>| {
-            want(Question::EtcdFlame(EtcdFlame { source: source.clone(), weight, diff, ..EtcdFlame::default() }))
+        let at = self.clock.moment();
+        let flame = |diff: Option<String>, at: Option<Micros>| {
+            want(Question::EtcdFlame(EtcdFlame { source: source.clone(), at, weight, diff, ..EtcdFlame::default() }))
         };
         Ok(match compared {
             [first, last] if self.compares => {
                 let (before, after) = (first.clone(), Some(last.clone()));
                 let diff = EtcdDiff { before, after, ..EtcdDiff::default() };
-                vec![flame(Some(first.clone())), want(Question::EtcdDiff(diff))]
+                vec![flame(Some(first.clone()), None), want(Question::EtcdDiff(diff))]
             }
             _ => {
-                let usage = EtcdUsage { source: source.clone(), ..EtcdUsage::default() };
-                vec![flame(None), want(Question::EtcdUsage(usage))]
+                let usage = EtcdUsage { source: source.clone(), at, ..EtcdUsage::default() };
+                vec![flame(None, at), want(Question::EtcdUsage(usage))]
             }
         })
     }

@@ -26,6 +26,8 @@ pub struct Clock {
     pub is_live: bool,
     /// Whether the sources hold more than they say they are about.
     pub is_bounded: bool,
+    /// Windows end at whole multiples of this, where logs are held as tiles of this length.
+    pub tile: Micros,
     speed: usize,
     /// What time it was when it was last told.
     told: Option<Micros>,
@@ -34,7 +36,8 @@ pub struct Clock {
 impl Clock {
     /// One that follows the present, with a window of a minute; or one that looks at all there is.
     pub fn new(is_live: bool) -> Self {
-        Self { is_live, is_playing: is_live, length: is_live.then_some(60 * SECOND), speed: 3, ..Self::default() }
+        let length = is_live.then_some(60 * SECOND);
+        Self { is_live, is_playing: is_live, length, speed: 3, tile: SECOND, ..Self::default() }
     }
 
     /// The sources cover this. The moment stays, unless there was none or it follows the present.
@@ -57,8 +60,16 @@ impl Clock {
     /// From when to when one looks; `None` where the sources have no time.
     pub fn window(&self) -> Option<Span> {
         let (from, _) = self.span?;
-        let start = self.length.map_or(from, |length| (self.at - length).max(from));
-        Some((start.min(self.at - SECOND), self.at))
+        let Some(length) = self.length else { return Some((from.min(self.at - SECOND), self.at)) };
+        let down = |at: Micros| at.div_euclid(self.tile) * self.tile;
+        let to = down(self.at + self.tile - 1);
+        let start = down(to - length).max(down(from));
+        Some((start.min(to - self.tile), to))
+    }
+
+    /// The moment that captures are looked for, unless it is the end of all of the time: there the newest are shown.
+    pub fn moment(&self) -> Option<Micros> {
+        self.span.filter(|(_, end)| self.at < *end).map(|_| self.at)
     }
 
     /// The time that commands are asked for: `None` where it is all there is.
@@ -131,7 +142,7 @@ impl Clock {
         let whole = self.span.map_or(0, |(from, to)| to - from);
         let step =
             self.length().map_or(whole, |length| length.min(whole)) / if self.length.is_some() { 2 } else { STEPS };
-        (step.div_euclid(SECOND) * SECOND).max(SECOND)
+        (step.div_euclid(self.tile) * self.tile).max(self.tile)
     }
 
     /// So many steps on, or back.
@@ -174,6 +185,39 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_are_cut_at_the_edges_of_tiles() {
+        let mut clock = clock(false);
+        clock.tile = 10 * SECOND;
+        assert_eq!(clock.asked(), None, "all of it is all of it");
+        clock.set_length(60 * SECOND);
+        assert_eq!(clock.asked(), Some((1_550 * SECOND, 1_610 * SECOND)), "the last second is in it");
+        for _ in 0..100 {
+            clock.by_steps(-1);
+            let (from, to) = clock.asked().unwrap();
+            assert_eq!((from % (10 * SECOND), to % (10 * SECOND)), (0, 0));
+            assert!((from..=to).contains(&clock.at) && to - from <= 60 * SECOND && to > from);
+        }
+        assert_eq!(clock.asked(), Some((1_000 * SECOND, 1_010 * SECOND)));
+        clock.set_length(15 * SECOND);
+        clock.go(1_234 * SECOND);
+        assert_eq!((clock.asked(), clock.step()), (Some((1_220 * SECOND, 1_240 * SECOND)), 10 * SECOND));
+    }
+
+    #[test]
+    fn a_moment_is_one_before_the_end() {
+        let mut clock = clock(false);
+        assert_eq!(clock.moment(), None);
+        clock.go(1_234 * SECOND);
+        assert_eq!(clock.moment(), Some(1_234 * SECOND));
+        let mut live = super::tests::clock(true);
+        assert_eq!(live.moment(), None);
+        live.by_steps(-1);
+        assert_eq!(live.moment(), Some(1_571 * SECOND));
+        live.toggle();
+        assert_eq!(live.moment(), None);
+    }
 
     fn clock(is_live: bool) -> Clock {
         let mut clock = Clock::new(is_live);

@@ -129,6 +129,8 @@ pub enum Msg {
     Found(Found),
     /// What was asked for.
     Answer(Box<Answer>),
+    /// The logs are held in memory, in tiles of this length (µs): windows are cut at their edges from here on.
+    Held(Micros),
     /// Something is to be remembered in the log.
     Said(Severity, String),
     /// What is looked at is called this.

@@ -238,11 +238,13 @@ impl State {
         if !self.is_live || !self.clock.is_playing {
             return Vec::new();
         }
+        let lists_objects = self.found.as_ref().is_some_and(|found| found.lists_objects);
+        let changing = TELLING.map(|(tab, changes)| (tab, changes || tab == Tab::Quotas && lists_objects));
         let is_due = |(tab, changes): &(Tab, bool)| {
             let asked = self.asked_around.get(tab);
             *tab != self.tab && asked.is_none_or(|at| *changes && self.now - at >= AROUND)
         };
-        let due: Vec<(Tab, bool)> = TELLING.into_iter().filter(is_due).collect();
+        let due: Vec<(Tab, bool)> = changing.into_iter().filter(is_due).collect();
         let mut effects = Vec::new();
         for (tab, changes) in due {
             if let Some(effect) = self.ask(tab, changes) {

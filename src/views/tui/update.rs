@@ -80,6 +80,12 @@ impl State {
                 let course = if course { self.ask_beside(Role::Course) } else { None };
                 [view, course].into_iter().flatten().collect()
             }
+            Msg::Held(tile) => {
+                self.clock.tile = tile.max(SECOND);
+                let what = "the logs are held in memory: a step in time reads nothing of them, and windows are cut at";
+                self.remember(Severity::Info, &format!("{what} {}", duration(self.clock.tile)));
+                Vec::new()
+            }
             Msg::Said(severity, what) => {
                 self.remember(severity, &what);
                 Vec::new()

@@ -1,0 +1,139 @@
+//! A window of a roll-up that is held in memory, as the roll-up of the log's window.
+
+use super::rows::Traffic;
+use super::shared::Shared;
+use super::steps::Steps;
+use super::extras::ExtraTables;
+use super::stored::{Tables, Wanted};
+use super::tables::Rollup;
+use super::tiles::OTHER_KEY;
+use crate::analysis::traffic::Outcome;
+use crate::model::time::{Micros, SECOND};
+use std::sync::Arc;
+
+/// A window of a roll-up: what of it lies beside the tables.
+#[derive(Debug, Clone)]
+pub struct Held {
+    steps: Arc<Steps>,
+    bounds: (Micros, Micros),
+}
+
+impl Rollup {
+    /// What is wanted of a roll-up that is held; `None` where it can't tell: of some clients, of a time that is not in
+    /// whole tiles, or where it was made without what that takes.
+    pub fn within(&self, wanted: &Wanted) -> Option<Self> {
+        let held = self.held.as_ref()?;
+        if !wanted.filters.is_empty() || wanted.with_seams {
+            return None;
+        }
+        let bounds = self.whole_tiles(wanted.since, wanted.until)?;
+        let (from, to) = bounds;
+        let (span, late) = held.steps.span(bounds);
+        let overlaps = |(first, last): (Micros, Micros)| first < to && last >= from;
+        let is_all = |own: &Option<(Micros, Micros)>| own.is_none_or(overlaps);
+        let with_rest = match wanted.tables {
+            Tables::Requests => false,
+            Tables::Clients => true,
+            _ => return None,
+        };
+        let begun: Vec<_> = held
+            .steps
+            .across(bounds)
+            .map(|long| {
+                let tile = long.start.div_euclid(self.tile * SECOND) * self.tile;
+                let row = Traffic { requests: 1, open: u64::from(!long.failed), ..Traffic::default() };
+                (tile, u64::from(long.key), row)
+            })
+            .collect();
+        let traffic = of_time(&self.traffic, bounds);
+        let open = traffic.iter().chain(&begun).map(|(_, _, row)| row.open).sum();
+        let clients = self.clients.only(|(_, client)| with_rest && is_all(&client.span));
+        Some(Self {
+            keys: Arc::clone(&self.keys),
+            traffic,
+            begun,
+            extra: ExtraTables::default(),
+            pulse: of_time(&self.pulse, bounds),
+            facts: if with_rest { of_time(&self.facts, bounds) } else { Shared::default() },
+            sources: if with_rest { of_time(&self.sources, bounds) } else { Shared::default() },
+            objects: self.objects.only(|(_, _, object)| with_rest && is_all(&object.span)),
+            notable: self.notable.only(|one| with_rest && (from..to).contains(&one.at)),
+            clients: if clients.len() == self.clients.len() { clients } else { clipped(&clients, bounds) },
+            deprecated: self.deprecated.only(|(_, calls)| with_rest && is_all(&calls.span)),
+            seams: None,
+            held: Some(Held { steps: Arc::clone(&held.steps), bounds }),
+            tile: self.tile,
+            span,
+            late,
+            open,
+            repeated_ids: self.repeated_ids,
+            objects_dropped: self.objects_dropped,
+            notable_dropped: self.notable_dropped,
+        })
+    }
+
+    /// Bounds that are those of tiles, or lie where nothing is.
+    fn whole_tiles(&self, since: Option<Micros>, until: Option<Micros>) -> Option<(Micros, Micros)> {
+        let (first, last) = self.span?;
+        let is_edge = |at: &Micros| at.rem_euclid(self.tile * SECOND) == 0;
+        let from = since.filter(|since| *since > first);
+        let to = until.filter(|until| *until <= last);
+        let is_whole = from.as_ref().is_none_or(is_edge) && to.as_ref().is_none_or(is_edge);
+        is_whole.then(|| (from.unwrap_or(Micros::MIN), to.unwrap_or(Micros::MAX)))
+    }
+
+    /// Requests by tile and second of arrival (both in seconds) and number of their traffic key, where they are held.
+    pub(in crate::analysis) fn timed(&self) -> Option<Vec<(i64, i64, u32, u64)>> {
+        let Held { steps, bounds } = self.held.as_ref()?;
+        let across = steps.across(*bounds).map(|long| {
+            let second = |at: Micros| at.div_euclid(SECOND);
+            (second(long.start).div_euclid(10) * 10, second(long.received), long.key, 1)
+        });
+        let mut all: Vec<_> = steps.arrivals(*bounds)?.collect();
+        all.extend(across);
+        Some(all)
+    }
+
+    /// Failed requests whose end is not in the window: errors, and 429.
+    pub(in crate::analysis) fn failed_across(&self) -> (u64, u64) {
+        self.begun.iter().filter(|(_, _, row)| row.open == 0).fold((0, 0), |(errors, throttled), (_, key, _)| {
+            match Outcome::of_code(self.keys.traffic.get(*key as u32).code) {
+                Outcome::Error => (errors + 1, throttled),
+                Outcome::Throttled => (errors, throttled + 1),
+                _ => (errors, throttled),
+            }
+        })
+    }
+
+    /// Whether every request stands in a row of its own kind, and every kubelet for itself: whether a breakdown by
+    /// users, or by anything else, is the log's own.
+    pub fn is_exact(&self, by_user: bool) -> bool {
+        let is_folded = self.traffic.iter().any(|(_, key, row)| *key == OTHER_KEY && row.requests > 0);
+        let kubelets =
+            || self.keys.subjects.iter().any(|subject| self.keys.symbols.get(subject.user) == "system:node:*");
+        !is_folded && !(by_user && kubelets())
+    }
+
+    /// Keeps beside the tables what windows of it are told by.
+    pub(super) fn hold(&mut self, steps: Steps) {
+        self.held = Some(Held { steps: Arc::new(steps), bounds: (Micros::MIN, Micros::MAX) });
+    }
+}
+
+/// The rows of some tiles.
+fn of_time<V>(rows: &Shared<(i64, u64, V)>, (from, to): (Micros, Micros)) -> Shared<(i64, u64, V)> {
+    let place = |at: Micros| rows.partition_point(|(second, ..)| second.saturating_mul(SECOND) < at);
+    rows.between(place(from), place(to))
+}
+
+type Client = (super::clients::ClientKey, super::clients::Client);
+
+/// Clients, whose time is cut to the window.
+fn clipped(clients: &Shared<Client>, (from, to): (Micros, Micros)) -> Shared<Client> {
+    let clip = |(key, client): &Client| {
+        let mut client = client.clone();
+        client.span = client.span.map(|(first, last)| (first.max(from), last.min(to)));
+        (*key, client)
+    };
+    clients.iter().map(clip).collect::<Vec<_>>().into()
+}
