@@ -2,7 +2,7 @@
 
 use crate::reads::unpacked;
 use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
-use crate::tui::Screen;
+use crate::screen::Screen;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -205,8 +205,9 @@ fn a_step_in_time_reads_no_byte_of_the_logs() {
     idle("the overview");
     let from = end();
     let window = |text: &str| text.lines().next().unwrap().split("replay").nth(1).unwrap().trim().to_owned();
-    for tab in ["1", "2", "3"] {
+    for (tab, shown) in [("1", "Findings"), ("2", "traffic ("), ("3", "clients (")] {
         screen.keys(&[tab]);
+        screen.shows(shown);
         let mut before = window(&idle("a tab"));
         for _ in 0..4 {
             screen.keys(&[","]);
@@ -218,8 +219,8 @@ fn a_step_in_time_reads_no_byte_of_the_logs() {
         idle("the time before");
     }
     screen.keys(&["2"]);
-    let text = idle("traffic");
-    assert!(text.contains("traffic (") && text.contains("PEAK"), "{text}");
+    screen.until("traffic", |text| text.contains("traffic (") && text.contains("PEAK"));
+    idle("traffic");
     assert_eq!(read_of(&trace, from, "/audit/"), 0);
     // The count is one that can fail: addresses are not held.
     let from = end();
@@ -239,7 +240,7 @@ fn tabs_follow_the_moment_that_is_looked_at() {
     let screen = Screen::start("moment", (140, 40), &[&storm], home.path());
     screen.shows("6 critical");
     screen.keys(&["4"]);
-    screen.shows("after.db");
+    screen.shows("5,109 keys");
     screen.keys(&[":"]);
     screen.line("time 09:22:00");
     let text = screen.until("the database before", |text| text.contains("before.db.zst of "));

@@ -1,9 +1,9 @@
 //! A window of a roll-up that is held in memory, as the roll-up of the log's window.
 
+use super::extras::ExtraTables;
 use super::rows::Traffic;
 use super::shared::Shared;
 use super::steps::Steps;
-use super::extras::ExtraTables;
 use super::stored::{Tables, Wanted};
 use super::tables::Rollup;
 use super::tiles::OTHER_KEY;
