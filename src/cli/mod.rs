@@ -13,7 +13,7 @@ pub use error::Error;
 pub use flags::{KubeFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, parse_length, parse_time, to_std};
 pub use gather::{gather, give_back, keep_little};
 pub use progress::Progress;
-pub use settings::{FailOn, Settings};
+pub use settings::{Cache, FailOn, Settings};
 
 use crate::commands::Command;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -137,7 +137,7 @@ mod tests {
             command.get_subcommands().map(|one| one.get_name().to_owned()).collect::<BTreeSet<_>>()
         };
         let parser = Cli::command();
-        let shell = ["help", "completions", "man"];
+        let shell = ["help", "completions", "man", "cache"];
         let all = parser.get_subcommands().filter(|one| !shell.contains(&one.get_name()));
         let all: BTreeMap<String, BTreeSet<String>> = all.map(|one| (one.get_name().to_owned(), names(one))).collect();
         let known =

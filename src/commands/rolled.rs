@@ -105,7 +105,7 @@ fn add_coverage(all: &mut Coverages, manifest: &Manifest) {
 }
 
 /// The tables that are read.
-fn tables(with_seams: bool, only_requests: bool) -> Vec<&'static TableSpec> {
+pub(super) fn tables(with_seams: bool, only_requests: bool) -> Vec<&'static TableSpec> {
     let is_wanted = |spec: &&TableSpec| !only_requests || ["traffic", "pulse"].contains(&spec.name);
     TABLES.iter().filter(is_wanted).chain(with_seams.then_some(&SEAMS)).collect()
 }
@@ -176,7 +176,7 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 }
 
 /// Takes in the roll-up of logs that are there themselves.
-fn take_in(loader: &mut Loader, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
+pub(super) fn take_in(loader: &mut Loader, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
     loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
     for spec in TABLES.iter().chain([&SEAMS]) {
         let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);

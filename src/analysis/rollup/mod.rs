@@ -6,6 +6,7 @@
 
 mod clients;
 mod deprecated;
+pub mod folds;
 mod keys;
 pub(in crate::analysis) mod notable;
 mod objects;
