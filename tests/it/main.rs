@@ -14,6 +14,7 @@ mod alert_lab;
 mod architecture;
 mod archives;
 mod balance;
+mod cache;
 mod changing;
 mod clients;
 mod collect;
