@@ -3,6 +3,8 @@
 
 #[cfg(feature = "live")]
 pub mod bundle;
+#[cfg(feature = "history")]
+pub mod cache;
 pub mod fresh;
 pub mod notify;
 pub mod reclaim;

@@ -126,7 +126,7 @@ mod tests {
             command.get_subcommands().map(|one| one.get_name().to_owned()).collect::<BTreeSet<_>>()
         };
         let parser = Cli::command();
-        let shell = ["help", "completions", "man"];
+        let shell = ["help", "completions", "man", "cache"];
         let all = parser.get_subcommands().filter(|one| !shell.contains(&one.get_name()));
         let all: BTreeMap<String, BTreeSet<String>> = all.map(|one| (one.get_name().to_owned(), names(one))).collect();
         let known =

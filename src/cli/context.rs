@@ -31,6 +31,8 @@ pub struct Io {
     pub cores: usize,
     /// Where the config file would be.
     pub config_file: Option<PathBuf>,
+    /// Where roll-ups are kept if nobody names another folder.
+    pub cache_folder: Option<PathBuf>,
     /// What time it is.
     pub now: Micros,
 }
@@ -57,6 +59,10 @@ impl Io {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             config_file: settings::config_file(
                 variable("XDG_CONFIG_HOME").map(PathBuf::from),
+                variable("HOME").map(PathBuf::from),
+            ),
+            cache_folder: settings::cache_folder(
+                variable("XDG_CACHE_HOME").map(PathBuf::from),
                 variable("HOME").map(PathBuf::from),
             ),
             now: jiff::Timestamp::now().as_microsecond(),

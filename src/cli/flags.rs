@@ -4,7 +4,7 @@ use super::settings::{FailOn, When, Whether};
 use crate::model::input::Dedupe;
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
-use crate::model::units::{duration, parse_duration};
+use crate::model::units::{duration, parse_bytes, parse_duration};
 use crate::views::Format;
 use clap::Args;
 use std::path::PathBuf;
@@ -46,12 +46,30 @@ pub struct ViewFlags {
     /// Count audit events that come twice once: auto does so in exports of log services and in files that overlap.
     #[arg(long, value_enum, env = "PLIMSOLL_DEDUPE", value_name = "WHEN", global = true, help_heading = OUTPUT)]
     pub dedupe: Option<Dedupe>,
+    /// Keep roll-ups of large audit logs in this folder, so that no log is read twice (default: plimsoll in the user's
+    /// cache folder).
+    #[arg(long, env = "PLIMSOLL_CACHE", value_name = "DIR", global = true, help_heading = OUTPUT)]
+    pub cache: Option<PathBuf>,
+    /// Read audit logs, whatever is kept of them, and keep nothing.
+    #[arg(long, global = true, help_heading = OUTPUT)]
+    pub no_cache: bool,
+    /// Keep roll-ups of so many bytes together at most (default 2GB); those used longest ago go first.
+    #[arg(long, env = "PLIMSOLL_CACHE_SIZE", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
+    pub cache_size: Option<u64>,
+    /// Keep roll-ups of audit logs from this size on (default 256MB).
+    #[arg(long, env = "PLIMSOLL_CACHE_FROM", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
+    pub cache_from: Option<u64>,
     /// Print no messages but errors.
     #[arg(short, long, global = true, help_heading = OUTPUT)]
     pub quiet: bool,
     /// Say more on stderr about what was read.
     #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub verbose: bool,
+}
+
+/// A size in bytes.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| format!("{text}: a size is a number of bytes: 256MB, 2GiB"))
 }
 
 /// Which time to look at.

@@ -17,5 +17,5 @@ pub use flags::{
 };
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;
-pub use settings::{FailOn, Settings, Shown};
+pub use settings::{Cache, FailOn, Settings, Shown};
 pub use shared::Shared;

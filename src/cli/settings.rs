@@ -2,7 +2,7 @@
 
 use super::context::Io;
 use super::error::Error;
-use super::flags::ViewFlags;
+use super::flags::{ViewFlags, parse_size};
 use crate::model::input::{Dedupe, Reading};
 use crate::model::report::Severity;
 use crate::views::{Format, Style};
@@ -70,8 +70,29 @@ struct Config {
     fail_on: Option<FailOn>,
     threads: Option<usize>,
     dedupe: Option<Dedupe>,
+    cache: Option<PathBuf>,
+    no_cache: bool,
+    cache_size: Option<String>,
+    cache_from: Option<String>,
     tui: TuiConfig,
 }
+
+/// Roll-ups that are kept across runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Their folder; `None` if none are kept.
+    pub folder: Option<PathBuf>,
+    /// Bytes that they may have together.
+    pub size: u64,
+    /// Bytes of a log whose roll-up is worth it.
+    pub from: u64,
+}
+
+/// Bytes that roll-ups may have together.
+const CACHE_SIZE: u64 = 2_000_000_000;
+
+/// Bytes of a log whose roll-up is kept.
+const CACHE_FROM: u64 = 256_000_000;
 
 /// What the config file says of the terminal UI.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -113,6 +134,8 @@ pub struct Settings {
     pub threads: usize,
     /// When audit events that come twice are looked for.
     pub dedupe: Dedupe,
+    /// Roll-ups that are kept across runs.
+    pub cache: Cache,
     /// The terminal UI's own.
     #[cfg(feature = "tui")]
     pub tui: TuiConfig,
@@ -164,7 +187,8 @@ impl Settings {
     pub(super) fn of_composed(&self, Shown { format, top }: Shown, io: &Io) -> Result<Self, Error> {
         let flags = ViewFlags { output: Some(format), top, ..ViewFlags::default() };
         let settings = Self::settle(&flags, Config::default(), None, io)?;
-        Ok(Self { progress: false, quiet: true, threads: self.threads, dedupe: self.dedupe, ..settings })
+        let (threads, dedupe, cache) = (self.threads, self.dedupe, self.cache.clone());
+        Ok(Self { progress: false, quiet: true, threads, dedupe, cache, ..settings })
     }
 
     fn settle(flags: &ViewFlags, config: Config, warning: Option<String>, io: &Io) -> Result<Self, Error> {
@@ -184,6 +208,7 @@ impl Settings {
         if threads == 0 {
             return Err(Error::Usage("--threads must be at least 1".to_owned()));
         }
+        let cache = cache(flags, &config, io)?;
         Ok(Self {
             format,
             style: Style { width: io.width, color, headers: !flags.no_headers, compact: false },
@@ -196,6 +221,7 @@ impl Settings {
             fail_on: flags.fail_on.or(config.fail_on),
             threads,
             dedupe: flags.dedupe.or(config.dedupe).unwrap_or_default(),
+            cache,
             #[cfg(feature = "tui")]
             tui: config.tui,
             quiet: flags.quiet,
@@ -203,6 +229,20 @@ impl Settings {
             warning,
         })
     }
+}
+
+fn cache(flags: &ViewFlags, config: &Config, io: &Io) -> Result<Cache, Error> {
+    let size = |given: Option<u64>, text: &Option<String>, name: &str, usual: u64| match (given, text) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, None) => Ok(usual),
+        (None, Some(text)) => parse_size(text).map_err(|why| Error::Usage(format!("{name} of the config file: {why}"))),
+    };
+    let folder = flags.cache.clone().or_else(|| config.cache.clone()).or_else(|| io.cache_folder.clone());
+    Ok(Cache {
+        folder: folder.filter(|_| !flags.no_cache && !config.no_cache),
+        size: size(flags.cache_size, &config.cache_size, "cache-size", CACHE_SIZE)?,
+        from: size(flags.cache_from, &config.cache_from, "cache-from", CACHE_FROM)?,
+    })
 }
 
 /// Why a config file was not used.
@@ -239,6 +279,12 @@ fn read(path: &Path, must_exist: bool) -> Result<Config, Unread> {
     };
     toml::from_str(&text)
         .map_err(|error| Unread::Wrong(Error::Usage(format!("{}: {}", path.display(), error.to_string().trim()))))
+}
+
+/// Where roll-ups are kept; nowhere if the user has no folder.
+pub(super) fn cache_folder(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let home = home?;
+    Some(xdg.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(".cache")).join("plimsoll"))
 }
 
 /// Where the config file is looked for.

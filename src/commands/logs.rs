@@ -1,6 +1,7 @@
 //! What is asked of audit logs. A command asks one question and gets its answer; where several commands are run
 //! together, as a report does, their questions are heard first (`together`) and answered by one pass over each log.
 
+use super::cached::Cacheable;
 use super::pages;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Wanted;
@@ -52,6 +53,36 @@ pub(super) trait Question: Send + Sync + 'static {
     fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
         self.stored().and(Err(String::new()))
     }
+
+    /// How a roll-up that the cache keeps may answer it.
+    fn cache_use(&self) -> CacheUse {
+        CacheUse::Never
+    }
+
+    /// The question whose answer is this one's, and a roll-up that the cache can keep.
+    fn to_keep(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The answer of a roll-up of all of the logs; `None` where the logs may tell something else.
+    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet nothing is kept"))]
+    fn of_kept(&self, rollup: Rollup) -> Option<Self::Answer> {
+        self.of_rollup(rollup).ok()
+    }
+}
+
+/// How a roll-up of all of the logs that the cache keeps may answer a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CacheUse {
+    /// Not at all.
+    Never,
+    /// In place of the logs where that is quicker.
+    IfCheap,
+    /// In place of the logs.
+    Whole,
 }
 
 /// That a roll-up does not tell something, and what would.
@@ -148,10 +179,27 @@ fn alone<Q: Question>(
     {
         return Ok(answered);
     }
+    let cacheable = Cacheable::of(&streams, question.cache_use(), context);
+    if let Some(own) = &cacheable
+        && let Some(answered) = own.ask(question, context)?
+    {
+        return Ok(answered);
+    }
+    let to_keep = cacheable.as_ref().and_then(|_| Question::to_keep(question));
     let progress = progress(&streams, context);
-    let (answer, outcome) = answer(streams, question, context.settings.reading(), &progress);
+    let asked = to_keep.as_ref().unwrap_or(question);
+    let (answer, outcome) = answer(streams, asked, context.settings.reading(), &progress);
     progress.finish();
-    Ok((Arc::new(answer), outcome))
+    let answer = Arc::new(answer);
+    if let (Some(own), Some(_)) = (&cacheable, &to_keep) {
+        keep(own, &*answer, &outcome, context)?;
+    }
+    Ok((answer, outcome))
+}
+
+/// Keeps an answer that is a roll-up.
+fn keep(own: &Cacheable, answer: &dyn Any, outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+    answer.downcast_ref().map_or(Ok(()), |rollup: &Rollup| own.keep(rollup, outcome, context))
 }
 
 /// The same without a command around it.
@@ -203,9 +251,12 @@ pub(super) fn together<T>(
             && (heard.has_unshared || !heard.asked.is_empty() || matches!(result, Err(Error::Unanswered)))
         {
             let mut heard = std::mem::take(heard);
-            heard.answer(context);
+            let answered = heard.answer(context);
             heard.is_hearing = false;
             context.shared.replace(Some(heard));
+            if let Err(error) = answered {
+                break Err(error);
+            }
         } else {
             break result;
         }
@@ -238,8 +289,11 @@ struct Asked {
     question: Box<dyn AnyQuestion>,
     /// How many have asked it and have no answer yet.
     waiting: usize,
-    answer: Option<(Arc<dyn Any + Send + Sync>, Outcome)>,
+    answer: Option<AnyAnswer>,
 }
+
+/// The answer of any question.
+type AnyAnswer = (Arc<dyn Any + Send + Sync>, Outcome);
 
 /// Which logs: cluster and instance of each, and its files.
 pub(super) type Key = Vec<(String, String, Vec<String>)>;
@@ -289,13 +343,29 @@ impl Heard {
     }
 
     /// Answers all that was heard, with one pass for each set of logs.
-    fn answer(&mut self, context: &Context<'_>) {
+    fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let keys: BTreeSet<Key> = self.asked.iter().map(|asked| asked.key.clone()).collect();
         for key in keys {
             let mut of: Vec<&mut Asked> = self.asked.iter_mut().filter(|asked| asked.key == key).collect();
             let Some(streams) = of.first_mut().map(|first| std::mem::take(&mut first.streams)) else { continue };
             of.iter_mut().for_each(|asked| asked.streams.clear());
-            let questions: Vec<&dyn AnyQuestion> = of.iter().map(|asked| &*asked.question).collect();
+            let how = of.iter().map(|asked| asked.question.cache_use()).max().unwrap_or(CacheUse::Never);
+            let cacheable = Cacheable::of(&streams, how, context);
+            if let Some(own) = &cacheable {
+                for asked in &mut of {
+                    asked.answer = asked.question.cached(own, context)?;
+                }
+                of.retain(|asked| asked.answer.is_none());
+            }
+            if of.is_empty() {
+                continue;
+            }
+            let to_keep: Vec<Option<Box<dyn AnyQuestion>>> = match &cacheable {
+                Some(_) => of.iter().map(|asked| asked.question.to_keep()).collect(),
+                None => of.iter().map(|_| None).collect(),
+            };
+            let questions: Vec<&dyn AnyQuestion> =
+                of.iter().zip(&to_keep).map(|(asked, kept)| &**kept.as_ref().unwrap_or(&asked.question)).collect();
             let (answers, outcome) = side_by_side(streams, &questions, context);
             // What is stray is judged by what was asked for: where it matters, each question is judged by itself,
             // alone.
@@ -303,10 +373,15 @@ impl Heard {
             if questions.iter().any(|other| other.bounds() != bounds) && !outcome.total().days.are_one_group() {
                 continue;
             }
+            let whole = answers.iter().zip(&to_keep).find(|(_, kept)| kept.is_some());
+            if let (Some(own), Some((answer, _))) = (&cacheable, whole) {
+                keep(own, &**answer, &outcome, context)?;
+            }
             for (asked, answer) in of.into_iter().zip(answers) {
                 asked.answer = Some((answer, outcome.clone()));
             }
         }
+        Ok(())
     }
 }
 
@@ -363,6 +438,9 @@ trait AnyQuestion: Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn bounds(&self) -> Bounds;
     fn fold(&self, streams: usize) -> Box<dyn AnyFold>;
+    fn cache_use(&self) -> CacheUse;
+    fn cached(&self, own: &Cacheable, context: &mut Context<'_>) -> Result<Option<AnyAnswer>, Error>;
+    fn to_keep(&self) -> Option<Box<dyn AnyQuestion>>;
 }
 
 impl std::fmt::Debug for dyn AnyQuestion {
@@ -380,6 +458,15 @@ impl<Q: Question> AnyQuestion for Q {
     }
     fn fold(&self, streams: usize) -> Box<dyn AnyFold> {
         Box::new(Question::fold(self, streams))
+    }
+    fn cache_use(&self) -> CacheUse {
+        Question::cache_use(self)
+    }
+    fn cached(&self, own: &Cacheable, context: &mut Context<'_>) -> Result<Option<AnyAnswer>, Error> {
+        Ok(own.ask(self, context)?.map(|(answer, outcome)| (answer as Arc<dyn Any + Send + Sync>, outcome)))
+    }
+    fn to_keep(&self) -> Option<Box<dyn AnyQuestion>> {
+        Some(Box::new(Question::to_keep(self)?))
     }
 }
 

@@ -1,6 +1,13 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod balance;
+#[cfg(feature = "history")]
+pub mod cache;
+#[cfg(feature = "history")]
+mod cached;
+#[cfg(not(feature = "history"))]
+#[path = "uncached.rs"]
+mod cached;
 pub mod clients;
 #[cfg(feature = "live")]
 pub mod collect;
@@ -86,6 +93,9 @@ pub enum Command {
     Rollup(rollup_files::Args),
     /// What the Go heap of an apiserver, or of any Go program, holds.
     Heap(heap::Args),
+    /// List or remove the roll-ups of large audit logs that are kept across runs.
+    #[cfg(feature = "history")]
+    Cache(cache::Args),
     /// Print a completion script for a shell.
     Completions(shell::CompletionArgs),
     /// Print the manual page.
@@ -129,6 +139,8 @@ impl Command {
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
             Self::Heap(args) => heap::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Cache(args) => cache::run(args, context),
             Self::Completions(args) => shell::completions(args, parser(), context),
             Self::Man => shell::man(parser(), context),
         }

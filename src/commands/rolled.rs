@@ -196,7 +196,7 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 }
 
 /// Takes in the roll-up of logs that are there themselves.
-fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
+pub(super) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
     loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
     for spec in tables.specs().chain([&SEAMS]) {
         let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);

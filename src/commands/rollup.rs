@@ -61,6 +61,14 @@ impl Question for Selection {
     fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
         Ok(rollup)
     }
+    fn cache_use(&self) -> logs::CacheUse {
+        // Of some clients, late events are not told apart.
+        if self.filters.is_empty() { logs::CacheUse::Whole } else { logs::CacheUse::Never }
+    }
+    fn to_keep(&self) -> Option<Self> {
+        let is_whole = self.filters.is_empty() && self.bounds() == (None, None);
+        is_whole.then(|| Self { with_seams: true, ..Self::default() })
+    }
 }
 
 /// Makes a roll-up.

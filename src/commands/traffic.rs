@@ -342,6 +342,13 @@ impl Question for Breaking {
     fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
         Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))
     }
+    fn cache_use(&self) -> super::logs::CacheUse {
+        let is_same = self.windows.is_none() && from_rollup::is_exact(&self.query);
+        if is_same { super::logs::CacheUse::IfCheap } else { super::logs::CacheUse::Never }
+    }
+    fn of_kept(&self, rollup: Rollup) -> Option<Broken> {
+        Some((from_rollup::exact(&self.query, &rollup)?, Vec::new()))
+    }
 }
 
 /// Counts.

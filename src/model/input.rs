@@ -23,7 +23,7 @@ impl From<usize> for Reading {
 }
 
 /// When audit events that come twice are looked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedupe {
     /// In exports of log services and webhook batches, and in files that overlap.

@@ -6,6 +6,8 @@
 pub mod alert;
 pub mod apf;
 pub mod bundle;
+#[cfg(feature = "history")]
+pub mod cached;
 pub mod event;
 pub mod flame;
 pub mod flowcontrol;

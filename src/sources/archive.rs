@@ -85,6 +85,12 @@ pub fn shown(path: &Path) -> String {
     known.as_deref().unwrap_or(path).display().to_string()
 }
 
+/// Whether a file lies there only while the program runs, unpacked from an archive.
+pub fn is_unpacked(path: &Path) -> bool {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.names.iter().any(|(root, _)| path.starts_with(root))
+}
+
 /// The folder that an archive was unpacked into, with its databases if they are wanted; `None` if it is no archive.
 pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, SourceError> {
     if !archive.is_file() {

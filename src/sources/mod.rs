@@ -5,6 +5,8 @@ pub mod apf;
 pub mod archive;
 pub mod arguments;
 pub mod audit;
+#[cfg(feature = "history")]
+pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod content;

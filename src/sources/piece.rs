@@ -82,6 +82,14 @@ pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
     Ok(source.has_more().then_some(Piece { source, end: End::Counted(count) }))
 }
 
+/// All that stood in a file that can be read at any place from `from` on when it was found, an unfinished last line too.
+pub fn rest(source: &Source, from: u64) -> io::Result<Option<Source>> {
+    let Place::File(path) = &source.place else { return Ok(None) };
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    source.piece(Box::new(file.take(source.size.saturating_sub(from)))).map(Some)
+}
+
 /// Where the last whole line ends; the end of the file if nobody writes to it.
 fn lines_to(file: &File, from: u64, is_settled: bool) -> io::Result<u64> {
     let size = file.metadata()?.len();

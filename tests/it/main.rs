@@ -18,6 +18,7 @@ mod architecture;
 mod archive_lab;
 mod archives;
 mod balance;
+mod cache;
 mod changing;
 mod clients;
 mod collect;

@@ -1,8 +1,8 @@
 //! What a moment showed: captures by `--at`, and the terminal UI that steps through a bundle.
 
 use crate::reads::unpacked;
-use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
 use crate::screen::Screen;
+use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -15,12 +15,23 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Runs `plimsoll tui` with these words in a terminal of this size; when it has ended, the screen shows how.
-    pub(crate) fn start(name: &str, (width, height): (u16, u16), words: &[&str], home: &Path) -> Self {
+    pub(crate) fn start(name: &str, size: (u16, u16), words: &[&str], home: &Path) -> Self {
+        Self::start_under(name, size, "", words, home)
+    }
+
+    /// The same under another program, which gets the terminal.
+    pub(crate) fn start_under(
+        name: &str,
+        (width, height): (u16, u16),
+        above: &str,
+        words: &[&str],
+        home: &Path,
+    ) -> Self {
         let own = Self { socket: format!("plimsoll-{name}-{}", std::process::id()) };
         let quoted: String = words.iter().fold(String::new(), |all, word| all + &format!(" '{word}'"));
         let program = env!("CARGO_BIN_EXE_plimsoll");
         let run = format!(
-            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' '{program}' tui{quoted}; echo \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | tr '\\n' ' '; echo; exec sleep 1000",
+            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' {above} '{program}' tui{quoted}; echo \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | tr '\\n' ' '; echo; exec sleep 1000",
             home.display(),
             home.display()
         );

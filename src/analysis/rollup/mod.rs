@@ -10,6 +10,7 @@ mod extra;
 mod extra_rows;
 mod extras;
 mod extras_stored;
+pub mod folds;
 mod keys;
 mod leases;
 pub(in crate::analysis) mod notable;

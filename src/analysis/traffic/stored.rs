@@ -5,6 +5,7 @@ use crate::analysis::dims::{Dim, code_class};
 use crate::analysis::list_route::list_kind;
 use crate::analysis::peak::{WINDOW, busiest};
 use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::folds::Folds;
 use crate::analysis::rollup::read::{Asked, TrafficRow, What, Who};
 use crate::analysis::rollup::stored::of_subject;
 use crate::analysis::traffic::OTHER;
@@ -58,6 +59,22 @@ pub fn is_answered(query: &Query) -> Result<(), String> {
         )),
         None => Ok(()),
     }
+}
+
+/// Whether the breakdown of a roll-up that folded nothing is, with its peaks, that of the log.
+pub fn is_exact(query: &Query) -> bool {
+    // All kubelets are one user of a roll-up.
+    let is_told = |dim: Dim| is_timed(dim) && !matches!(dim, Dim::User | Dim::Client);
+    query.interval.is_none()
+        && query.by.iter().all(|dim| is_told(*dim))
+        && query.filters.iter().all(|filter| is_told(filter.dim))
+}
+
+/// The breakdown of all of a log, where a roll-up tells the same as the log.
+pub fn exact(query: &Query, rollup: &Rollup) -> Option<Breakdown> {
+    let is_fine = rollup.tile_seconds() <= 10 && rollup.late == 0 && !Folds::of(rollup).any();
+    let breakdown = (is_fine && is_exact(query)).then(|| breakdown(query, rollup))?.ok()?;
+    Some(Breakdown { is_rolled: false, ..breakdown })
 }
 
 /// Interval and dimensions of a row.

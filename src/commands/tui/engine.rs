@@ -72,10 +72,14 @@ pub(super) struct Engine(Arc<Queue>);
 impl Engine {
     /// Starts them. They end with the program. The course of time is that of the sources, or of what `growing` has been
     /// given.
-    pub(super) fn start(settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
+    pub(super) fn start(mut settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
         let queue = Arc::new(Queue::default());
         let (held, logs) = (Arc::new(Held::default()), Arc::default());
         keep_little();
+        if growing.is_some() {
+            // What is read live is another log at each step.
+            settings.cache.folder = None;
+        }
         for is_seen in [true, false] {
             let queue = Arc::clone(&queue);
             let mut worker = Worker {
@@ -197,6 +201,7 @@ impl Worker {
             no_color: true,
             cores: self.settings.threads,
             config_file: None,
+            cache_folder: None,
             now: now(),
         };
         // A progress bar would be drawn over the screen.

@@ -35,7 +35,7 @@ struct Console {
 
 pub(super) fn worker() -> Worker {
     let mut io = Io::process();
-    io.config_file = None;
+    (io.config_file, io.cache_folder) = (None, None);
     Worker::new(Settings::usual(&io).unwrap(), crossbeam_channel::unbounded().0)
 }
 
