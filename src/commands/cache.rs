@@ -7,7 +7,7 @@ use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{bytes, counted};
 use crate::sources::cache::{self as reading, Kept};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Arguments of `plimsoll cache`.
@@ -50,7 +50,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
 }
 
-fn ls(cache: &PathBuf, context: &mut Context<'_>) -> Result<(), Error> {
+fn ls(cache: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     let contents = reading::contents(cache);
     let (others, damaged) = (contents.others.len(), contents.damaged.len());
     let mut kept = contents.kept;
@@ -119,7 +119,7 @@ fn row(kept: &Kept, now: Micros) -> Vec<Value> {
     ]
 }
 
-fn clear(cache: &PathBuf, context: &mut Context<'_>) -> Result<(), Error> {
+fn clear(cache: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     let contents = reading::contents(cache);
     let kept = contents.kept.into_iter().map(|kept| kept.folder);
     let folders: Vec<PathBuf> = kept.chain(contents.others).chain(contents.damaged).collect();

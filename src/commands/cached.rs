@@ -70,9 +70,12 @@ impl Cacheable {
     ) -> Result<Option<Answered<Q::Answer>>, Error> {
         let how = question.cache_use();
         let Some(wanted) = question.stored().ok().filter(|_| how != CacheUse::Never) else { return Ok(None) };
-        let found = self.find(&wanted, how, context)?;
-        let answer = found.and_then(|(rollup, outcome)| Some((question.of_kept(rollup)?, outcome)));
-        Ok(answer.map(|(answer, outcome)| (Arc::new(answer), outcome)))
+        let Some((rollup, outcome, said)) = self.find(&wanted, how, context)? else { return Ok(None) };
+        let Some(answer) = question.of_kept(rollup) else { return Ok(None) };
+        if context.settings.verbose {
+            context.say_once(said)?;
+        }
+        Ok(Some((Arc::new(answer), outcome)))
     }
 
     /// The roll-up of all of these logs, where an entry stands for them and it may answer what is `wanted`.
@@ -81,7 +84,7 @@ impl Cacheable {
         wanted: &Wanted,
         how: CacheUse,
         context: &mut Context<'_>,
-    ) -> Result<Option<(Rollup, Outcome)>, Error> {
+    ) -> Result<Option<(Rollup, Outcome, String)>, Error> {
         let contents = reading::contents(&self.cache);
         contents.damaged.iter().try_for_each(|folder| discard(folder, context))?;
         let mut kept = contents.kept;
@@ -94,11 +97,10 @@ impl Cacheable {
             match self.load(&kept, rest, wanted, how, context) {
                 Ok(Some(Loaded { rollup, outcome, gained })) => {
                     writing::use_now(&kept.folder);
-                    tell(&kept, gained, context)?;
                     if gained * GAINED > kept.entry.covers() && how == CacheUse::Whole {
                         self.keep(&rollup, &outcome, context)?;
                     }
-                    return Ok(Some((rollup, outcome)));
+                    return Ok(Some((rollup, outcome, in_words(&kept, gained, context))));
                 }
                 Ok(None) => {}
                 Err(_) => discard(&kept.folder, context)?,
@@ -223,7 +225,9 @@ impl Cacheable {
         // Of a panic without a code, rows of a roll-up don't tell that it is an error.
         let panics =
             manifest.streams.iter().flat_map(|own| own.events.values()).any(|of| of.contains_key(Stage::Panic.name()));
-        tables * WORTH <= kept.entry.covers() && !panics
+        // Peaks of ten seconds are told by seconds.
+        let is_fine = manifest.tile_seconds <= 10 && manifest.late_events == 0;
+        is_fine && tables * WORTH <= kept.entry.covers() && !panics
     }
 
     /// Keeps the roll-up of these logs, made with seams; says so where that can't be done.
@@ -327,21 +331,18 @@ fn discard(folder: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says once what an answer was made from.
-fn tell(kept: &Kept, gained: u64, context: &mut Context<'_>) -> Result<(), Error> {
-    if !context.settings.verbose {
-        return Ok(());
-    }
+/// What an answer was made from.
+fn in_words(kept: &Kept, gained: u64, context: &Context<'_>) -> String {
     let age = duration((context.io.now - kept.entry.made).max(0));
     let more = match gained {
         0 => String::new(),
         gained => format!(" and {} that the log has gained", bytes(gained as f64)),
     };
-    context.say_once(format!(
+    format!(
         "answered from a roll-up of {} of audit log that was made {age} ago ({}){more}; --no-cache reads all of it",
         bytes(kept.entry.covers() as f64),
         kept.folder.display()
-    ))
+    )
 }
 
 /// Whether a window has all of a roll-up in it.

@@ -16,19 +16,21 @@ fn unpacked(name: &str, to: &Path) -> String {
         let bytes = sample_bytes(&format!("{name}/{file}"));
         write(to, file.trim_end_matches(".zst"), bytes);
     }
-    write(to, "bundle.yaml", fs::read(format!("{}/bundle.yaml", sample(name))).unwrap());
+    if let Ok(bundle) = fs::read(format!("{}/bundle.yaml", sample(name))) {
+        write(to, "bundle.yaml", bundle);
+    }
     to.to_str().unwrap().to_owned()
 }
 
 /// The logs of a sample.
 fn logs_of(name: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from(sample(name)).join("audit")];
+    let mut folders = vec![PathBuf::from(sample(name))];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.file_name().unwrap().to_str().unwrap().starts_with("audit") {
                 found.push(path.strip_prefix(sample(name)).unwrap().to_str().unwrap().to_owned());
             }
         }
