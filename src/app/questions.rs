@@ -220,6 +220,14 @@ fn all() -> Vec<Question> {
             owner_keys: texts(&["team"]),
             alerts: Some("alerts.yaml".into()),
         }),
+        Question::QuotaPropose(QuotaPropose {
+            source: QuotaSources { at: None, bounds, ..quotas.clone() },
+            ..QuotaPropose::default()
+        }),
+        Question::QuotaCheck(QuotaCheck {
+            source: QuotaSources { at: None, bounds, ..quotas.clone() },
+            ..QuotaCheck::default()
+        }),
         Question::QuotaLint(QuotaLint {
             source: QuotaSources { at: None, bounds, ..quotas.clone() },
             owner_keys: Vec::new(),
