@@ -1,6 +1,7 @@
 //! The program: the command line is parsed literally, the command runs, and what it comes to is an exit code.
 
-#[cfg(all(test, feature = "live", feature = "history"))]
+#[cfg(test)]
+#[cfg(all(feature = "live", feature = "history"))]
 mod questions;
 
 use crate::cli::{Context, Error, Io, Settings, ViewFlags};

@@ -111,7 +111,7 @@ impl Rollup {
         let is_folded = self.traffic.iter().any(|(_, key, row)| *key == OTHER_KEY && row.requests > 0);
         let kubelets =
             || self.keys.subjects.iter().any(|subject| self.keys.symbols.get(subject.user) == "system:node:*");
-        !is_folded && !(by_user && kubelets())
+        !(is_folded || by_user && kubelets())
     }
 
     /// Keeps beside the tables what windows of it are told by.

@@ -1,0 +1,256 @@
+//! Which heap profiles are read: of files, of folders the latest, of a moment, of a live cluster.
+
+use super::What;
+use crate::cli::{Context, Error, KubeFlags};
+use crate::commands::moment;
+use crate::model::time::Micros;
+use crate::sources::open::Source;
+use crate::sources::pprof::{Found, Group, Profile, find};
+use crate::views::text::plain;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A profile, and the process that it is of.
+pub(in crate::commands) struct Taken {
+    pub(in crate::commands) instance: String,
+    pub(in crate::commands) profile: Arc<Profile>,
+}
+
+/// Profiles that were read, by path, where several questions are about the same ones.
+#[derive(Debug, Default)]
+pub struct Memo(BTreeMap<String, Arc<Profile>>);
+
+/// Reads a profile, or remembers it.
+fn profile(file: Source, context: &mut Context<'_>) -> Result<Arc<Profile>, String> {
+    let path = file.path.clone();
+    if let Some(known) = context.shared.get::<Memo>().and_then(|memo| memo.0.get(&path)) {
+        return Ok(Arc::clone(known));
+    }
+    let read = Arc::new(Profile::read(file).map_err(|error| error.to_string())?);
+    if let Some(memo) = context.shared.get_mut::<Memo>() {
+        memo.0.insert(path, Arc::clone(&read));
+    }
+    Ok(read)
+}
+
+/// Which profile of a folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The first.
+    First,
+    /// The last that can be read.
+    Last,
+}
+
+/// The profiles behind `sources`; without one, those of a live cluster.
+pub(super) fn profiles(
+    sources: &[String],
+    what: &What,
+    kube: Option<&KubeFlags>,
+    which: Which,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    match kube.filter(|_| sources.is_empty()) {
+        Some(kube) => live(kube, what, context),
+        None => read(chosen(sources, what, context)?, which, context),
+    }
+}
+
+/// The profiles that are asked for: of each folder the latest, or the newest at or before a moment.
+pub(super) fn at(
+    moment: Option<Micros>,
+    sources: &[String],
+    what: &What,
+    kube: Option<&KubeFlags>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let Some(moment) = moment else { return profiles(sources, what, kube, Which::Last, context) };
+    if sources.is_empty() {
+        return Err(Error::Usage("--at: a live cluster has only the present; name profiles".to_owned()));
+    }
+    let groups = moment::of_profiles(chosen(sources, what, context)?, moment, context)?;
+    read(groups, Which::Last, context)
+}
+
+/// The first and the last profile of a folder.
+pub(super) fn both(
+    sources: &[String],
+    what: &What,
+    context: &mut Context<'_>,
+) -> Result<(Vec<Taken>, Vec<Taken>), Error> {
+    let groups = chosen(sources, what, context)?;
+    if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
+        let one = group.files.first().map_or("", |file| file.path.as_str());
+        return Err(Error::Input(format!(
+            "{one}: there is only this profile to compare; name two, or a folder with several"
+        )));
+    }
+    let mut last = Vec::new();
+    let mut first = Vec::new();
+    for mut group in groups {
+        let Group { cluster, instance, .. } = &group;
+        let (cluster, instance) = (cluster.clone(), instance.clone());
+        last.push(Group { cluster, instance, files: group.files.pop().into_iter().collect() });
+        first.push(group);
+    }
+    Ok((read(first, Which::First, context)?, read(last, Which::Last, context)?))
+}
+
+/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if
+/// there are none.
+pub(in crate::commands) fn latest(
+    sources: &[String],
+    asked: bool,
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let found = find(sources);
+    if found.groups.is_empty() && !asked {
+        return Ok(Vec::new());
+    }
+    read(groups(found, context)?, Which::Last, context)
+}
+
+/// How many profiles of one process there are behind `sources`: of that which has most.
+pub(in crate::commands) fn count(sources: &[String]) -> usize {
+    find(sources).groups.iter().map(|group| group.files.len()).max().unwrap_or(0)
+}
+
+/// Of each process the last profile of a window; none where there are none.
+pub(in crate::commands) fn within(
+    sources: &[String],
+    (since, until): (Option<Micros>, Option<Micros>),
+    context: &mut Context<'_>,
+) -> Result<Vec<Taken>, Error> {
+    let found = find(sources);
+    if found.groups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+    let mut taken = Vec::new();
+    for Group { instance, files, .. } in groups(found, context)? {
+        for file in files.into_iter().rev() {
+            match profile(file, context) {
+                Ok(profile) if profile.stacks.at.is_none_or(is_within) => {
+                    taken.push(Taken { instance, profile });
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => context.lost(error)?,
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// What was found, at least one; what could not be used is told.
+fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+    if groups.is_empty() {
+        let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &errors {
+        context.lost(error)?;
+    }
+    Ok(groups)
+}
+
+/// The profiles behind `sources` that `--instance` leaves.
+fn chosen(sources: &[String], what: &What, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+    let mut groups = groups(find(sources), context)?;
+    if let Some(wanted) = &what.instance {
+        let mut names: Vec<String> = groups.iter().map(|group| group.instance.clone()).collect();
+        groups.retain(|group| group.instance == *wanted);
+        if groups.is_empty() {
+            names.sort();
+            names.dedup();
+            return Err(no_instance(wanted, &names));
+        }
+    }
+    Ok(groups)
+}
+
+fn no_instance(wanted: &str, names: &[String]) -> Error {
+    let names: Vec<&str> = names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect();
+    let there = if names.is_empty() {
+        "no profile here says of which process it is".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
+    Error::Usage(plain(&format!("--instance {wanted}: {there}")).into_owned())
+}
+
+/// Reads a profile of each group.
+fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    let mut taken = Vec::new();
+    let mut errors = Vec::new();
+    for Group { instance, files, .. } in groups {
+        // A profile that is broken does not stand in the way of the one before it.
+        let mut files: Vec<Source> = files;
+        if which == Which::Last {
+            files.reverse();
+        }
+        for file in files {
+            match profile(file, context) {
+                Ok(profile) => {
+                    taken.push(Taken { instance, profile });
+                    break;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    if taken.is_empty() {
+        let errors: Vec<String> = errors.iter().map(|error| plain(error).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in errors {
+        context.lost(error)?;
+    }
+    Ok(taken)
+}
+
+/// The heaps of a live cluster's apiservers.
+#[cfg(feature = "live")]
+fn live(kube: &KubeFlags, what: &What, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    use crate::sources::live::Cluster;
+    use crate::sources::pprof::HEAP;
+    let cluster =
+        Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+    for note in cluster.notes() {
+        context.say(note)?;
+    }
+    let wanted = |name: &String| what.instance.as_ref().is_none_or(|instance| instance == name);
+    let names: Vec<String> = cluster.apiservers().iter().map(|server| server.name.clone()).collect();
+    if !names.iter().any(wanted) {
+        return Err(no_instance(what.instance.as_deref().unwrap_or_default(), &names));
+    }
+    let mut taken = Vec::new();
+    let mut errors = Vec::new();
+    for (number, name) in names.iter().enumerate().filter(|(_, name)| wanted(name)) {
+        let page = cluster.get(number, HEAP).map_err(|error| error.to_string());
+        let path = format!("{name}{HEAP}");
+        let profile = page.and_then(|page| {
+            let mut profile = Profile::read(Source::of_bytes(path, page.body)).map_err(|error| error.to_string())?;
+            profile.stacks.at = profile.stacks.at.or(Some(page.at));
+            Ok(profile)
+        });
+        match profile {
+            Ok(profile) => taken.push(Taken { instance: name.clone(), profile: Arc::new(profile) }),
+            Err(error) => errors.push(error),
+        }
+    }
+    if taken.is_empty() {
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in errors {
+        context.lost(error)?;
+    }
+    Ok(taken)
+}
+
+#[cfg(not(feature = "live"))]
+fn live(_: &KubeFlags, _: &What, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+    Err(Error::Usage(
+        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+    ))
+}
