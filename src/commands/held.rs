@@ -33,6 +33,7 @@ pub struct Held(Mutex<Vec<Arc<Entry>>>);
 impl Held {
     /// Reads logs and holds their roll-up; how long its tiles are (µs). Nothing where a log can be read only once, is a
     /// roll-up itself, or was written to meanwhile.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal UI steps through logs"))]
     pub(super) fn hold(&self, streams: Vec<LogStream>, context: &mut Context<'_>) -> Result<Option<Micros>, Error> {
         let Some(key) = key(&streams).filter(|key| !key.is_empty()) else { return Ok(None) };
         let places: Vec<PathBuf> = places(&streams);

@@ -46,10 +46,6 @@ pub(super) trait Question: Send + Sync + 'static {
     }
 
     /// The answer of what was [wanted](Self::stored) of a roll-up.
-    #[cfg_attr(
-        not(any(feature = "history", feature = "tui")),
-        expect(dead_code, reason = "without Parquet and a terminal UI there are no roll-ups")
-    )]
     fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
         self.stored().and(Err(String::new()))
     }
