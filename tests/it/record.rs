@@ -175,8 +175,10 @@ fn two_recorders_write_to_one_store_and_end_well() {
         assert!(began.elapsed() < Duration::from_secs(30), "the recorders are too slow");
         std::thread::sleep(Duration::from_millis(150));
         wanted += 1;
+        // A recorder that looks while a page is being written would rightly miss part of it.
         for name in ["a", "b"] {
-            write(home.path(), &format!("{name}.prom"), page(wanted));
+            let new = write(home.path(), &format!("new/{name}.prom"), page(wanted));
+            std::fs::rename(new, home.path().join(format!("{name}.prom"))).unwrap();
         }
     }
     std::thread::sleep(Duration::from_millis(600));
