@@ -24,7 +24,7 @@ use Answer::{Aside, But, Refused, Same};
 const PEAK: Answer = But(&["peak_rps"]);
 
 /// Command, flag, the words of a command line that uses it (`SINCE` and `UNTIL` are edges of tiles), and what it answers.
-const LIST: [(&str, &str, &[&str], Answer); 100] = [
+const LIST: &[(&str, &str, &[&str], Answer)] = &[
     ("traffic", "", &["SOURCE"], PEAK),
     ("traffic", "--by", &["SOURCE", "--by", "verb,resource,code", "--top", "0"], PEAK),
     ("traffic", "--by", &["SOURCE", "--by", "list-kind,scope,agent"], PEAK),
@@ -140,7 +140,7 @@ const LIST: [(&str, &str, &[&str], Answer); 100] = [
 ];
 
 /// Flags that every command has, and those that say where other things than audit logs are.
-const COMMON: [&str; 18] = [
+const COMMON: &[&str] = &[
     "--output",
     "--no-headers",
     "--sort-by",
