@@ -6,6 +6,8 @@
 # BEFORE and AFTER are programs. FOLDER (target/outputs) keeps all outputs: FOLDER/before/NAME and FOLDER/after/NAME, stdout with stderr
 # and the exit code behind it. Clocks are left out (--until of a report's day is fixed by its bundle; "in 0.3 s" is cut).
 set -u
+# Outputs are those of the inputs: nothing is answered from the cache of roll-ups.
+export PLIMSOLL_CACHE_FROM=1000TB
 before=$1 after=$2 folder=${3:-target/outputs}
 cd "$(dirname "$0")/.." || exit 2
 mkdir -p "$folder/before" "$folder/after"
