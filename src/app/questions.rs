@@ -50,7 +50,7 @@ const NO_PART: &[&str] = &[
     "quota lint --step",
 ];
 
-/// Questions in which each field differs from its default, in so many as are needed where flags exclude one another.
+/// Questions in which each field differs from its default; several of a command where its flags exclude one another.
 fn all() -> Vec<Question> {
     let bounds = (Some(NOW - 3600 * SECOND), Some(NOW - 1));
     let at = Some(NOW - 60 * SECOND);

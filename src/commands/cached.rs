@@ -217,7 +217,7 @@ impl Cacheable {
         Some(Loss { path, ..loss.clone() })
     }
 
-    /// Whether a breakdown is told by much less than the logs, and all of it is.
+    /// Whether the tables of a breakdown are much smaller than the logs, and hold all of it.
     fn is_cheap(&self, kept: &Kept) -> bool {
         let manifest = &kept.rolled.manifest;
         let tables: u64 =
@@ -225,7 +225,7 @@ impl Cacheable {
         // Of a panic without a code, rows of a roll-up don't tell that it is an error.
         let panics =
             manifest.streams.iter().flat_map(|own| own.events.values()).any(|of| of.contains_key(Stage::Panic.name()));
-        // Peaks of ten seconds are told by seconds.
+        // Peaks of ten seconds are derived from seconds.
         let is_fine = manifest.tile_seconds <= 10 && manifest.late_events == 0;
         is_fine && tables * WORTH <= kept.entry.covers() && !panics
     }

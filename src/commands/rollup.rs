@@ -26,7 +26,7 @@ pub struct Selection {
     pub filters: Vec<Filter>,
     /// Whether all tables are made, and what parts are joined by is kept.
     pub with_seams: bool,
-    /// Whether what windows of it are told by is kept.
+    /// Whether what its windows are derived from is kept.
     pub with_steps: bool,
 }
 

@@ -147,7 +147,7 @@ fn follow(args: &Args, question: &question::Traffic, context: &mut Context<'_>) 
     traffic_follow::run(&question.sources, &args.follow, query, version, flow, context)
 }
 
-const HEALTH: &str = "--health is told by metrics; add --from metrics if there are any";
+const HEALTH: &str = "--health needs metrics pages; add --from metrics if there are any";
 
 /// What is counted of audit logs, and by what.
 struct Counted {

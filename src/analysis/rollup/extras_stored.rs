@@ -319,7 +319,7 @@ impl Rollup {
         self.extra.operations_dropped
     }
 
-    /// What timelines leave out; what was folded is told by nobody.
+    /// What timelines leave out, without what was folded.
     pub fn omitted(&self) -> impl Iterator<Item = OmittedRow<'_>> {
         self.extra.omitted.iter().map(|(_, key, row)| {
             let k = self.keys.extra.omitted.get(*key as u32);

@@ -77,7 +77,7 @@ pub struct Part {
     seams: Option<Seams>,
     /// Tables beside requests and clients, if they are made.
     extras: Option<Box<Extras>>,
-    /// What windows of it are told by, if it is to be held.
+    /// What its windows are derived from, if it is to be held.
     steps: Option<Steps>,
     sequences: Sequences,
     traffic: Tiles<Traffic>,

@@ -36,7 +36,7 @@ pub struct Rollup {
     pub(super) extra: ExtraTables,
     /// What parts of one log are joined by, where it was asked for.
     pub(super) seams: Option<Seams>,
-    /// What windows of it are told by, where it is held.
+    /// What its windows are derived from, where it is held.
     pub(super) held: Option<Held>,
     /// The length of a tile in seconds.
     pub(super) tile: i64,

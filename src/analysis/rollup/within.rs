@@ -114,7 +114,7 @@ impl Rollup {
         !(is_folded || by_user && kubelets())
     }
 
-    /// Keeps beside the tables what windows of it are told by.
+    /// Keeps beside the tables what its windows are derived from.
     pub(super) fn hold(&mut self, steps: Steps) {
         self.held = Some(Held { steps: Arc::new(steps), bounds: (Micros::MIN, Micros::MAX) });
     }

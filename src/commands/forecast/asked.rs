@@ -49,7 +49,7 @@ pub(super) struct Asked {
     pub(super) step: Step,
     /// From when on, and until when.
     pub(super) window: (Option<Micros>, Option<Micros>),
-    /// The moment as of which it is told.
+    /// The moment as of which the forecast is made.
     pub(super) moment: Option<Micros>,
     /// Whether series that ended are foreseen from their own end.
     pub(super) with_ended: bool,

@@ -142,7 +142,7 @@ pub(in crate::commands) fn within(
     Ok(taken)
 }
 
-/// What was found, at least one; what could not be used is told.
+/// What was found, at least one; reports what could not be used.
 fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
     if groups.is_empty() {
         let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();

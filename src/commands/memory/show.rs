@@ -1,11 +1,12 @@
 //! `plimsoll memory show`.
 
 use super::groups::{GroupFlags, Meant, read, tell};
+use crate::analysis::answer::Answer;
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
-use crate::commands::{heap as profiles, moment, pages};
+use crate::commands::{heap as profiles, moment, pages, show};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::question;
@@ -75,9 +76,8 @@ impl Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let mut report = answer(&args.question(context.io.now)?, context)?;
-    context.date(&mut report);
-    context.print(&report, FailOn::Never)
+    let report = answer(&args.question(context.io.now)?, context)?;
+    show(Answer::of(report), FailOn::Never, context)
 }
 
 /// Answers the question.

@@ -241,7 +241,7 @@ fn of_window(load: &Load, window: Option<Span>) -> Vec<Asked> {
         wanted.push(asked(head, Question::Compare(question)));
     }
     if from - calm.0 >= ENOUGH {
-        let about = "What was wrong already, while nothing had happened yet: it did not cause the incident, but it is worth mending.";
+        let about = "What was wrong before the incident: it did not cause it, and should be fixed all the same.";
         let before = (Some(calm.0), Some(from));
         wanted.push(asked(["chronic", "Clients before the incident", about], clients(before)));
     }

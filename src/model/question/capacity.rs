@@ -174,7 +174,7 @@ impl QuotaLint {
 pub struct Forecast {
     /// Stores, and files with series in time.
     pub sources: Vec<String>,
-    /// As of when it is told.
+    /// The moment as of which the forecast is made.
     pub at: Option<Micros>,
     /// Which time.
     pub bounds: Bounds,
