@@ -87,6 +87,19 @@ impl Screen {
         self.until(text, |screen| screen.contains(text))
     }
 
+    /// The screen, once nothing on it changes for a third of a second: tmux also shows what is only half drawn.
+    pub(crate) fn settled(&self) -> String {
+        let mut before = self.text();
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let now = self.text();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+    }
+
     /// The process of the program.
     pub(crate) fn process(&self) -> String {
         let pane = self.tmux(&["list-panes", "-F", "#{pane_pid}"]).1;

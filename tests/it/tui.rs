@@ -102,13 +102,13 @@ fn commands_are_copied_prompts_replaced_and_filters_shown_at_80_columns() {
     // Not "so far": which finding is the gravest is known when all are.
     screen.shows("Findings: 6 critical");
     screen.keys(&["Enter"]);
-    let popup = screen.shows("etcd-removed-crds");
+    screen.shows("etcd-removed-crds");
+    let popup = screen.settled();
     screen.keys(&["G"]);
     screen.keys(&["k"]);
-    std::thread::sleep(Duration::from_millis(300));
     let height =
         |text: &str| text.lines().filter(|line| line.contains('│') || line.contains('┌') || line.contains('└')).count();
-    assert_eq!(height(&screen.text()), height(&popup), "it keeps its size");
+    assert_eq!(height(&screen.settled()), height(&popup), "it keeps its size");
     // The command alone, as a shell takes it.
     screen.keys(&["y"]);
     screen.shows("copied: plimsoll etcd extract OLD --deleted-since NEW");
