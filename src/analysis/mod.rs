@@ -14,6 +14,7 @@ pub mod forecast;
 pub mod guard;
 pub mod heap;
 pub mod incident;
+pub mod judge;
 pub mod keyspace;
 pub mod list_route;
 pub mod memory;

@@ -88,9 +88,11 @@ impl Screen {
     }
 
     /// The screen, once nothing on it changes for a third of a second: tmux also shows what is only half drawn.
+    #[track_caller]
     pub(crate) fn settled(&self) -> String {
+        let began = Instant::now();
         let mut before = self.text();
-        loop {
+        while began.elapsed() < PATIENCE {
             std::thread::sleep(std::time::Duration::from_millis(300));
             let now = self.text();
             if now == before {
@@ -98,6 +100,7 @@ impl Screen {
             }
             before = now;
         }
+        panic!("the screen never rests; it shows:\n{before}");
     }
 
     /// The process of the program.

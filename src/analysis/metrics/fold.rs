@@ -67,6 +67,17 @@ impl Series {
             Metric::Duration | Metric::FlowExecution => {
                 matches!(kept, Kept::Latencies | Kept::Incident) && self.part == Part::Bucket
             }
+            Metric::EtcdRequests
+            | Metric::WebhookDuration
+            | Metric::FlowWait
+            | Metric::EtcdWalFsync
+            | Metric::EtcdCommit => kept == Kept::Incident && matches!(self.part, Part::Sum | Part::Count),
+            Metric::WebhookRejections
+            | Metric::WebhookFailOpen
+            | Metric::EtcdLeaderChanges
+            | Metric::EtcdProposalsFailed
+            | Metric::TerminatedWatchers
+            | Metric::CacheInitializations => kept == Kept::Incident,
             _ => false,
         }
     }

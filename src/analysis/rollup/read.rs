@@ -89,6 +89,11 @@ impl<'r> TrafficRow<'r> {
         self.row.more.as_ref().map(|more| &more.lifetime)
     }
 
+    /// What apiservers say that slow requests spent in etcd, in webhooks, in the APF queue; µs.
+    pub fn spent(&self) -> [u64; 3] {
+        self.row.more.as_ref().map_or([0; 3], |more| more.spent)
+    }
+
     /// Events with a response body, its bytes, its items.
     pub fn bodies(&self) -> [u64; 3] {
         self.row.more.as_ref().map_or([0; 3], |more| more.bodies)

@@ -1,0 +1,15 @@
+//! The judge: which episodes there were, how grave, when, and what caused them. (How: docs/judge.md.)
+//!
+//! [`Requests`] is what it reads, whatever that was counted from; [`LoadSeries`] is load and its consequences by
+//! interval; [`signals`] are what deviates from its baseline, and episodes what signals come to.
+
+pub mod excursions;
+pub mod paged;
+pub mod requests;
+pub mod rolled;
+pub mod series;
+pub mod signals;
+pub mod vitals;
+
+pub use requests::Requests;
+pub use series::LoadSeries;

@@ -1,0 +1,196 @@
+//! Requests that apiservers count themselves, by their metrics pages: nobody is named, and intervals are as long as the
+//! pages lie apart.
+
+use super::requests::{Caller, Grid, Kind, Requests, Row};
+use super::rolled::Numbers;
+use crate::analysis::metrics::catalogue::{Metric, Part};
+use crate::analysis::metrics::facts::{Component, Fact, Facts};
+use crate::analysis::metrics::traffic::verb;
+use crate::model::incident::Source;
+use crate::model::time::{Micros, SECOND};
+use std::collections::BTreeMap;
+
+/// The shortest interval, in µs: of pages that are taken more often several make one.
+const MIN_TILE: Micros = 5 * SECOND;
+/// Fewer differences between pages show no course.
+const MIN_INTERVALS: usize = 3;
+
+/// A kind and code of requests at one apiserver.
+#[derive(Debug)]
+struct Series {
+    kind: usize,
+    instance: usize,
+    errors: bool,
+    throttled: bool,
+    /// By interval, ascending: how many requests, and latencies (seconds, count).
+    tiles: Vec<(usize, f64, Vec<(f32, f32)>)>,
+}
+
+/// The requests of metrics pages.
+#[derive(Debug)]
+pub struct Paged {
+    grid: Grid,
+    callers: Vec<Caller>,
+    kinds: Vec<Kind>,
+    instances: Vec<String>,
+    series: Vec<Series>,
+}
+
+/// How long intervals are: as long as those between most pages of apiservers. `None` where there are too few pages.
+pub fn tile(facts: &Facts) -> Option<Grid> {
+    let mut lengths = Vec::new();
+    let (mut from, mut to) = (Micros::MAX, Micros::MIN);
+    for instance in facts.instances_of(Component::Apiserver) {
+        lengths.extend(instance.intervals.iter().map(|(from, to)| to - from).filter(|length| *length > 0));
+        from = from.min(instance.intervals.first().map_or(Micros::MAX, |first| first.0));
+        to = to.max(instance.intervals.last().map_or(Micros::MIN, |last| last.1));
+    }
+    if lengths.len() < MIN_INTERVALS || from >= to {
+        return None;
+    }
+    lengths.sort_unstable();
+    let tile = (lengths[lengths.len() / 2].max(MIN_TILE) + SECOND / 2) / SECOND * SECOND;
+    Some(Grid { tile, span: (from, to) })
+}
+
+/// What rose between pages, spread evenly over the time between them: `take` is given the interval and the part of it.
+pub(super) fn spread(grid: Grid, (from, to): (Micros, Micros), increase: f64, mut take: impl FnMut(usize, f64)) {
+    if from >= to {
+        return;
+    }
+    for number in from.div_euclid(grid.tile)..=(to - 1).div_euclid(grid.tile) {
+        let part = ((number + 1) * grid.tile).min(to) - (number * grid.tile).max(from);
+        if let Some(place) = grid.place(number * grid.tile) {
+            take(place, increase * part as f64 / (to - from) as f64);
+        }
+    }
+}
+
+impl Paged {
+    /// `None` where there are too few pages of apiservers.
+    pub fn new(facts: &Facts) -> Option<Self> {
+        let grid = tile(facts)?;
+        let (mut kinds, mut instances) = (Numbers::default(), Numbers::default());
+        let kind_of = |fact: &Fact| -> Kind {
+            let label = |at: usize| facts.text(fact.labels[at]).to_owned();
+            [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
+        };
+        let mut series = Vec::new();
+        for fact in facts.of(Metric::Requests) {
+            let Some(own) = facts.instances.get(fact.instance) else { continue };
+            let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
+            for (interval, difference) in &fact.course {
+                if let Some(span) = own.intervals.get(*interval as usize) {
+                    spread(grid, *span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
+                }
+            }
+            let code = facts.text(fact.labels[7]);
+            series.push(Series {
+                kind: kinds.of(kind_of(fact)),
+                instance: instances.of(own.name.clone()),
+                errors: code.starts_with('5') || code == "0",
+                throttled: code == "429",
+                tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
+            });
+        }
+        let mut latencies: BTreeMap<(usize, Kind), Vec<&Fact>> = BTreeMap::new();
+        for fact in facts.of(Metric::Duration).iter().filter(|fact| fact.part == Part::Bucket) {
+            latencies.entry((fact.instance, kind_of(fact))).or_default().push(fact);
+        }
+        for ((instance, kind), mut buckets) in latencies {
+            buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+            let Some(own) = facts.instances.get(instance) else { continue };
+            series.push(Series {
+                kind: kinds.of(kind),
+                instance: instances.of(own.name.clone()),
+                errors: false,
+                throttled: false,
+                tiles: timed(grid, &own.intervals, &buckets),
+            });
+        }
+        let callers = vec![Caller::default()];
+        Some(Self { grid, callers, kinds: kinds.all, instances: instances.all, series })
+    }
+}
+
+/// Latencies of a histogram's buckets, sorted by bound, by interval of the grid.
+fn timed(grid: Grid, intervals: &[(Micros, Micros)], buckets: &[&Fact]) -> Vec<(usize, f64, Vec<(f32, f32)>)> {
+    let mut tiles: BTreeMap<usize, BTreeMap<usize, f64>> = BTreeMap::new();
+    for (place, fact) in buckets.iter().enumerate() {
+        for (interval, difference) in &fact.course {
+            if let Some(span) = intervals.get(*interval as usize) {
+                spread(grid, *span, *difference, |tile, part| {
+                    *tiles.entry(tile).or_default().entry(place).or_default() += part;
+                });
+            }
+        }
+    }
+    // Bounds may repeat where versions of a resource are counted apart.
+    let value = |place: usize| {
+        let bound = buckets[place].bound;
+        let below = buckets[..place].iter().rev().map(|fact| fact.bound).find(|other| *other < bound).unwrap_or(0.0);
+        if bound.is_finite() { (below.max(bound / 4.0) * bound).sqrt() } else { below * 1.5 }
+    };
+    let values: Vec<f64> = (0..buckets.len()).map(value).collect();
+    let counts = |cumulative: BTreeMap<usize, f64>| {
+        let mut by_bound: Vec<(f64, f64, f64)> = Vec::new();
+        for place in 0..buckets.len() {
+            let count = cumulative.get(&place).copied().unwrap_or(0.0);
+            match by_bound.last_mut() {
+                Some(last) if last.0 == buckets[place].bound => last.2 += count,
+                _ => by_bound.push((buckets[place].bound, values[place], count)),
+            }
+        }
+        let mut below = 0.0;
+        let mut latency = Vec::new();
+        for (_, value, count) in by_bound {
+            if count - below > 1e-9 {
+                latency.push((value as f32, (count - below) as f32));
+                below = count;
+            }
+        }
+        latency
+    };
+    tiles.into_iter().map(|(tile, cumulative)| (tile, 0.0, counts(cumulative))).collect()
+}
+
+impl Requests for Paged {
+    fn source(&self) -> Source {
+        Source::Metrics
+    }
+
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn callers(&self) -> &[Caller] {
+        &self.callers
+    }
+
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    fn instances(&self) -> &[String] {
+        &self.instances
+    }
+
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        for series in &self.series {
+            for (tile, count, latency) in &series.tiles {
+                let of = |is: bool| if is { *count } else { 0.0 };
+                take(Row {
+                    tile: *tile,
+                    caller: 0,
+                    kind: series.kind,
+                    instance: series.instance,
+                    requests: *count,
+                    errors: of(series.errors),
+                    throttled: of(series.throttled),
+                    spent: [0.0; 3],
+                    latency,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the judge reads: requests by time, caller and kind, whatever they were counted from.
+
+use crate::model::incident::{Source, Span};
+use crate::model::time::{Micros, SECOND};
+
+/// Who asks: user (all kubelets are one) and agent; both empty where the source does not say.
+pub type Caller = [String; 2];
+
+/// What is asked for: verb, API group, resource, subresource.
+pub type Kind = [String; 4];
+
+/// How time is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Length of an interval, in µs.
+    pub tile: Micros,
+    /// What the source covers, in µs since 1970.
+    pub span: Span,
+}
+
+impl Grid {
+    /// Number since 1970 of the first interval.
+    pub fn first(self) -> i64 {
+        self.span.0.div_euclid(self.tile)
+    }
+
+    /// How many intervals there are, those at the ends in part covered.
+    pub fn len(self) -> usize {
+        let last = (self.span.1 - 1).max(self.span.0).div_euclid(self.tile);
+        usize::try_from(last - self.first() + 1).unwrap_or(0)
+    }
+
+    /// Whether nothing is covered.
+    pub fn is_empty(self) -> bool {
+        self.span.1 <= self.span.0
+    }
+
+    /// Seconds of an interval that the source covers.
+    pub fn seconds(self, at: usize) -> f64 {
+        let from = self.start(at).max(self.span.0);
+        let to = self.start(at + 1).min(self.span.1);
+        (to - from).max(0) as f64 / SECOND as f64
+    }
+
+    /// When an interval begins.
+    pub fn start(self, at: usize) -> Micros {
+        (self.first() + at as i64) * self.tile
+    }
+
+    /// The interval of a moment; `None` outside of what is covered.
+    pub fn place(self, at: Micros) -> Option<usize> {
+        let place = usize::try_from(at.div_euclid(self.tile) - self.first()).ok()?;
+        (place < self.len()).then_some(place)
+    }
+}
+
+/// Requests of one caller and kind at one apiserver that ended in one interval.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'r> {
+    /// Number of the interval, from 0.
+    pub tile: usize,
+    /// Place among [`Requests::callers`].
+    pub caller: usize,
+    /// Place among [`Requests::kinds`].
+    pub kind: usize,
+    /// Place among [`Requests::instances`].
+    pub instance: usize,
+    /// How many ended; of long-running ones also those whose end is not known.
+    pub requests: f64,
+    /// Of these, code 0 or ≥ 500.
+    pub errors: f64,
+    /// Of these, code 429.
+    pub throttled: f64,
+    /// Seconds that the apiserver says slow requests spent in etcd, in webhooks, in the APF queue.
+    pub spent: [f64; 3],
+    /// Latencies: seconds, and how many. Of watches the time to their start.
+    pub latency: &'r [(f32, f32)],
+}
+
+/// Requests in time.
+pub trait Requests {
+    /// What they were counted from.
+    fn source(&self) -> Source;
+
+    /// How time is cut.
+    fn grid(&self) -> Grid;
+
+    /// The callers.
+    fn callers(&self) -> &[Caller];
+
+    /// The kinds of requests.
+    fn kinds(&self) -> &[Kind];
+
+    /// The apiservers.
+    fn instances(&self) -> &[String];
+
+    /// Hands each row to `take`, in any order; a key may come in several rows.
+    fn each(&self, take: &mut dyn FnMut(Row<'_>));
+}
+
+/// What a request does, as far as its cost and its victims are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// GET and what is no resource.
+    Read,
+    /// LIST.
+    List,
+    /// What etcd has to keep: create, update, patch, delete.
+    Write,
+    /// Reviews and tokens, which are created and not kept.
+    Review,
+    /// What lasts: watches, exec, logs.
+    Long,
+}
+
+impl Class {
+    /// Of a kind of request.
+    pub fn of([verb, _, resource, subresource]: &Kind) -> Self {
+        let is_long = matches!(subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy");
+        match verb.as_str() {
+            "watch" | "connect" | "proxy" => Self::Long,
+            _ if is_long => Self::Long,
+            "list" => Self::List,
+            "create" if resource.ends_with("reviews") || subresource == "token" => Self::Review,
+            "create" | "update" | "patch" | "delete" | "deletecollection" => Self::Write,
+            _ => Self::Read,
+        }
+    }
+}
+
+/// Whether a user is a part of the control plane, or a kubelet.
+pub fn is_control_plane(user: &str) -> bool {
+    let own = ["system:serviceaccount:kube-system:", "system:node:", "system:kube-", "system:apiserver"];
+    own.iter().any(|prefix| user.starts_with(prefix))
+}

@@ -1,0 +1,129 @@
+//! Requests of audit logs, by their roll-up.
+
+use super::requests::{Caller, Grid, Kind, Requests, Row};
+use crate::analysis::rollup::Rollup;
+use crate::analysis::traffic::Outcome;
+use crate::model::histogram::midpoint;
+use crate::model::incident::Source;
+use crate::model::time::SECOND;
+use hashbrown::HashMap;
+use std::hash::Hash;
+
+/// Things by number, each once.
+#[derive(Debug)]
+pub(super) struct Numbers<T> {
+    places: HashMap<T, usize>,
+    pub(super) all: Vec<T>,
+}
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self { places: HashMap::default(), all: Vec::new() }
+    }
+}
+
+impl<T: Hash + Eq + Clone> Numbers<T> {
+    /// The number of a thing.
+    pub(super) fn of(&mut self, thing: T) -> usize {
+        *self.places.entry(thing).or_insert_with_key(|thing| {
+            self.all.push(thing.clone());
+            self.all.len() - 1
+        })
+    }
+}
+
+/// What a key of `traffic` says: caller, kind, instance, how such requests ended.
+type Key = (usize, usize, usize, Outcome);
+
+/// The requests of a roll-up, without those of the apiservers themselves, of which there are many whenever one starts.
+#[derive(Debug)]
+pub struct Rolled<'r> {
+    rollup: &'r Rollup,
+    grid: Grid,
+    callers: Vec<Caller>,
+    kinds: Vec<Kind>,
+    instances: Vec<String>,
+    /// By number of a key; `None` of what is left out.
+    keys: Vec<Option<Key>>,
+}
+
+impl<'r> Rolled<'r> {
+    /// `None` where the roll-up holds nothing.
+    pub fn new(rollup: &'r Rollup) -> Option<Self> {
+        let (mut callers, mut kinds, mut instances) = (Numbers::default(), Numbers::default(), Numbers::default());
+        let mut keys: Vec<Option<Option<Key>>> = Vec::new();
+        let subjects = rollup.subjects();
+        for row in rollup.traffic() {
+            let number = row.key as usize;
+            if keys.len() <= number {
+                keys.resize(number + 1, None);
+            }
+            keys[number].get_or_insert_with(|| {
+                let (who, (group, resource)) = subjects.get(row.subject)?;
+                if who.user == "system:apiserver" {
+                    return None;
+                }
+                let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
+                let kind = kinds.of([row.verb, group, resource, row.subresource].map(str::to_owned));
+                Some((caller, kind, instances.of(row.instance.to_owned()), Outcome::of_code(row.code)))
+            });
+        }
+        let tile = rollup.tile_seconds() * SECOND;
+        let span = rollup.span.filter(|(from, to)| from < to)?;
+        Some(Self {
+            rollup,
+            grid: Grid { tile, span },
+            callers: callers.all,
+            kinds: kinds.all,
+            instances: instances.all,
+            keys: keys.into_iter().map(Option::flatten).collect(),
+        })
+    }
+}
+
+impl Requests for Rolled<'_> {
+    fn source(&self) -> Source {
+        Source::Audit
+    }
+
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn callers(&self) -> &[Caller] {
+        &self.callers
+    }
+
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    fn instances(&self) -> &[String] {
+        &self.instances
+    }
+
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        let mut latency = Vec::new();
+        for row in self.rollup.traffic() {
+            let Some(&Some((caller, kind, instance, outcome))) = self.keys.get(row.key as usize) else { continue };
+            let Some(tile) = self.grid.place(row.tile * SECOND) else { continue };
+            let requests = row.requests as f64;
+            let of = |wanted: Outcome| if outcome == wanted { requests } else { 0.0 };
+            latency.clear();
+            latency.extend(row.latency().buckets().iter().map(|(bucket, count)| {
+                ((midpoint(*bucket) / 1e6) as f32, *count as f32)
+            }));
+            take(Row {
+                tile,
+                caller,
+                kind,
+                instance,
+                requests,
+                errors: of(Outcome::Error),
+                throttled: of(Outcome::Throttled),
+                spent: row.spent().map(|micros| micros as f64 / 1e6),
+                latency: &latency,
+            });
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Load and its consequences by interval: how many requests, how many of them failed, were throttled or slow, and how
+//! much slower requests became than requests of their kind are.
+//!
+//! What is slow depends on the kind of request: a LIST of all pods takes longer than a GET. Each kind is therefore
+//! compared with itself in quiet intervals, those in which requests were not slower than usual.
+
+use super::requests::{Class, Grid, Kind, Requests, Row, is_control_plane};
+use crate::analysis::robust::median;
+use crate::model::incident::Source;
+
+/// Of the intervals, sorted by how much slower requests are than usual, this part counts as quiet. A longer episode
+/// than the rest of it would become the baseline.
+const QUIET_SHARE: f64 = 0.35;
+/// What an interval's mean latency is compared with: this quantile of all intervals' means.
+const TYPICAL: f64 = 0.3;
+/// Latencies below this differ by chance; s.
+const NOISE_S: f64 = 0.004;
+/// Kubernetes' objective for requests of one object is 1 s; people notice a tenth of it when it doubles. s.
+const SLOWER_BY_S: f64 = 0.1;
+/// And a request is slow from this many times the 99th percentile of its kind on.
+const SLOWER_TIMES: f64 = 2.0;
+/// Fewer requests of a kind have no 99th percentile of their own.
+const MIN_TIMED: f64 = 50.0;
+
+/// Buckets of latency: half powers of two from 0.1 ms on.
+const BUCKETS: usize = 44;
+
+/// Latencies by half powers of two.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latencies {
+    counts: [f32; BUCKETS],
+    /// Sum of all, s.
+    pub sum: f64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { counts: [0.0; BUCKETS], sum: 0.0 }
+    }
+}
+
+fn bucket(seconds: f32) -> usize {
+    let place = (f64::from(seconds) / 1e-4).max(1.0).log2() * 2.0;
+    (place as usize).min(BUCKETS - 1)
+}
+
+/// The upper bound of a bucket, s.
+fn bound(bucket: usize) -> f64 {
+    1e-4 * 2f64.powf((bucket as f64 + 1.0) / 2.0)
+}
+
+impl Latencies {
+    /// Adds latencies: seconds, and how many.
+    pub fn add(&mut self, latency: &[(f32, f32)]) {
+        for (seconds, count) in latency {
+            self.counts[bucket(*seconds)] += count;
+            self.sum += f64::from(*seconds) * f64::from(*count);
+        }
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
+        self.sum += other.sum;
+    }
+
+    /// How many.
+    pub fn count(&self) -> f64 {
+        self.counts.iter().map(|count| f64::from(*count)).sum()
+    }
+
+    /// A quantile in seconds, to within 20 %; `None` of nothing.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let all = self.count();
+        let mut seen = 0.0;
+        for (place, count) in self.counts.iter().enumerate() {
+            seen += f64::from(*count);
+            if all > 0.0 && seen >= q * all {
+                return Some(bound(place) / 2f64.powf(0.25));
+            }
+        }
+        None
+    }
+}
+
+/// Requests of one kind, or of one caller, by interval: those in which there were any, ascending.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sparse {
+    /// Interval, requests.
+    pub counts: Vec<(u32, f32)>,
+    /// Of all of the time.
+    pub total: f64,
+}
+
+impl Sparse {
+    fn add(&mut self, tile: usize, count: f64) {
+        self.total += count;
+        let tile = tile as u32;
+        match self.counts.last_mut() {
+            Some(last) if last.0 == tile => last.1 += count as f32,
+            Some(last) if last.0 > tile => match self.counts.binary_search_by_key(&tile, |own| own.0) {
+                Ok(place) => self.counts[place].1 += count as f32,
+                Err(place) => self.counts.insert(place, (tile, count as f32)),
+            },
+            _ => self.counts.push((tile, count as f32)),
+        }
+    }
+
+    /// A value for each interval.
+    pub fn dense(&self, len: usize) -> Vec<f64> {
+        let mut all = vec![0.0; len];
+        for (tile, count) in &self.counts {
+            if let Some(place) = all.get_mut(*tile as usize) {
+                *place += f64::from(*count);
+            }
+        }
+        all
+    }
+
+    /// Requests within intervals.
+    pub fn within(&self, tiles: std::ops::Range<usize>) -> f64 {
+        let from = self.counts.partition_point(|own| (own.0 as usize) < tiles.start);
+        self.counts[from..].iter().take_while(|own| (own.0 as usize) < tiles.end).map(|own| f64::from(own.1)).sum()
+    }
+}
+
+/// What happened to requests of one class in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Felt {
+    /// Requests whose latency is known.
+    pub timed: f64,
+    /// Of these, slow ones for their kind.
+    pub slow: f64,
+    /// Requests.
+    pub requests: f64,
+    /// Of these, code 0 or ≥ 500.
+    pub errors: f64,
+    /// Of these, code 429.
+    pub throttled: f64,
+}
+
+/// An interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tile {
+    /// Of reads, LISTs and writes: [`place`].
+    pub felt: [Felt; 3],
+    /// Watches that started.
+    pub watches: f64,
+    /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled is none.
+    pub work: f64,
+    /// Seconds that slow requests spent in etcd, in webhooks, in the APF queue, as their annotations say.
+    pub spent: [f64; 3],
+    /// Mean of the logarithms of how many times slower than usual requests are, each kind by its number of requests.
+    pub drag: f64,
+    /// Latencies of all but long-running requests.
+    pub latency: Latencies,
+}
+
+impl Tile {
+    /// All classes together.
+    pub fn all(&self) -> Felt {
+        self.felt.iter().fold(Felt::default(), |sum, own| Felt {
+            timed: sum.timed + own.timed,
+            slow: sum.slow + own.slow,
+            requests: sum.requests + own.requests,
+            errors: sum.errors + own.errors,
+            throttled: sum.throttled + own.throttled,
+        })
+    }
+}
+
+/// Where a class stands in [`Tile::felt`]; `None` of what lasts.
+pub fn place(class: Class) -> Option<usize> {
+    match class {
+        Class::Read | Class::Review => Some(0),
+        Class::List => Some(1),
+        Class::Write => Some(2),
+        Class::Long => None,
+    }
+}
+
+/// Load in time.
+#[derive(Debug)]
+pub struct LoadSeries {
+    /// What it was counted from.
+    pub source: Source,
+    /// How time is cut.
+    pub grid: Grid,
+    /// By interval.
+    pub tiles: Vec<Tile>,
+    /// Requests by apiserver, each by interval; long-running ones too.
+    pub by_instance: Vec<Vec<f64>>,
+    /// Requests by caller, watches by their start.
+    pub by_caller: Vec<Sparse>,
+    /// Requests by kind.
+    pub by_kind: Vec<Sparse>,
+    /// Seconds that one request of a kind takes in quiet intervals.
+    pub prices: Vec<f64>,
+    /// From here on a request of a kind is slow; s.
+    pub thresholds: Vec<f64>,
+    /// Which caller is a part of the control plane, or a kubelet.
+    pub is_own: Vec<bool>,
+    /// Classes of the kinds.
+    pub classes: Vec<Class>,
+}
+
+/// Requests and seconds of a kind by interval.
+#[derive(Debug, Clone, Default)]
+struct Means(Vec<(u32, f32, f32)>);
+
+impl Means {
+    fn add(&mut self, tile: usize, count: f32, sum: f32) {
+        let tile = tile as u32;
+        match self.0.last_mut() {
+            Some(last) if last.0 == tile => (last.1, last.2) = (last.1 + count, last.2 + sum),
+            Some(last) if last.0 > tile => match self.0.binary_search_by_key(&tile, |own| own.0) {
+                Ok(place) => (self.0[place].1, self.0[place].2) = (self.0[place].1 + count, self.0[place].2 + sum),
+                Err(place) => self.0.insert(place, (tile, count, sum)),
+            },
+            _ => self.0.push((tile, count, sum)),
+        }
+    }
+
+    fn typical(&self) -> Option<f64> {
+        let means = self.0.iter().filter(|own| own.1 > 0.0).map(|own| f64::from(own.2 / own.1)).collect();
+        quantile(means, TYPICAL)
+    }
+}
+
+/// A quantile, by nearest rank.
+pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
+    let rank = ((values.len() as f64 * q).ceil() as usize).clamp(1, values.len().max(1)) - 1;
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(rank, f64::total_cmp).1)
+}
+
+fn is_timed(class: Class) -> bool {
+    place(class).is_some()
+}
+
+impl LoadSeries {
+    /// By three passes over the rows.
+    pub fn new(requests: &dyn Requests) -> Self {
+        let grid = requests.grid();
+        let len = grid.len();
+        let kinds = requests.kinds();
+        let classes: Vec<Class> = kinds.iter().map(Class::of).collect();
+        let mut series = Self {
+            source: requests.source(),
+            grid,
+            tiles: vec![Tile::default(); len],
+            by_instance: vec![vec![0.0; len]; requests.instances().len()],
+            by_caller: vec![Sparse::default(); requests.callers().len()],
+            by_kind: vec![Sparse::default(); kinds.len()],
+            prices: Vec::new(),
+            thresholds: Vec::new(),
+            is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
+            classes,
+        };
+        let mut means: Vec<Means> = vec![Means::default(); kinds.len()];
+        requests.each(&mut |row| series.count(&row, &mut means));
+        series.slow_down(&means);
+        series.thresholds = series.thresholds(requests, kinds);
+        requests.each(&mut |row| series.judge(&row));
+        series
+    }
+
+    /// The first pass: what there was.
+    fn count(&mut self, row: &Row<'_>, means: &mut [Means]) {
+        let class = self.classes[row.kind];
+        let (mut count, mut sum) = (0.0f32, 0.0f32);
+        for (seconds, timed) in row.latency {
+            (count, sum) = (count + timed, sum + seconds * timed);
+        }
+        let tile = &mut self.tiles[row.tile];
+        for (all, own) in tile.spent.iter_mut().zip(row.spent) {
+            *all += own;
+        }
+        let Some(place) = place(class) else {
+            // A watch counts when it starts.
+            tile.watches += f64::from(count);
+            self.by_instance[row.instance][row.tile] += f64::from(count);
+            self.by_caller[row.caller].add(row.tile, f64::from(count));
+            self.by_kind[row.kind].add(row.tile, f64::from(count));
+            return;
+        };
+        let felt = &mut tile.felt[place];
+        felt.requests += row.requests;
+        felt.errors += row.errors;
+        felt.throttled += row.throttled;
+        felt.timed += f64::from(count);
+        tile.latency.add(row.latency);
+        self.by_instance[row.instance][row.tile] += row.requests;
+        self.by_caller[row.caller].add(row.tile, row.requests);
+        self.by_kind[row.kind].add(row.tile, row.requests);
+        if count > 0.0 {
+            means[row.kind].add(row.tile, count, sum);
+        }
+    }
+
+    /// How much slower than usual requests are in each interval.
+    fn slow_down(&mut self, means: &[Means]) {
+        let mut weights = vec![0.0; self.tiles.len()];
+        for own in means {
+            let Some(typical) = own.typical() else { continue };
+            for (tile, count, sum) in &own.0 {
+                let times = (f64::from(sum / count) + NOISE_S) / (typical + NOISE_S);
+                let weight = f64::from(*count);
+                self.tiles[*tile as usize].drag += weight * times.ln().clamp(-1.0, 5.0);
+                weights[*tile as usize] += weight;
+            }
+        }
+        for (tile, weight) in self.tiles.iter_mut().zip(weights) {
+            tile.drag /= f64::max(weight, 1.0);
+        }
+    }
+
+    /// Intervals in which requests are as fast as usual.
+    pub fn quiet(&self) -> Vec<bool> {
+        let busy = |tile: &&Tile| tile.all().timed > 0.0;
+        let bound = quantile(self.tiles.iter().filter(busy).map(|tile| tile.drag).collect(), QUIET_SHARE);
+        let bound = bound.unwrap_or(0.0);
+        self.tiles.iter().map(|tile| tile.drag <= bound && tile.all().timed > 0.0).collect()
+    }
+
+    /// The second pass: what requests of each kind take in quiet intervals, and from where on one is slow.
+    fn thresholds(&mut self, requests: &dyn Requests, kinds: &[Kind]) -> Vec<f64> {
+        let quiet = self.quiet();
+        let mut by_kind: Vec<Option<Box<Latencies>>> = vec![None; kinds.len()];
+        let mut by_class: [Latencies; 3] = Default::default();
+        requests.each(&mut |row| {
+            if let Some(place) = place(self.classes[row.kind])
+                && quiet[row.tile]
+            {
+                by_kind[row.kind].get_or_insert_default().add(row.latency);
+                by_class[place].add(row.latency);
+            }
+        });
+        let mut all = Latencies::default();
+        by_class.iter().for_each(|own| all.merge(own));
+        let known = |place: usize| if by_class[place].count() > 0.0 { &by_class[place] } else { &all };
+        let mut thresholds = Vec::with_capacity(kinds.len());
+        for (kind, own) in by_kind.iter().enumerate() {
+            let of_class = known(place(self.classes[kind]).unwrap_or(0));
+            let told = own.as_deref().filter(|own| own.count() >= MIN_TIMED).unwrap_or(of_class);
+            let p99 = told.quantile(0.99).unwrap_or(0.0);
+            thresholds.push((SLOWER_TIMES * p99).max(p99 + SLOWER_BY_S));
+            let own = own.as_deref().filter(|own| own.count() >= 5.0).unwrap_or(of_class);
+            self.prices.push(own.sum / own.count().max(1.0));
+        }
+        thresholds
+    }
+
+    /// The third pass: what was slow, and how much work was asked for.
+    fn judge(&mut self, row: &Row<'_>) {
+        let class = self.classes[row.kind];
+        if !is_timed(class) {
+            return;
+        }
+        let Some(place) = place(class) else { return };
+        let threshold = self.thresholds[row.kind] as f32;
+        let slow: f32 = row.latency.iter().filter(|own| own.0 > threshold).map(|own| own.1).sum();
+        let tile = &mut self.tiles[row.tile];
+        tile.felt[place].slow += f64::from(slow);
+        tile.work += (row.requests - row.throttled).max(0.0) * self.prices[row.kind];
+    }
+
+    /// A value of each interval by second.
+    pub fn rates(&self, value: impl Fn(&Tile) -> f64) -> Vec<f64> {
+        self.tiles.iter().enumerate().map(|(at, tile)| value(tile) / self.grid.seconds(at).max(0.1)).collect()
+    }
+
+    /// Latencies of some intervals.
+    pub fn latency(&self, tiles: impl Iterator<Item = usize>) -> Latencies {
+        let mut all = Latencies::default();
+        tiles.filter_map(|at| self.tiles.get(at)).for_each(|tile| all.merge(&tile.latency));
+        all
+    }
+
+    /// The typical number of requests a second.
+    pub fn typical_rate(&self) -> f64 {
+        median(&mut self.rates(|tile| tile.all().requests)).unwrap_or(0.0)
+    }
+}

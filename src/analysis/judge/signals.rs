@@ -1,0 +1,330 @@
+//! What deviates from its baseline, and when: the signals that episodes are made of.
+
+use super::excursions::{Baseline, baseline, excursions, maximal};
+use super::series::{Felt, LoadSeries, Tile};
+use crate::model::incident::{Source, Span};
+use crate::model::time::{Micros, SECOND};
+use std::ops::Range;
+
+/// Kubernetes' objectives allow one request in a hundred to be slow; so many may fail or be throttled, too.
+const ALLOWED: f64 = 0.01;
+/// Fewer bad requests than this are chance.
+const MIN_BAD: f64 = 10.0;
+/// A single interval is an impact only with this part of its requests.
+const MIN_SHARE_ONCE: f64 = 0.05;
+/// Over more intervals, this part.
+const MIN_SHARE: f64 = 0.015;
+/// Impact that pauses for less than this goes on, in µs.
+const PAUSE: Micros = 20 * SECOND;
+/// What falls below this part of its baseline is silent.
+const SILENT: f64 = 0.15;
+/// So many events are expected in an interval, else silence says nothing.
+const MIN_EXPECTED: f64 = 8.0;
+/// The load itself deviates from so many times its baseline on.
+const MIN_TIMES: f64 = 1.5;
+/// A caller matters if it adds this part of all requests, or of all work, to the baseline.
+const MIN_CALLER: f64 = 0.2;
+/// Load deviates by so many requests a second at least.
+const MIN_RATE: f64 = 1.0;
+/// Slow requests of one impact began this long before they ended at most, in µs.
+const MAX_AGE: Micros = 60 * SECOND;
+/// Shorter silences are pauses, s.
+const MIN_SILENCE_S: f64 = 8.0;
+
+/// What deviates.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Signal {
+    /// Requests that are slow for their kind; of one class, or of all.
+    Slow(Option<usize>),
+    /// Requests that fail with 5xx or without an answer.
+    Errors,
+    /// Requests that are throttled (429).
+    Throttled,
+    /// Hardly any request ends.
+    Silence,
+    /// Hardly any write ends, while reads do.
+    WritesStop,
+    /// One of several apiservers answers hardly any request while others do.
+    Away(usize),
+    /// Requests.
+    Requests,
+    /// LISTs.
+    Lists,
+    /// Writes.
+    Writes,
+    /// Work asked for, at quiet prices.
+    Work,
+    /// Requests of one caller.
+    Caller(usize),
+}
+
+impl Signal {
+    /// Whether users notice it.
+    pub fn is_felt(&self) -> bool {
+        matches!(self, Self::Slow(_) | Self::Errors | Self::Throttled | Self::Silence | Self::WritesStop)
+    }
+
+    /// Whether it is load that somebody asks for.
+    pub fn is_load(&self) -> bool {
+        matches!(self, Self::Requests | Self::Lists | Self::Writes | Self::Work | Self::Caller(_))
+    }
+}
+
+/// A signal while it deviates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deviation {
+    /// What deviates.
+    pub signal: Signal,
+    /// What it was seen in.
+    pub source: Source,
+    /// From when until when.
+    pub span: Span,
+    /// The moments lie this far off at most, in µs.
+    pub slack: Micros,
+    /// Rate a second within, or the part of requests.
+    pub level: f64,
+    /// The same before.
+    pub baseline: f64,
+    /// How much it weighs among signals of its kind: bad requests, or the score of an excursion.
+    pub weight: f64,
+}
+
+/// All deviations in a series.
+pub fn deviations(series: &LoadSeries) -> Vec<Deviation> {
+    let mut all = Vec::new();
+    if series.tiles.len() < 6 {
+        return all;
+    }
+    for (signal, bad) in [
+        (Signal::Slow(None), (|own: &Felt| (own.slow, own.timed)) as fn(&Felt) -> (f64, f64)),
+        (Signal::Errors, |own: &Felt| (own.errors, own.requests)),
+        (Signal::Throttled, |own: &Felt| (own.throttled, own.requests)),
+    ] {
+        let found = impacts(series, |tile| bad(&tile.all()));
+        all.extend(found.into_iter().map(|own| own.deviation(series, signal.clone())));
+    }
+    // A slow store or webhook is slow for writes, of which there may be few among all requests.
+    for class in 0..3 {
+        let found = impacts(series, |tile| {
+            let own = &tile.felt[class];
+            (own.slow, own.timed)
+        });
+        all.extend(found.into_iter().map(|own| own.deviation(series, Signal::Slow(Some(class)))));
+    }
+    all.extend(silences(series));
+    all.extend(loads(series));
+    all
+}
+
+/// Intervals in which more requests are bad than are allowed.
+struct Impact {
+    tiles: Range<usize>,
+    bad: f64,
+    all: f64,
+    baseline: f64,
+}
+
+impl Impact {
+    fn deviation(self, series: &LoadSeries, signal: Signal) -> Deviation {
+        let grid = series.grid;
+        let mut from = grid.start(self.tiles.start).max(grid.span.0);
+        let to = grid.start(self.tiles.end).min(grid.span.1);
+        if matches!(signal, Signal::Slow(_)) {
+            // What ended slow began earlier: half of the slow ones this long ago.
+            let first = &series.tiles[self.tiles.start].latency;
+            let count = first.count();
+            let slow = series.tiles[self.tiles.start].all().slow;
+            let age = first.quantile(1.0 - (slow / count.max(1.0) / 2.0)).unwrap_or(0.0);
+            from -= ((age * SECOND as f64) as Micros).min(MAX_AGE);
+            from = from.max(grid.span.0);
+        }
+        Deviation {
+            signal,
+            source: series.source,
+            span: (from, to),
+            slack: grid.tile,
+            level: self.bad / self.all.max(1.0),
+            baseline: self.baseline,
+            weight: self.bad,
+        }
+    }
+}
+
+fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
+    let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
+    // What fails all the time is a chronic offender's, and no episode.
+    let shares = counts.iter().filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
+    let usual = super::series::quantile(shares, 0.5).unwrap_or(0.0);
+    let allowed = 2.0 * usual + ALLOWED;
+    let scores: Vec<f64> = counts.iter().map(|(bad, all)| bad - allowed * all).collect();
+    let pause = (PAUSE / series.grid.tile).max(1) as usize;
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (tiles, score) in maximal(&scores) {
+        if score < MIN_BAD / 4.0 {
+            continue;
+        }
+        match found.last_mut() {
+            Some(last) if tiles.start - last.end <= pause => last.end = tiles.end,
+            _ => found.push(tiles),
+        }
+    }
+    let sum = |tiles: &Range<usize>| {
+        counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
+    };
+    let is_impact = |tiles: &Range<usize>| {
+        let (bad, all) = sum(tiles);
+        let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
+        bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual
+    };
+    found
+        .into_iter()
+        .filter(is_impact)
+        .map(|tiles| {
+            let (bad, all) = sum(&tiles);
+            Impact { tiles, bad, all, baseline: usual }
+        })
+        .collect()
+}
+
+fn seconds(series: &LoadSeries) -> Vec<f64> {
+    (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
+}
+
+/// Intervals in which hardly anything ends that should.
+fn silent(series: &LoadSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
+    let expected: Vec<f64> = own.rate.iter().zip(seconds).map(|(rate, seconds)| rate * seconds).collect();
+    let missing = |at: usize| {
+        if expected[at] < MIN_EXPECTED { -1.0 } else { 0.5 - counts[at] / expected[at] }
+    };
+    let scores: Vec<f64> = (0..counts.len()).map(missing).collect();
+    let is_silent = |tiles: &Range<usize>| {
+        let lost: f64 = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)) * seconds[at]).sum();
+        lost >= MIN_SILENCE_S && tiles.clone().any(|at| counts[at] < SILENT * expected[at])
+    };
+    // What lies at the ends may be how the capture was cut.
+    let is_inside = |tiles: &Range<usize>| tiles.start > 0 && tiles.end < series.tiles.len();
+    let found = maximal(&scores).into_iter().map(|own| own.0).filter(is_silent).filter(is_inside);
+    found
+        .map(|tiles| {
+            let lost = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)).max(0.0)).sum();
+            (tiles, lost)
+        })
+        .collect()
+}
+
+/// Times in which nothing, no write, or nothing of one apiserver ends.
+fn silences(series: &LoadSeries) -> Vec<Deviation> {
+    let seconds = seconds(series);
+    let tile = series.grid.tile;
+    let mut all = Vec::new();
+    let mut add = |signal: Signal, counts: &[f64], own: &Baseline, tiles: Range<usize>, weight: f64| {
+        let (from, to) = edges(series, counts, &own.rate, 0.0, &tiles);
+        let time: f64 = seconds[tiles.clone()].iter().sum();
+        all.push(Deviation {
+            signal,
+            source: series.source,
+            span: (from, to),
+            slack: tile,
+            level: counts[tiles.clone()].iter().sum::<f64>() / time.max(0.1),
+            baseline: own.rate[tiles.start],
+            weight,
+        });
+    };
+    let total: Vec<f64> = series.tiles.iter().map(|tile| tile.all().requests).collect();
+    let base = baseline(&total, &seconds, tile);
+    for (tiles, weight) in silent(series, &total, &base, &seconds) {
+        add(Signal::Silence, &total, &base, tiles, weight);
+    }
+    let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
+    let base = baseline(&writes, &seconds, tile);
+    for (tiles, weight) in silent(series, &writes, &base, &seconds) {
+        add(Signal::WritesStop, &writes, &base, tiles, weight);
+    }
+    if series.by_instance.len() > 1 {
+        for (instance, counts) in series.by_instance.iter().enumerate() {
+            let base = baseline(counts, &seconds, tile);
+            let others: Vec<f64> = (0..total.len())
+                .map(|at| series.by_instance.iter().map(|own| own[at]).sum::<f64>() - counts[at])
+                .collect();
+            let rest = baseline(&others, &seconds, tile);
+            for (tiles, weight) in silent(series, counts, &base, &seconds) {
+                let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * seconds[*at]).count();
+                if 2 * alive >= tiles.len() {
+                    add(Signal::Away(instance), counts, &base, tiles, weight);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Where within its first and last interval a deviation begins and ends: as far as these intervals are like those
+/// inside, and the ones next to them.
+fn edges(series: &LoadSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {
+    let grid = series.grid;
+    let full = grid.tile as f64 / SECOND as f64;
+    let part = |at: usize| {
+        let difference = (level - base[at]) * grid.seconds(at);
+        if difference.abs() < 1e-9 { 0.0 } else { ((counts[at] - base[at] * grid.seconds(at)) / difference).clamp(0.0, 1.0) }
+    };
+    let micros = |tiles: f64| (tiles * full * SECOND as f64) as Micros;
+    let first = part(tiles.start);
+    let from = if first < 0.9 {
+        grid.start(tiles.start + 1) - micros(first)
+    } else {
+        let before = tiles.start.checked_sub(1).map_or(0.0, part);
+        grid.start(tiles.start) - if before > 0.15 { micros(before) } else { 0 }
+    };
+    let last = part(tiles.end - 1);
+    let to = if last < 0.9 {
+        grid.start(tiles.end - 1) + micros(last)
+    } else {
+        let behind = if tiles.end < counts.len() { part(tiles.end) } else { 0.0 };
+        grid.start(tiles.end) + if behind > 0.15 { micros(behind) } else { 0 }
+    };
+    (from.max(grid.span.0), to.min(grid.span.1).max(from + SECOND))
+}
+
+/// Times in which more is asked for than the baseline.
+fn loads(series: &LoadSeries) -> Vec<Deviation> {
+    let seconds = seconds(series);
+    let len = series.tiles.len();
+    let mut all = Vec::new();
+    let mut add = |signal: Signal, counts: &[f64], least: f64| {
+        for own in excursions(counts, &seconds, series.grid.tile) {
+            let time: f64 = seconds[own.tiles.clone()].iter().sum();
+            if own.times(time) < MIN_TIMES || own.level - own.baseline < least {
+                continue;
+            }
+            let base = vec![own.baseline; len];
+            all.push(Deviation {
+                signal: signal.clone(),
+                source: series.source,
+                span: edges(series, counts, &base, own.level, &own.tiles),
+                slack: series.grid.tile,
+                level: own.level,
+                baseline: own.baseline,
+                weight: own.score,
+            });
+        }
+    };
+    let of = |value: &dyn Fn(&Tile) -> f64| series.tiles.iter().map(value).collect::<Vec<f64>>();
+    add(Signal::Requests, &of(&|tile| tile.all().requests), MIN_RATE);
+    add(Signal::Lists, &of(&|tile| tile.felt[1].requests), MIN_RATE);
+    add(Signal::Writes, &of(&|tile| tile.felt[2].requests), MIN_RATE);
+    // Work is in seconds: in units of what a typical request takes, it is counted as requests are.
+    let typical = series.typical_rate();
+    let work = of(&|tile| tile.work);
+    let mean = work.iter().sum::<f64>() / series.by_caller.iter().map(|own| own.total).sum::<f64>().max(1.0);
+    let in_requests: Vec<f64> = work.iter().map(|work| work / mean.max(1e-9)).collect();
+    add(Signal::Work, &in_requests, MIN_CALLER * typical);
+    if series.by_caller.len() > 1 {
+        for (caller, own) in series.by_caller.iter().enumerate() {
+            // One that could not matter need not be looked at.
+            if own.total >= MIN_RATE * 10.0 {
+                add(Signal::Caller(caller), &own.dense(len), (MIN_CALLER * typical).max(MIN_RATE));
+            }
+        }
+    }
+    all
+}
