@@ -68,7 +68,8 @@ class Lab:
     def pki(self):
         if os.path.exists(f'{self.d}/pki/ca.crt'):
             return
-        self.sh('openssl req -x509 -newkey rsa:2048 -nodes -keyout pki/ca.key -out pki/ca.crt -subj /CN=lab-ca -days 3650')
+        self.sh('openssl req -x509 -newkey rsa:2048 -nodes -keyout pki/ca.key -out pki/ca.crt -subj /CN=lab-ca '
+                '-days 3650')
         san = 'IP:127.0.0.1,IP:10.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default'
         for name, subj, alt in (('apiserver', '/CN=kube-apiserver', san), ('webhook', '/CN=webhook', 'IP:127.0.0.1'),
                                 ('admin', '/O=system:masters/CN=kubernetes-admin', 'DNS:admin'),
@@ -160,8 +161,9 @@ log-level: warn
 
     def hollow(self, i):
         k = self.kubeconfig(f'hollow-{i:03}', API + i % 2, f't-node-{i:03}')
-        self.spawn(f'hollow-{i:03}', [f'{BIN}/kubemark', '--morph=kubelet', f'--name=hollow-{i:03}', f'--kubeconfig={k}',
-                                      f'--kubelet-port={KUBELET + i * 3}', f'--kubelet-read-only-port={KUBELET + 1 + i * 3}',
+        self.spawn(f'hollow-{i:03}', [f'{BIN}/kubemark', '--morph=kubelet', f'--name=hollow-{i:03}',
+                                      f'--kubeconfig={k}', f'--kubelet-port={KUBELET + i * 3}',
+                                      f'--kubelet-read-only-port={KUBELET + 1 + i * 3}',
                                       '--use-host-image-service=false', '--v=0',
                                       f'--node-labels=topology.kubernetes.io/zone=z{i % 3},kubernetes.io/os=linux'])
 

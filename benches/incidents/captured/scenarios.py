@@ -1,15 +1,15 @@
 """The table of scenarios. A group is one control plane with one cast of innocent clients, drawn from its seed."""
 import asyncio
+import base64
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 
 import lab as lablib
-from drive import CM, HERE, Client, deployment, filler, iso
+from clients import CM, HERE, Client, deployment, filler, whole
 
 PODS = '/api/v1/pods'
 
@@ -74,10 +74,13 @@ async def pinned(r, s):
     r.w.bal.pin, r.w.factor = None, 1.0
 
 
+def start_webhook(r):
+    r.lab.p['webhook'] = subprocess.Popen([sys.executable, f'{HERE}/webhook.py', f'{r.d}/pki', str(lablib.HOOK)],
+                                          stdin=subprocess.PIPE, text=True)
+
+
 async def webhook_up(r):
-    p = subprocess.Popen([sys.executable, f'{HERE}/webhook.py', f'{r.d}/pki', str(lablib.HOOK)], stdin=subprocess.PIPE, text=True)
-    r.lab.p['webhook'] = p
-    import base64
+    start_webhook(r)
     ca = base64.b64encode(open(f'{r.d}/pki/ca.crt', 'rb').read()).decode()
     await asyncio.sleep(1.5)
     await r.post('/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations', {
@@ -103,9 +106,7 @@ async def webhook_failing(r, s):
     r.lab.p['webhook'].kill()
     await asyncio.sleep(s['secs'])
     if not s.get('cut'):
-        p = subprocess.Popen([sys.executable, f'{HERE}/webhook.py', f'{r.d}/pki', str(lablib.HOOK)], stdin=subprocess.PIPE,
-                             text=True)
-        r.lab.p['webhook'] = p
+        start_webhook(r)
         await asyncio.sleep(1)
 
 
@@ -135,7 +136,7 @@ async def big_namespace(r):
 
 
 async def delete_namespace(r, s):
-    c = Client(r.w, ('t-carol', 'carol@example.com', 'web', 'carol'), 'kubectl/v1.34.2 (darwin/arm64) kubernetes/8cc511e')
+    c = person(r, 'carol', 'kubectl/v1.34.2 (darwin/arm64) kubernetes/8cc511e')
     r.note['client'] = {'user': c.user, 'agent': c.agent}
     await c.req('DELETE', '/api/v1/namespaces/old-shop')
     end = time.time() + 100
@@ -217,15 +218,14 @@ async def backup(r, s):
                  '/apis/apps/v1/deployments', '/apis/apps/v1/replicasets', '/apis/apps/v1/daemonsets',
                  '/apis/batch/v1/jobs', '/api/v1/serviceaccounts', '/apis/rbac.authorization.k8s.io/v1/clusterroles',
                  '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings', '/api/v1/nodes', '/api/v1/endpoints',
-                 '/apis/discovery.k8s.io/v1/endpointslices', '/api/v1/events', '/apis/storage.k8s.io/v1/storageclasses'):
+                 '/apis/discovery.k8s.io/v1/endpointslices', '/api/v1/events',
+                 '/apis/storage.k8s.io/v1/storageclasses'):
         tok = ''
         while True:
             st, d = await c.req('GET', f'{path}?limit=100' + (f'&continue={tok}' if tok else ''))
             if st != 200:
                 break
-            import zlib
-            d = zlib.decompress(d, 31) if d[:2] == b'\x1f\x8b' else d
-            tok = json.loads(d)['metadata'].get('continue', '')
+            tok = json.loads(whole(d))['metadata'].get('continue', '')
             await asyncio.sleep(s['rest'])
             if not tok:
                 break
@@ -262,8 +262,9 @@ async def human(r, s):
     kube = os.environ.get('KUBECTL', f'{lablib.BIN}/kubectl')
     r.note['client'] = {'user': 'alice@example.com', 'agent': 'kubectl'}
     while time.time() < end:
-        args = rnd.choice(['get pods -n web', 'get nodes', 'get pods -A -l app=app-0', 'describe deployment app-0 -n web',
-                           'get events -n web', 'logs deployment/app-1 -n web', f'apply -f {r.d}/note.yaml',
+        args = rnd.choice(['get pods -n web', 'get nodes', 'get pods -A -l app=app-0',
+                           'describe deployment app-0 -n web', 'get events -n web', 'logs deployment/app-1 -n web',
+                           f'apply -f {r.d}/note.yaml',
                            'get deployments -A', 'describe node hollow-001', 'rollout status deployment/app-0 -n web'])
         p = await asyncio.create_subprocess_exec(kube, f'--kubeconfig={k}', *args.split(), stdout=subprocess.DEVNULL,
                                                  stderr=subprocess.DEVNULL, env={'HOME': r.d, 'PATH': '/usr/bin'})
@@ -314,93 +315,119 @@ ROLL = dict(api='--shutdown-delay-duration=8s --shutdown-send-retry-after=true')
 
 GROUPS = {
     'a': dict(seed=101, load=1.1, scenarios=[
-        storm('list-storm', 24, 0.5, 15, 50),
-        sc('event-flood', 'event-flood', 'one controller creates 300 Events a second (asked) for 45 s', secs=45, peak=300,
+        storm('list-storm-light', 24, 0.5, 15, 50),
+        sc('event-flood', 'event-flood',
+           'one controller creates 300 Events a second (asked) for 45 s', secs=45, peak=300,
            attack=dict(op='events', base=0.5)),
         sc('apiserver-killed', 'apiserver-restart', 'SIGKILL of apiserver-0, started again 25 s later',
            run=killed(0, 25), instance='apiserver-0', mild='degraded'),
     ]),
+    'a2': dict(seed=111, load=1.3, fillers=2800, scenarios=[
+        storm('list-storm', 30, 0.5, 25, 55, most=120),
+    ]),
     'b': dict(seed=202, load=1.22, scenarios=[
-        sc('etcd-stalled', 'store-slow', 'etcd stopped for 2 s and run for 1 s, 60 s long', run=etcd_pulses(2, 1, 60),
+        sc('etcd-stalled', 'store-slow',
+           'etcd stopped for 2 s and run for 1 s, 60 s long', run=etcd_pulses(2, 1, 60),
            instance='etcd-0', mild='degraded'),
         sc('etcd-slow-disk', 'store-slow', 'etcd stopped for 300 ms in each second, 60 s long',
            run=etcd_pulses(0.3, 0.7, 60), instance='etcd-0', mild='degraded'),
-        sc('write-storm', 'write-storm', 'one client creates 60 ConfigMaps of 120 KiB a second (asked) for 40 s', secs=40,
-           peak=60, attack=dict(op='write', base=0.1, kb=120, stem='chunk')),
+        sc('write-storm', 'write-storm',
+           'one client writes 80 ConfigMaps of 250 KiB a second (asked) for 40 s', secs=40,
+           peak=80, attack=dict(op='write', base=0.1, kb=250, stem='chunk', ring=300, most=100)),
     ]),
     'w': dict(seed=303, load=1.35, scenarios=[
-        sc('webhook-slow', 'webhook-slow', 'the validating webhook of configmaps answers after 2 to 4 s instead of 10 ms',
+        sc('webhook-slow', 'webhook-slow',
+           'the validating webhook of configmaps answers after 2 to 4 s instead of 10 ms',
            prep=webhook_up, run=webhook_slow, secs=60),
-        sc('webhook-failing', 'webhook-failing', 'the webhook of configmaps (failurePolicy Fail) refuses connections',
+        sc('webhook-failing', 'webhook-failing',
+           'the webhook of configmaps (failurePolicy Fail) refuses connections',
            run=webhook_failing, secs=45),
-        sc('hot-loop', 'hot-loop', 'two replicas of one controller get and update the same ConfigMap, 60 times a second '
+        sc('hot-loop', 'hot-loop',
+           'two replicas of one controller get and update the same ConfigMap, 60 times a second '
            'each (asked), many conflicts', secs=50, peak=60, attack=[
                dict(op='update', n=2, base=0.3, stem='cfg-3', ns='platform', most=12)]),
     ]),
     'c': dict(seed=404, load=1.35, scenarios=[
         sc('load-doubled', 'load-surge', 'every client doubles its rate for 90 s', run=load_doubled, secs=90),
-        sc('one-apiserver', 'imbalance', 'the balancer sends all clients to apiserver-0, at 3 times their rate, for 60 s',
+        sc('one-apiserver', 'imbalance',
+           'the balancer sends all clients to apiserver-0, at 3 times their rate, for 60 s',
            run=pinned, factor=3.0, secs=60, instance='apiserver-0'),
-        sc('review-flood', 'review-flood', 'one client posts 150 TokenReviews and SubjectAccessReviews a second (asked)',
+        sc('review-flood', 'review-flood',
+           'one client posts 150 TokenReviews and SubjectAccessReviews a second (asked)',
            secs=45, peak=150, attack=dict(op='review', base=1)),
     ]),
     'd': dict(seed=505, load=1.35, lab=dict(inflight=24, mutating=12), scenarios=[
-        sc('retry-storm', 'retry-storm', '40 workers of one service account LIST configmaps; they ask again 50 ms after a '
+        sc('retry-storm', 'retry-storm',
+           '40 workers of one service account LIST configmaps; they ask again 50 ms after a '
            '429; the priority level has few seats and no queue', prep=limits, secs=50, peak=8,
            attack=dict(op='loopy', n=40, base=0.02, path='/api/v1/configmaps', gap=0.05)),
-        sc('alternating-writers', 'alternating-writers', 'two clients overwrite the same ConfigMap in turns, 8 times a '
+        sc('alternating-writers', 'alternating-writers',
+           'two clients overwrite the same ConfigMap in turns, 8 times a '
            'second each, without resourceVersion, so without conflicts', secs=60, peak=8, attack=[
                dict(op='overwrite', base=0.05, stem='shared', ns='data'),
                dict(op='overwrite', base=0.05, stem='shared', ns='data')]),
     ]),
     'e': dict(seed=606, load=1.08, lab=FAST, nodes=14, scenarios=[
-        sc('namespace-deletion', 'namespace-deletion', 'a person deletes a namespace with 700 ConfigMaps and 300 pods',
+        sc('namespace-deletion', 'namespace-deletion',
+           'a person deletes a namespace with 700 ConfigMaps and 300 pods',
            prep=big_namespace, run=delete_namespace),
-        sc('daemonset-rollout', 'rollout', 'a DaemonSet on all nodes gets 5 new images within 50 s, maxUnavailable 100 %',
+        sc('daemonset-rollout', 'rollout',
+           'a DaemonSet on all nodes gets 5 new images within 50 s, maxUnavailable 100 %',
            prep=daemonset, run=roll_daemonset, times=5, secs=50),
-        sc('nodes-notready', 'nodes-notready', '6 of 14 kubelets stopped for 60 s; grace 22 s, eviction after 8 s more',
+        sc('nodes-notready', 'nodes-notready',
+           '6 of 14 kubelets stopped for 60 s; grace 22 s, eviction after 8 s more',
            run=nodes_lost, nodes=[3, 4, 6, 7, 9, 10], secs=60),
     ]),
     'f': dict(seed=707, load=1.35, lab=dict(members=3), scenarios=[
-        sc('etcd-no-leader', 'store-down', 'two of three etcd members killed, back after 40 s', run=no_leader, instance=None),
+        sc('etcd-no-leader', 'store-down',
+           'two of three etcd members killed, back after 40 s', run=no_leader, instance=None),
     ]),
     'g': dict(seed=808, load=1.35, scenarios=[
-        sc('crd-storm', 'crd-storm', 'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
+        sc('crd-storm', 'crd-storm',
+           'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
            attack=dict(op='crd', base=0, stem='widget')),
     ]),
     'h': dict(seed=909, load=1.35, scenarios=[
-        sc('memory-pressure', 'memory-pressure', 'the memory limit of apiserver-0 is set 90 MiB above its use while one '
+        sc('memory-pressure', 'memory-pressure',
+           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
            'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
            instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
     ]),
-    'i': dict(seed=1010, load=1.22, settle=75, scenarios=[
-        storm('list-storm-throughout', 16, 0.4, 12, 225, base=0, whole=True,
-              notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies before '
-              'the record.'),
+    'i': dict(seed=1010, load=1.22, settle=75, fillers=2800, scenarios=[
+        storm('list-storm-throughout', 16, 0.4, 18, 225, most=90, base=0, whole=True,
+              notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies '
+              'before the record.'),
     ]),
     'q': dict(seed=1111, load=1.49, nodes=14, lab=ROLL, scenarios=[
-        sc('quiet-backup', 'backup', 'a backup LISTs 17 resources once, in pages of 100', quiet=True, run=backup, rest=1.2),
+        sc('quiet-backup', 'backup',
+           'a backup LISTs 17 resources once, in pages of 100', quiet=True, run=backup, rest=1.2),
         sc('quiet-kubectl', 'human', 'a person works with kubectl for 60 s', quiet=True, run=human, secs=60),
-        sc('quiet-cron', 'cron', '20 Jobs created and deleted 18 s later, each minute', quiet=True, run=cron, bursts=2),
+        sc('quiet-cron', 'cron',
+           '20 Jobs created and deleted 18 s later, each minute', quiet=True, run=cron, bursts=2),
         sc('quiet-scale-up', 'scale-up', '10 nodes join within 15 s', quiet=True, run=more_nodes,
            nodes=list(range(30, 40))),
-        sc('quiet-rolling-update', 'apiserver-restart', 'apiserver-1, then apiserver-0: drained for 8 s, stopped, started',
+        sc('quiet-rolling-update', 'apiserver-restart',
+           'apiserver-1, then apiserver-0: drained for 8 s, stopped, started',
            quiet=True, degraded=True, run=rolling(15, 1), mild='degraded'),
     ]),
     'r': dict(seed=1212, load=1.08, relist=True, scenarios=[
-        sc('quiet-rollout', 'rollout', 'a Deployment of 200 pods gets a new image', quiet=True, prep=big_deployment,
+        sc('quiet-rollout', 'rollout',
+           'a Deployment of 200 pods gets a new image', quiet=True, prep=big_deployment,
            run=roll_deployment),
-        sc('rolling-relist', 'apiserver-restart', 'both apiservers stopped and started one after the other, not drained; '
+        sc('rolling-relist', 'apiserver-restart',
+           'both apiservers stopped and started one after the other, not drained; '
            'informers LIST again (resourceVersion=0) and back off', run=rolling(8, 3), mild='degraded'),
     ]),
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),
     ]),
-    's': dict(seed=9001, load=1.01, fillers=1200, scenarios=[
-        storm('s-list-storm', 40, 0.8, 10, 70, base=95, scored=True),
-        sc('s-write-storm', 'write-storm', 'one client creates 40 ConfigMaps of 200 KiB a second (asked) for 60 s', secs=60,
-           peak=40, attack=dict(op='write', base=0.3, kb=200, stem='shard'), scored=True),
-        sc('s-etcd-stalled', 'store-slow', 'etcd stopped for 20 s', run=etcd_pulses(20, 1, 15), instance='etcd-0',
+    's': dict(seed=9001, load=1.01, fillers=2600, scenarios=[
+        storm('s-list-storm', 40, 0.8, 22, 70, base=95, most=120, scored=True),
+        sc('s-write-storm', 'write-storm',
+           'one client writes 60 ConfigMaps of 350 KiB a second (asked) for 50 s', secs=50,
+           peak=60, attack=dict(op='write', base=0.3, kb=350, stem='shard', ring=200, most=100), scored=True),
+        sc('s-etcd-stalled', 'store-slow',
+           'etcd stopped for 20 s', run=etcd_pulses(20, 1, 15), instance='etcd-0',
            mild='degraded', scored=True),
         sc('s-apiserver-killed', 'apiserver-restart', 'SIGKILL of apiserver-1, started again 35 s later',
            run=killed(1, 35), instance='apiserver-1', mild='degraded', scored=True, every=30, after=100),

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """A validating webhook over HTTPS that takes its time. usage: webhook.py PKI PORT; a line on stdin sets the seconds."""
 import asyncio
-import json
 import random
 import ssl
 import sys

@@ -17,6 +17,8 @@ const LEADS: Micros = 60 * SECOND;
 const OVERLAP: f64 = 0.5;
 /// A surge that so many others are like is a recurring burst.
 const RECURRING: usize = 3;
+/// What ends so soon before the data does goes on, in µs.
+const OPEN: Micros = 10 * SECOND;
 /// Requests of which so many fail are an outage.
 const OUTAGE_ERRORS: f64 = 0.5;
 /// The part of all requests that has to be slow for an incident, and of one class alone.
@@ -196,7 +198,7 @@ fn settle(draft: &mut Draft, series: &[LoadSeries]) {
     let end = series.iter().map(|own| own.grid.span.1).max().unwrap_or(draft.span.1);
     let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);
     draft.span = (draft.span.0.max(begin), draft.span.1.min(end));
-    draft.state = if draft.span.1 + draft.slack >= end { State::Ongoing } else { State::Ended };
+    draft.state = if draft.span.1 + draft.slack.min(OPEN) >= end { State::Ongoing } else { State::Ended };
     let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
     let is_outage = |own: &Deviation| match own.signal {
         Signal::Silence | Signal::WritesStop => true,

@@ -15,6 +15,8 @@ use crate::model::time::{Micros, SECOND};
 const BASELINE_TIMES: f64 = 4.0;
 const BASELINE_MIN_S: f64 = 120.0;
 const BASELINE_MAX_S: f64 = 1800.0;
+/// What lies so close to an episode is not of a baseline, in µs.
+const MARGIN: Micros = 10 * SECOND;
 /// A shorter one before the episode is not enough: what comes behind it is taken, too. s.
 const BASELINE_LEAST_S: f64 = 30.0;
 
@@ -210,7 +212,8 @@ fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span
     let to = place(span.1).clamp(from, len);
     // Shorter than an interval, or between two middles.
     let within = if from == to { from.min(len.saturating_sub(1))..(from + 1).min(len) } else { from..to };
-    let is_busy = |at: usize| busy.iter().any(|own| (own.0 - grid.tile..own.1 + grid.tile).contains(&middle(at)));
+    let margin = (grid.tile / 2).min(MARGIN);
+    let is_busy = |at: usize| busy.iter().any(|own| (own.0 - margin..own.1 + margin).contains(&middle(at)));
     let length: f64 = within.clone().map(|at| grid.seconds(at)).sum();
     let wanted = (BASELINE_TIMES * length).clamp(BASELINE_MIN_S, BASELINE_MAX_S);
     let (mut before, mut seconds) = (Vec::new(), 0.0);
