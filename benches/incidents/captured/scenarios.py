@@ -421,7 +421,7 @@ GROUPS = {
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),
     ]),
-    's': dict(seed=9001, load=1.01, fillers=2600, scenarios=[
+    's': dict(seed=9001, load=1.01, probe=6, fillers=2600, scenarios=[
         storm('s-list-storm', 40, 0.8, 22, 70, base=95, most=120, scored=True),
         sc('s-write-storm', 'write-storm',
            'one client writes 60 ConfigMaps of 350 KiB a second (asked) for 50 s', secs=50,
