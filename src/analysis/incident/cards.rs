@@ -1,7 +1,7 @@
 //! Who asked for more, and who behaves badly: a card for each.
 
 use super::answers::Answers;
-use super::causes::clients::request;
+use super::causes::request;
 use super::suspects::Suspect;
 use crate::model::incident::Card;
 use crate::model::report::{Finding, Severity};

@@ -4,6 +4,7 @@ pub mod answers;
 pub mod cards;
 pub mod causes;
 pub mod charts;
+pub mod episodes;
 pub mod pulse;
 pub mod redact;
 pub mod redact_files;
@@ -11,4 +12,4 @@ pub mod report;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;
-pub mod window;
+

@@ -1,6 +1,6 @@
 //! What `plimsoll report` says, as tables and findings.
 
-use crate::model::incident::{Card, Cause, Entry, Incident, Phases, Verdict};
+use crate::model::incident::{Card, Cause, Effect, Entry, Episode, Grade, Incident, Phases, SignalSpan, Verdict};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND, clock};
@@ -170,8 +170,10 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Verdict::Incident(stretch) = &incident.verdict {
         let likeliest = incident.causes.first();
-        let mut finding = Finding::new("incident", Severity::Critical, &[]);
-        finding.confidence = if stretch.is_given { 1.0 } else { (stretch.score / (stretch.score + 10.0)).min(0.97) };
+        let is_it = |own: &&Episode| (own.from, own.to) == (stretch.from, stretch.to);
+        let grade = incident.episodes.iter().find(is_it).map_or(Grade::Incident, |own| own.grade);
+        let mut finding = Finding::new("incident", grade.severity(), &[]);
+        finding.confidence = stretch.score;
         (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
         finding.summary =
             incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
@@ -208,6 +210,38 @@ fn card(card: &Card) -> Json {
     })
 }
 
+/// An episode with its effects and causes.
+fn episode(own: &Episode) -> Json {
+    let effect = |effect: &Effect| {
+        json!({
+            "measure": effect.name, "before": effect.before, "within": effect.within, "source": effect.source.name(),
+        })
+    };
+    let signal = |signal: &SignalSpan| {
+        json!({
+            "signal": signal.name, "source": signal.source.name(), "from": time::format(signal.span.0),
+            "to": time::format(signal.span.1), "level": signal.level, "baseline": signal.baseline,
+        })
+    };
+    let cause = |cause: &Cause| {
+        let subject: serde_json::Map<String, Json> =
+            cause.subject.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        json!({
+            "cause": cause.kind, "likely": cause.words(), "confidence": cause.confidence, "subject": subject,
+            "summary": cause.summary,
+        })
+    };
+    json!({
+        "id": own.id, "grade": own.grade.name(), "state": own.state.name(), "from": time::format(own.from),
+        "to": time::format(own.to), "seconds": (own.to - own.from) as f64 / SECOND as f64,
+        "slack_s": own.slack as f64 / SECOND as f64, "given": own.is_given, "confidence": own.confidence,
+        "baseline": {"from": time::format(own.baseline.0), "to": time::format(own.baseline.1)},
+        "headline": own.headline, "effects": own.effects.iter().map(effect).collect::<Vec<_>>(),
+        "signals": own.signals.iter().map(signal).collect::<Vec<_>>(),
+        "causes": own.causes.iter().map(cause).collect::<Vec<_>>(),
+    })
+}
+
 /// What JSON has beside the tables.
 fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
     let seconds = |at: Micros| at as f64 / SECOND as f64;
@@ -240,6 +274,7 @@ fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
         ("clusters", json!(incident.clusters)),
         ("written", json!(time::format(incident.written))),
         ("incident", verdict),
+        ("episodes", incident.episodes.iter().map(episode).collect()),
         ("summary", json!(incident.summary)),
         ("evidence", incident.causes.iter().map(evidence).collect()),
         ("clients", incident.clients.iter().map(card).collect()),

@@ -1,23 +1,19 @@
 //! What happened when, of all sources on one clock.
 
 use super::answers::Answers;
-use super::pulse::Pulse;
+use super::causes::name;
 use super::suspects::Suspect;
-use super::window::Standing;
 use crate::analysis::controllers::handovers::Handover;
-use crate::analysis::dims::short_user;
 use crate::analysis::guard::Group;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
-use crate::model::incident::{Entry, Measure, Source, Span, Verdict};
+use crate::model::incident::{Entry, Episode, Source, Span, State};
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros, SECOND, clock};
-use crate::model::units::{bytes, counted, duration, percent, significant};
+use crate::model::time::{self, Micros, SECOND};
+use crate::model::units::{bytes, counted, percent, significant};
 
-/// A measure that stands out so far has left what is usual.
-const STANDS_OUT: f64 = 3.0;
 /// A process that started so soon behind the first that is known started with it.
 const FIRST: Micros = 30 * SECOND;
 /// A group fuller than this is worth a line.
@@ -32,12 +28,8 @@ const SMALL: f64 = 0.02;
 pub struct Known<'k> {
     /// What all sources cover.
     pub span: Option<Span>,
-    /// Whether there was an incident.
-    pub verdict: &'k Verdict,
-    /// The load.
-    pub pulse: Option<&'k Pulse>,
-    /// The calm before it.
-    pub calm: Option<Span>,
+    /// All episodes.
+    pub episodes: &'k [Episode],
     /// Metrics.
     pub facts: &'k Facts,
     /// Samples of cgroups.
@@ -55,8 +47,7 @@ fn entry(at: Micros, kind: &'static str, severity: Severity, source: Source, wha
 /// Everything, in the order of time.
 pub fn timeline(known: &Known<'_>) -> Vec<Entry> {
     let mut all = Vec::new();
-    all.extend(window(known));
-    all.extend(changes(known));
+    all.extend(known.episodes.iter().flat_map(episode));
     all.extend(surges(known));
     all.extend(restarts(known));
     all.extend(etcd(known));
@@ -68,47 +59,20 @@ pub fn timeline(known: &Known<'_>) -> Vec<Entry> {
     all
 }
 
-fn window(known: &Known<'_>) -> Vec<Entry> {
-    let (Some((from, to)), Some(pulse)) = (known.verdict.window(), known.pulse) else { return Vec::new() };
-    let begins = Entry {
-        until: Some(to),
-        ..entry(
-            from,
-            "incident",
-            Severity::Critical,
-            pulse.source,
-            format!("the incident begins; it lasts {}", duration(to - from)),
-        )
-    };
-    let ends = entry(to, "incident", Severity::Info, pulse.source, "the incident is over".to_owned());
-    if to < pulse.span.1 - pulse.piece { vec![begins, ends] } else { vec![begins] }
-}
-
-/// Measures that leave what is usual with the window, and how far.
-fn changes(known: &Known<'_>) -> Vec<Entry> {
-    let (Some(window), Some(pulse)) = (known.verdict.window(), known.pulse) else { return Vec::new() };
-    let standing = Standing::of(pulse);
-    let told = pulse.known.iter().filter_map(|&measure| {
-        let pieces = pulse.pieces().filter(|piece| (window.0..window.1).contains(&(piece * pulse.piece)));
-        let first = pieces.clone().find(|piece| standing.above(pulse, measure, *piece) >= STANDS_OUT)?;
-        let (peak, at) = pieces
-            .map(|piece| (pulse.rate(measure, piece), piece))
-            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
-        let before = known.calm.and_then(|calm| pulse.mean(measure, calm)).unwrap_or(0.0);
-        let unit = if measure == Measure::ServerTime { "" } else { " a second" };
-        let what = format!(
-            "out of the usual: {}, {} before, up to {}{unit} at {}",
-            measure.words(),
-            if before > 0.0 { significant(before) } else { "none".to_owned() },
-            significant(peak),
-            clock(at * pulse.piece),
-        );
-        Some(Entry {
-            slack: pulse.piece,
-            ..entry(first * pulse.piece, "change", Severity::Warning, pulse.source, what)
-        })
-    });
-    told.collect()
+/// Begin and end of an episode.
+fn episode(own: &Episode) -> Vec<Entry> {
+    let grade = own.grade.name();
+    let source = own.effects.first().map_or(Source::Audit, |effect| effect.source);
+    let what = own.headline.split_once(": ").map_or(own.headline.as_str(), |(_, what)| what).trim_end_matches('.');
+    let begins = entry(own.from, "incident", own.grade.severity(), source, format!("{grade} begins: {what}"));
+    let begins = Entry { until: Some(own.to), slack: own.slack, ..begins };
+    match own.state {
+        State::Ongoing => vec![begins],
+        State::Ended | State::Unknown => {
+            let ends = entry(own.to, "incident", Severity::Info, source, format!("{grade} ends"));
+            vec![begins, Entry { slack: own.slack, ..ends }]
+        }
+    }
 }
 
 /// Clients that ask for more.
@@ -121,14 +85,14 @@ fn surges(known: &Known<'_>) -> Vec<Entry> {
     let told = risen.take(RISEN).map(|(suspect, (from, to))| {
         let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));
         let what = format!(
-            "asks for more: {}/s before, {}/s now{times}; {} of the work that came on top",
-            significant(suspect.rps[0]),
+            "sends more requests: {}/s (baseline {}/s{times}); {} of the added load",
             significant(suspect.rps[1]),
+            significant(suspect.rps[0]),
             percent(suspect.share)
         );
-        let piece = known.pulse.map_or(0, |pulse| pulse.piece);
+        let slack = known.episodes.iter().map(|own| own.slack).max().unwrap_or(0);
         let surge = entry(from, "client-surge", Severity::Warning, Source::Audit, what);
-        Entry { until: Some(to), slack: piece, who: name(&suspect.who), ..surge }
+        Entry { until: Some(to), slack, who: name(&suspect.who), ..surge }
     });
     told.collect()
 }
@@ -142,12 +106,6 @@ fn relists(known: &Known<'_>) -> Vec<Entry> {
         Some(Entry { until: time::parse_any(&finding.last_seen).filter(|until| *until > entry.at), ..entry })
     });
     told.collect()
-}
-
-/// `node-agent (monitoring:node-agent)`.
-pub fn name(who: &[String; 2]) -> String {
-    let user = short_user(&who[0]);
-    if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
 }
 
 /// Processes that started within what is known.

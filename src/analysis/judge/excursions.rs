@@ -22,6 +22,8 @@ const MIN_NOISE: f64 = 0.12;
 const MIN_Z: f64 = 2.0;
 /// And no interval speaks for more than that.
 const MAX_Z: f64 = 8.0;
+/// An excursion that pauses for longer than this is two, in µs.
+const PAUSE: Micros = 30 * SECOND;
 /// An excursion's sum of scores is at least this: two intervals far out, or more that are less so.
 const MIN_SCORE: f64 = 8.0;
 
@@ -102,8 +104,11 @@ pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursio
         (((counts[at] + 1.0) / (expected + 1.0)).ln() / noise).clamp(-MIN_Z, MAX_Z) - MIN_Z
     };
     let scores: Vec<f64> = (0..counts.len()).map(score).collect();
+    let pause = (PAUSE / tile).max(2) as usize;
     maximal(&scores)
         .into_iter()
+        .flat_map(|(tiles, _)| parts(&scores, tiles, pause))
+        .map(|tiles| (tiles.clone(), scores[tiles].iter().sum::<f64>()))
         .filter(|(_, score)| *score >= MIN_SCORE)
         .map(|(tiles, score)| {
             let time: f64 = seconds[tiles.clone()].iter().sum();
@@ -112,6 +117,19 @@ pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursio
             Excursion { tiles, level, baseline, score }
         })
         .collect()
+}
+
+/// A subsequence cut where more than so many scores in a row speak against it: a strong one reaches over a pause of
+/// minutes to the next, and these are two.
+fn parts(scores: &[f64], tiles: Range<usize>, pause: usize) -> Vec<Range<usize>> {
+    let mut all: Vec<Range<usize>> = Vec::new();
+    for at in tiles.filter(|at| scores[*at] > 0.0) {
+        match all.last_mut() {
+            Some(last) if at - last.end <= pause => last.end = at + 1,
+            _ => all.push(at..at + 1),
+        }
+    }
+    all
 }
 
 /// All maximal scoring subsequences, from left to right, and their sums (Ruzzo and Tompa 1999).

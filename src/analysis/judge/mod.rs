@@ -3,13 +3,19 @@
 //! [`Requests`] is what it reads, whatever that was counted from; [`LoadSeries`] is load and its consequences by
 //! interval; [`signals`] are what deviates from its baseline, and episodes what signals come to.
 
+pub mod candidates;
+pub mod episodes;
 pub mod excursions;
+mod judge;
 pub mod paged;
+pub mod profile;
 pub mod requests;
 pub mod rolled;
 pub mod series;
 pub mod signals;
 pub mod vitals;
+pub mod weights;
 
+pub use judge::{Episode, Input, Judged, judge, seconds};
 pub use requests::Requests;
 pub use series::LoadSeries;

@@ -22,10 +22,12 @@ const SLOWER_TIMES: f64 = 2.0;
 /// Fewer requests of a kind have no 99th percentile of their own.
 const MIN_TIMED: f64 = 50.0;
 
-/// Buckets of latency: half powers of two from 0.1 ms on.
-const BUCKETS: usize = 44;
+/// Buckets of latency: quarter powers of two from 0.1 ms on.
+const BUCKETS: usize = 88;
+/// So many to a power of two.
+const BY_POWER: f64 = 4.0;
 
-/// Latencies by half powers of two.
+/// Latencies by quarter powers of two.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latencies {
     counts: [f32; BUCKETS],
@@ -40,13 +42,13 @@ impl Default for Latencies {
 }
 
 fn bucket(seconds: f32) -> usize {
-    let place = (f64::from(seconds) / 1e-4).max(1.0).log2() * 2.0;
+    let place = (f64::from(seconds) / 1e-4).max(1.0).log2() * BY_POWER;
     (place as usize).min(BUCKETS - 1)
 }
 
 /// The upper bound of a bucket, s.
 fn bound(bucket: usize) -> f64 {
-    1e-4 * 2f64.powf((bucket as f64 + 1.0) / 2.0)
+    1e-4 * 2f64.powf((bucket as f64 + 1.0) / BY_POWER)
 }
 
 impl Latencies {
@@ -69,14 +71,14 @@ impl Latencies {
         self.counts.iter().map(|count| f64::from(*count)).sum()
     }
 
-    /// A quantile in seconds, to within 20 %; `None` of nothing.
+    /// A quantile in seconds, to within a tenth; `None` of nothing.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let all = self.count();
         let mut seen = 0.0;
         for (place, count) in self.counts.iter().enumerate() {
             seen += f64::from(*count);
             if all > 0.0 && seen >= q * all {
-                return Some(bound(place) / 2f64.powf(0.25));
+                return Some(bound(place) / 2f64.powf(0.5 / BY_POWER));
             }
         }
         None

@@ -10,6 +10,8 @@ use std::ops::Range;
 const ALLOWED: f64 = 0.01;
 /// Fewer bad requests than this are chance.
 const MIN_BAD: f64 = 10.0;
+/// And in one interval fewer than this are.
+const MIN_BAD_ONCE: f64 = 2.0;
 /// A single interval is an impact only with this part of its requests.
 const MIN_SHARE_ONCE: f64 = 0.05;
 /// Over more intervals, this part.
@@ -46,6 +48,8 @@ pub enum Signal {
     WritesStop,
     /// One of several apiservers answers hardly any request while others do.
     Away(usize),
+    /// An apiserver restarted.
+    Restart,
     /// Requests.
     Requests,
     /// LISTs.
@@ -59,6 +63,27 @@ pub enum Signal {
 }
 
 impl Signal {
+    /// Its name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Slow(None) => "slow",
+            Self::Slow(Some(0)) => "slow_reads",
+            Self::Slow(Some(1)) => "slow_lists",
+            Self::Slow(Some(_)) => "slow_writes",
+            Self::Errors => "errors",
+            Self::Throttled => "throttled",
+            Self::Silence => "silence",
+            Self::WritesStop => "writes_stop",
+            Self::Away(_) => "apiserver_away",
+            Self::Restart => "restart",
+            Self::Requests => "requests",
+            Self::Lists => "lists",
+            Self::Writes => "writes",
+            Self::Work => "work",
+            Self::Caller(_) => "client",
+        }
+    }
+
     /// Whether users notice it.
     pub fn is_felt(&self) -> bool {
         matches!(self, Self::Slow(_) | Self::Errors | Self::Throttled | Self::Silence | Self::WritesStop)
@@ -156,16 +181,15 @@ fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact
     let shares = counts.iter().filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
     let usual = super::series::quantile(shares, 0.5).unwrap_or(0.0);
     let allowed = 2.0 * usual + ALLOWED;
-    let scores: Vec<f64> = counts.iter().map(|(bad, all)| bad - allowed * all).collect();
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let mut found: Vec<Range<usize>> = Vec::new();
-    for (tiles, score) in maximal(&scores) {
-        if score < MIN_BAD / 4.0 {
+    for (at, (bad, all)) in counts.iter().enumerate() {
+        if *bad < MIN_BAD_ONCE || *bad <= allowed * all {
             continue;
         }
         match found.last_mut() {
-            Some(last) if tiles.start - last.end <= pause => last.end = tiles.end,
-            _ => found.push(tiles),
+            Some(last) if at - last.end <= pause => last.end = at + 1,
+            _ => found.push(at..at + 1),
         }
     }
     let sum = |tiles: &Range<usize>| {

@@ -3,20 +3,30 @@
 
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
+use crate::analysis::guard::Group;
+use crate::analysis::incident::answers::Answers;
+use crate::analysis::incident::causes::{Words, name};
+use crate::analysis::incident::episodes::episode;
 use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
 use crate::analysis::incident::redact::Kind;
-use crate::analysis::incident::suspects::{self, Side, Suspect, rise, suspects, unnamed};
-use crate::analysis::incident::window;
+use crate::analysis::incident::suspects::{Suspect, rise, suspects};
+use crate::analysis::judge::candidates::Operation;
+use crate::analysis::judge::paged::Paged;
+use crate::analysis::judge::rolled::Rolled;
+use crate::analysis::judge::vitals::Vitals;
+use crate::analysis::judge::{self, Input, LoadSeries, Requests};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::{Component, Facts};
-use crate::analysis::traffic::{Breakdown, Query};
+use crate::analysis::rollup::Rollup;
+use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
 use crate::commands::traffic::{Breaking, Broken};
-use crate::commands::{etcd, heap, logs, pages, traffic};
+use crate::commands::rollup::Selection;
+use crate::commands::{etcd, heap, logs, pages, rollup, traffic};
 use crate::model::bundle::Bundle;
-use crate::model::incident::{Source, Span, Stretch, Verdict};
+use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
 use crate::model::memory::Sample;
-use crate::model::time::{self, Micros, SECOND, together};
+use crate::model::time::{self, Micros, together};
 use crate::sources::audit::settle;
 use crate::sources::find::{self, Found, Wanted};
 use crate::sources::open::SourceError;
@@ -26,8 +36,6 @@ use std::sync::Arc;
 
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
-/// Pieces of time of their courses, about.
-const PIECES: i64 = 400;
 
 /// From when on, and until when.
 pub(in crate::commands) type Bounds = (Option<Micros>, Option<Micros>);
@@ -61,14 +69,16 @@ pub(in crate::commands) struct Load {
     pub(in crate::commands) heaps: usize,
     /// The course of the load.
     pub(in crate::commands) pulse: Option<Pulse>,
-    /// Metrics of all of the time, of that before the window, and of the window.
+    /// The roll-up of the logs.
+    pub(in crate::commands) rollup: Option<Arc<Rollup>>,
+    /// Metrics of all of the time.
     pub(in crate::commands) facts: Facts,
-    pub(in crate::commands) before: Facts,
-    pub(in crate::commands) within: Facts,
     /// Samples of cgroups, by group.
     pub(in crate::commands) memory: Vec<(String, Vec<Sample>)>,
     /// Who asked for more.
     pub(in crate::commands) suspects: Vec<Suspect>,
+    /// Which episode is the heaviest that users noticed, or that somebody named.
+    pub(in crate::commands) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
     pub(in crate::commands) courses: Vec<(String, Vec<(Micros, f64)>)>,
 }
@@ -83,8 +93,12 @@ impl Load {
     ) -> Result<Self, Error> {
         let (mut load, found) = Self::look(sources, within, context)?;
         load.pages(found, context)?;
-        let of_logs = load.pulse_of_logs(context)?;
+        let (of_logs, rollup) = logs::together(context, |context| {
+            let rollup = load.rollup(context);
+            Ok((load.pulse_of_logs(context)?, rollup?))
+        })?;
         load.course(of_logs);
+        load.rollup = rollup;
         Ok(load)
     }
 
@@ -234,55 +248,71 @@ impl Load {
         answers.try_into().map_err(|_| Error::Input("the logs are gone".to_owned()))
     }
 
-    /// Whether there was an incident, and when.
-    pub(in crate::commands) fn verdict(&self) -> Verdict {
-        match &self.pulse {
-            Some(pulse) => window::verdict(pulse),
-            None => Verdict::Unknown(
-                "neither audit logs nor a series of metrics pages of apiservers tell how the load went".to_owned(),
+    /// The roll-up of the logs.
+    pub(in crate::commands) fn rollup(&self, context: &mut Context<'_>) -> Result<Option<Arc<Rollup>>, Error> {
+        if !self.has(Source::Audit) {
+            return Ok(None);
+        }
+        let streams = find::find(&self.sources, Wanted::Logs, context.io.now).streams;
+        let (since, until) = self.bounds;
+        Ok(Some(rollup::read(streams, &Selection { since, until, ..Selection::default() }, context)?.0))
+    }
+
+    /// All episodes; of the heaviest it is looked who asked for more.
+    pub(in crate::commands) fn judge(&mut self, given: Option<Span>, answers: &Answers, sources: &str) -> Vec<Episode> {
+        let rollup = self.rollup.take();
+        let rolled = rollup.as_deref().and_then(Rolled::new);
+        let paged = Paged::new(&self.facts);
+        let vitals = Vitals::new(&self.facts, &self.memory);
+        let requests: Vec<&dyn Requests> = rolled
+            .iter()
+            .map(|own| own as &dyn Requests)
+            .chain(paged.iter().map(|own| own as &dyn Requests))
+            .collect();
+        let operations: Vec<Operation> = answers.operations.iter().filter_map(operation).collect();
+        let given: Vec<Span> = given.into_iter().collect();
+        let vitals = Some(&vitals);
+        let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
+        let judged = judge::judge(&input);
+        let heaviest =
+            judged.episodes.iter().enumerate().filter(|(_, own)| own.grade < Grade::Surge || own.is_given);
+        self.heaviest = heaviest.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
+        let mut ids = Vec::new();
+        let mut episodes = Vec::new();
+        for (place, own) in judged.episodes.iter().enumerate() {
+            let first = requests.first().zip(judged.series.first()).zip(own.profiles.first());
+            let asked = first.map_or_else(Vec::new, |((requests, series), (_, [before, within]))| {
+                suspects(*requests, series, before, within)
+            });
+            let words = Words { episode: own, suspects: &asked, answers, sources, read: &self.read };
+            episodes.push(episode(words, vitals, &mut ids));
+            if Some(place) == self.heaviest {
+                self.calm = Some(own.baseline);
+                self.suspects = asked;
+                if let Some((requests, series)) = requests.first().zip(judged.series.first()) {
+                    self.courses(*requests, series, (own.from, own.to));
+                }
+            }
+        }
+        episodes
+    }
+
+    /// What episodes come to: the heaviest that users noticed, or that they would have.
+    pub(in crate::commands) fn verdict(&self, episodes: &[Episode]) -> Verdict {
+        match self.heaviest.and_then(|place| episodes.get(place)) {
+            Some(own) => Verdict::Incident(Stretch {
+                from: own.from,
+                to: own.to,
+                score: own.confidence,
+                is_given: own.is_given,
+            }),
+            None if self.pulse.is_none() => Verdict::Unknown(
+                "neither audit logs nor a series of metrics pages of apiservers show how the load went".to_owned(),
+            ),
+            None => Verdict::Quiet(
+                "requests, LISTs, writes, latency, 429s and 5xx stayed near their baseline for most clients".to_owned(),
             ),
         }
-    }
-
-    /// When the incident began: those who caused it may have begun before the load stood out.
-    pub(in crate::commands) fn sharpened(&self, stretch: Stretch) -> Stretch {
-        Stretch { from: suspects::began(&self.suspects, stretch.from), ..stretch }
-    }
-
-    /// Looks at the window, and at the calm before it.
-    pub(in crate::commands) fn look_at(&mut self, window: Span, context: &mut Context<'_>) -> Result<(), Error> {
-        let calm = self.pulse.as_ref().map_or(window, |pulse| window::calm(pulse, window.0));
-        self.calm = Some(calm);
-        if self.has(Source::Metrics) {
-            let mut lengths: Vec<Micros> =
-                self.facts.instances.iter().flat_map(|own| &own.intervals).map(|(from, to)| to - from).collect();
-            lengths.sort_unstable();
-            let slack = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-            // Differences are taken between pages: those around the window belong to it.
-            let before = self.facts_of((calm.0 - slack, calm.1 + SECOND), context);
-            let within = self.facts_of((window.0 - slack, window.1 + slack), context);
-            (self.before, self.within) = (before?, within?);
-        }
-        if !self.has(Source::Audit) {
-            self.suspects = unnamed(&self.before, &self.within);
-            return Ok(());
-        }
-        let piece = self.piece();
-        let by = vec![Dim::Client, Dim::Agent, Dim::Verb, Dim::Group, Dim::Resource, Dim::Subresource];
-        let part = |since: Micros, until: Micros| Query {
-            by: by.clone(),
-            since: Some(since),
-            until: Some(until),
-            ..Query::default()
-        };
-        let [before, within, courses] =
-            self.count([part(calm.0, calm.1), part(window.0, window.1), self.course_query(piece)?], context)?;
-        let seconds = |span: Span| self.pulse.as_ref().map_or(0.0, |pulse| suspects::seconds(pulse, span));
-        let before = Side { rows: &before.0.rows, seconds: seconds(calm) };
-        let within = Side { rows: &within.0.rows, seconds: seconds(window) };
-        self.suspects = suspects(before, within);
-        self.courses(&courses.0, piece, window);
-        Ok(())
     }
 
     /// All names in the logs.
@@ -298,46 +328,30 @@ impl Load {
         Ok(names.filter_map(|(row, kind)| Some((row.dims.first()?.clone(), kind))).collect())
     }
 
-    fn facts_of(&self, (since, until): Span, context: &mut Context<'_>) -> Result<Facts, Error> {
-        let mut found = find::find(&self.sources, Wanted::Pages, context.io.now);
-        pages::keep(&mut found.pages, Some(since), Some(until));
-        Ok(pages::facts(found.pages, Kept::Requests, context)?.0)
-    }
-
-    /// The length of the pieces of a client's course.
-    fn piece(&self) -> Micros {
-        let mut piece = PIECE;
-        while self.pulse.as_ref().is_some_and(|pulse| (pulse.span.1 - pulse.span.0) / piece > PIECES) {
-            piece *= 2;
-        }
-        // Stored roll-ups have nothing shorter than their tiles.
-        settle::in_tiles(&find::audit_logs(&self.sources).streams, piece)
-    }
-
-    /// Asks how clients asked in time.
-    fn course_query(&self, piece: Micros) -> Result<Query, Error> {
-        let filters = vec!["user!~^system:node:".parse().map_err(Error::Usage)?];
-        let (since, until) = self.bounds;
-        Ok(Query { by: vec![Dim::User, Dim::Agent], filters, interval: Some(piece), since, until, ..Query::default() })
-    }
-
     /// How those asked in time who asked for most more.
-    fn courses(&mut self, breakdown: &Breakdown, piece: Micros, window: Span) {
+    fn courses(&mut self, requests: &dyn Requests, series: &LoadSeries, window: Span) {
         self.courses.clear();
-        let Some(span) = self.pulse.as_ref().map(|pulse| pulse.span) else { return };
-        for suspect in self.suspects.iter_mut().filter(|suspect| suspect.added > 0.0).take(CLIENTS) {
-            let rows = breakdown.rows.iter().filter(|row| row.dims == suspect.who);
-            let counts: std::collections::BTreeMap<Micros, u64> =
-                rows.filter_map(|row| Some((row.interval?, row.stats.requests))).collect();
-            let pieces = span.0.div_euclid(piece)..=span.1.div_euclid(piece);
-            let rate = |at: Micros| counts.get(&at).copied().unwrap_or(0) as f64 * SECOND as f64 / piece as f64;
-            let course: Vec<(Micros, f64)> = pieces.map(|n| (n * piece, rate(n * piece))).collect();
-            suspect.rose = rise(&course, piece, window);
-            if course.iter().any(|(_, rate)| *rate > 0.0) {
-                self.courses.push((crate::analysis::incident::timeline::name(&suspect.who), course));
-            }
+        let len = series.tiles.len();
+        for suspect in self.suspects.iter_mut().filter(|own| own.added > 0.0 && !own.who[0].is_empty()).take(CLIENTS) {
+            let Some(place) = requests.callers().iter().position(|who| *who == suspect.who) else { continue };
+            let rate = |(at, count): (usize, &f64)| (series.grid.start(at), count / series.grid.seconds(at).max(1.0));
+            let course: Vec<(Micros, f64)> =
+                series.by_caller[place].dense(len).iter().enumerate().map(rate).collect();
+            suspect.rose = rise(&course, series.grid.tile, window);
+            self.courses.push((name(&suspect.who), course));
         }
     }
+}
+
+/// A dangerous operation that was done, as a cause.
+fn operation(group: &Group) -> Option<Operation> {
+    let kinds = ["delete-namespace", "delete-crd", "delete-collection", "delete-node", "delete-pod"];
+    let objects = group.cascade.total().max(group.count) as f64;
+    (group.done > 0 && kinds.contains(&group.first.kind)).then(|| Operation {
+        at: group.first.at,
+        caller: [group.first.user.clone(), String::new()],
+        objects,
+    })
 }
 
 /// The course of the load by audit logs; `None` where there are none, or nothing is in them.

@@ -5,7 +5,6 @@ mod sections;
 
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::incident::cards::cards;
-use crate::analysis::incident::causes::{self, Case};
 use crate::analysis::incident::redact::{self, Kind, Names};
 use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
@@ -13,7 +12,7 @@ use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
 use crate::commands::pages::Memo;
 use crate::commands::{heap, logs};
-use crate::model::incident::{Incident, Own, Source, Span, Stretch, Verdict, quote};
+use crate::model::incident::{Incident, Own, Source, Span, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, Micros};
@@ -187,12 +186,14 @@ fn incident(
     load.history.clone_from(&question.history);
     load.pages(found, context)?;
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
-    let (of_logs, names, mut sections) = logs::together(context, |context| {
+    let (of_logs, rollup, names, mut sections) = logs::together(context, |context| {
         let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
         let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
-        Ok((load.pulse_of_logs(context)?, names?, sections?))
+        let rollup = load.rollup(context);
+        Ok((load.pulse_of_logs(context)?, rollup?, names?, sections?))
     })?;
     load.course(of_logs);
+    load.rollup = rollup;
     let has_times = [Source::Audit, Source::Metrics, Source::Cgroup].into_iter().any(|kind| load.has(kind));
     if within != (None, None) && has_times && load.span.is_none() {
         return Err(Error::Usage("nothing that was read lies between --since and --until".to_owned()));
@@ -200,39 +201,25 @@ fn incident(
     if let Some((from, to)) = given {
         covered((from, to), &load)?;
     }
-    let mut verdict = match given {
-        Some((from, to)) => Verdict::Incident(Stretch { from, to, score: 0.0, is_given: true }),
-        None => load.verdict(),
-    };
-    let mut of_window = look_at(&mut load, &verdict, context)?;
-    if let Verdict::Incident(stretch) = &verdict
-        && !stretch.is_given
-    {
-        let sharpened = load.sharpened(stretch.clone());
-        if sharpened != *stretch {
-            verdict = Verdict::Incident(sharpened);
-            of_window = look_at(&mut load, &verdict, context)?;
-        }
-    }
+    let words = question.sources.iter().map(|source| quote(source)).collect::<Vec<String>>().join(" ");
+    let mut episodes = load.judge(given, &sections.answers, &words);
+    let verdict = load.verdict(&episodes);
+    let of_window =
+        logs::together(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;
     let known = Known {
         span: load.span,
-        verdict: &verdict,
-        pulse: load.pulse.as_ref(),
-        calm: load.calm,
+        episodes: &episodes,
         facts: &load.facts,
         memory: &load.memory,
         suspects: &load.suspects,
         answers: &sections.answers,
     };
     let timeline = timeline::timeline(&known);
-    let words: Vec<String> = question.sources.iter().map(|source| quote(source)).collect();
-    let mut causes = verdict.window().map_or_else(Vec::new, |window| {
-        let (before, within) = (&load.before, &load.within);
-        causes::causes(&Case { known, sources: words.join(" "), window, before, within, read: &load.read })
-    });
+    let heaviest = load.heaviest;
+    let mut causes = heaviest.map_or_else(Vec::new, |place| episodes[place].causes.clone());
     // Only what people read holds them.
     if matches!(context.settings.format, Format::Html | Format::Markdown) {
         sections::manifests(&load, &mut causes, context)?;
@@ -247,8 +234,15 @@ fn incident(
         .flat_map(|section| &section.report.findings)
         .filter(|finding| finding.severity >= Severity::Warning);
     let chronic = chronic.count();
-    let told =
-        Told { verdict: &verdict, causes: &causes, timeline: &timeline, phases: &phases, read: &load.read, chronic };
+    let told = Told {
+        verdict: &verdict,
+        episodes: &episodes,
+        heaviest,
+        timeline: &timeline,
+        read: &load.read,
+        span: load.span,
+        chronic,
+    };
     let mut summary = summary::summary(&told);
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
@@ -275,6 +269,7 @@ fn incident(
         span: load.span,
         calm: load.calm,
         verdict,
+        episodes: std::mem::take(&mut episodes),
         summary,
         clients: cards(&load.suspects, &sections.answers),
         causes,
@@ -288,14 +283,4 @@ fn incident(
         own,
     };
     Ok((incident, names))
-}
-
-/// Looks at the window: the second pass over the logs tells before from within, and answers what is asked of either.
-fn look_at(load: &mut Load, verdict: &Verdict, context: &mut Context<'_>) -> Result<Sections, Error> {
-    logs::together(context, |context| {
-        let looked = verdict.window().map_or(Ok(()), |window| load.look_at(window, context));
-        let sections = Sections::of(load, Asks::LogsOf(verdict.window()), context);
-        looked?;
-        sections
-    })
 }

@@ -2,16 +2,17 @@
 
 use crate::analysis::incident::charts;
 use crate::analysis::incident::pulse::Pulse;
-use crate::analysis::incident::window;
+use crate::analysis::incident::answers::Answers;
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
 use crate::cli::{Context, Error};
+use crate::commands::logs;
 use crate::commands::pages::Folding;
 use crate::commands::report::load::{Load, pulse_of_logs};
 use crate::model::forecast::Unit;
-use crate::model::incident::{Chart, Source, Span, Verdict};
+use crate::model::incident::{Chart, Episode, Source, Span, Verdict};
 use crate::model::memory::Sample;
-use crate::model::time::{Micros, SECOND, clock, together};
+use crate::model::time::{Micros, together};
 use crate::sources::cgroup;
 use crate::sources::find::{self, Wanted};
 use crate::sources::pages::{PageFile, PagesRead, read_page};
@@ -23,33 +24,29 @@ const SAMPLES: usize = 2_000;
 
 /// That of sources which no longer change.
 pub(super) fn course(sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
-    let load = Load::read(sources, (None, None), context)?;
-    Ok(told(&load.verdict(), load.pulse.as_ref(), &load.facts, &load.memory, load.span))
+    let mut load = Load::read(sources, (None, None), context)?;
+    let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
+    Ok(told(&load.verdict(&episodes), &episodes, &load))
 }
 
-fn told(
-    verdict: &Verdict,
-    pulse: Option<&Pulse>,
-    facts: &Facts,
-    memory: &[(String, Vec<Sample>)],
-    span: Option<Span>,
-) -> Course {
-    let words = match verdict {
-        Verdict::Incident(stretch) => {
-            format!("The load stands out from {} to {} UTC.", clock(stretch.from), clock(stretch.to + SECOND - 1))
-        }
-        Verdict::Quiet(why) | Verdict::Unknown(why) => {
+fn told(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
+    let heaviest = load.heaviest.and_then(|place| episodes.get(place));
+    let words = match (heaviest, verdict) {
+        (Some(own), _) => own.headline.clone(),
+        (None, Verdict::Quiet(why) | Verdict::Unknown(why)) => {
             let mut letters = why.chars();
             let first = letters.next().map(char::to_uppercase).into_iter().flatten();
             format!("{}.", first.chain(letters).collect::<String>().trim_end_matches('.'))
         }
+        (None, Verdict::Incident(_)) => String::new(),
     };
-    let mut charts = charts::charts(pulse, &[], facts, memory);
+    let pulse = load.pulse.as_ref();
+    let mut charts = charts::charts(pulse, &[], &load.facts, &load.memory);
     if let Some(pulse) = pulse.filter(|pulse| pulse.source == Source::Metrics) {
         let place = charts.iter().position(|chart| chart.unit != Unit::PerSecond).unwrap_or(charts.len());
-        charts.splice(place..place, latency(facts, pulse.piece));
+        charts.splice(place..place, latency(&load.facts, pulse.piece));
     }
-    Course { charts, verdict: words, window: verdict.window(), span }
+    Course { charts, verdict: words, window: verdict.window(), span: load.span }
 }
 
 /// Latency in time by the histograms of pages; of logs the pulse has it.
@@ -124,14 +121,22 @@ pub(super) struct SoFar {
 impl SoFar {
     /// The course of it, and of the logs among `sources`.
     pub(super) fn course(self, sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
-        let Self { facts, memory, mut span } = self;
-        let of_logs = pulse_of_logs(find::find(sources, Wanted::Logs, context.io.now), (None, None), context)?;
-        span = together(span, of_logs.as_ref().map(|pulse| pulse.span));
-        let pulse = of_logs.or_else(|| Pulse::of_pages(&facts));
-        let verdict = pulse.as_ref().map_or_else(
-            || Verdict::Unknown("there is not enough yet to tell how the load goes".to_owned()),
-            window::verdict,
-        );
-        Ok(told(&verdict, pulse.as_ref(), &facts, &memory, span))
+        let Self { facts, memory, span } = self;
+        let mut load = Load { sources: sources.to_vec(), facts, memory, span, ..Load::default() };
+        load.read.push(Source::Metrics);
+        let found = find::find(sources, Wanted::Logs, context.io.now);
+        if !found.streams.is_empty() {
+            load.read.insert(0, Source::Audit);
+        }
+        let (of_logs, rollup) = logs::together(context, |context| {
+            let rollup = load.rollup(context);
+            let found = find::find(sources, Wanted::Logs, context.io.now);
+            Ok((pulse_of_logs(found, (None, None), context)?, rollup?))
+        })?;
+        load.span = together(load.span, of_logs.as_ref().map(|pulse| pulse.span));
+        load.pulse = of_logs.or_else(|| Pulse::of_pages(&load.facts));
+        load.rollup = rollup;
+        let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
+        Ok(told(&load.verdict(&episodes), &episodes, &load))
     }
 }

@@ -4,7 +4,7 @@ use super::markdown::all_steps;
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
 use crate::model::incident::{
-    Card, Cause, Evidence, Flame, Incident, Own, Section, Source, Verdict, change, command_line,
+    Card, Cause, Episode, Evidence, Flame, Grade, Incident, Own, Section, Source, Span, Verdict, change, command_line,
 };
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::{self, Micros, SECOND, clock};
@@ -27,6 +27,8 @@ const SCRIPT: &str = include_str!("../templates/report.js");
 const LONGEST: usize = 600;
 /// Findings of a section that are shown.
 const FINDINGS: usize = 12;
+/// Causes of an episode that are shown in its block.
+const CAUSES: usize = 2;
 /// A frame of a flame graph narrower than this part of the whole can't be seen.
 const NARROWEST: u64 = 4_000;
 /// Frames below this are their callers'.
@@ -85,11 +87,15 @@ fn harmless(value: Json) -> Json {
 }
 
 fn page(incident: &Incident, report: &Report) -> Json {
-    let (badge, name) = match &incident.verdict {
-        Verdict::Incident(stretch) if stretch.is_given => ("Incident, as it was named", "incident"),
-        Verdict::Incident(_) => ("Incident found", "incident"),
-        Verdict::Quiet(_) => ("No incident", "none"),
-        Verdict::Unknown(_) => ("Not known", "unknown"),
+    let heaviest = incident.verdict.window().and_then(|window| {
+        incident.episodes.iter().find(|own| (own.from, own.to) == window)
+    });
+    let (badge, name) = match (&incident.verdict, heaviest) {
+        (Verdict::Incident(stretch), _) if stretch.is_given => ("Window as named", "incident"),
+        (Verdict::Incident(_), Some(own)) => (grade(own.grade), own.grade.name()),
+        (Verdict::Incident(_), None) => ("Incident", "incident"),
+        (Verdict::Quiet(_), _) => ("No incident found", "none"),
+        (Verdict::Unknown(_), _) => ("Not known", "unknown"),
     };
     let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) =
         incident.causes.iter().partition(|cause| cause.confidence >= Cause::POSSIBLE);
@@ -104,7 +110,9 @@ fn page(incident: &Incident, report: &Report) -> Json {
         .collect();
     let sections: Vec<Json> = incident.sections.iter().map(section).collect();
     let has = |id: &str, title: &str, is: bool| is.then(|| json!({"id": id, "title": title}));
+    let is_several = incident.episodes.len() > 1 || heaviest.is_none() && !incident.episodes.is_empty();
     let parts = [
+        has("episodes", "Episodes", is_several),
         has("causes", "Causes", !incident.causes.is_empty()),
         has("steps", "What to do", !now.is_empty() || !later.is_empty()),
         has("timeline", "Timeline", !incident.timeline.is_empty()),
@@ -125,6 +133,7 @@ fn page(incident: &Incident, report: &Report) -> Json {
         "clusters": incident.clusters.join(", "),
         "verdict": {"badge": badge, "name": name},
         "summary": incident.summary,
+        "episodes": if is_several { incident.episodes.iter().map(episode).collect() } else { Vec::new() },
         "parts": parts.into_iter().flatten().collect::<Vec<_>>(),
         "causes": likely.into_iter().map(cause).collect::<Vec<_>>(),
         "unlikely": unlikely.into_iter().map(cause).collect::<Vec<_>>(),
@@ -144,6 +153,31 @@ fn page(incident: &Incident, report: &Report) -> Json {
         "sources": incident.sources.join(", "),
         "lost": incident.lost,
         "inputs": inputs.collect::<Vec<_>>(),
+    })
+}
+
+/// A grade as a badge.
+fn grade(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Outage => "Outage",
+        Grade::Incident => "Incident",
+        Grade::Degraded => "Degraded",
+        Grade::Surge => "Surge",
+    }
+}
+
+fn episode(own: &Episode) -> Json {
+    let causes = own.causes.iter().filter(|cause| cause.confidence >= Cause::POSSIBLE).take(CAUSES);
+    let causes = causes.map(|cause| {
+        json!({"words": cause.words(), "percent": percent(cause.confidence), "summary": cause.summary})
+    });
+    let effects = own.effects.iter().map(|effect| {
+        json!({"words": effect.words, "before": effect.shown[0], "within": effect.shown[1]})
+    });
+    json!({
+        "badge": grade(own.grade), "name": own.grade.name(), "state": own.state.name(), "headline": own.headline,
+        "when": format!("{} to {} UTC", second(own.from), clock(own.to)),
+        "causes": causes.collect::<Vec<_>>(), "effects": effects.collect::<Vec<_>>(),
     })
 }
 
@@ -295,10 +329,20 @@ fn data(incident: &Incident) -> Json {
         json!({"title": chart.title, "unit": if chart.unit == Unit::Count { "count" } else { chart.unit.name() }, "lines": lines.collect::<Vec<_>>()})
     });
     json!({
-        "window": incident.verdict.window().map(|(from, to)| [seconds(from), seconds(to)]),
+        // All charts have the same axis.
+        "span": axis(incident).map(|(from, to)| [seconds(from), seconds(to)]),
+        "windows": incident.episodes.iter().map(|own| {
+            json!({"from": seconds(own.from), "to": seconds(own.to), "name": own.grade.name()})
+        }).collect::<Vec<_>>(),
         "charts": charts.collect::<Vec<_>>(),
         "flames": incident.flames.iter().map(flame).collect::<Vec<_>>(),
     })
+}
+
+/// The time that charts show: all that any of them has.
+fn axis(incident: &Incident) -> Option<Span> {
+    let times = || incident.charts.iter().flat_map(|chart| &chart.lines).flat_map(|line| &line.1).map(|own| own.0);
+    times().min().zip(times().max()).filter(|(from, to)| from < to)
 }
 
 /// Four significant digits: a chart shows no more.

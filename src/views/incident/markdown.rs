@@ -2,7 +2,7 @@
 
 use crate::model::incident::{Cause, Entry, Incident, command_line};
 use crate::model::report::{Report, Severity};
-use crate::model::time;
+use crate::model::time::{self, SECOND};
 use crate::views::markdown::escape;
 use std::io::{self, Write};
 
@@ -31,6 +31,7 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
     for line in &incident.summary {
         writeln!(out, "{}\n", escape(line))?;
     }
+    episodes(incident, out)?;
     causes(incident, out)?;
     steps(incident, out)?;
     phases(incident, out)?;
@@ -62,6 +63,19 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
     Ok(())
 }
 
+/// All episodes, where there are several.
+fn episodes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    if incident.episodes.len() < 2 {
+        return Ok(());
+    }
+    writeln!(out, "## Episodes (UTC)\n\n| from | to | grade | what |\n| --- | --- | --- | --- |")?;
+    for own in &incident.episodes {
+        let [from, to] = [own.from, own.to].map(|at| time::format(at - at.rem_euclid(SECOND)));
+        writeln!(out, "| {from} | {to} | {} | {} |", own.grade.name(), escape(&own.headline))?;
+    }
+    writeln!(out)
+}
+
 fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     let told: Vec<&Cause> = incident.causes.iter().filter(|cause| !cause.supports.is_empty()).take(CAUSES).collect();
     if told.is_empty() {
@@ -69,7 +83,7 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "## What may have caused it\n\nSeveral may be true at once, and some are sides of the same thing.\n"
+        "## Likely causes\n\nSeveral may be true at once.\n"
     )?;
     for (number, cause) in told.iter().enumerate() {
         writeln!(
@@ -89,7 +103,7 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     }
     let missing: Vec<&str> = told[0].missing.iter().map(String::as_str).collect();
     if !missing.is_empty() {
-        writeln!(out, "\nMissing to be sure: {}.", escape(&missing.join("; ")))?;
+        writeln!(out, "\nMissing inputs: {}.", escape(&missing.join("; ")))?;
     }
     writeln!(out)
 }
@@ -159,7 +173,7 @@ fn quality(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "- read: {}", escape(&read.join(", ")))?;
     let missing: Vec<&str> = incident.missing().map(|source| source.words()).collect();
     if !missing.is_empty() {
-        writeln!(out, "- not at hand: {}", escape(&missing.join(", ")))?;
+        writeln!(out, "- missing: {}", escape(&missing.join(", ")))?;
     }
     for lost in &incident.lost {
         writeln!(out, "- lost: {}", escape(lost))?;

@@ -105,7 +105,7 @@
   const chart = (spec) => {
     const hidden = new Set();
     const times = spec.lines.flatMap((line) => line.points.map((point) => point[0]));
-    const [from, to] = [Math.min(...times), Math.max(...times)];
+    const [from, to] = data.span || [Math.min(...times), Math.max(...times)];
     const x = (at) => L + (W - L - R) * (at - from) / Math.max(to - from, 1);
     const figure = el("figure", { className: "chart", tabIndex: 0 });
     figure.setAttribute("role", "group");
@@ -124,9 +124,13 @@
       const marks = ticks(high);
       const top = marks.at(-1);
       const y = (number) => H - B - (H - T - B) * number / top;
-      if (data.window) {
-        const [a, b] = data.window.map((at) => x(Math.min(Math.max(at, from), to)));
-        picture.append(svg("rect", { class: "band", x: a, y: T, width: Math.max(b - a, 1), height: H - T - B }));
+      for (const own of data.windows) {
+        const [a, b] = [own.from, own.to].map((at) => x(Math.min(Math.max(at, from), to)));
+        const band = svg("rect", { class: `band ${own.name}`, x: a, y: T, width: Math.max(b - a, 2), height: H - T - B });
+        const title = svg("title", {});
+        title.textContent = `${own.name} ${clock(own.from)} to ${clock(own.to)}`;
+        band.append(title);
+        picture.append(band);
       }
       for (const mark of marks) {
         picture.append(svg("line", { class: "axis", x1: L, x2: W - R, y1: y(mark), y2: y(mark) }));

@@ -1,0 +1,325 @@
+//! What may have caused an episode, in words: each feature that moved a candidate is a piece of evidence, with its numbers.
+
+use super::answers::Answers;
+use super::suspects::{Line, Suspect};
+use crate::analysis::dims::{account, short_user};
+use crate::analysis::flow::fence::{refusal, risk};
+use crate::analysis::judge::Episode;
+use crate::analysis::judge::candidates::{Candidate, Feature};
+use crate::analysis::judge::weights::weight;
+use crate::model::incident::{Cause, Evidence, Source, change, quote};
+use crate::model::report::{Finding, Severity};
+use crate::model::time::clock;
+use crate::model::units::{percent, significant};
+
+/// Less than this of log-odds is not worth a line.
+const MIN_WEIGHT: f64 = 0.15;
+/// Without anything that speaks for it, a candidate is no more than a name.
+const UNSUPPORTED: f64 = 0.05;
+/// Findings whose remedies are given with a cause.
+const REMEDIES: usize = 3;
+/// Candidates that are kept.
+const CANDIDATES: usize = 12;
+
+/// What words are made of.
+#[derive(Clone, Copy)]
+pub struct Words<'w> {
+    /// The episode.
+    pub episode: &'w Episode,
+    /// Who asked for more in it.
+    pub suspects: &'w [Suspect],
+    /// What other questions came to.
+    pub answers: &'w Answers,
+    /// What was read, as the words of a command.
+    pub sources: &'w str,
+    /// Which kinds of sources were read.
+    pub read: &'w [Source],
+}
+
+/// `LIST pods`, `create events`; nothing that is not named.
+pub fn request(line: &Line) -> String {
+    let [verb, _, resource, subresource] = &line.what;
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    let what = if resource.is_empty() { "other paths" } else { resource };
+    let verb = if verb == "list" { "LIST" } else { verb };
+    format!("{verb} {what}{slash}{subresource}")
+}
+
+/// `node-agent (monitoring:node-agent)`.
+pub fn name(who: &[String; 2]) -> String {
+    let user = short_user(&who[0]);
+    if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
+}
+
+/// What kinds of sources would show that others don't.
+fn missing(source: Source) -> &'static str {
+    match source {
+        Source::Audit => "audit logs: who sent the requests, and what people did",
+        Source::Metrics => {
+            "metrics: whether apiservers restarted or rejected requests, and how fast etcd and webhooks were"
+        }
+        Source::Etcd => "a database of etcd: what filled the key space",
+        Source::Cgroup => "memory.stat of the apiservers' cgroups: whether memory was short, and of what",
+        Source::Heap => "heap profiles: what the apiservers held in memory",
+        Source::Objects => "Kubernetes objects: owners, quotas, webhooks",
+    }
+}
+
+/// The causes of an episode, likeliest first.
+pub fn causes(words: Words<'_>) -> Vec<Cause> {
+    words.episode.causes.iter().take(CANDIDATES).map(|candidate| cause(words, candidate)).collect()
+}
+
+fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
+    let (mut supports, mut contradicts) = (Vec::new(), Vec::new());
+    for feature in &candidate.features {
+        let moves = weight(candidate.kind, feature.name) * feature.value;
+        if moves.abs() < MIN_WEIGHT {
+            continue;
+        }
+        let Some(text) = evidence(words, candidate, feature) else { continue };
+        let one = Evidence { text, source: feature.source, weight: moves };
+        if moves > 0.0 { supports.push(one) } else { contradicts.push(one) }
+    }
+    let strongest = |a: &Evidence, b: &Evidence| b.weight.abs().total_cmp(&a.weight.abs());
+    supports.sort_by(strongest);
+    contradicts.sort_by(strongest);
+    let confidence = if supports.is_empty() { candidate.confidence.min(UNSUPPORTED) } else { candidate.confidence };
+    let (now, later) = steps(words, candidate);
+    let missing = Source::ALL.into_iter().filter(|source| !words.read.contains(source)).map(missing);
+    Cause {
+        kind: candidate.kind,
+        subject: subject(candidate),
+        summary: summary(words, candidate),
+        confidence,
+        confidence_if_complete: confidence,
+        supports,
+        contradicts,
+        missing: missing.map(str::to_owned).collect(),
+        now,
+        later,
+        manifests: Vec::new(),
+    }
+}
+
+fn subject(candidate: &Candidate) -> Vec<(&'static str, String)> {
+    let mut subject = Vec::new();
+    if let Some([user, agent]) = &candidate.caller {
+        subject.push(("user", user.clone()));
+        subject.push(("agent", agent.clone()));
+    }
+    if let Some(name) = &candidate.name {
+        let field = match candidate.kind {
+            "webhook-drag" => "webhook",
+            "memory" => "cgroup",
+            "request-surge" | "expensive-lists" => "request",
+            _ => "instance",
+        };
+        subject.push((field, name.clone()));
+    }
+    subject
+}
+
+fn suspect<'w>(words: Words<'w>, candidate: &Candidate) -> Option<&'w Suspect> {
+    let who = candidate.caller.as_ref()?;
+    words.suspects.iter().find(|suspect| suspect.who == *who)
+}
+
+fn summary(words: Words<'_>, candidate: &Candidate) -> String {
+    let named = |what: &str| candidate.name.as_ref().map_or_else(|| what.to_owned(), Clone::clone);
+    match candidate.kind {
+        "client-surge" | "write-burst" => {
+            let Some(suspect) = suspect(words, candidate) else { return "a client asked for more".to_owned() };
+            let what = suspect.lines.first().map_or_else(|| "requests".to_owned(), request);
+            let times = match suspect.times() {
+                Some(times) if times < 1000.0 => format!("{} times its baseline", significant(times)),
+                _ => format!("{}/s, none before", significant(suspect.rps[1])),
+            };
+            format!("{} sent {times}, mostly {what}", name(&suspect.who))
+        }
+        "expensive-lists" => {
+            let clients = candidate.feature("callers");
+            format!("LISTs of {} rose, from {clients:.0} clients", named("one resource"))
+        }
+        "request-surge" => format!("{} rose; audit logs would show who sends them", named("requests")),
+        "load-surge" => "most clients sent more requests than before".to_owned(),
+        "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
+        "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
+        "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stood still or was very slow".to_owned(),
+        "slow-etcd" => "etcd was slow".to_owned(),
+        "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("narrow_errors") > 0.3 => {
+            format!("{} failed", candidate.name.as_ref().map_or_else(
+                || "an admission webhook".to_owned(),
+                |name| format!("the admission webhook {name}"),
+            ))
+        }
+        "webhook-drag" => match &candidate.name {
+            Some(name) => format!("requests waited for the admission webhook {name}"),
+            None => "requests waited for an admission webhook".to_owned(),
+        },
+        "relist-storm" => match words.episode.starts.first() {
+            Some(start) => {
+                format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
+            }
+            None => format!("{} was away or restarted, and its clients reconnected", named("an apiserver")),
+        },
+        "cascade-delete" => {
+            let who = candidate.caller.as_ref().map_or_else(|| "somebody".to_owned(), name);
+            format!("{who} deleted objects, and controllers deleted what belonged to them")
+        }
+        "imbalance" => format!("{} carried more of the requests than the others", named("one apiserver")),
+        "memory" => format!("memory ran short in the cgroup of {}", named("an apiserver")),
+        other => other.to_owned(),
+    }
+}
+
+fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Option<String> {
+    let value = feature.value;
+    let times = |value: f64| significant(value.exp());
+    Some(match (candidate.kind, feature.name) {
+        ("client-surge" | "write-burst", "share") => {
+            let line = suspect(words, candidate).and_then(|own| own.lines.first()).filter(|line| line.added > 0.0);
+            let what = line.map_or_else(String::new, |line| {
+                format!(": {}, {}, each {} ms at baseline", request(line), change(line.rps), significant(line.price * 1e3))
+            });
+            format!("{} of the added load is its{what}", percent(value))
+        }
+        (_, "share_rps") => format!("{} of the added requests are its", percent(value)),
+        (_, "times") => format!("its requests rose to {} times their baseline", times(value)),
+        (_, "size") => format!("its added requests are {} of all requests at baseline", percent(value)),
+        (_, "onset") => "it rose as the episode began".to_owned(),
+        (_, "throttled") => format!("{} of its requests were throttled (429)", percent(value)),
+        (_, "control_plane") => {
+            "it is a part of the control plane or a kubelet: these mostly do what others make them do".to_owned()
+        }
+        ("request-surge" | "expensive-lists", "share") => {
+            let what = candidate.name.as_deref().unwrap_or("these requests");
+            format!("{} of the added load is {what}", percent(value))
+        }
+        (_, "growth") => format!("the work asked for grew by {}", percent(value)),
+        (_, "top") => format!("{} of the added load is one client's", percent(value)),
+        (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
+        ("slow-etcd" | "webhook-drag", "flat") => "hardly more work than before was asked for".to_owned(),
+        (_, "flat") => "hardly more work than before was asked for altogether".to_owned(),
+        (_, "drag_writes") => format!("writes take {} times what they take in quiet intervals", times(value)),
+        (_, "drag_reads") => format!("reads take {} times what they take in quiet intervals", times(value)),
+        (_, "breadth_writes") => format!("{} of the writes are of kinds that became much slower", percent(value)),
+        ("slow-etcd", "narrow") => "slow writes concentrate on one resource".to_owned(),
+        (_, "narrow") => "slow writes concentrate on one resource, others are as fast as before".to_owned(),
+        (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
+        (_, "writes_stop") => "hardly any write ended for a time".to_owned(),
+        (_, "spent_etcd") => format!("slow requests spent {} of their time in etcd", percent(value)),
+        (_, "spent_webhook") => format!("slow requests spent {} of their time in webhooks", percent(value)),
+        (_, "etcd_requests") => format!("apiservers' requests to etcd take {} times their baseline", times(value)),
+        (_, "etcd_requests_slow") => {
+            format!("apiservers' requests to etcd take {} ms on average", significant(value * 100.0))
+        }
+        (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
+        (_, "leader") => "etcd's leader was lost or changed".to_owned(),
+        (_, "etcd_away") => "etcd restarted, or its metrics could not be had".to_owned(),
+        (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
+        (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),
+        (_, "webhook_errors") => "calls of the webhook failed".to_owned(),
+        (_, "no_webhook") => "no admission webhook was called".to_owned(),
+        ("imbalance", "away") => "another apiserver was away: the rest had to carry its load".to_owned(),
+        (_, "away") => {
+            let name = candidate.name.as_deref().unwrap_or("one apiserver");
+            format!("{name} answered hardly any request for a time, while others did")
+        }
+        (_, "started") => match words.episode.starts.first() {
+            Some(start) => format!("its process started at {}", clock(start.at)),
+            None => "its process started".to_owned(),
+        },
+        (_, "started_late") => "the episode had begun before: the restart did not begin it".to_owned(),
+        (_, "none_started") => "no apiserver started in the episode or the two minutes before".to_owned(),
+        (_, "watches") => format!("watches began at {} times their baseline rate", times(value)),
+        (_, "watchers") => format!("{} of the clients began watches", percent(value)),
+        (_, "objects") => format!("{:.0} objects were deleted with it", value * 500.0),
+        (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
+        (_, "late") => "it was done after the episode had begun".to_owned(),
+        (_, "shift") => format!("its part of all requests rose by {}", percent(value)),
+        (_, "skew") => format!("it carried {} more than an even share", percent(value)),
+        (_, "killed") => "the kernel killed a process of it for want of memory (OOM)".to_owned(),
+        (_, "full") => "its memory was near the limit".to_owned(),
+        _ => return None,
+    })
+}
+
+/// Findings on a client within the episode.
+fn findings_on<'w>(words: Words<'w>, who: &[String; 2]) -> Vec<&'w Finding> {
+    let all = words.answers.findings("clients").filter(|finding| finding.severity >= Severity::Warning);
+    let is = |finding: &Finding, field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
+    let mut all: Vec<&Finding> = all
+        .filter(|own| is(own, "user", &who[0]) && (is(own, "agent", &who[1]) || !own.subject.contains_key("agent")))
+        .collect();
+    all.sort_by(|a, b| a.graver(b));
+    all
+}
+
+/// What to do now, and later.
+fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) {
+    let sources = words.sources;
+    let (mut now, mut later) = (Vec::new(), Vec::new());
+    match candidate.kind {
+        "client-surge" | "write-burst" => {
+            if let Some(who) = &candidate.caller {
+                now.extend(slow_down(&who[0], sources));
+                later.extend(findings_on(words, who).into_iter().take(REMEDIES).map(|own| own.remedy.clone()));
+                later.dedup();
+            }
+            if candidate.kind == "write-burst" {
+                later.push(format!(
+                    "write only what changes, and less often: plimsoll clients {sources}, plimsoll etcd history {sources}"
+                ));
+            }
+        }
+        "expensive-lists" => later.push(format!(
+            "read from the watch cache, in pages or by informers: plimsoll clients {sources} --emit watch-cache"
+        )),
+        "request-surge" => {
+            now.push("turn on audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by user,agent".to_owned());
+            now.push("see who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
+        }
+        "load-surge" => {
+            later.push("add capacity, or spread the load in time: plimsoll balance, plimsoll forecast".to_owned());
+        }
+        "slow-etcd" => {
+            now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
+            later.push("give etcd a disk of its own, with room for its log writes".to_owned());
+        }
+        "webhook-drag" => {
+            now.push("if it is not needed for safety, let requests pass without it: failurePolicy Ignore, or a shorter timeoutSeconds".to_owned());
+            later.push(format!("see which requests it is called for: plimsoll guard webhooks {sources}"));
+        }
+        "relist-storm" => later.push(format!(
+            "use informers with bookmarks, so that clients resume where they were: plimsoll clients {sources} --emit watch-cache"
+        )),
+        "cascade-delete" => later.push("prevention: delete in steps, and do not grant deletecollection".to_owned()),
+        "imbalance" => later.push(format!("spread connections evenly: plimsoll balance {sources}")),
+        "memory" => now.push(format!("see what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}")),
+        _ => {}
+    }
+    (now, later)
+}
+
+/// What to do about a client while it goes on.
+fn slow_down(user: &str, sources: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    if let Some((namespace, account)) = account(user) {
+        steps.push(format!(
+            "find what runs as {}, and scale that down or roll it back: kubectl get pods -n {} --field-selector spec.serviceAccountName={}",
+            short_user(user),
+            quote(namespace),
+            quote(account)
+        ));
+    }
+    if refusal(user).or(risk(user, &[])).is_some() {
+        return steps;
+    }
+    steps.push(format!(
+        "throttle {} meanwhile, so that nobody else waits: plimsoll clients {sources} --emit fence --client {}",
+        short_user(user),
+        quote(user)
+    ));
+    steps
+}

@@ -1,0 +1,170 @@
+//! Episodes in words: what they did to requests, what may have caused them, and a headline that can be read aloud.
+
+use super::causes::{Words, causes};
+use crate::analysis::judge::profile::Profile;
+use crate::analysis::judge::signals::Deviation;
+use crate::analysis::judge::vitals::{Vital, Vitals};
+use crate::analysis::judge::Episode as Judgement;
+use crate::model::incident::{Cause, Effect, Episode, Grade, SignalSpan, Source, State};
+use crate::model::time::{self, SECOND};
+use crate::model::units::{bytes, duration, significant};
+
+/// A change by less is not worth a word.
+const NOTABLE: f64 = 1.5;
+/// Memory or a database that grew by so much has grown.
+const GROWN: f64 = 1.3;
+/// Effects that a headline names.
+const NAMED: usize = 2;
+
+/// What a number is measured in, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Seconds,
+    PerSecond,
+    Bytes,
+}
+
+impl Form {
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Seconds if value < 1.0 => format!("{} ms", significant(value * 1e3)),
+            Self::Seconds => format!("{} s", significant(value)),
+            Self::PerSecond if value <= 0.0 => "0".to_owned(),
+            Self::PerSecond => format!("{}/s", significant(value)),
+            Self::Bytes => bytes(value),
+        }
+    }
+}
+
+/// An episode as a report shows it. `ids` are those that are taken.
+pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>) -> Episode {
+    let own = words.episode;
+    let effects = effects(own, vitals);
+    let causes = causes(words);
+    let mut id = format!("e-{}", time::format(own.from - own.from.rem_euclid(60 * SECOND)).replace([':', '-'], ""));
+    if let Some(cut) = id.find('.') {
+        id.truncate(cut);
+    }
+    let base = id.clone();
+    let mut number = 1;
+    while ids.contains(&id) {
+        number += 1;
+        id = format!("{base}-{number}");
+    }
+    ids.push(id.clone());
+    let headline = headline(own, &effects, &causes);
+    Episode {
+        id,
+        grade: own.grade,
+        state: own.state,
+        from: own.from,
+        to: own.to,
+        slack: own.slack,
+        is_given: own.is_given,
+        baseline: own.baseline,
+        confidence: confidence(own),
+        headline,
+        signals: own.deviations.iter().map(signal).collect(),
+        effects,
+        causes,
+    }
+}
+
+fn signal(own: &Deviation) -> SignalSpan {
+    let Deviation { signal, source, span, level, baseline, .. } = own;
+    SignalSpan { name: signal.name(), source: *source, span: *span, level: *level, baseline: *baseline }
+}
+
+/// How likely it is that there was an episode of this grade: an impact of many requests for long is no chance.
+fn confidence(own: &Judgement) -> f64 {
+    if own.is_given {
+        return 1.0;
+    }
+    let score: f64 = own
+        .deviations
+        .iter()
+        .map(|deviation| if deviation.signal.is_felt() { deviation.weight / 10.0 } else { deviation.weight / 8.0 })
+        .sum();
+    (score / (score + 1.0)).min(0.99)
+}
+
+/// What it did, the gravest first: what users notice, then load, then what grew.
+fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
+    let mut all = Vec::new();
+    let mut add = |name: &'static str, words: &'static str, form: Form, [before, within]: [f64; 2], source: Source| {
+        let shown = [before, within].map(|value| form.show(value));
+        all.push(Effect { name, words, before, within, shown, source });
+    };
+    let Some((source, [before, within])) = own.profiles.first().map(|(source, profiles)| (*source, profiles)) else {
+        return all;
+    };
+    let rate = |of: fn(&Profile) -> f64| [before, within].map(|profile| of(profile) / profile.seconds.max(1.0));
+    let p99 = [before, within].map(|profile| profile.latency.quantile(0.99).unwrap_or(0.0));
+    if p99[1] >= NOTABLE * p99[0] && p99[1] >= 0.01 {
+        add("p99_s", "p99", Form::Seconds, p99, source);
+    }
+    for (name, words, of) in [
+        ("errors_per_s", "5xx", (|own: &Profile| own.tiles.errors) as fn(&Profile) -> f64),
+        ("throttled_per_s", "429s", |own| own.tiles.throttled),
+    ] {
+        let values = rate(of);
+        if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
+            add(name, words, Form::PerSecond, values, source);
+        }
+    }
+    for (name, words, of) in [
+        ("rps", "requests", (|own: &Profile| own.tiles.requests) as fn(&Profile) -> f64),
+        ("lists_per_s", "LISTs", |own| own.tiles.lists),
+        ("writes_per_s", "writes", |own| own.tiles.writes),
+        ("watches_per_s", "watch starts", |own| own.tiles.watches),
+    ] {
+        let values = rate(of);
+        if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || values[0] >= NOTABLE * values[1] && values[0] >= 0.5 {
+            add(name, words, Form::PerSecond, values, source);
+        }
+    }
+    let Some(vitals) = vitals else { return all };
+    for (name, words, vital, form) in [
+        ("resident_bytes", "memory of the largest process", Vital::Resident, Form::Bytes),
+        ("database_bytes", "etcd's database", Vital::DatabaseSize, Form::Bytes),
+        ("inflight", "requests in flight", Vital::Inflight, Form::PerSecond),
+    ] {
+        let values = [own.baseline, (own.from, own.to)].map(|span| vitals.highest(vital, span).unwrap_or(0.0));
+        if values[0] > 0.0 && values[1] >= GROWN * values[0] && form == Form::Bytes {
+            let shown = values.map(|value| form.show(value));
+            all.push(Effect { name, words, before: values[0], within: values[1], shown, source: Source::Metrics });
+        }
+    }
+    if let Some((rate, seconds)) =
+        vitals.mean(Vital::FailedOpen, (own.from, own.to), |_| true).filter(|own| own.0 * own.1 >= 1.0)
+    {
+        let shown = ["0".to_owned(), format!("{:.0}", rate * seconds)];
+        let words = "requests that a failing webhook let through";
+        all.push(Effect { name: "failed_open", words, before: 0.0, within: rate * seconds, shown, source: Source::Metrics });
+    }
+    all
+}
+
+/// One sentence that says it all: grade, state, impact with its baseline, likely cause.
+fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
+    let lasted = duration(own.to - own.from);
+    let state = match own.state {
+        State::Ongoing => format!("ongoing for {lasted}"),
+        State::Ended | State::Unknown => format!("for {lasted}, ended"),
+    };
+    let grade = own.grade.name().to_uppercase();
+    let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);
+    let impact: Vec<String> = effects.iter().take(NAMED).map(change).collect();
+    let impact = match impact.as_slice() {
+        [] if own.grade == Grade::Degraded => "clients hardly noticed".to_owned(),
+        [] => "requests, latency and errors stayed near their baseline".to_owned(),
+        some => some.join(", "),
+    };
+    let cause = match causes.first() {
+        Some(cause) if cause.confidence >= Cause::LIKELY => format!("; likely cause: {}", cause.summary),
+        Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),
+        _ => "; no likely cause found".to_owned(),
+    };
+    format!("{grade} {state}: {impact}{cause}.")
+}
+

@@ -1,0 +1,249 @@
+//! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
+
+use super::series::LoadSeries;
+use super::signals::{Deviation, Signal};
+use super::vitals::Vitals;
+use crate::analysis::metrics::facts::Component;
+use crate::model::incident::{Grade, Source, Span, State};
+use crate::model::time::{Micros, SECOND};
+
+/// What pauses for less than this is one episode, in µs.
+const PAUSE: Micros = 20 * SECOND;
+/// Clients reconnect and list anew within this time of a restart, in µs.
+const SETTLES: Micros = 30 * SECOND;
+/// A load that begins so long before its impact may be its cause, in µs.
+const LEADS: Micros = 60 * SECOND;
+/// What overlaps by this part of the shorter one belongs together.
+const OVERLAP: f64 = 0.5;
+/// A surge that so many others are like is a recurring burst.
+const RECURRING: usize = 3;
+/// What ends so soon before the data does goes on, in µs.
+const OPEN: Micros = 10 * SECOND;
+/// Requests of which so many fail are an outage.
+const OUTAGE_ERRORS: f64 = 0.5;
+/// The part of all requests that has to be slow for an incident, and of one class alone.
+const FELT: f64 = 0.01;
+const FELT_OF_CLASS: f64 = 0.1;
+/// So many bad requests make an incident.
+const MIN_BAD: f64 = 10.0;
+/// The whole load, not only a part of it, has grown so many times in a surge.
+const SURGE_TIMES: f64 = 1.5;
+/// A surge lasts so long at least, in µs.
+const MIN_SURGE: Micros = 20 * SECOND;
+
+/// An episode before its causes are known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// From when until when.
+    pub span: Span,
+    /// The moments lie this far off at most, in µs.
+    pub slack: Micros,
+    /// Whether it is over.
+    pub state: State,
+    /// How grave.
+    pub grade: Grade,
+    /// What deviated.
+    pub deviations: Vec<Deviation>,
+}
+
+fn overlap(a: Span, b: Span) -> Micros {
+    (a.1.min(b.1) - a.0.max(b.0)).max(0)
+}
+
+fn near(a: Span, b: Span, by: Micros) -> bool {
+    a.0 <= b.1 + by && b.0 <= a.1 + by
+}
+
+fn belongs(a: Span, b: Span) -> bool {
+    overlap(a, b) as f64 >= OVERLAP * (a.1 - a.0).min(b.1 - b.0) as f64
+}
+
+/// Groups of deviations that lie near one another.
+fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<(Span, Vec<Deviation>)> {
+    all.sort_by_key(|own| own.span);
+    let mut groups: Vec<(Span, Vec<Deviation>)> = Vec::new();
+    for own in all {
+        match groups.last_mut() {
+            Some((span, members)) if near(*span, own.span, by.max(own.slack)) => {
+                span.1 = span.1.max(own.span.1);
+                members.push(own);
+            }
+            _ => groups.push((own.span, vec![own])),
+        }
+    }
+    groups
+}
+
+/// Restarts, as pages tell them.
+fn restarts(vitals: &Vitals) -> Vec<Deviation> {
+    let apiservers = vitals.starts.iter().filter(|start| start.component == Component::Apiserver);
+    let of = |at: Micros| Deviation {
+        signal: Signal::Restart,
+        source: Source::Metrics,
+        span: (at - SETTLES / 2, at + SETTLES / 2),
+        slack: SETTLES / 2,
+        level: 1.0,
+        baseline: 0.0,
+        weight: 1.0,
+    };
+    apiservers.map(|start| of(start.at)).collect()
+}
+
+/// Episodes, in order of time.
+pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Option<&Vitals>) -> Vec<Draft> {
+    let (felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
+    let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
+    away.extend(vitals.into_iter().flat_map(restarts));
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (span, members) in groups(felt, PAUSE) {
+        drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Incident, deviations: members });
+    }
+    for (span, members) in groups(away, SETTLES) {
+        match drafts.iter_mut().find(|draft| near(draft.span, span, SETTLES)) {
+            Some(draft) => {
+                draft.span = (draft.span.0.min(span.0), draft.span.1.max(span.1));
+                draft.deviations.extend(members);
+            }
+            None => drafts.push(Draft {
+                span,
+                slack: 0,
+                state: State::Ended,
+                grade: Grade::Degraded,
+                deviations: members,
+            }),
+        }
+    }
+    drafts.sort_by_key(|draft| draft.span);
+    // A restart may join what lay apart.
+    let mut joined: Vec<Draft> = Vec::new();
+    for draft in drafts {
+        match joined.last_mut() {
+            Some(last) if near(last.span, draft.span, PAUSE) => {
+                last.span.1 = last.span.1.max(draft.span.1);
+                last.grade = last.grade.min(draft.grade);
+                last.deviations.extend(draft.deviations);
+            }
+            _ => joined.push(draft),
+        }
+    }
+    let surges = attach(&mut joined, surges(loads));
+    joined.extend(surges);
+    for draft in &mut joined {
+        settle(draft, series);
+    }
+    joined.retain(|draft| is_one(draft));
+    joined.sort_by_key(|draft| draft.span);
+    joined
+}
+
+/// Loads that deviate together: the strongest says when.
+fn surges(mut loads: Vec<Deviation>) -> Vec<Draft> {
+    // What all ask for is told before what one caller does.
+    let rank = |own: &Deviation| match own.signal {
+        Signal::Requests => 4.0,
+        Signal::Work => 3.0,
+        Signal::Lists | Signal::Writes => 2.0,
+        _ => 1.0,
+    };
+    loads.sort_by(|a, b| (rank(b) * b.weight).total_cmp(&(rank(a) * a.weight)));
+    let mut surges: Vec<Draft> = Vec::new();
+    for own in loads {
+        match surges.iter_mut().find(|surge| belongs(surge.span, own.span)) {
+            Some(surge) => surge.deviations.push(own),
+            None => surges.push(Draft {
+                span: own.span,
+                slack: own.slack,
+                state: State::Ended,
+                grade: Grade::Surge,
+                deviations: vec![own],
+            }),
+        }
+    }
+    surges
+}
+
+/// Gives loads to the episodes that they belong to; the others are given back.
+fn attach(drafts: &mut [Draft], surges: Vec<Draft>) -> Vec<Draft> {
+    let mut rest = Vec::new();
+    for surge in surges {
+        let length = |span: Span| span.1 - span.0;
+        let is_its = |draft: &&mut Draft| {
+            let within = overlap(draft.span, surge.span);
+            // A load that lasts much longer than the impact is what the impact happened in, not its window.
+            within > 0 && (belongs(draft.span, surge.span) || near(draft.span, surge.span, 0) && length(surge.span) < LEADS)
+        };
+        let Some(draft) = drafts.iter_mut().filter(is_its).max_by_key(|draft| overlap(draft.span, surge.span)) else {
+            rest.push(surge);
+            continue;
+        };
+        let slack = LEADS.max(length(draft.span) / 2);
+        let strongest = draft.deviations.iter().all(|own| !own.signal.is_load());
+        if strongest && length(surge.span) <= 4 * length(draft.span).max(LEADS) {
+            // Requests are dated by their end: load tells the beginning, impact whichever ends later.
+            if surge.span.0 >= draft.span.0 - slack {
+                draft.span.0 = draft.span.0.min(surge.span.0);
+            }
+            if surge.span.1 <= draft.span.1 + slack {
+                draft.span.1 = draft.span.1.max(surge.span.1);
+            }
+        }
+        draft.deviations.extend(surge.deviations);
+    }
+    rest
+}
+
+/// Grade, state and slack, when all that belongs to it is known.
+fn settle(draft: &mut Draft, series: &[LoadSeries]) {
+    draft.slack = draft.deviations.iter().map(|own| own.slack).max().unwrap_or(0);
+    let end = series.iter().map(|own| own.grid.span.1).max().unwrap_or(draft.span.1);
+    let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);
+    draft.span = (draft.span.0.max(begin), draft.span.1.min(end));
+    draft.state = if draft.span.1 + draft.slack.min(OPEN) >= end { State::Ongoing } else { State::Ended };
+    let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
+    let is_outage = |own: &Deviation| match own.signal {
+        Signal::Silence | Signal::WritesStop => true,
+        Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
+        _ => false,
+    };
+    let is_felt = |own: &Deviation| match own.signal {
+        Signal::Slow(None) => own.level >= FELT && own.weight >= MIN_BAD,
+        Signal::Slow(Some(_)) => own.level >= FELT_OF_CLASS && own.weight >= MIN_BAD,
+        Signal::Errors | Signal::Throttled => own.level >= FELT && own.weight >= MIN_BAD,
+        _ => false,
+    };
+    let is_away = |own: &Deviation| matches!(own.signal, Signal::Away(_) | Signal::Restart);
+    draft.grade = if draft.deviations.iter().any(is_outage) {
+        Grade::Outage
+    } else if draft.deviations.iter().any(is_felt) {
+        Grade::Incident
+    } else if draft.deviations.iter().any(|own| is_away(own) || own.signal.is_felt()) {
+        Grade::Degraded
+    } else {
+        Grade::Surge
+    };
+}
+
+/// Whether it is worth being told at all.
+fn is_one(draft: &Draft) -> bool {
+    if draft.grade != Grade::Surge {
+        return true;
+    }
+    let is_whole = |own: &Deviation| {
+        matches!(own.signal, Signal::Requests | Signal::Work | Signal::Lists | Signal::Writes)
+            && own.level >= SURGE_TIMES * own.baseline
+    };
+    draft.span.1 - draft.span.0 >= MIN_SURGE && draft.deviations.iter().any(is_whole)
+}
+
+/// Leaves out surges that come again and again.
+pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
+    let score = |draft: &Draft| draft.deviations.iter().map(|own| own.weight).fold(0.0, f64::max);
+    let surges: Vec<f64> = drafts.iter().filter(|own| own.grade == Grade::Surge).map(score).collect();
+    let is_recurring = |draft: &Draft| {
+        let own = score(draft);
+        draft.grade == Grade::Surge
+            && surges.iter().filter(|other| **other >= own / 2.0).count() > RECURRING
+            && surges.iter().filter(|other| **other >= own / 3.0 && **other <= 3.0 * own).count() > RECURRING
+    };
+    drafts.iter().filter(|draft| !is_recurring(draft)).cloned().collect()
+}

@@ -1,0 +1,247 @@
+//! From inputs to episodes with their causes.
+
+use super::candidates::{Candidate, Case, Operation, View, candidates};
+use super::episodes::{Draft, episodes, without_recurring};
+use super::profile::{Profile, Tiles, profiles};
+use super::requests::Requests;
+use super::series::LoadSeries;
+use super::signals::{Deviation, deviations};
+use super::vitals::{Start, Vitals};
+use crate::analysis::metrics::facts::Component;
+use crate::model::incident::{Grade, Source, Span, State};
+use crate::model::time::{Micros, SECOND};
+
+/// The baseline is as long as this many times the episode, within bounds, s.
+const BASELINE_TIMES: f64 = 4.0;
+const BASELINE_MIN_S: f64 = 120.0;
+const BASELINE_MAX_S: f64 = 1800.0;
+/// What lies so close to an episode is not of a baseline, in µs.
+const MARGIN: Micros = 10 * SECOND;
+/// A shorter one before the episode is not enough: what comes behind it is taken, too. s.
+const BASELINE_LEAST_S: f64 = 30.0;
+
+/// Quantiles of latency, and by how much they rise when speed is lost, s.
+const SLOWER_BY_S: [(f64, f64); 2] = [(0.9, 0.02), (0.99, 0.04)];
+/// Fewer requests have no quantiles.
+const MIN_TIMED: f64 = 200.0;
+/// What begins so soon after what was read may be a start, in µs.
+const EARLY: Micros = 30 * SECOND;
+/// What ends so soon after what was read began is a start, or can't be told from one, in µs.
+const SHORT: Micros = 60 * SECOND;
+/// At a start watches begin so many times as often as later.
+const START_UP_WATCHES: f64 = 4.0;
+
+/// What is judged.
+#[derive(Clone, Copy)]
+pub struct Input<'i> {
+    /// Requests of audit logs, of metrics pages; either, both or none.
+    pub requests: &'i [&'i dyn Requests],
+    /// What pages and cgroups say beside requests.
+    pub vitals: Option<&'i Vitals>,
+    /// Dangerous operations.
+    pub operations: &'i [Operation],
+    /// Windows that somebody named: each is an episode, whatever deviates in it.
+    pub given: &'i [Span],
+}
+
+/// An episode.
+#[derive(Debug, Clone)]
+pub struct Episode {
+    /// From when, in µs since 1970.
+    pub from: Micros,
+    /// Until when.
+    pub to: Micros,
+    /// Both lie this far off at most, in µs.
+    pub slack: Micros,
+    /// Whether somebody named it.
+    pub is_given: bool,
+    /// How grave.
+    pub grade: Grade,
+    /// Whether it is over.
+    pub state: State,
+    /// What deviated.
+    pub deviations: Vec<Deviation>,
+    /// What it is compared with.
+    pub baseline: Span,
+    /// What may have caused it, likeliest first.
+    pub causes: Vec<Candidate>,
+    /// Apiservers that started in it, or shortly before.
+    pub starts: Vec<Start>,
+    /// By source: what was asked for before and within.
+    pub profiles: Vec<(Source, [Profile; 2])>,
+}
+
+impl Episode {
+    /// How heavy it weighs among episodes: grade first, then how much deviated for how long.
+    pub fn weight(&self) -> (std::cmp::Reverse<Grade>, u64) {
+        let bad = self.deviations.iter().filter(|own| own.signal.is_felt() == (self.grade <= Grade::Incident));
+        (std::cmp::Reverse(self.grade), bad.map(|own| own.weight).fold(0.0, f64::max) as u64)
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Episodes in order of time.
+    pub episodes: Vec<Episode>,
+    /// Load by source, as it was judged.
+    pub series: Vec<LoadSeries>,
+}
+
+/// Judges.
+pub fn judge(input: &Input<'_>) -> Judged {
+    let series: Vec<LoadSeries> = input.requests.iter().map(|own| LoadSeries::new(*own)).collect();
+    let mut all: Vec<Deviation> = Vec::new();
+    for own in &series {
+        let found = deviations(own);
+        // The finer source says when; the other adds what that one can't see.
+        let is_new = |new: &Deviation| {
+            !all.iter().any(|old| same(old, new) && old.span.0 <= new.span.1 + new.slack && new.span.0 <= old.span.1 + new.slack)
+        };
+        let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
+        all.extend(new);
+    }
+    let mut drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
+    if !input.given.is_empty() {
+        drafts = input.given.iter().map(|span| named(*span, &drafts, &all)).collect();
+    }
+    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).collect();
+    let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
+    for own in &series {
+        let of = drafts.iter().map(|draft| around(own, draft.span, &busy));
+        let (mut tiles, mut spans) = (Vec::new(), Vec::new());
+        for (within, before, span) in of {
+            tiles.extend([before, within]);
+            spans.push(span);
+        }
+        sets.push((tiles, spans));
+    }
+    let mut by_source: Vec<std::vec::IntoIter<Profile>> = series
+        .iter()
+        .zip(input.requests)
+        .zip(&sets)
+        .map(|((own, requests), (tiles, _))| profiles(*requests, own, tiles).into_iter())
+        .collect();
+    let mut judged = Vec::new();
+    for (number, draft) in drafts.iter().enumerate() {
+        let mut views = Vec::new();
+        for (place, own) in series.iter().enumerate() {
+            let (Some(before), Some(within)) = (by_source[place].next(), by_source[place].next()) else { continue };
+            views.push(View { requests: input.requests[place], series: own, before, within });
+        }
+        let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
+        let case = Case { draft, views, vitals: input.vitals, baseline, operations: input.operations };
+        if is_start_up(&case) {
+            continue;
+        }
+        let causes = candidates(&case);
+        let grade = if draft.grade == Grade::Surge && is_slower(&case) { Grade::Degraded } else { draft.grade };
+        judged.push(Episode {
+            from: draft.span.0,
+            to: draft.span.1,
+            slack: draft.slack,
+            is_given: !input.given.is_empty(),
+            grade,
+            state: draft.state,
+            deviations: draft.deviations.clone(),
+            baseline,
+            causes,
+            starts: starts(input.vitals, draft.span),
+            profiles: case.views.into_iter().map(|view| (view.requests.source(), [view.before, view.within])).collect(),
+        });
+    }
+    Judged { episodes: judged, series }
+}
+
+/// Whether requests became slower, though not so slow that users notice: one of the quantiles doubled, and rose by so
+/// much.
+fn is_slower(case: &Case<'_>) -> bool {
+    let Some(view) = case.views.first() else { return false };
+    SLOWER_BY_S.iter().any(|(q, by)| {
+        let [was, now] = [&view.before, &view.within].map(|own| own.latency.quantile(*q).unwrap_or(0.0));
+        view.within.tiles.timed >= MIN_TIMED && now >= 2.0 * was && now - was >= *by
+    })
+}
+
+/// Whether it is what a control plane's start looks like, or a capture's: at the begin of what was read, where nothing
+/// before it shows what is usual, and short; or everybody starts watches.
+fn is_start_up(case: &Case<'_>) -> bool {
+    let Some(view) = case.views.first() else { return false };
+    let begin = view.series.grid.span.0;
+    if case.draft.span.0 >= begin + EARLY {
+        return false;
+    }
+    let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
+    let is_short = case.draft.span.1 <= begin + SHORT;
+    is_short || view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05)
+}
+
+/// Apiservers that started within, or in the two minutes before.
+fn starts(vitals: Option<&Vitals>, (from, to): Span) -> Vec<Start> {
+    let all = vitals.into_iter().flat_map(|vitals| &vitals.starts);
+    let is_its = |start: &&Start| {
+        start.component == Component::Apiserver && (from - 120 * SECOND..to).contains(&start.at)
+    };
+    all.filter(is_its).cloned().collect()
+}
+
+fn same(a: &Deviation, b: &Deviation) -> bool {
+    std::mem::discriminant(&a.signal) == std::mem::discriminant(&b.signal)
+}
+
+/// The episode of a window that somebody named: what deviates within it is its own.
+fn named(span: Span, drafts: &[Draft], all: &[Deviation]) -> Draft {
+    let is_within = |own: &&Deviation| own.span.0 < span.1 && own.span.1 > span.0;
+    let grades = drafts.iter().filter(|draft| draft.span.0 < span.1 && draft.span.1 > span.0).map(|draft| draft.grade);
+    Draft {
+        span,
+        slack: 0,
+        state: State::Ended,
+        grade: grades.min().unwrap_or(Grade::Incident),
+        deviations: all.iter().filter(is_within).cloned().collect(),
+    }
+}
+
+/// The intervals of an episode, those of its baseline, and when that is.
+fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span) {
+    let grid = series.grid;
+    let len = series.tiles.len();
+    let middle = |at: usize| grid.start(at) + grid.tile / 2;
+    let place = |at: Micros| usize::try_from((at - grid.tile / 2).div_euclid(grid.tile) - grid.first() + 1).unwrap_or(0);
+    let from = place(span.0).min(len);
+    let to = place(span.1).clamp(from, len);
+    // Shorter than an interval, or between two middles.
+    let within = if from == to { from.min(len.saturating_sub(1))..(from + 1).min(len) } else { from..to };
+    let margin = (grid.tile / 2).min(MARGIN);
+    let is_busy = |at: usize| busy.iter().any(|own| (own.0 - margin..own.1 + margin).contains(&middle(at)));
+    let length: f64 = within.clone().map(|at| grid.seconds(at)).sum();
+    let wanted = (BASELINE_TIMES * length).clamp(BASELINE_MIN_S, BASELINE_MAX_S);
+    let (mut before, mut seconds) = (Vec::new(), 0.0);
+    for at in (0..within.start).rev().filter(|at| !is_busy(*at)) {
+        if seconds >= wanted {
+            break;
+        }
+        seconds += grid.seconds(at);
+        before.push(at);
+    }
+    if seconds < BASELINE_LEAST_S {
+        for at in (within.end..len).filter(|at| !is_busy(*at)) {
+            if seconds >= wanted {
+                break;
+            }
+            seconds += grid.seconds(at);
+            before.push(at);
+        }
+    }
+    before.sort_unstable();
+    let when = match (before.first(), before.last()) {
+        (Some(first), Some(last)) => (grid.start(*first).max(grid.span.0), grid.start(last + 1).min(grid.span.1)),
+        _ => (span.0, span.0),
+    };
+    (vec![within], before.into_iter().map(|at| at..at + 1).collect(), when)
+}
+
+/// Seconds of a span.
+pub fn seconds((from, to): Span) -> f64 {
+    (to - from) as f64 / SECOND as f64
+}

@@ -1,0 +1,145 @@
+//! What was asked for in some intervals, by caller and kind of request: an episode is compared with its baseline.
+
+use super::requests::{Class, Requests};
+use super::series::{Latencies, LoadSeries, Tile};
+use hashbrown::HashMap;
+use std::ops::Range;
+
+/// Requests of one caller and kind, or of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Count {
+    /// Requests; of watches those that started.
+    pub requests: f64,
+    /// Code 0 or ≥ 500.
+    pub errors: f64,
+    /// Code 429.
+    pub throttled: f64,
+    /// Requests whose latency is known.
+    pub timed: f64,
+    /// Of these, slow ones for their kind.
+    pub slow: f64,
+    /// Sum of their latencies, s.
+    pub seconds: f64,
+    /// Seconds that slow requests spent in etcd, in webhooks, in the APF queue.
+    pub spent: [f64; 3],
+}
+
+impl Count {
+    /// Adds another.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.throttled += other.throttled;
+        self.timed += other.timed;
+        self.slow += other.slow;
+        self.seconds += other.seconds;
+        self.spent.iter_mut().zip(other.spent).for_each(|(sum, own)| *sum += own);
+    }
+
+    /// Mean latency, s; `None` where none is known.
+    pub fn mean(&self) -> Option<f64> {
+        (self.timed > 0.0).then(|| self.seconds / self.timed)
+    }
+}
+
+/// What was asked for in some intervals.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// How long they are together, s.
+    pub seconds: f64,
+    /// By caller and kind, numbered as in [`Requests`].
+    pub pairs: HashMap<(u32, u32), Count>,
+    /// By kind.
+    pub kinds: HashMap<u32, Count>,
+    /// By apiserver.
+    pub instances: Vec<f64>,
+    /// All latencies but of long-running requests.
+    pub latency: Latencies,
+    /// Sums of what intervals hold.
+    pub tiles: Sums,
+}
+
+/// Sums over intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sums {
+    /// Requests but for long-running ones.
+    pub requests: f64,
+    /// LISTs.
+    pub lists: f64,
+    /// Writes.
+    pub writes: f64,
+    /// Errors.
+    pub errors: f64,
+    /// 429.
+    pub throttled: f64,
+    /// Requests whose latency is known.
+    pub timed: f64,
+    /// Slow ones.
+    pub slow: f64,
+    /// Watches that started.
+    pub watches: f64,
+    /// Work asked for, s.
+    pub work: f64,
+}
+
+impl Sums {
+    fn add(&mut self, tile: &Tile) {
+        let all = tile.all();
+        self.requests += all.requests;
+        self.lists += tile.felt[1].requests;
+        self.writes += tile.felt[2].requests;
+        self.errors += all.errors;
+        self.throttled += all.throttled;
+        self.timed += all.timed;
+        self.slow += all.slow;
+        self.watches += tile.watches;
+        self.work += tile.work;
+    }
+}
+
+/// Intervals, in order and apart from one another.
+pub type Tiles = Vec<Range<usize>>;
+
+/// The profiles of several sets of intervals, by one pass.
+pub fn profiles(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles]) -> Vec<Profile> {
+    let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    let mut all: Vec<Profile> = Vec::with_capacity(sets.len());
+    for (number, tiles) in sets.iter().enumerate() {
+        let mut profile = Profile { instances: vec![0.0; series.by_instance.len()], ..Profile::default() };
+        for at in tiles.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
+            of[at].push(number as u16);
+            profile.seconds += series.grid.seconds(at);
+            profile.tiles.add(&series.tiles[at]);
+            profile.latency.merge(&series.tiles[at].latency);
+            for (sum, own) in profile.instances.iter_mut().zip(&series.by_instance) {
+                *sum += own[at];
+            }
+        }
+        all.push(profile);
+    }
+    requests.each(&mut |row| {
+        let Some(sets) = of.get(row.tile).filter(|sets| !sets.is_empty()) else { return };
+        let threshold = series.thresholds[row.kind] as f32;
+        let mut count = Count {
+            requests: row.requests,
+            errors: row.errors,
+            throttled: row.throttled,
+            spent: row.spent,
+            ..Count::default()
+        };
+        for (seconds, timed) in row.latency {
+            count.timed += f64::from(*timed);
+            count.seconds += f64::from(seconds * timed);
+            count.slow += if *seconds > threshold { f64::from(*timed) } else { 0.0 };
+        }
+        if series.classes[row.kind] == Class::Long {
+            count = Count { requests: count.timed, ..Count::default() };
+        }
+        for set in sets {
+            let profile = &mut all[usize::from(*set)];
+            profile.pairs.entry((row.caller as u32, row.kind as u32)).or_default().add(&count);
+            profile.kinds.entry(row.kind as u32).or_default().add(&count);
+        }
+    });
+    all
+}
