@@ -1,9 +1,11 @@
 //! Judges: the project's own, and trivial ones that numbers are to be compared with.
 
 use crate::truth::{Grade, Ready};
-use plimsoll::analysis::judge::Requests;
+use plimsoll::analysis::judge::candidates::{Candidate, Operation};
 use plimsoll::analysis::judge::requests::Class;
-use plimsoll::model::time::Micros;
+use plimsoll::analysis::judge::{self, Requests};
+use plimsoll::model::incident;
+use plimsoll::model::time::{Micros, SECOND};
 
 /// What a judge is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,8 +81,36 @@ impl Judge {
     }
 }
 
-fn own(_requests: &[&dyn Requests], _ready: &Ready, _input: Input) -> Vec<Found> {
-    Vec::new()
+/// The project's judge.
+fn own(requests: &[&dyn Requests], ready: &Ready, input: Input) -> Vec<Found> {
+    let case = &ready.case;
+    let operation = |(at, caller, objects): &(f64, u16, f64)| Operation {
+        at: case.begin + (at * SECOND as f64) as Micros,
+        caller: case.cluster.callers[usize::from(*caller)].clone(),
+        objects: *objects,
+    };
+    // Operations are in audit logs.
+    let of_logs = case.operations.iter().filter(|own| input != Input::Metrics && own.0 < case.span);
+    let operations: Vec<Operation> = of_logs.map(operation).collect();
+    let vitals = (input != Input::Audit).then_some(&ready.metrics.vitals);
+    let judged = judge::judge(&judge::Input { requests, vitals, operations: &operations, given: &[] });
+    let found = |own: judge::Episode| Found {
+        from: own.from,
+        to: own.to,
+        grade: match own.grade {
+            incident::Grade::Outage => Grade::Outage,
+            incident::Grade::Incident => Grade::Incident,
+            incident::Grade::Degraded => Grade::Degraded,
+            incident::Grade::Surge => Grade::Surge,
+        },
+        causes: own.causes.into_iter().map(cause).collect(),
+    };
+    judged.episodes.into_iter().map(found).collect()
+}
+
+fn cause(own: Candidate) -> Cause {
+    let features = own.features.iter().map(|own| (own.name, own.source.name(), own.value)).collect();
+    Cause { kind: own.kind, caller: own.caller, features, confidence: own.confidence }
 }
 
 /// Tiles with more than half again as many requests as most, around the highest.

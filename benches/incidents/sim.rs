@@ -120,7 +120,6 @@ pub(crate) struct Store {
 pub(crate) struct Now {
     pub t: f64,
     pub dt: f64,
-    pub span: f64,
     pub hooks: [(f64, f64); 4],
     pub cpu: f64,
     /// When the apiserver dies next.
@@ -234,7 +233,7 @@ pub fn simulate<S: Sink>(cluster: &Cluster, effects: &[Effect], steps: &[(f64, f
                 continue;
             }
             let cpu = cluster.cpu * (1.0 - place.of[instance].lacks);
-            let now = Now { t, dt, span, hooks, cpu, dies: place.of[instance].dies };
+            let now = Now { t, dt, hooks, cpu, dies: place.of[instance].dies };
             let inflight = server.serve(cluster, &spreads, &now, instance as u8, &mut store, |end, attempt| {
                 if end.at >= now.dies && end.arrived < now.dies {
                     totals.lost += u64::from(end.count);
