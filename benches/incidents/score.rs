@@ -71,7 +71,9 @@ pub fn pairs(truths: &[Truth], found: &[Found]) -> Vec<Option<(usize, f64)>> {
 
 /// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log.
 pub fn is_kind(truth: &Truth, kind: &str, input: Input) -> bool {
-    kind == truth.kind || truth.kind == "memory" && kind == "relist-storm" && input == Input::Audit
+    // Metrics name nobody: that requests of one kind rose is all that they show.
+    let is_unnamed = matches!(truth.kind.as_ref(), "client-surge" | "write-burst");
+    kind == truth.kind || kind == "request-surge" && input == Input::Metrics && is_unnamed || truth.kind == "memory" && kind == "relist-storm" && input == Input::Audit
 }
 
 /// Whether a cause is right.

@@ -165,7 +165,7 @@ fn notes(incident: &Incident) -> Vec<String> {
     notes
 }
 
-/// Findings of all commands, each once; first that there was an incident.
+/// Findings of all commands, each once: first the heaviest episode, then by severity, weight in it, confidence.
 fn findings(incident: &Incident) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Verdict::Incident(stretch) = &incident.verdict {
@@ -191,7 +191,15 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     let mut met = BTreeSet::new();
     let told = incident.sections.iter().flat_map(|section| &section.report.findings);
     let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
-    told.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
+    let weight = |finding: &Finding| {
+        let is = |field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
+        let cards = incident.clients.iter().filter(|card| is("user", &card.user) && is("agent", &card.agent));
+        cards.filter_map(|card| card.share).fold(0.0, f64::max)
+    };
+    told.sort_by(|a, b| {
+        let weights = weight(b).total_cmp(&weight(a));
+        b.severity.cmp(&a.severity).then(weights).then_with(|| a.graver(b)).then_with(|| a.id.cmp(&b.id))
+    });
     all.extend(told.into_iter().cloned());
     all
 }
