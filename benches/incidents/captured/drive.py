@@ -103,6 +103,7 @@ class Run:
                 prev = self.ep[1]
         finally:
             scraper.kill()
+            json.dump(w.samples, open(f'{self.d}/samples.json', 'w'))
             for a in sum(self.att.values(), []):
                 a.stop()
             await w.stop()

@@ -64,15 +64,18 @@ def pct(v, q):
 def measure(samples, a, b):
     part = [s for s in samples if a <= s[0] < b]
     lat = [s[1] for s in part]
-    writes = [s for s in samples if a <= s[0] + s[1] / 1000 < b and s[3] != 'GET' and 200 <= s[4] < 300]
+    done = (s[0] + s[1] / 1000 for s in samples if s[3] not in ('GET', 'REVIEW') and 200 <= s[4] < 300)
+    writes = sorted(t for t in done if a <= t < b)
+    gap = max(y - x for x, y in zip([a] + writes, writes + [b]))
     return {'seconds': round(b - a, 1), 'requests': len(part), 'p50_ms': pct(lat, 0.5), 'p99_ms': pct(lat, 0.99),
             'max_ms': pct(lat, 1), 'errors': sum(s[4] == 0 or s[4] >= 500 for s in part),
-            'too_many_requests': sum(s[4] == 429 for s in part), 'writes_done_per_s': round(len(writes) / (b - a), 2)}
+            'too_many_requests': sum(s[4] == 429 for s in part), 'writes_done_per_s': round(len(writes) / (b - a), 2),
+            'longest_gap_in_writes_s': round(gap, 1)}
 
 
 def grade(base, ep, quiet_grade):
     n = max(1, ep['requests'])
-    if ep['writes_done_per_s'] < 0.1 * base['writes_done_per_s'] or ep['errors'] > 0.3 * n:
+    if ep['longest_gap_in_writes_s'] >= 10 or ep['errors'] > 0.3 * n:
         return 'outage', True
     b, e = base['p99_ms'] or 0, ep['p99_ms'] or 0
     felt = (e >= 2 * b and e - b >= 100) or ep['errors'] >= 0.01 * n or \

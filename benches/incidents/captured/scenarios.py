@@ -368,6 +368,8 @@ GROUPS = {
                dict(op='overwrite', base=0.05, stem='shared', ns='data')]),
     ]),
     'e': dict(seed=606, load=1.08, lab=FAST, nodes=14, scenarios=[
+        sc('quiet-cron', 'cron',
+           '20 Jobs created and deleted 18 s later, each minute', quiet=True, run=cron, bursts=2),
         sc('namespace-deletion', 'namespace-deletion',
            'a person deletes a namespace with 700 ConfigMaps and 300 pods',
            prep=big_namespace, run=delete_namespace),
@@ -382,17 +384,6 @@ GROUPS = {
         sc('etcd-no-leader', 'store-down',
            'two of three etcd members killed, back after 40 s', run=no_leader, instance=None),
     ]),
-    'g': dict(seed=808, load=1.35, scenarios=[
-        sc('crd-storm', 'crd-storm',
-           'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
-           attack=dict(op='crd', base=0, stem='widget')),
-    ]),
-    'h': dict(seed=909, load=1.35, scenarios=[
-        sc('memory-pressure', 'memory-pressure',
-           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
-           'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
-           instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
-    ]),
     'i': dict(seed=1010, load=1.22, settle=75, fillers=2800, scenarios=[
         storm('list-storm-throughout', 16, 0.4, 9, 225, most=60, base=0, whole=True,
               notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies '
@@ -402,8 +393,6 @@ GROUPS = {
         sc('quiet-backup', 'backup',
            'a backup LISTs 17 resources once, in pages of 100', quiet=True, run=backup, rest=1.2),
         sc('quiet-kubectl', 'human', 'a person works with kubectl for 60 s', quiet=True, run=human, secs=60),
-        sc('quiet-cron', 'cron',
-           '20 Jobs created and deleted 18 s later, each minute', quiet=True, run=cron, bursts=2),
         sc('quiet-scale-up', 'scale-up', '10 nodes join within 15 s', quiet=True, run=more_nodes,
            nodes=list(range(30, 40))),
         sc('quiet-rolling-update', 'apiserver-restart',
@@ -417,6 +406,13 @@ GROUPS = {
         sc('rolling-relist', 'apiserver-restart',
            'both apiservers stopped and started one after the other, not drained; '
            'informers LIST again (resourceVersion=0) and back off', run=rolling(8, 3), mild='degraded'),
+        sc('crd-storm', 'crd-storm',
+           'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
+           attack=dict(op='crd', base=0, stem='widget')),
+        sc('memory-pressure', 'memory-pressure',
+           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
+           'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
+           instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
     ]),
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),

@@ -147,7 +147,7 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stood still or was very slow".to_owned(),
         "slow-etcd" => "etcd was slow".to_owned(),
-        "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("narrow_errors") > 0.3 => {
+        "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("failing") > 0.2 => {
             format!("{} failed", candidate.name.as_ref().map_or_else(
                 || "an admission webhook".to_owned(),
                 |name| format!("the admission webhook {name}"),
@@ -207,6 +207,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "breadth_writes") => format!("{} of the writes are of kinds that became much slower", percent(value)),
         ("slow-etcd", "narrow") => "slow writes concentrate on one resource".to_owned(),
         (_, "narrow") => "slow writes concentrate on one resource, others are as fast as before".to_owned(),
+        (_, "failing") => format!("{} of the writes of one resource fail, reads do not", percent(value)),
         (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
         (_, "writes_stop") => "hardly any write ended for a time".to_owned(),
         (_, "spent_etcd") => format!("slow requests spent {} of their time in etcd", percent(value)),
@@ -242,6 +243,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "skew") => format!("it carried {} more than an even share", percent(value)),
         ("relist-storm", "killed") => "the kernel killed it for want of memory: that is why it restarted".to_owned(),
         (_, "killed") => "the kernel killed a process of it for want of memory (OOM)".to_owned(),
+        (_, "no_audit") => "audit logs are missing: they might show another cause".to_owned(),
+        (_, "no_metrics") => "metrics are missing: they might show another cause".to_owned(),
         (_, "full") => "its memory was near the limit".to_owned(),
         _ => return None,
     })

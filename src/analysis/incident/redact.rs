@@ -220,6 +220,10 @@ impl Names {
         self.all(&mut incident.summary);
         self.all(&mut incident.lost);
         incident.causes.iter_mut().for_each(|cause| self.cause(cause));
+        for episode in &mut incident.episodes {
+            self.all([&mut episode.headline]);
+            episode.causes.iter_mut().for_each(|cause| self.cause(cause));
+        }
         for card in &mut incident.clients {
             self.all([&mut card.user, &mut card.agent].into_iter().chain(card.asks.iter_mut().map(|(what, _)| what)));
             card.findings.iter_mut().for_each(|finding| self.finding(finding));

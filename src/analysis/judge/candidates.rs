@@ -24,6 +24,8 @@ const CALLERS: usize = 6;
 const WITH: Micros = 20 * SECOND;
 /// A cause may precede its episode by this much, in µs.
 const BEFORE: Micros = 120 * SECOND;
+/// So many writes of a resource show whether they fail.
+const MIN_WRITES: f64 = 10.0;
 /// A deletion of fewer objects is small.
 const MANY: f64 = 20.0;
 
@@ -216,6 +218,27 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// The part of the writes of one resource that fail, of that where most do, less the part of reads that fail.
+    fn failing(&self) -> Option<f64> {
+        let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+        let mut reads = [0.0; 2];
+        for (kind, count) in &self.within.kinds {
+            let class = self.series.classes[*kind as usize];
+            let own = match class {
+                Class::Write => by_resource.entry(self.requests.kinds()[*kind as usize][2].as_str()).or_default(),
+                Class::Long => continue,
+                _ => &mut reads,
+            };
+            own[0] += count.errors;
+            own[1] += count.requests;
+        }
+        let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
+        let most = by_resource.values().filter(|own| own[1] >= MIN_WRITES).map(part).max_by(f64::total_cmp)?;
+        Some((most - part(&reads)).max(0.0))
+    }
+}
+
 /// All that candidates are examined by.
 pub struct Case<'c> {
     /// The episode.
@@ -277,7 +300,11 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(cascades(case));
     all.extend(imbalance(case));
     all.extend(memory(case));
+    // What is missing might have shown another cause.
+    let missing = |name: &'static str, source: Source| Feature { name, value: 1.0, source };
     for own in &mut all {
+        own.features.extend(case.audit().is_none().then(|| missing("no_audit", Source::Audit)));
+        own.features.extend(case.vitals.is_none().then(|| missing("no_metrics", Source::Metrics)));
         own.confidence = 1.0 / (1.0 + (-own.odds()).exp());
     }
     all.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller))));
@@ -466,6 +493,7 @@ fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
         .with("narrow", drag_of, slow.map_or(0.0, |own| own.0))
         .with("narrow_errors", drag_of, failed.map_or(0.0, |own| own.0))
+        .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate.with("spent_webhook", Source::Audit, spent(view, 1));

@@ -83,12 +83,12 @@ fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<Group> {
     groups
 }
 
-/// A longer impact may pause for longer: for half of the shorter of two, within bounds.
+/// A longer impact may pause for longer: for as long as the shorter of two, within bounds.
 fn agglomerated(mut pieces: Vec<Group>) -> Vec<Group> {
     let length = |own: &Group| own.0.1 - own.0.0;
     loop {
         let gap = |at: usize| pieces[at + 1].0.0 - pieces[at].0.1;
-        let allowed = |at: usize| (length(&pieces[at]).min(length(&pieces[at + 1])) / 2).clamp(PAUSE, MAX_PAUSE);
+        let allowed = |at: usize| length(&pieces[at]).min(length(&pieces[at + 1])).clamp(PAUSE, MAX_PAUSE);
         let pairs = (0..pieces.len().saturating_sub(1)).filter(|at| gap(*at) <= allowed(*at));
         let Some(at) = pairs.min_by_key(|at| gap(*at)) else { return pieces };
         let (span, members) = pieces.remove(at + 1);
@@ -258,7 +258,7 @@ fn settle(draft: &mut Draft, series: &[LoadSeries]) {
     };
     let is_felt = |own: &Deviation| match own.signal {
         Signal::Slow(None) => own.level >= FELT && own.weight >= MIN_BAD,
-        Signal::Slow(Some(_)) => own.level >= FELT_OF_CLASS && own.weight >= MIN_BAD,
+        Signal::Slow(Some(_)) | Signal::FailedWrites => own.level >= FELT_OF_CLASS && own.weight >= MIN_BAD,
         Signal::Errors | Signal::Throttled => own.level >= FELT && own.weight >= MIN_BAD,
         _ => false,
     };
@@ -292,14 +292,17 @@ pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
         let is_its = |own: &&Deviation| own.signal.is_felt() == (draft.grade <= Grade::Incident);
         draft.deviations.iter().filter(is_its).map(|own| own.weight).fold(0.0, f64::max)
     };
-    let all: Vec<(Grade, Span, f64)> = drafts.iter().map(|own| (own.grade, own.span, weight(own))).collect();
-    let is_alike = |a: &(Grade, Span, f64), b: &(Grade, Span, f64)| {
-        let lengths = [a.1.1 - a.1.0, b.1.1 - b.1.0].map(|length| length.max(PAUSE) as f64);
-        a.0 == b.0
-            && (1.0 / ALIKE..=ALIKE).contains(&(a.2 / b.2.max(1e-9)))
+    // Bursts of load have a load, a store that is slow for once has none.
+    let has_load = |draft: &Draft| draft.deviations.iter().any(|own| own.signal.is_load());
+    let all: Vec<(Grade, bool, Span, f64)> =
+        drafts.iter().map(|own| (own.grade, has_load(own), own.span, weight(own))).collect();
+    let is_alike = |a: &(Grade, bool, Span, f64), b: &(Grade, bool, Span, f64)| {
+        let lengths = [a.2.1 - a.2.0, b.2.1 - b.2.0].map(|length| length.max(PAUSE) as f64);
+        (a.0, a.1) == (b.0, b.1)
+            && (1.0 / ALIKE..=ALIKE).contains(&(a.3 / b.3.max(1e-9)))
             && (1.0 / ALIKE..=ALIKE).contains(&(lengths[0] / lengths[1]))
     };
-    let is_recurring = |own: &(Grade, Span, f64)| {
+    let is_recurring = |own: &(Grade, bool, Span, f64)| {
         own.0 != Grade::Outage && all.iter().filter(|other| is_alike(own, other)).count() > RECURRING
     };
     drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()

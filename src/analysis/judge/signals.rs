@@ -15,7 +15,7 @@ const MIN_BAD_ONCE: f64 = 2.0;
 /// A single interval is an impact only with this part of its requests.
 const MIN_SHARE_ONCE: f64 = 0.05;
 /// Over more intervals, this part.
-const MIN_SHARE: f64 = 0.015;
+const MIN_SHARE: f64 = 0.012;
 /// Impact that pauses for less than this goes on, in µs.
 const PAUSE: Micros = 20 * SECOND;
 /// What falls below this part of its baseline is silent.
@@ -42,6 +42,8 @@ pub enum Signal {
     Slow(Option<usize>),
     /// Requests that fail with 5xx or without an answer.
     Errors,
+    /// Writes that fail so.
+    FailedWrites,
     /// Requests that are throttled (429).
     Throttled,
     /// Hardly any request ends.
@@ -73,6 +75,7 @@ impl Signal {
             Self::Slow(Some(1)) => "slow_lists",
             Self::Slow(Some(_)) => "slow_writes",
             Self::Errors => "errors",
+            Self::FailedWrites => "failed_writes",
             Self::Throttled => "throttled",
             Self::Silence => "silence",
             Self::WritesStop => "writes_stop",
@@ -88,7 +91,10 @@ impl Signal {
 
     /// Whether users notice it.
     pub fn is_felt(&self) -> bool {
-        matches!(self, Self::Slow(_) | Self::Errors | Self::Throttled | Self::Silence | Self::WritesStop)
+        matches!(
+            self,
+            Self::Slow(_) | Self::Errors | Self::FailedWrites | Self::Throttled | Self::Silence | Self::WritesStop
+        )
     }
 
     /// Whether it is load that somebody asks for.
@@ -130,6 +136,9 @@ pub fn deviations(series: &LoadSeries) -> Vec<Deviation> {
         let found = impacts(series, |tile| bad(&tile.all()));
         all.extend(found.into_iter().map(|own| own.deviation(series, signal.clone())));
     }
+    // A failing webhook fails writes, of which there may be few among all requests.
+    let failed = impacts(series, |tile| (tile.felt[2].errors, tile.felt[2].requests));
+    all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
     // A slow store or webhook is slow for writes, of which there may be few among all requests.
     for class in 0..3 {
         let found = impacts(series, |tile| {

@@ -271,7 +271,7 @@ impl Load {
             .collect();
         let operations: Vec<Operation> = answers.operations.iter().filter_map(operation).collect();
         let given: Vec<Span> = given.into_iter().collect();
-        let vitals = Some(&vitals);
+        let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
         let judged = judge::judge(&input);
         let heaviest =
