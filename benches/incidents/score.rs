@@ -52,7 +52,10 @@ pub fn pairs(truths: &[Truth], found: &[Found]) -> Vec<Option<(usize, f64)>> {
         for (other, found) in found.iter().enumerate() {
             // The judge may see the cause, or what goes on behind it.
             let span = (found.from, found.to);
-            let most = overlap((own.from, own.to), span).max(overlap((own.from, own.cause_to), span));
+            let most = [own.to, own.cause_to, own.back_to]
+                .map(|to| overlap((own.from, to), span))
+                .into_iter()
+                .fold(0.0, f64::max);
             if most >= OVERLAP {
                 all.push((most, place, other));
             }
@@ -69,9 +72,18 @@ pub fn pairs(truths: &[Truth], found: &[Found]) -> Vec<Option<(usize, f64)>> {
     of
 }
 
-/// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log.
+/// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log, and metrics name
+/// nobody, so that one who asks for more cannot be told from many.
 pub fn is_kind(truth: &Truth, kind: &str, input: Input) -> bool {
-    kind == truth.kind || truth.kind == "memory" && kind == "relist-storm" && input == Input::Audit
+    kind == truth.kind
+        || match (truth.kind, input) {
+            ("memory", _) => kind == "relist-storm" && (input == Input::Audit || !truth.has_cgroups),
+            ("client-surge", Input::Metrics) => kind == "load-surge",
+            ("load-surge", Input::Metrics) => kind == "client-surge",
+            ("write-burst", Input::Metrics) => kind == "load-surge",
+            ("cascade-delete", Input::Metrics) => kind == "write-burst",
+            _ => false,
+        }
 }
 
 /// Whether a cause is right.
@@ -109,7 +121,7 @@ fn score(seed: u64, judge: Judge, inputs: &[Input]) -> Vec<Result> {
             };
             if let Some((place, overlap)) = pair {
                 let own = &found[*place];
-                let ends = [truth.to, truth.cause_to];
+                let ends = [truth.to, truth.cause_to, truth.back_to];
                 scored.overlap = *overlap;
                 scored.edges =
                     (own.from - truth.from).abs() <= slack && ends.iter().any(|end| (own.to - end).abs() <= slack);
