@@ -449,7 +449,7 @@ impl Cluster {
             }
         }
         let most = works.into_iter().fold(0.0, f64::max);
-        self.cpu = self.cpu.max(most * self.peak / 0.75);
+        self.cpu = self.cpu.max(most * self.peak / 0.65);
         self.etcd_rate = self.etcd_rate.max(self.trips() * self.peak / 0.75);
     }
 
