@@ -59,8 +59,7 @@ impl Case {
             cgroups: rng.chance(0.6),
             missing: if rng.chance(0.1) { 0.02 } else { 0.0 },
         };
-        let begin =
-            (1_764_000_000 + (rng.unit() * 86_400.0 * 30.0) as Micros) * SECOND + rng.below(1_000_000) as Micros;
+        let begin = (1_764_000_000 + (rng.unit() * 86_400.0 * 30.0) as Micros) * SECOND;
         let mut case = Self {
             cluster,
             begin,

@@ -79,15 +79,16 @@ pub fn pairs(truths: &[Truth], found: &[Found], resolution: Micros) -> Vec<Optio
 }
 
 /// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log, and metrics name
-/// nobody, so that one who asks for more cannot be told from many.
+/// nobody, so that what one asks for shows as one kind of requests that grew.
 pub fn is_kind(truth: &Truth, kind: &str, input: Input) -> bool {
+    let is_grown = input == Input::Metrics && kind == "request-surge";
     kind == truth.kind
-        || match (truth.kind, input) {
-            ("memory", _) => kind == "relist-storm" && (input == Input::Audit || !truth.has_cgroups),
-            ("client-surge", Input::Metrics) => kind == "load-surge",
-            ("load-surge", Input::Metrics) => kind == "client-surge",
-            ("write-burst", Input::Metrics) => kind == "load-surge",
-            ("cascade-delete", Input::Metrics) => kind == "write-burst",
+        || match truth.kind {
+            "memory" => kind == "relist-storm" && (input == Input::Audit || !truth.has_cgroups),
+            "client-surge" => {
+                is_grown || input == Input::Metrics && kind == "expensive-lists" && truth.variant == "list"
+            }
+            "write-burst" | "cascade-delete" => is_grown,
             _ => false,
         }
 }
