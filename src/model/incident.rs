@@ -305,8 +305,10 @@ pub struct Episode {
     pub slack: Micros,
     /// Whether somebody named it.
     pub is_given: bool,
-    /// What it is compared with.
+    /// What it is compared with, from begin to end.
     pub baseline: Span,
+    /// The times that its numbers are of, in whole intervals: within, and at baseline.
+    pub counted: [Vec<Span>; 2],
     /// How likely it is that there was one, from 0 to 1.
     pub confidence: f64,
     /// One sentence that says it all.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What `plimsoll report` is made from, counted again from the audit log itself.
 
-    report.py load BUNDLE CALM_FROM FROM TO    requests by client in the calm and in the window, the work that came on top by client, and the load
+    report.py load BUNDLE PARTS PHASES         requests by client at baseline and within, the load that each added, and the course of the load
     report.py names BUNDLE                     users, namespaces, names and addresses in the logs
 
-Times are RFC 3339. The work that came on top: requests that were not refused with 429, more of them a second than in the calm, each as long as
-such a request took in the calm: one's own, if there were five; else of its kind, of its verb, of all.
+PARTS and PHASES are JSON: {"calm": [[FROM, TO], ...], "within": [[FROM, TO], ...]}, times in RFC 3339. Added load: requests that were not
+throttled (429), more of them a second than at baseline, each as long as such a request took at baseline, whoever sent it.
 """
 import collections
 import datetime
@@ -61,25 +61,34 @@ def requests(all_events, low=float("-inf"), high=float("inf")):
             yield one
 
 
-def load(bundle, calm_from, start, end):
-    parts = {"calm": (seconds(calm_from) * 1e6, seconds(start) * 1e6), "within": (seconds(start) * 1e6, seconds(end) * 1e6)}
+def load(bundle, parts, phases):
+    parts, phases = ({part: [[seconds(at) * 1e6 for at in span] for span in spans] for part, spans in json.loads(text).items()} for text in (parts, phases))
     counts = {part: collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0, 0.0])) for part in parts}
     beats = collections.defaultdict(lambda: collections.Counter())
     all_events = list(events(bundle))
-    for part, (low, high) in parts.items():
-        for one in requests(all_events, low, high):
-            own = counts[part]["system:node:*" if one["user"].startswith("system:node:") else one["user"], one["agent"]][one["kind"]]
-            own[0] += 1
-            own[1] += one["code"] == 429
-            own[2] += 0 if one["long"] else one["took"] / 1e6
     about = dict(line.split(": ", 1) for line in (pathlib.Path(bundle) / "bundle.yaml").read_text().splitlines() if ": " in line)
     bounds = [seconds(about[bound]) * 1e6 for bound in ("t0", "end")]
-    # A watch waits until it is answered; what comes then is no waiting.
+    ended = list(requests(all_events, *bounds))
+    for part, spans in parts.items():
+        within = lambda at: any(low <= at < high for low, high in spans)
+        folded = lambda user: "system:node:*" if user.startswith("system:node:") else user
+        for one in ended:
+            if within(one["at"]) and not one["long"]:
+                own = counts[part][folded(one["user"]), one["agent"]][one["kind"]]
+                own[0] += 1
+                own[1] += one["code"] == 429
+                own[2] += one["took"] / 1e6
+        # A watch counts when it starts.
+        for event in all_events:
+            if event["verb"] == "watch" and event["stage"] == "ResponseStarted" and within(round(seconds(event["stageTimestamp"]) * 1e6)):
+                agent = event.get("userAgent", "").split("/")[0].split(" ")[0]
+                counts[part][folded(event["user"]["username"]), agent]["watch",][0] += 1
+    # What a watch takes until it is answered.
     for event in all_events:
         at = round(seconds(event["stageTimestamp"]) * 1e6)
         if event["verb"] == "watch" and event["stage"] == "ResponseStarted" and event["user"]["username"] != "system:apiserver" and bounds[0] <= at < bounds[1]:
             beats[at // (PIECE * 1_000_000)]["server_time"] += max(0, at - round(seconds(event["requestReceivedTimestamp"]) * 1e6)) / 1e6
-    for one in requests(all_events, *bounds):
+    for one in ended:
         if one["user"] != "system:apiserver":
             beat = beats[one["at"] // (PIECE * 1_000_000)]
             beat["rps"] += 1
@@ -87,16 +96,14 @@ def load(bundle, calm_from, start, end):
             beat["throttled_per_s"] += one["code"] == 429
             if not one["long"]:
                 beat["server_time"] += one["took"] / 1e6
-    length = {part: (high - low) / 1e6 for part, (low, high) in parts.items()}
+    length = {part: sum(high - low for low, high in spans) / 1e6 for part, spans in parts.items()}
     calm = [(kind, own) for client in counts["calm"].values() for kind, own in client.items() if kind[0] != "watch"]
 
-    def price(own, kind, now):
-        tiers = [[own] if own else [], [c for k, c in calm if k == kind], [c for k, c in calm if k[0] == kind[0]], [c for _, c in calm]]
-        for n, tier in enumerate(tiers):
-            served = sum(c[0] - (c[1] if n else 0) for c in tier)
-            if served >= 5:
-                return sum(c[2] for c in tier) / served
-        return now[2] / max(now[0], 1)
+    def price(kind, now):
+        for tier in ([c for k, c in calm if k == kind], [c for k, c in calm if k[0] == kind[0]], [c for _, c in calm], [now]):
+            if sum(c[0] for c in tier) >= 5:
+                return sum(c[2] for c in tier) / sum(c[0] for c in tier)
+        return 0
 
     clients = []
     for who, kinds in counts["within"].items():
@@ -107,7 +114,7 @@ def load(bundle, calm_from, start, end):
             if kind[0] == "watch":
                 continue
             more = (now[0] - now[1]) / length["within"] - (before[0] if before else 0) / length["calm"]
-            added += max(more, 0) * price(before, kind, now)
+            added += max(more, 0) * price(kind, now)
         clients.append({
             "user": who[0], "agent": who[1], "added": added,
             "before_rps": sum(own[0] for own in was.values()) / length["calm"],
@@ -117,11 +124,11 @@ def load(bundle, calm_from, start, end):
     for client in clients:
         client["added_share"] = client["added"] / total
     clients.sort(key=lambda client: -client["added"])
-    phases = {}
-    for part, (low, high) in parts.items():
+    means = {}
+    for part, [[low, high]] in phases.items():
         pieces = [n for n in range(int(low // 5e6), int(high // 5e6) + 1) if low <= n * 5e6 < high]
-        phases[part] = {name: sum(beats[n][name] for n in pieces) / PIECE / len(pieces) for name in ["rps", "lists_per_s", "throttled_per_s", "server_time"]}
-    return {"clients": clients, "phases": phases}
+        means[part] = {name: sum(beats[n][name] for n in pieces) / PIECE / len(pieces) for name in ["rps", "lists_per_s", "throttled_per_s", "server_time"]}
+    return {"clients": clients, "phases": means}
 
 
 def names(bundle):

@@ -77,7 +77,8 @@ class Run:
         loop = asyncio.get_running_loop()
         print('up', flush=True)
         await loop.run_in_executor(None, lab.up, g.get('nodes', 12))
-        self.w = w = World(lab, g['seed'], g.get('load', 1.0), g.get('relist', False))
+        self.w = w = World(lab, g['seed'], g.get('load', 1.0), g.get('relist', False),
+                           g.get('probe', 1))
         await self.populate(w)
         self.att = {}
         for s in g['scenarios']:

@@ -115,11 +115,11 @@ async def limits(r):
     await r.post('/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations', {
         'apiVersion': 'flowcontrol.apiserver.k8s.io/v1', 'kind': 'PriorityLevelConfiguration',
         'metadata': {'name': 'tenants'}, 'spec': {'type': 'Limited', 'limited': {
-            'nominalConcurrencyShares': 20, 'lendablePercent': 0, 'borrowingLimitPercent': 0,
+            'nominalConcurrencyShares': 12, 'lendablePercent': 0, 'borrowingLimitPercent': 0,
             'limitResponse': {'type': 'Reject'}}}})
     await r.post('/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas', {
         'apiVersion': 'flowcontrol.apiserver.k8s.io/v1', 'kind': 'FlowSchema', 'metadata': {'name': 'tenants'},
-        'spec': {'priorityLevelConfiguration': {'name': 'tenants'}, 'matchingPrecedence': 700,
+        'spec': {'priorityLevelConfiguration': {'name': 'tenants'}, 'matchingPrecedence': 950,
                  'distinguisherMethod': {'type': 'ByUser'}, 'rules': [{
                      'subjects': [{'kind': 'Group', 'group': {'name': 'system:serviceaccounts'}}],
                      'resourceRules': [{'verbs': ['*'], 'apiGroups': ['*'], 'resources': ['*'], 'namespaces': ['*'],
@@ -358,9 +358,9 @@ GROUPS = {
     ]),
     'd': dict(seed=505, load=1.35, lab=dict(inflight=24, mutating=12), scenarios=[
         sc('retry-storm', 'retry-storm',
-           '40 workers of one service account LIST configmaps; they ask again 50 ms after a '
+           '40 workers of one service account LIST pods in pages of 100; they ask again 100 ms after a '
            '429; the priority level has few seats and no queue', prep=limits, secs=50, peak=8,
-           attack=dict(op='loopy', n=40, base=0.02, path='/api/v1/configmaps', gap=0.05)),
+           attack=dict(op='loopy', n=40, base=0.02, path=PODS + '?limit=100', gap=0.1)),
         sc('alternating-writers', 'alternating-writers',
            'two clients overwrite the same ConfigMap in turns, 8 times a '
            'second each, without resourceVersion, so without conflicts', secs=60, peak=8, attack=[
@@ -394,7 +394,7 @@ GROUPS = {
            instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
     ]),
     'i': dict(seed=1010, load=1.22, settle=75, fillers=2800, scenarios=[
-        storm('list-storm-throughout', 16, 0.4, 18, 225, most=90, base=0, whole=True,
+        storm('list-storm-throughout', 16, 0.4, 9, 225, most=60, base=0, whole=True,
               notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies '
               'before the record.'),
     ]),
@@ -421,8 +421,8 @@ GROUPS = {
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),
     ]),
-    's': dict(seed=9001, load=1.01, fillers=2600, scenarios=[
-        storm('s-list-storm', 40, 0.8, 22, 70, base=95, most=120, scored=True),
+    's': dict(seed=9001, load=1.01, probe=6, fillers=2600, scenarios=[
+        storm('s-list-storm', 40, 0.8, 14, 70, base=95, most=120, scored=True),
         sc('s-write-storm', 'write-storm',
            'one client writes 60 ConfigMaps of 350 KiB a second (asked) for 50 s', secs=50,
            peak=60, attack=dict(op='write', base=0.3, kb=350, stem='shard', ring=200, most=100), scored=True),

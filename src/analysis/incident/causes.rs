@@ -196,6 +196,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             let what = candidate.name.as_deref().unwrap_or("these requests");
             format!("{} of the added load is {what}", percent(value))
         }
+        (_, "load") => format!("the work asked for grew by {}: etcd had more to do", percent(value)),
         (_, "growth") => format!("the work asked for grew by {}", percent(value)),
         (_, "top") => format!("{} of the added load is one client's", percent(value)),
         (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
@@ -239,6 +240,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "late") => "it was done after the episode had begun".to_owned(),
         (_, "shift") => format!("its part of all requests rose by {}", percent(value)),
         (_, "skew") => format!("it carried {} more than an even share", percent(value)),
+        ("relist-storm", "killed") => "the kernel killed it for want of memory: that is why it restarted".to_owned(),
         (_, "killed") => "the kernel killed a process of it for want of memory (OOM)".to_owned(),
         (_, "full") => "its memory was near the limit".to_owned(),
         _ => return None,

@@ -62,6 +62,7 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
         slack: own.slack,
         is_given: own.is_given,
         baseline: own.baseline,
+        counted: own.counted.clone(),
         confidence: confidence(own),
         headline,
         signals: own.deviations.iter().map(signal).collect(),

@@ -1,6 +1,6 @@
 //! What `plimsoll report` says, as tables and findings.
 
-use crate::model::incident::{Card, Cause, Effect, Entry, Episode, Grade, Incident, Phases, SignalSpan, Verdict};
+use crate::model::incident::{Card, Cause, Effect, Entry, Episode, Grade, Incident, Phases, SignalSpan, Span, Verdict};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND, clock};
@@ -165,7 +165,7 @@ fn notes(incident: &Incident) -> Vec<String> {
     notes
 }
 
-/// Findings of all commands, each once; first that there was an incident.
+/// Findings of all commands, each once: first the heaviest episode, then by severity, weight in it, confidence.
 fn findings(incident: &Incident) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Verdict::Incident(stretch) = &incident.verdict {
@@ -191,7 +191,15 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     let mut met = BTreeSet::new();
     let told = incident.sections.iter().flat_map(|section| &section.report.findings);
     let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
-    told.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
+    let weight = |finding: &Finding| {
+        let is = |field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
+        let cards = incident.clients.iter().filter(|card| is("user", &card.user) && is("agent", &card.agent));
+        cards.filter_map(|card| card.share).fold(0.0, f64::max)
+    };
+    told.sort_by(|a, b| {
+        let weights = weight(b).total_cmp(&weight(a));
+        b.severity.cmp(&a.severity).then(weights).then_with(|| a.graver(b)).then_with(|| a.id.cmp(&b.id))
+    });
     all.extend(told.into_iter().cloned());
     all
 }
@@ -208,6 +216,10 @@ fn card(card: &Card) -> Json {
         "user": card.user, "agent": card.agent, "before_rps": before, "within_rps": within, "added_share": card.share, "asks": asks,
         "findings": card.findings.iter().map(|finding| finding.fingerprint.as_str()).collect::<Vec<_>>(),
     })
+}
+
+fn spans(all: &[Span]) -> Vec<[String; 2]> {
+    all.iter().map(|(from, to)| [time::format(*from), time::format(*to)]).collect()
 }
 
 /// An episode with its effects and causes.
@@ -236,6 +248,7 @@ fn episode(own: &Episode) -> Json {
         "to": time::format(own.to), "seconds": (own.to - own.from) as f64 / SECOND as f64,
         "slack_s": own.slack as f64 / SECOND as f64, "given": own.is_given, "confidence": own.confidence,
         "baseline": {"from": time::format(own.baseline.0), "to": time::format(own.baseline.1)},
+        "counted": {"within": spans(&own.counted[0]), "baseline": spans(&own.counted[1])},
         "headline": own.headline, "effects": own.effects.iter().map(effect).collect::<Vec<_>>(),
         "signals": own.signals.iter().map(signal).collect::<Vec<_>>(),
         "causes": own.causes.iter().map(cause).collect::<Vec<_>>(),
@@ -245,11 +258,14 @@ fn episode(own: &Episode) -> Json {
 /// What JSON has beside the tables.
 fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
     let seconds = |at: Micros| at as f64 / SECOND as f64;
+    let is_it = |own: &&Episode| incident.verdict.window() == Some((own.from, own.to));
+    let grade = incident.episodes.iter().find(is_it).map(|own| own.grade);
     let verdict = match &incident.verdict {
         Verdict::Incident(stretch) => json!({
             "verdict": "incident", "from": time::format(stretch.from), "to": time::format(stretch.to),
             "seconds": seconds(stretch.to - stretch.from), "score": stretch.score, "given": stretch.is_given,
-            "calm_from": incident.calm.map(|calm| time::format(calm.0)),
+            "grade": grade.map(Grade::name), "calm_from": incident.calm.map(|calm| time::format(calm.0)),
+            "calm_to": incident.calm.map(|calm| time::format(calm.1)),
         }),
         Verdict::Quiet(why) | Verdict::Unknown(why) => json!({"verdict": incident.verdict.name(), "why": why}),
     };

@@ -167,6 +167,22 @@ impl View<'_> {
         all
     }
 
+    /// Kinds of requests: number, requests a second before and within, work added, s a second.
+    fn grown_kinds(&self) -> Vec<(u32, [f64; 2], f64)> {
+        let of = |(kind, now): (&u32, &Count)| {
+            let was = self.before.kinds.get(kind).copied().unwrap_or_default();
+            let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
+            let rps = [by_second(was.requests, &self.before), by_second(now.requests, &self.within)];
+            let served = by_second(now.requests - now.throttled, &self.within);
+            let class = self.series.classes[*kind as usize];
+            let price = if class == Class::Long { 0.0 } else { self.series.prices[*kind as usize] };
+            (*kind, rps, (served - rps[0]).max(0.0) * price)
+        };
+        let mut all: Vec<_> = self.within.kinds.iter().map(of).collect();
+        all.sort_by_key(|own| own.0);
+        all
+    }
+
     /// Logarithm of how many times slower requests of a class are than in quiet intervals, each kind by its number; and
     /// the part of requests of kinds that became much slower.
     fn slower(&self, accept: impl Fn(Class) -> bool) -> Option<(f64, f64)> {
@@ -302,17 +318,9 @@ fn callers(case: &Case<'_>) -> Vec<Candidate> {
 /// Without audit logs: requests that nobody can be named for.
 fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first().filter(|view| view.source() == Source::Metrics)?;
-    let (mut added, mut by_kind): (f64, BTreeMap<u32, f64>) = (0.0, BTreeMap::new());
-    for (kind, now) in &view.within.kinds {
-        let was = view.before.kinds.get(kind).copied().unwrap_or_default();
-        let served = (now.requests - now.throttled) / view.within.seconds.max(1.0);
-        let class = view.series.classes[*kind as usize];
-        let price = if class == Class::Long { 0.0 } else { view.series.prices[*kind as usize] };
-        let own = (served - was.requests / view.before.seconds.max(1.0)).max(0.0) * price;
-        added += own;
-        *by_kind.entry(*kind).or_default() += own;
-    }
-    let (kind, most) = by_kind.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+    let grown = view.grown_kinds();
+    let added: f64 = grown.iter().map(|own| own.2).sum();
+    let (kind, _, most) = grown.into_iter().max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)))?;
     let is_write = view.series.classes[kind as usize] == Class::Write;
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("request-surge");
@@ -361,19 +369,23 @@ fn lists(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
-/// Everybody asks for more.
+/// Everybody asks for more; where nobody is named, everything is asked for more.
 fn everybody(case: &Case<'_>) -> Option<Candidate> {
-    let view = case.audit()?;
-    let grown = view.grown();
-    let added: f64 = grown.iter().map(|own| own.added).sum();
-    let top = grown.first().map_or(0.0, |own| own.added / added.max(1e-9));
-    let before: f64 = grown.iter().map(|own| own.rps[0]).sum();
-    let more: f64 = grown.iter().filter(|own| own.rps[1] >= 1.3 * own.rps[0]).map(|own| own.rps[0]).sum();
+    let view = case.views.first()?;
+    // Of each caller, or kind: requests a second before and within, and the work that was added.
+    let parts: Vec<([f64; 2], f64)> = match view.source() {
+        Source::Audit => view.grown().into_iter().map(|own| (own.rps, own.added)).collect(),
+        _ => view.grown_kinds().into_iter().map(|(_, rps, added)| (rps, added)).collect(),
+    };
+    let added: f64 = parts.iter().map(|own| own.1).sum();
+    let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.1)) / added.max(1e-9);
+    let before: f64 = parts.iter().map(|own| own.0[0]).sum();
+    let more: f64 = parts.iter().filter(|own| own.0[1] >= 1.3 * own.0[0]).map(|own| own.0[0]).sum();
     let (flat_of, flat) = case.flat();
     let candidate = Candidate::new("load-surge")
-        .with("breadth", Source::Audit, if before > 0.0 { more / before } else { 0.0 })
-        .with("top", Source::Audit, top)
-        .with("growth", Source::Audit, view.growth().clamp(0.0, 4.0))
+        .with("breadth", view.source(), if before > 0.0 { more / before } else { 0.0 })
+        .with("top", view.source(), top)
+        .with("growth", view.source(), view.growth().clamp(0.0, 4.0))
         .with("flat", flat_of, flat);
     Some(candidate)
 }
@@ -392,6 +404,7 @@ fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("breadth_writes", drag_of, breadth)
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, narrow)
+        .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
         .with("writes_stop", drag_of, case.has(|own| matches!(own, Signal::WritesStop | Signal::Silence)))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
@@ -512,6 +525,9 @@ fn restart(case: &Case<'_>) -> Option<Candidate> {
         } else {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
+    }
+    if case.vitals.is_some_and(|vitals| vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))) {
+        candidate = candidate.with("killed", Source::Cgroup, 1.0);
     }
     let [was, now] = view.rate(|profile| profile.tiles.watches);
     if view.source() == Source::Audit {

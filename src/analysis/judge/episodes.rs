@@ -9,14 +9,20 @@ use crate::model::time::{Micros, SECOND};
 
 /// What pauses for less than this is one episode, in µs.
 const PAUSE: Micros = 20 * SECOND;
+/// Longer impacts may pause for longer, up to this, in µs.
+const MAX_PAUSE: Micros = 180 * SECOND;
+/// Impacts that cover this part of a load belong together.
+const COVERED: f64 = 0.15;
 /// Clients reconnect and list anew within this time of a restart, in µs.
 const SETTLES: Micros = 30 * SECOND;
 /// A load that begins so long before its impact may be its cause, in µs.
 const LEADS: Micros = 60 * SECOND;
 /// What overlaps by this part of the shorter one belongs together.
 const OVERLAP: f64 = 0.5;
-/// A surge that so many others are like is a recurring burst.
+/// Where there are more of a kind than this, they are recurring bursts.
 const RECURRING: usize = 3;
+/// Bursts are of a kind if their lengths and weights differ by no more than these times.
+const ALIKE: f64 = 4.0;
 /// What ends so soon before the data does goes on, in µs.
 const OPEN: Micros = 10 * SECOND;
 /// Requests of which so many fail are an outage.
@@ -58,10 +64,13 @@ fn belongs(a: Span, b: Span) -> bool {
     overlap(a, b) as f64 >= OVERLAP * (a.1 - a.0).min(b.1 - b.0) as f64
 }
 
+/// Deviations that lie near one another, and when they do.
+type Group = (Span, Vec<Deviation>);
+
 /// Groups of deviations that lie near one another.
-fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<(Span, Vec<Deviation>)> {
+fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<Group> {
     all.sort_by_key(|own| own.span);
-    let mut groups: Vec<(Span, Vec<Deviation>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for own in all {
         match groups.last_mut() {
             Some((span, members)) if near(*span, own.span, by.max(own.slack)) => {
@@ -72,6 +81,48 @@ fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<(Span, Vec<Deviation>)> {
         }
     }
     groups
+}
+
+/// A longer impact may pause for longer: for half of the shorter of two, within bounds.
+fn agglomerated(mut pieces: Vec<Group>) -> Vec<Group> {
+    let length = |own: &Group| own.0.1 - own.0.0;
+    loop {
+        let gap = |at: usize| pieces[at + 1].0.0 - pieces[at].0.1;
+        let allowed = |at: usize| (length(&pieces[at]).min(length(&pieces[at + 1])) / 2).clamp(PAUSE, MAX_PAUSE);
+        let pairs = (0..pieces.len().saturating_sub(1)).filter(|at| gap(*at) <= allowed(*at));
+        let Some(at) = pairs.min_by_key(|at| gap(*at)) else { return pieces };
+        let (span, members) = pieces.remove(at + 1);
+        pieces[at].0.1 = pieces[at].0.1.max(span.1);
+        pieces[at].1.extend(members);
+    }
+}
+
+/// Impacts that come and go while one load lasts are one.
+fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
+    let is_whole = |own: &&Deviation| {
+        !matches!(own.signal, Signal::Caller(_)) && own.level >= SURGE_TIMES * own.baseline
+    };
+    let mut loads: Vec<&Deviation> = loads.iter().filter(is_whole).collect();
+    loads.sort_by_key(|own| own.span.0 - own.span.1);
+    for load in loads {
+        let is_inside = |own: &Group| 2 * overlap(own.0, load.span) >= own.0.1 - own.0.0;
+        let (Some(first), Some(last)) = (pieces.iter().position(is_inside), pieces.iter().rposition(is_inside)) else {
+            continue;
+        };
+        let covered: Micros = pieces[first..=last].iter().map(|own| own.0.1 - own.0.0).sum();
+        if first == last || (covered as f64) < COVERED * (load.span.1 - load.span.0) as f64 {
+            continue;
+        }
+        let mut all = pieces.drain(first..=last);
+        let Some(mut one) = all.next() else { continue };
+        for (span, members) in all.by_ref() {
+            one.0.1 = one.0.1.max(span.1);
+            one.1.extend(members);
+        }
+        drop(all);
+        pieces.insert(first, one);
+    }
+    pieces
 }
 
 /// Restarts, as pages tell them.
@@ -95,7 +146,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
     let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
     away.extend(vitals.into_iter().flat_map(restarts));
     let mut drafts: Vec<Draft> = Vec::new();
-    for (span, members) in groups(felt, PAUSE) {
+    for (span, members) in within_one_load(agglomerated(groups(felt, PAUSE)), &loads) {
         drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Incident, deviations: members });
     }
     for (span, members) in groups(away, SETTLES) {
@@ -235,15 +286,21 @@ fn is_one(draft: &Draft) -> bool {
     draft.span.1 - draft.span.0 >= MIN_SURGE && draft.deviations.iter().any(is_whole)
 }
 
-/// Leaves out surges that come again and again.
+/// Leaves out what comes again and again: bursts of load, and what requests suffer in each of them.
 pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
-    let score = |draft: &Draft| draft.deviations.iter().map(|own| own.weight).fold(0.0, f64::max);
-    let surges: Vec<f64> = drafts.iter().filter(|own| own.grade == Grade::Surge).map(score).collect();
-    let is_recurring = |draft: &Draft| {
-        let own = score(draft);
-        draft.grade == Grade::Surge
-            && surges.iter().filter(|other| **other >= own / 2.0).count() > RECURRING
-            && surges.iter().filter(|other| **other >= own / 3.0 && **other <= 3.0 * own).count() > RECURRING
+    let weight = |draft: &Draft| {
+        let is_its = |own: &&Deviation| own.signal.is_felt() == (draft.grade <= Grade::Incident);
+        draft.deviations.iter().filter(is_its).map(|own| own.weight).fold(0.0, f64::max)
     };
-    drafts.iter().filter(|draft| !is_recurring(draft)).cloned().collect()
+    let all: Vec<(Grade, Span, f64)> = drafts.iter().map(|own| (own.grade, own.span, weight(own))).collect();
+    let is_alike = |a: &(Grade, Span, f64), b: &(Grade, Span, f64)| {
+        let lengths = [a.1.1 - a.1.0, b.1.1 - b.1.0].map(|length| length.max(PAUSE) as f64);
+        a.0 == b.0
+            && (1.0 / ALIKE..=ALIKE).contains(&(a.2 / b.2.max(1e-9)))
+            && (1.0 / ALIKE..=ALIKE).contains(&(lengths[0] / lengths[1]))
+    };
+    let is_recurring = |own: &(Grade, Span, f64)| {
+        own.0 != Grade::Outage && all.iter().filter(|other| is_alike(own, other)).count() > RECURRING
+    };
+    drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()
 }

@@ -61,8 +61,10 @@ pub struct Episode {
     pub state: State,
     /// What deviated.
     pub deviations: Vec<Deviation>,
-    /// What it is compared with.
+    /// What it is compared with, from its first interval to its last.
     pub baseline: Span,
+    /// The intervals that its numbers are of: those within, and those of the baseline.
+    pub counted: [Vec<Span>; 2],
     /// What may have caused it, likeliest first.
     pub causes: Vec<Candidate>,
     /// Apiservers that started in it, or shortly before.
@@ -145,6 +147,9 @@ pub fn judge(input: &Input<'_>) -> Judged {
             state: draft.state,
             deviations: draft.deviations.clone(),
             baseline,
+            counted: sets.first().map_or_else(Default::default, |(tiles, _)| {
+                [1, 0].map(|part| spans(&series[0], &tiles[2 * number + part]))
+            }),
             causes,
             starts: starts(input.vitals, draft.span),
             profiles: case.views.into_iter().map(|view| (view.requests.source(), [view.before, view.within])).collect(),
@@ -239,6 +244,20 @@ fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span
         _ => (span.0, span.0),
     };
     (vec![within], before.into_iter().map(|at| at..at + 1).collect(), when)
+}
+
+/// Times of intervals, those that follow one another as one.
+fn spans(series: &LoadSeries, tiles: &Tiles) -> Vec<Span> {
+    let grid = series.grid;
+    let mut all: Vec<Span> = Vec::new();
+    for tiles in tiles {
+        let (from, to) = (grid.start(tiles.start).max(grid.span.0), grid.start(tiles.end).min(grid.span.1));
+        match all.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => all.push((from, to)),
+        }
+    }
+    all
 }
 
 /// Seconds of a span.

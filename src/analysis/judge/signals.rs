@@ -20,6 +20,8 @@ const MIN_SHARE: f64 = 0.015;
 const PAUSE: Micros = 20 * SECOND;
 /// What falls below this part of its baseline is silent.
 const SILENT: f64 = 0.15;
+/// And an apiserver below this part is away.
+const DEAD: f64 = 0.08;
 /// So many events are expected in an interval, else silence says nothing.
 const MIN_EXPECTED: f64 = 8.0;
 /// The load itself deviates from so many times its baseline on.
@@ -273,6 +275,10 @@ fn silences(series: &LoadSeries) -> Vec<Deviation> {
             let rest = baseline(&others, &seconds, tile);
             for (tiles, weight) in silent(series, counts, &base, &seconds) {
                 let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * seconds[*at]).count();
+                // It is back when it answers again, though its clients may stay with the others.
+                let dead = tiles.clone().filter(|at| counts[*at] < DEAD * base.rate[*at] * seconds[*at]);
+                let (Some(first), Some(last)) = (dead.clone().min(), dead.max()) else { continue };
+                let tiles = first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end);
                 if 2 * alive >= tiles.len() {
                     add(Signal::Away(instance), counts, &base, tiles, weight);
                 }

@@ -277,11 +277,12 @@ impl State {
     /// Findings, the gravest first, each once: those of the report, which is about all of the time; without one those
     /// of all tabs that were looked at.
     pub fn all_findings(&self) -> Vec<&Finding> {
-        let mut all: Vec<&Finding> = match self.story.is_empty() {
-            false => self.of_report.iter().collect(),
-            true => self.findings.values().flatten().collect(),
-        };
-        all.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
+        // The report puts them in order: the heaviest episode first, then what weighs in it.
+        let mut all: Vec<&Finding> = self.of_report.iter().collect();
+        if self.story.is_empty() {
+            all = self.findings.values().flatten().collect();
+            all.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
+        }
         let mut met = BTreeSet::new();
         all.retain(|finding| met.insert(&finding.fingerprint));
         all
