@@ -6,6 +6,7 @@ use crate::truth::{Grade, Truth, prepare};
 use crate::{Options, each};
 use plimsoll::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 /// Found is what overlaps by this part of both together.
 const OVERLAP: f64 = 0.5;
@@ -338,5 +339,7 @@ pub fn features(options: &Options) {
         }
         lines
     });
-    all.iter().for_each(|(_, lines)| print!("{lines}"));
+    // Whoever reads it may have enough.
+    let mut out = std::io::stdout().lock();
+    let _ = all.iter().try_for_each(|(_, lines)| out.write_all(lines.as_bytes()));
 }
