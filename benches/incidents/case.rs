@@ -13,7 +13,6 @@ const BEHIND: f64 = 240.0;
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    pub seed: u64,
     pub cluster: Cluster,
     /// When the capture begins.
     pub begin: Micros,
@@ -60,10 +59,8 @@ impl Case {
             cgroups: rng.chance(0.6),
             missing: if rng.chance(0.1) { 0.02 } else { 0.0 },
         };
-        let begin =
-            (1_764_000_000 + (rng.unit() * 86_400.0 * 30.0) as Micros) * SECOND + rng.below(1_000_000) as Micros;
+        let begin = (1_764_000_000 + (rng.unit() * 86_400.0 * 30.0) as Micros) * SECOND;
         let mut case = Self {
-            seed,
             cluster,
             begin,
             span,
@@ -100,6 +97,7 @@ impl Case {
                 }
             }
         }
+        case.cluster.guard();
         case.operations.sort_by(|a, b| a.0.total_cmp(&b.0));
         case
     }
@@ -140,12 +138,12 @@ impl Case {
             let highest = (last - margin - length).max(lowest);
             let mut from = rng.range(lowest, highest).floor();
             let ends = rng.weighted(&[(0, 0.8), (1, 0.08), (2, 0.12)]);
-            if may_shift && ends == 1 && number == 0 {
+            if may_shift && ends == 1 && number == 0 && length >= 180.0 {
                 // It was there before.
-                from = -length * rng.range(0.05, 0.5);
+                from = -length * rng.range(0.05, 0.4);
             }
-            if ends == 2 && number + 1 == count && kind != "cascade-delete" && kind != "memory" {
-                from = (self.span - length * rng.range(0.4, 0.95)).floor();
+            if ends == 2 && length >= 60.0 && number + 1 == count && kind != "cascade-delete" && kind != "memory" {
+                from = (self.span - length * rng.range(0.6, 0.95)).floor();
             }
             let is_ramp = length >= 60.0 && rng.chance(0.2);
             let ramp = |rng: &mut Rng| if is_ramp { (length * rng.range(0.05, 0.35)).round() } else { 0.0 };
@@ -162,6 +160,7 @@ impl Case {
                 caller: None,
                 instance: None,
                 is_outage: false,
+                back: 0.0,
             };
             lay(self, plan, rng);
         }

@@ -60,7 +60,8 @@ pub fn run(options: &Options) -> Result<(), String> {
             let earliest = ready.case.plans.iter().map(|own| own.from).fold(earliest, f64::min);
             let case = Case::new(seed, 1.0);
             let run = |effects: &[crate::sim::Effect]| {
-                let mut before = Before { until: earliest, sum: 0 };
+                // What begins within a step is spread over all of it, and steps are up to 30 s long.
+                let mut before = Before { until: earliest - 30.0, sum: 0 };
                 simulate(&case.cluster, effects, &case.steps(), &mut before);
                 before.sum
             };

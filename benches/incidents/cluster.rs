@@ -111,6 +111,8 @@ pub struct Cluster {
     pub etcd_rate: f64,
     /// How much the load of all goes up and down with the day, and when.
     pub day: (f64, f64),
+    /// How many times its mean the load is at its highest, of itself.
+    pub peak: f64,
 }
 
 const REALMS: [&str; 12] =
@@ -256,6 +258,7 @@ impl Cluster {
             etcd: rng.log_range(0.002, 0.012),
             etcd_rate: 0.0,
             day: (0.0, rng.unit()),
+            peak: 1.0,
         };
         for (name, resource) in [("validate.kyverno.svc", "pods"), ("mutate.istio.io", "configmaps")] {
             let base = rng.log_range(0.003, 0.03);
@@ -428,9 +431,26 @@ impl Cluster {
         let dearest = self.streams.iter().map(|stream| stream.price).fold(0.0, f64::max);
         // Where one apiserver of two is away, the other has to do.
         let count = self.instances.len() as f64;
-        self.cpu = (work / count / full).max(5.0 * dearest).max(0.1);
+        self.cpu = (work / count / full).max(12.0 * dearest).max(0.1);
+        self.peak = peak;
         let full = rng.range(0.05, 0.45).min(0.8 / peak);
         self.etcd_rate = (self.trips() / full).max(60.0);
+    }
+
+    /// Nobody lives with a cluster that is too small for its own load.
+    pub fn guard(&mut self) {
+        let count = self.instances.len();
+        let mut works = vec![0.0; count];
+        for own in &self.streams {
+            let work = own.rate * own.price;
+            match own.home {
+                Some(home) => works[usize::from(home)] += work,
+                None => works.iter_mut().for_each(|all| *all += work / count as f64),
+            }
+        }
+        let most = works.into_iter().fold(0.0, f64::max);
+        self.cpu = self.cpu.max(most * self.peak / 0.65);
+        self.etcd_rate = self.etcd_rate.max(self.trips() * self.peak / 0.75);
     }
 
     /// Trips to etcd a second while nothing happens.

@@ -35,6 +35,8 @@ pub struct Plan {
     pub instance: Option<u8>,
     /// Nobody answers at all.
     pub is_outage: bool,
+    /// How long clients take to come back to what was away, s.
+    pub back: f64,
 }
 
 impl Plan {
@@ -249,7 +251,8 @@ fn relist_storm(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
     plan.instance = Some(instance);
     plan.is_outage = is_alone;
     plan.variant = if is_alone { "alone" } else { "one of several" };
-    let back = if rng.chance(0.5) { 30.0 } else { rng.range(120.0, 900.0) };
+    let back = if rng.chance(0.6) { 30.0 } else { rng.range(120.0, 900.0) };
+    plan.back = back;
     case.effects.push(Effect::Down { instance, from: plan.from, to: plan.to, back });
     let spread = rng.range(3.0, 15.0);
     let count = (0.25 * plan.strength * case.cluster.rate() * spread).min(30_000.0);
@@ -261,7 +264,7 @@ fn relist_storm(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
 
 fn cascade_delete(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
     let own = |case: &Case, name: &str| case.cluster.callers.iter().position(|caller| caller[0].ends_with(name));
-    let mut controller = |case: &mut Case, name: &str| match own(case, name) {
+    let controller = |case: &mut Case, name: &str| match own(case, name) {
         Some(place) => place as u16,
         None => {
             let user = format!("system:serviceaccount:kube-system:{name}");
@@ -305,7 +308,7 @@ fn imbalance(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
     // One that has to carry it all matters where there is not much room.
     let full = rng.range(0.25, 0.6);
     let dearest = case.cluster.streams.iter().map(|own| own.price).fold(0.0, f64::max);
-    case.cluster.cpu = (case.cluster.work() / count as f64 / full).max(3.0 * dearest).min(case.cluster.cpu);
+    case.cluster.cpu = (case.cluster.work() / count as f64 / full).max(8.0 * dearest).min(case.cluster.cpu);
     plan.strength = 1.0 + share * (count as f64 - 1.0);
     plan.instance = Some(instance);
     plan.variant = "pinned";
@@ -350,7 +353,7 @@ pub fn activity(case: &mut Case, strength: f64, rng: &mut Rng) {
     let rate = case.cluster.rate();
     let room = strength * (capacity(case) - case.cluster.work()).max(0.0);
     let writes = strength * (case.cluster.etcd_rate - case.cluster.trips()).max(0.0);
-    let mut add = |case: &mut Case, caller: u16, what: &str, more: f64, rng: &mut Rng| {
+    let add = |case: &mut Case, caller: u16, what: &str, more: f64, rng: &mut Rng| {
         let stream = case.cluster.add_stream(caller, what, 0.0, rng);
         case.effects.push(Effect::Add { stream, shape, rate: more });
     };

@@ -1,6 +1,6 @@
 //! Labelled control-plane incidents, composed from seeds, and what a judge makes of them. (README.md)
 //!
-//! `cargo bench --bench incidents -- score | features | show SEED | oracle | check`
+//! `cargo bench --bench incidents -- score | features | show SEED | oracle | truths | write DIR | check`
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports on its terminal")]
 
@@ -11,12 +11,15 @@ mod cluster;
 mod episodes;
 mod judging;
 mod metrics;
+mod pages;
 mod queue;
 mod rng;
 mod score;
 mod show;
 mod sim;
 mod truth;
+mod vitals;
+mod write;
 
 use judging::{Input, Judge};
 use std::process::ExitCode;
@@ -107,10 +110,17 @@ fn main() -> ExitCode {
         "features" => options().map(|options| score::features(&options)),
         "show" => seed().map(show::print),
         "truths" => options().map(|options| show::truths(&options)),
+        "write" => match words.get(1) {
+            Some(folder) => Options::new(&words[2..])
+                .and_then(|options| write::write(std::path::Path::new(folder), options.cases.min(200) as usize)),
+            None => Err("write needs a folder".to_owned()),
+        },
         "check" => options().and_then(|options| check::run(&options)),
         // As `cargo bench` without more runs all benchmarks.
         "" => Ok(()),
-        other => Err(format!("unknown command {other}; use score, oracle, features, show SEED, truths or check")),
+        other => {
+            Err(format!("unknown command {other}; use score, oracle, features, show SEED, truths, write DIR or check"))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,11 +5,9 @@ use crate::cluster::Cluster;
 use crate::rng::{hash, unit};
 use crate::sim::{Effect, End, Outcome, Shape, Sink};
 use plimsoll::analysis::judge::requests::{Caller, Grid, Kind, Requests, Row};
-use plimsoll::analysis::judge::vitals::{Course, Point, Start, Vital, Vitals};
-use plimsoll::analysis::metrics::facts::Component;
+use plimsoll::analysis::judge::vitals::{Point, Vital, Vitals};
 use plimsoll::model::incident::{Source, Span};
 use plimsoll::model::time::{Micros, SECOND};
-use std::collections::BTreeMap;
 
 /// Of `apiserver_request_duration_seconds`, s.
 pub const BOUNDS: [f64; 22] = [
@@ -41,13 +39,13 @@ pub struct Pages {
 
 /// What rose between two moments in which pages are taken.
 #[derive(Debug, Clone, Default)]
-struct Risen {
+pub struct Risen {
     /// By kind: requests, errors, throttled, latencies by bucket.
-    kinds: Vec<(u16, [u32; 3], [u32; BUCKETS])>,
-    etcd: (f64, f64),
-    wait: (f64, f64),
-    hooks: [(f64, f64, f64); 4],
-    throttled: f64,
+    pub kinds: Vec<(u16, [u32; 3], [u32; BUCKETS])>,
+    pub etcd: (f64, f64),
+    pub wait: (f64, f64),
+    pub hooks: [(f64, f64, f64); 4],
+    pub throttled: f64,
 }
 
 impl Risen {
@@ -62,7 +60,7 @@ impl Risen {
         &mut self.kinds[place]
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         for (kind, counts, buckets) in &other.kinds {
             let own = self.of(*kind);
             own.1.iter_mut().zip(counts).for_each(|(sum, one)| *sum += one);
@@ -80,13 +78,13 @@ impl Risen {
 
 /// An apiserver's.
 #[derive(Debug)]
-struct Server {
+pub struct Server {
     /// When its first page is taken, s.
-    phase: f64,
+    pub phase: f64,
     /// What rose until each of its pages.
-    risen: Vec<Risen>,
+    pub risen: Vec<Risen>,
     /// Requests in flight at each page; `None` where there is none.
-    inflight: Vec<Option<f64>>,
+    pub inflight: Vec<Option<f64>>,
     is_up: bool,
 }
 
@@ -100,23 +98,23 @@ struct Counted {
 }
 
 pub struct Metrics {
-    seed: u64,
-    pages: Pages,
+    pub seed: u64,
+    pub pages: Pages,
     begin: Micros,
-    span: f64,
+    pub span: f64,
     grid: Grid,
     callers: Vec<Caller>,
     kinds: Vec<Kind>,
-    instances: Vec<String>,
+    pub instances: Vec<String>,
     streams: Vec<(u16, bool, Option<u8>)>,
-    hooks: Vec<(String, bool, f64)>,
-    servers: Vec<Server>,
+    pub hooks: Vec<(String, bool, f64)>,
+    pub servers: Vec<Server>,
     /// etcd's: sum and number of commits by page, size.
-    commits: Vec<(f64, f64)>,
-    size: Vec<f64>,
+    pub commits: Vec<(f64, f64)>,
+    pub size: Vec<f64>,
     stalled: f64,
-    effects: Vec<Effect>,
-    memory: Vec<Memory>,
+    pub effects: Vec<Effect>,
+    pub memory: Vec<Memory>,
     rows: Vec<Counted>,
     latencies: Vec<(f32, f32)>,
     pub vitals: Vitals,
@@ -133,7 +131,7 @@ impl Metrics {
     ) -> Self {
         let count = (span / pages.every) as usize + 2;
         let server = |n: usize| Server {
-            phase: (unit(hash(cluster.seed, n as u64, 31, 0)) * pages.every * 10.0).round() / 10.0,
+            phase: (unit(hash(cluster.seed, n as u64, 31, 0)) * pages.every).floor(),
             risen: vec![Risen::default(); count],
             inflight: vec![None; count],
             is_up: true,
@@ -162,8 +160,23 @@ impl Metrics {
         }
     }
 
-    fn micros(&self, t: f64) -> Micros {
+    pub fn micros(&self, t: f64) -> Micros {
         self.begin + (t * SECOND as f64) as Micros
+    }
+
+    /// Whether a page was taken: some are missing.
+    pub fn is_taken(&self, instance: usize, page: usize) -> bool {
+        unit(hash(self.seed, instance as u64, page as u64, 32)) >= self.pages.missing
+    }
+
+    /// Memory that an apiserver may have, bytes.
+    pub fn limit(&self, instance: usize) -> f64 {
+        4e9 + 12e9 * unit(hash(self.seed, instance as u64, 33, 0))
+    }
+
+    /// Size of etcd's database as the capture begins.
+    pub fn first_size(&self) -> f64 {
+        1e8 + 2e9 * unit(hash(self.seed, 36, 0, 0))
     }
 
     /// The first page at or behind a moment.
@@ -178,8 +191,7 @@ impl Metrics {
         for (instance, server) in servers.iter().enumerate() {
             let has_page = |page: &usize| {
                 let t = server.phase + *page as f64 * self.pages.every;
-                let luck = unit(hash(self.seed, instance as u64, *page as u64, 32));
-                t <= self.span && server.inflight[*page].is_some() && luck >= self.pages.missing
+                t <= self.span && server.inflight[*page].is_some() && self.is_taken(instance, *page)
             };
             let taken: Vec<usize> = (0..server.inflight.len()).filter(has_page).collect();
             let at = |page: usize| self.micros(server.phase + page as f64 * self.pages.every);
@@ -203,8 +215,8 @@ impl Metrics {
                     server.inflight[page].unwrap_or(0.0),
                 )
             });
-            let limit = 4e9 + 12e9 * unit(hash(self.seed, instance as u64, 33, 0));
-            let resident = fills.iter().map(|point| Point { value: point.value * limit * 0.95, ..*point }).collect();
+            let limit = self.limit(instance);
+            let resident = fills.iter().map(|point| Point { value: point.value * limit, ..*point }).collect();
             self.gauge(Vital::Inflight, instance, inflight);
             self.gauge(Vital::Resident, instance, resident);
             if self.pages.cgroups {
@@ -227,36 +239,6 @@ impl Metrics {
         self.tell_processes();
         (self.commits, self.size) = (Vec::new(), Vec::new());
         self.vitals.courses.retain(|own| !own.points.is_empty());
-    }
-
-    fn gauge(&mut self, vital: Vital, instance: usize, points: Vec<Point>) {
-        let instance = self.instances[instance].clone();
-        self.vitals.courses.push(Course { vital, instance, name: String::new(), points });
-    }
-
-    /// How full an apiserver's cgroup is.
-    fn fill(&self, instance: u8, t: f64, inflight: f64) -> f64 {
-        let usual = 0.3 + 0.15 * unit(hash(self.seed, u64::from(instance), 34, 0));
-        let mut fill = usual + (inflight / 2000.0).min(0.2);
-        fill += 0.01 * unit(hash(self.seed, u64::from(instance), t as u64, 35));
-        for own in self.memory.iter().filter(|own| own.instance == instance) {
-            let until = own.kill.unwrap_or(own.shape.to);
-            if t >= own.shape.from && t < until {
-                let part = ((t - own.shape.from) / (until - own.shape.from).max(1.0)).min(1.0);
-                fill += (0.985 - fill) * part;
-            }
-        }
-        // A process that has just started holds less.
-        for effect in &self.effects {
-            if let Effect::Down { instance: other, to, .. } = effect
-                && *other == instance
-                && t >= *to
-                && t < to + 60.0
-            {
-                fill *= 0.4 + 0.6 * (t - to) / 60.0;
-            }
-        }
-        fill.min(1.0)
     }
 
     /// Rows of what rose between two pages, spread evenly over the time between them.
@@ -282,118 +264,6 @@ impl Metrics {
                 self.rows.push(Counted { tile: place as u32, kind: *kind, instance, counts, latency });
             }
         }
-    }
-
-    fn tell(&mut self, instance: usize, own: &[(Span, Risen)]) {
-        let name = self.instances[instance].clone();
-        let course = |vital: Vital, name: &str, points: Vec<Point>, instance: &str| Course {
-            vital,
-            instance: instance.to_owned(),
-            name: name.to_owned(),
-            points,
-        };
-        let means = |of: &dyn Fn(&Risen) -> (f64, f64)| -> Vec<Point> {
-            let point = |(span, risen): &(Span, Risen)| {
-                let (sum, count) = of(risen);
-                (count > 0.0).then(|| Point { span: *span, value: sum / count, count })
-            };
-            own.iter().filter_map(point).collect()
-        };
-        let rates = |of: &dyn Fn(&Risen) -> f64| -> Vec<Point> {
-            let point = |(span, risen): &(Span, Risen)| {
-                let seconds = (span.1 - span.0) as f64 / SECOND as f64;
-                Point { span: *span, value: of(risen) / seconds, count: seconds }
-            };
-            own.iter().map(point).collect()
-        };
-        let mut courses = vec![
-            course(Vital::EtcdRequest, "", means(&|risen| risen.etcd), &name),
-            course(Vital::QueueWait, "", means(&|risen| risen.wait), &name),
-            course(Vital::Rejected, "", rates(&|risen| risen.throttled), &name),
-        ];
-        for (place, (hook, is_closed, _)) in self.hooks.iter().enumerate() {
-            courses.push(course(
-                Vital::Webhook,
-                hook,
-                means(&|risen| (risen.hooks[place].0, risen.hooks[place].1)),
-                &name,
-            ));
-            let vital = if *is_closed { Vital::WebhookErrors } else { Vital::FailedOpen };
-            if own.iter().any(|(_, risen)| risen.hooks[place].2 > 0.0) {
-                courses.push(course(vital, hook, rates(&|risen| risen.hooks[place].2), &name));
-            }
-        }
-        // Pages that lie much farther apart than others.
-        let usual = (self.pages.every * SECOND as f64) as Micros;
-        let gaps = own.iter().filter(|((from, to), _)| (to - from) as f64 > 1.8 * usual as f64);
-        let points: Vec<Point> = gaps
-            .map(|((from, to), _)| Point {
-                span: (from + usual, *to),
-                value: (to - from - usual) as f64 / SECOND as f64,
-                count: 1.0,
-            })
-            .collect();
-        courses.push(course(Vital::Unreachable, Component::Apiserver.name(), points, &name));
-        self.vitals.courses.append(&mut courses);
-    }
-
-    fn tell_etcd(&mut self) {
-        if !self.pages.of_etcd {
-            return;
-        }
-        let at = |page: usize| self.micros(page as f64 * self.pages.every);
-        let pages = 1..(self.span / self.pages.every) as usize + 1;
-        let mean = |part: f64| -> Vec<Point> {
-            let point = |page: usize| {
-                let (sum, count) = self.commits[page];
-                (count > 0.0).then(|| Point { span: (at(page - 1), at(page)), value: part * sum / count, count })
-            };
-            pages.clone().filter_map(point).collect()
-        };
-        let gauge = |value: &dyn Fn(usize) -> f64| -> Vec<Point> {
-            let point = |page| Point { span: (at(page), at(page)), value: value(page), count: 1.0 };
-            pages.clone().map(point).collect()
-        };
-        let mut size = 1e8 + 2e9 * unit(hash(self.seed, 36, 0, 0));
-        let sizes: Vec<f64> = self
-            .size
-            .iter()
-            .map(|more| {
-                size += more;
-                size
-            })
-            .collect();
-        let all = [
-            (Vital::EtcdCommit, mean(0.6)),
-            (Vital::EtcdFsync, mean(0.4)),
-            (Vital::EtcdLeader, gauge(&|_| 1.0)),
-            (Vital::DatabaseSize, gauge(&|page| sizes[page])),
-        ];
-        for (vital, points) in all {
-            let course = Course { vital, instance: "etcd-0".to_owned(), name: String::new(), points };
-            self.vitals.courses.push(course);
-        }
-    }
-
-    fn tell_processes(&mut self) {
-        let mut kills: BTreeMap<u8, Vec<Point>> = BTreeMap::new();
-        for effect in &self.effects {
-            let Effect::Down { instance, from, to, .. } = effect else { continue };
-            if *to >= self.span {
-                continue;
-            }
-            let (at, name) = (self.micros(*to), self.instances[usize::from(*instance)].clone());
-            self.vitals.starts.push(Start { at, component: Component::Apiserver, instance: name });
-            let is_kill = self.memory.iter().any(|own| own.instance == *instance && own.kill == Some(*from));
-            if is_kill && self.pages.cgroups {
-                let span = (self.micros(*from), self.micros(from + self.pages.every));
-                kills.entry(*instance).or_default().push(Point { span, value: 1.0, count: 1.0 });
-            }
-        }
-        for (instance, points) in kills {
-            self.gauge(Vital::OomKills, usize::from(instance), points);
-        }
-        self.vitals.starts.sort_by_key(|start| start.at);
     }
 }
 

@@ -124,7 +124,7 @@ impl Server {
     ) -> f64 {
         let (t, dt) = (now.t, now.dt);
         let demand: f64 = self.work.iter().sum();
-        let budget = now.cpu * dt;
+        let budget = cluster.cpu * dt;
         self.full += ((demand / budget).min(1.0) - self.full) * (1.0 - exp(-dt / 3.0));
         let stretch = 1.0 / (1.0 - self.full.min(0.97));
         let is_short = demand > budget;

@@ -1,10 +1,12 @@
 //! How right a judge is.
 
+use crate::case::Case;
 use crate::judging::{Found, Input, Judge};
 use crate::truth::{Grade, Truth, prepare};
 use crate::{Options, each};
 use plimsoll::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 /// Found is what overlaps by this part of both together.
 const OVERLAP: f64 = 0.5;
@@ -45,14 +47,22 @@ fn overlap(a: (Micros, Micros), b: (Micros, Micros)) -> f64 {
     both / any
 }
 
-/// Which episode was found for which: the pairs that overlap most, one to one.
-pub fn pairs(truths: &[Truth], found: &[Found]) -> Vec<Option<(usize, f64)>> {
+/// How finely a form of input shows time, in µs.
+fn resolution(case: &Case, input: Input) -> Micros {
+    let seconds = if input == Input::Metrics { case.pages.every } else { crate::audit::tile_of(case.span) };
+    (seconds * SECOND as f64) as Micros
+}
+
+/// Which episode was found for which: the pairs that overlap most, one to one. An end that is right to within the
+/// resolution counts as exact: nobody can say that 40 s within a minute's tile were not the other 40 s.
+pub fn pairs(truths: &[Truth], found: &[Found], resolution: Micros) -> Vec<Option<(usize, f64)>> {
+    let snap = |at: Micros, to: Micros| if (at - to).abs() <= resolution { to } else { at };
     let mut all: Vec<(f64, usize, usize)> = Vec::new();
     for (place, own) in truths.iter().enumerate() {
         for (other, found) in found.iter().enumerate() {
             // The judge may see the cause, or what goes on behind it.
-            let span = (found.from, found.to);
-            let most = overlap((own.from, own.to), span).max(overlap((own.from, own.cause_to), span));
+            let to = |to: Micros| overlap((own.from, to), (snap(found.from, own.from), snap(found.to, to)));
+            let most = [own.to, own.cause_to, own.back_to].map(to).into_iter().fold(0.0, f64::max);
             if most >= OVERLAP {
                 all.push((most, place, other));
             }
@@ -69,11 +79,19 @@ pub fn pairs(truths: &[Truth], found: &[Found]) -> Vec<Option<(usize, f64)>> {
     of
 }
 
-/// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log.
+/// Whether a kind of cause is right, given what a form of input can show: memory is in no audit log, and metrics name
+/// nobody, so that what one asks for shows as one kind of requests that grew.
 pub fn is_kind(truth: &Truth, kind: &str, input: Input) -> bool {
-    // Metrics name nobody: that requests of one kind rose is all that they show.
-    let is_unnamed = matches!(truth.kind.as_ref(), "client-surge" | "write-burst");
-    kind == truth.kind || kind == "request-surge" && input == Input::Metrics && is_unnamed || truth.kind == "memory" && kind == "relist-storm" && input == Input::Audit
+    let is_grown = input == Input::Metrics && kind == "request-surge";
+    kind == truth.kind
+        || match truth.kind {
+            "memory" => kind == "relist-storm" && (input == Input::Audit || !truth.has_cgroups),
+            "client-surge" => {
+                is_grown || input == Input::Metrics && kind == "expensive-lists" && truth.variant == "list"
+            }
+            "write-burst" | "cascade-delete" => is_grown,
+            _ => false,
+        }
 }
 
 /// Whether a cause is right.
@@ -89,7 +107,7 @@ fn score(seed: u64, judge: Judge, inputs: &[Input]) -> Vec<Result> {
         let begin = std::time::Instant::now();
         let found = judge.judge(&ready, *input);
         let seconds = begin.elapsed().as_secs_f64();
-        let of = pairs(&ready.truths, &found);
+        let of = pairs(&ready.truths, &found, resolution(&ready.case, *input));
         let mut result =
             Result { hours: ready.case.span / 3600.0, is_quiet: ready.truths.is_empty(), seconds, ..Result::default() };
         let tile = if *input == Input::Metrics { 0.0 } else { crate::audit::tile_of(ready.case.span) };
@@ -111,7 +129,7 @@ fn score(seed: u64, judge: Judge, inputs: &[Input]) -> Vec<Result> {
             };
             if let Some((place, overlap)) = pair {
                 let own = &found[*place];
-                let ends = [truth.to, truth.cause_to];
+                let ends = [truth.to, truth.cause_to, truth.back_to];
                 scored.overlap = *overlap;
                 scored.edges =
                     (own.from - truth.from).abs() <= slack && ends.iter().any(|end| (own.to - end).abs() <= slack);
@@ -246,12 +264,12 @@ fn table(input: Input, results: &[&Result]) {
     let surges = count(&quiet, &|own| own.0 == Grade::Surge);
     println!(
         "\nquiet load, {hours:.0} h in {} cases: {serious} incidents or outages ({:.2} in 100 h), {} degraded, {surges} surges \
-         ({:.2} in 20 h), {} of these with harmless activity",
+         ({:.2} in 20 h; {:.2} without those at a harmless activity)",
         quiet.len(),
         by(serious, 100.0),
         count(&quiet, &|own| own.0 == Grade::Degraded),
         by(surges, 20.0),
-        count(&quiet, &|own| own.0 == Grade::Surge && own.1),
+        by(count(&quiet, &|own| own.0 == Grade::Surge && !own.1), 20.0),
     );
     let busy: Vec<&&Result> = results.iter().filter(|own| !own.is_quiet).collect();
     let hours: f64 = busy.iter().map(|own| own.hours).sum();
@@ -291,7 +309,7 @@ pub fn features(options: &Options) {
         let mut lines = String::new();
         for input in &options.inputs {
             let found = Judge::Own.judge(&ready, *input);
-            let of = pairs(&ready.truths, &found);
+            let of = pairs(&ready.truths, &found, resolution(&ready.case, *input));
             for (place, own) in found.iter().enumerate() {
                 let truth = of.iter().position(|pair| pair.is_some_and(|pair| pair.0 == place));
                 let touches = ready.truths.iter().any(|truth| truth.from < own.to && own.from < truth.to);
@@ -321,5 +339,7 @@ pub fn features(options: &Options) {
         }
         lines
     });
-    all.iter().for_each(|(_, lines)| print!("{lines}"));
+    // Whoever reads it may have enough.
+    let mut out = std::io::stdout().lock();
+    let _ = all.iter().try_for_each(|(_, lines)| out.write_all(lines.as_bytes()));
 }

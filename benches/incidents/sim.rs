@@ -51,8 +51,6 @@ pub enum Effect {
     Down { instance: u8, from: f64, to: f64, back: f64 },
     /// A share of all connections goes to one apiserver.
     Pin { instance: u8, shape: Shape, share: f64 },
-    /// An apiserver has this part of its CPU time less.
-    Cpu { instance: u8, shape: Shape, part: f64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +108,8 @@ pub(crate) struct Store {
     pub(crate) write: f64,
     pub(crate) read: f64,
     pub(crate) wait: f64,
+    /// How long the step before was, s.
+    length: f64,
     /// Trips of this step, by their cost.
     pub(crate) trips: f64,
     pub(crate) writes: f64,
@@ -121,7 +121,6 @@ pub(crate) struct Now {
     pub t: f64,
     pub dt: f64,
     pub hooks: [(f64, f64); 4],
-    pub cpu: f64,
     /// When the apiserver dies next.
     pub dies: f64,
 }
@@ -232,8 +231,7 @@ pub fn simulate<S: Sink>(cluster: &Cluster, effects: &[Effect], steps: &[(f64, f
                 sink.server(t, dt, instance as u8, None);
                 continue;
             }
-            let cpu = cluster.cpu * (1.0 - place.of[instance].lacks);
-            let now = Now { t, dt, hooks, cpu, dies: place.of[instance].dies };
+            let now = Now { t, dt, hooks, dies: place.of[instance].dies };
             let inflight = server.serve(cluster, &spreads, &now, instance as u8, &mut store, |end, attempt| {
                 if end.at >= now.dies && end.arrived < now.dies {
                     totals.lost += u64::from(end.count);
@@ -342,8 +340,11 @@ fn begin(cluster: &Cluster, effects: &[Effect], store: &mut Store, t: f64, dt: f
     // A slow disk also takes fewer writes, not as many times fewer as it takes longer: they share flushes.
     store.is_stalled = stall > 0.0;
     let rate = if stall > 0.0 { 0.0 } else { cluster.etcd_rate / writes.sqrt() };
-    store.full += ((store.trips / (rate * dt).max(1e-6)).min(1.0) - store.full) * (1.0 - exp(-dt / 3.0));
-    store.backlog = (store.backlog + store.trips - rate * dt).max(0.0);
+    // What was asked for in the step before, which may have been longer.
+    let taken = rate * store.length;
+    store.full += ((store.trips / taken.max(1e-6)).min(1.0) - store.full) * (1.0 - exp(-store.length / 3.0));
+    store.backlog = (store.backlog + store.trips - taken).max(0.0);
+    store.length = dt;
     if stall <= 0.0 {
         store.full = store.full.min(0.9);
     }
@@ -362,7 +363,6 @@ struct Place {
     /// When it dies next, s.
     dies: f64,
     died: f64,
-    lacks: f64,
 }
 
 struct Places {
@@ -377,7 +377,6 @@ fn place(effects: &[Effect], count: usize, t: f64, dt: f64) -> Places {
         returned: 1.0,
         dies: f64::INFINITY,
         died: f64::NEG_INFINITY,
-        lacks: 0.0,
     }));
     for effect in effects {
         match effect {
@@ -397,7 +396,6 @@ fn place(effects: &[Effect], count: usize, t: f64, dt: f64) -> Places {
                     places.pin = Some((*instance as usize, share * part));
                 }
             }
-            Effect::Cpu { instance, shape, part } => places.of[*instance as usize].lacks += part * shape.at(t, dt),
             _ => {}
         }
     }

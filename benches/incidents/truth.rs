@@ -37,6 +37,10 @@ pub struct Truth {
     pub to: Micros,
     /// When the cause itself ends.
     pub cause_to: Micros,
+    /// When half of the clients are back, of what was away.
+    pub back_to: Micros,
+    /// Whether there are pages of the cgroup that was full.
+    pub has_cgroups: bool,
     pub caller: Option<[String; 2]>,
     pub instance: Option<String>,
     pub grade: Grade,
@@ -268,6 +272,8 @@ fn attempt(seed: u64, strength: f64) -> Option<Ready> {
             from: micros(from),
             to: micros(if felt { all.felt.tail(to).min(span) } else { to }),
             cause_to: micros(to),
+            back_to: micros((to + plan.back / 2.0).min(span)),
+            has_cgroups: case.pages.cgroups,
             caller: plan.caller.map(|caller| case.cluster.callers[usize::from(caller)].clone()),
             instance: plan.instance.map(|own| case.cluster.instances[usize::from(own)].clone()),
             grade,
