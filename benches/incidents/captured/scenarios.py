@@ -352,9 +352,6 @@ GROUPS = {
         sc('one-apiserver', 'imbalance',
            'the balancer sends all clients to apiserver-0, at 3 times their rate, for 60 s',
            run=pinned, factor=3.0, secs=60, instance='apiserver-0'),
-        sc('review-flood', 'review-flood',
-           'one client posts 150 TokenReviews and SubjectAccessReviews a second (asked)',
-           secs=45, peak=150, attack=dict(op='review', base=1)),
     ]),
     'd': dict(seed=505, load=1.35, lab=dict(inflight=24, mutating=12), scenarios=[
         sc('retry-storm', 'retry-storm',
@@ -370,6 +367,9 @@ GROUPS = {
     'e': dict(seed=606, load=1.08, lab=FAST, nodes=14, scenarios=[
         sc('quiet-cron', 'cron',
            '20 Jobs created and deleted 18 s later, each minute', quiet=True, run=cron, bursts=2),
+        sc('review-flood', 'review-flood',
+           'one client posts 150 TokenReviews and SubjectAccessReviews a second (asked)',
+           secs=45, peak=150, attack=dict(op='review', base=1)),
         sc('namespace-deletion', 'namespace-deletion',
            'a person deletes a namespace with 700 ConfigMaps and 300 pods',
            prep=big_namespace, run=delete_namespace),

@@ -148,10 +148,13 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stood still or was very slow".to_owned(),
         "slow-etcd" => "etcd was slow".to_owned(),
         "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("failing") > 0.2 => {
-            format!("{} failed", candidate.name.as_ref().map_or_else(
-                || "an admission webhook".to_owned(),
-                |name| format!("the admission webhook {name}"),
-            ))
+            format!(
+                "{} failed",
+                candidate
+                    .name
+                    .as_ref()
+                    .map_or_else(|| "an admission webhook".to_owned(), |name| format!("the admission webhook {name}"),)
+            )
         }
         "webhook-drag" => match &candidate.name {
             Some(name) => format!("requests waited for the admission webhook {name}"),
@@ -180,7 +183,12 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         ("client-surge" | "write-burst", "share") => {
             let line = suspect(words, candidate).and_then(|own| own.lines.first()).filter(|line| line.added > 0.0);
             let what = line.map_or_else(String::new, |line| {
-                format!(": {}, {}, each {} ms at baseline", request(line), change(line.rps), significant(line.price * 1e3))
+                format!(
+                    ": {}, {}, each {} ms at baseline",
+                    request(line),
+                    change(line.rps),
+                    significant(line.price * 1e3)
+                )
             });
             format!("{} of the added load is its{what}", percent(value))
         }
@@ -209,6 +217,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "narrow") => "slow writes concentrate on one resource, others are as fast as before".to_owned(),
         (_, "failing") => format!("{} of the writes of one resource fail, reads do not", percent(value)),
         (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
+        ("relist-storm", "writes_stop") => "writes stopped at all apiservers, not at one".to_owned(),
         (_, "writes_stop") => "hardly any write ended for a time".to_owned(),
         (_, "spent_etcd") => format!("slow requests spent {} of their time in etcd", percent(value)),
         (_, "spent_webhook") => format!("slow requests spent {} of their time in webhooks", percent(value)),

@@ -1,10 +1,10 @@
 //! Episodes in words: what they did to requests, what may have caused them, and a headline that can be read aloud.
 
 use super::causes::{Words, causes};
+use crate::analysis::judge::Episode as Judgement;
 use crate::analysis::judge::profile::Profile;
 use crate::analysis::judge::signals::Deviation;
 use crate::analysis::judge::vitals::{Vital, Vitals};
-use crate::analysis::judge::Episode as Judgement;
 use crate::model::incident::{Cause, Effect, Episode, Grade, SignalSpan, Source, State};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, duration, significant};
@@ -120,7 +120,8 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         ("watches_per_s", "watch starts", |own| own.tiles.watches),
     ] {
         let values = rate(of);
-        if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || values[0] >= NOTABLE * values[1] && values[0] >= 0.5 {
+        if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || values[0] >= NOTABLE * values[1] && values[0] >= 0.5
+        {
             add(name, words, Form::PerSecond, values, source);
         }
     }
@@ -141,7 +142,14 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     {
         let shown = ["0".to_owned(), format!("{:.0}", rate * seconds)];
         let words = "requests that a failing webhook let through";
-        all.push(Effect { name: "failed_open", words, before: 0.0, within: rate * seconds, shown, source: Source::Metrics });
+        all.push(Effect {
+            name: "failed_open",
+            words,
+            before: 0.0,
+            within: rate * seconds,
+            shown,
+            source: Source::Metrics,
+        });
     }
     all
 }
@@ -168,4 +176,3 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     };
     format!("{grade} {state}: {impact}{cause}.")
 }
-

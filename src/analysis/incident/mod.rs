@@ -12,4 +12,3 @@ pub mod report;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;
-

@@ -25,6 +25,8 @@ pub struct Told<'t> {
     pub read: &'t [Source],
     /// What that covers.
     pub span: Option<Span>,
+    /// What can't be seen in the sources, if something important can't.
+    pub blind: Option<&'t str>,
     /// Findings of warning or worse, whether there was an incident or not.
     pub chronic: usize,
 }
@@ -38,7 +40,11 @@ pub fn summary(told: &Told<'_>) -> Vec<String> {
         .then(|| format!("Apart from that: {}, see the sections.", counted(told.chronic as u64, "finding")));
     let when = told.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
     let mut lines = match (told.verdict, told.heaviest.map(|place| &told.episodes[place])) {
-        (Verdict::Quiet(why), _) => vec![format!("NO INCIDENT FOUND{when}: {why}.")],
+        (Verdict::Quiet(why), _) => {
+            let but = if told.episodes.is_empty() { "" } else { "; load rose for a time, and nobody noticed (below)" };
+            let blind = told.blind.map_or_else(String::new, |blind| format!("; {blind}"));
+            vec![format!("NO INCIDENT FOUND{when}: {why}{but}{blind}.")]
+        }
         (Verdict::Unknown(why), _) => vec![format!("NOT KNOWN whether there was an incident: {why}.")],
         (_, Some(own)) => incident(told, own),
         (Verdict::Incident(_), None) => Vec::new(),

@@ -281,6 +281,14 @@ impl Case<'_> {
         f64::from(u8::from(self.draft.deviations.iter().any(|own| is(&own.signal))))
     }
 
+    /// Whether hardly any write ended at any of several apiservers: what they share stood still.
+    fn stops(&self) -> f64 {
+        let is_shared = self.views.iter().any(|view| view.requests.instances().len() > 1);
+        let stop = self.has(|own| matches!(own, Signal::WritesStop | Signal::Silence));
+        let away = self.has(|own| matches!(own, Signal::Away(_)));
+        if is_shared { stop * (1.0 - away) } else { 0.0 }
+    }
+
     /// How far hardly more work than before was asked for: 1 is none at all.
     fn flat(&self) -> (Source, f64) {
         let (source, growth) = self.most(|view| Some(view.growth())).unwrap_or((Source::Metrics, 0.0));
@@ -307,7 +315,9 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
         own.features.extend(case.vitals.is_none().then(|| missing("no_metrics", Source::Metrics)));
         own.confidence = 1.0 / (1.0 + (-own.odds()).exp());
     }
-    all.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller))));
+    all.sort_by(|a, b| {
+        b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller)))
+    });
     all
 }
 
@@ -432,15 +442,17 @@ fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, narrow)
         .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
-        .with("writes_stop", drag_of, case.has(|own| matches!(own, Signal::WritesStop | Signal::Silence)))
+        .with("writes_stop", drag_of, case.stops())
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0));
     }
     if let Some((times, now)) = case.vital(Vital::EtcdRequest, 0.005, "") {
-        candidate = candidate
-            .with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0))
-            .with("etcd_requests_slow", Source::Metrics, (now / 0.1).min(3.0));
+        candidate = candidate.with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0)).with(
+            "etcd_requests_slow",
+            Source::Metrics,
+            (now / 0.1).min(3.0),
+        );
     }
     let commit = case.vital(Vital::EtcdCommit, 0.005, "").map(|own| own.0);
     let fsync = case.vital(Vital::EtcdFsync, 0.003, "").map(|own| own.0);
@@ -460,9 +472,11 @@ fn store(case: &Case<'_>) -> Option<Candidate> {
             .filter(|course| course.name == Component::Etcd.name())
             .flat_map(|course| &course.points)
             .any(|point| is_within(point.span, case.draft.span));
-        candidate = candidate
-            .with("leader", Source::Metrics, f64::from(u8::from(is_lost || changes >= 0.5)))
-            .with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new)));
+        candidate = candidate.with("leader", Source::Metrics, f64::from(u8::from(is_lost || changes >= 0.5))).with(
+            "etcd_away",
+            Source::Metrics,
+            f64::from(u8::from(is_away || is_new)),
+        );
     }
     Some(candidate)
 }
@@ -503,9 +517,11 @@ fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         let of = |name: &&str| Some((case.vital(Vital::Webhook, 0.01, name)?, (*name).to_owned()));
         let slowest = names.iter().filter_map(of).max_by(|a, b| a.0.1.total_cmp(&b.0.1));
         if let Some(((times, now), name)) = slowest {
-            candidate = candidate
-                .with("webhook_times", Source::Metrics, times.clamp(-1.0, 4.0))
-                .with("webhook_slow", Source::Metrics, (now / 0.5).min(3.0));
+            candidate = candidate.with("webhook_times", Source::Metrics, times.clamp(-1.0, 4.0)).with(
+                "webhook_slow",
+                Source::Metrics,
+                (now / 0.5).min(3.0),
+            );
             candidate.name = Some(name);
         } else {
             candidate = candidate.with("no_webhook", Source::Metrics, 1.0);
@@ -546,15 +562,19 @@ fn restart(case: &Case<'_>) -> Option<Candidate> {
         let start = starts.filter(|own| (from..to).contains(&own.at)).min_by_key(|own| own.at);
         if let Some(start) = start {
             let late = (start.at - case.draft.span.0) as f64 / SECOND as f64;
-            candidate = candidate
-                .with("started", Source::Metrics, 1.0)
-                .with("started_late", Source::Metrics, ((late - 45.0) / 60.0).clamp(0.0, 1.0));
+            candidate = candidate.with("started", Source::Metrics, 1.0).with(
+                "started_late",
+                Source::Metrics,
+                ((late - 45.0) / 60.0).clamp(0.0, 1.0),
+            );
             candidate.name.get_or_insert_with(|| start.instance.clone());
         } else {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
-    if case.vitals.is_some_and(|vitals| vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))) {
+    if case.vitals.is_some_and(|vitals| {
+        vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))
+    }) {
         candidate = candidate.with("killed", Source::Cgroup, 1.0);
     }
     let [was, now] = view.rate(|profile| profile.tiles.watches);
@@ -564,12 +584,13 @@ fn restart(case: &Case<'_>) -> Option<Candidate> {
             pairs.filter(|(_, count)| count.requests > 0.0).map(|(key, _)| key.0).collect::<BTreeSet<u32>>().len()
         };
         let callers = view.within.pairs.keys().map(|key| key.0).collect::<BTreeSet<u32>>().len();
-        candidate = candidate
-            .with("watches", Source::Audit, ln_times(now, was, 0.3).clamp(0.0, 3.0))
-            .with("watchers", Source::Audit, watching(&view.within) as f64 / callers.max(1) as f64);
+        candidate = candidate.with("watches", Source::Audit, ln_times(now, was, 0.3).clamp(0.0, 3.0)).with(
+            "watchers",
+            Source::Audit,
+            watching(&view.within) as f64 / callers.max(1) as f64,
+        );
     }
-    let (flat_of, flat) = case.flat();
-    Some(candidate.with("flat", flat_of, flat))
+    Some(candidate.with("writes_stop", view.source(), case.stops()))
 }
 
 /// What was deleted with a namespace, a definition, a collection.
@@ -625,17 +646,18 @@ fn imbalance(case: &Case<'_>) -> Option<Candidate> {
 fn memory(case: &Case<'_>) -> Option<Candidate> {
     let vitals = case.vitals?;
     let (from, to) = (case.draft.span.0 - BEFORE / 2, case.draft.span.1);
-    let killed = vitals.of(Vital::OomKills).find(|course| {
-        course.points.iter().any(|point| is_within(point.span, (from, to)))
-    });
+    let killed =
+        vitals.of(Vital::OomKills).find(|course| course.points.iter().any(|point| is_within(point.span, (from, to))));
     let fill = vitals.highest(Vital::CgroupFill, (from, to));
     if killed.is_none() && fill.is_none() {
         return None;
     }
     let mut candidate = Candidate::new("memory");
     candidate.name = killed.map(|course| course.instance.clone());
-    let candidate = candidate
-        .with("killed", Source::Cgroup, f64::from(u8::from(killed.is_some())))
-        .with("full", Source::Cgroup, fill.map_or(0.0, |fill| ((fill - 0.8) / 0.2).clamp(0.0, 1.0)));
+    let candidate = candidate.with("killed", Source::Cgroup, f64::from(u8::from(killed.is_some()))).with(
+        "full",
+        Source::Cgroup,
+        fill.map_or(0.0, |fill| ((fill - 0.8) / 0.2).clamp(0.0, 1.0)),
+    );
     Some(candidate)
 }

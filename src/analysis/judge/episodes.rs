@@ -99,9 +99,8 @@ fn agglomerated(mut pieces: Vec<Group>) -> Vec<Group> {
 
 /// Impacts that come and go while one load lasts are one.
 fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
-    let is_whole = |own: &&Deviation| {
-        !matches!(own.signal, Signal::Caller(_)) && own.level >= SURGE_TIMES * own.baseline
-    };
+    let is_whole =
+        |own: &&Deviation| !matches!(own.signal, Signal::Caller(_)) && own.level >= SURGE_TIMES * own.baseline;
     let mut loads: Vec<&Deviation> = loads.iter().filter(is_whole).collect();
     loads.sort_by_key(|own| own.span.0 - own.span.1);
     for load in loads {
@@ -155,13 +154,9 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
                 draft.span = (draft.span.0.min(span.0), draft.span.1.max(span.1));
                 draft.deviations.extend(members);
             }
-            None => drafts.push(Draft {
-                span,
-                slack: 0,
-                state: State::Ended,
-                grade: Grade::Degraded,
-                deviations: members,
-            }),
+            None => {
+                drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members })
+            }
         }
     }
     drafts.sort_by_key(|draft| draft.span);
@@ -221,7 +216,8 @@ fn attach(drafts: &mut [Draft], surges: Vec<Draft>) -> Vec<Draft> {
         let is_its = |draft: &&mut Draft| {
             let within = overlap(draft.span, surge.span);
             // A load that lasts much longer than the impact is what the impact happened in, not its window.
-            within > 0 && (belongs(draft.span, surge.span) || near(draft.span, surge.span, 0) && length(surge.span) < LEADS)
+            within > 0
+                && (belongs(draft.span, surge.span) || near(draft.span, surge.span, 0) && length(surge.span) < LEADS)
         };
         let Some(draft) = drafts.iter_mut().filter(is_its).max_by_key(|draft| overlap(draft.span, surge.span)) else {
             rest.push(surge);

@@ -64,8 +64,7 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
     let is_whole: Vec<bool> = seconds.iter().map(|own| *own >= full / 2.0).collect();
     let around = (AROUND / tile).max(1) as usize;
     let of = |range: Range<usize>| -> f64 {
-        let within: Vec<f64> =
-            range.clone().filter(|at| is_whole[*at]).map(|at| rates[at]).collect();
+        let within: Vec<f64> = range.clone().filter(|at| is_whole[*at]).map(|at| rates[at]).collect();
         let Some(low) = quantile(within.clone(), LOW) else { return 0.0 };
         let noise = (1.0 / (low * full).max(1.0)).sqrt().max(MIN_NOISE);
         let top = low * BASELINE_TIMES.max(1.0 + 3.0 * noise);
@@ -78,8 +77,7 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
         // Every so often, and a straight line between.
         let step = (around / 12).max(1);
         let places: Vec<usize> = (0..len).step_by(step).chain([len - 1]).collect();
-        let values: Vec<f64> =
-            places.iter().map(|at| of(at.saturating_sub(around)..(at + around).min(len))).collect();
+        let values: Vec<f64> = places.iter().map(|at| of(at.saturating_sub(around)..(at + around).min(len))).collect();
         let mut rate = Vec::with_capacity(len);
         for at in 0..len {
             let place = (at / step).min(places.len() - 2);

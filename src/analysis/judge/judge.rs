@@ -3,7 +3,7 @@
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::episodes::{Draft, episodes, without_recurring};
 use super::profile::{Profile, Tiles, profiles};
-use super::requests::Requests;
+use super::requests::{Class, Kind, Requests};
 use super::series::LoadSeries;
 use super::signals::{Deviation, deviations};
 use super::vitals::{Start, Vitals};
@@ -98,7 +98,9 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let found = deviations(own);
         // The finer source says when; the other adds what that one can't see.
         let is_new = |new: &Deviation| {
-            !all.iter().any(|old| same(old, new) && old.span.0 <= new.span.1 + new.slack && new.span.0 <= old.span.1 + new.slack)
+            !all.iter().any(|old| {
+                same(old, new) && old.span.0 <= new.span.1 + new.slack && new.span.0 <= old.span.1 + new.slack
+            })
         };
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
@@ -184,9 +186,8 @@ fn is_start_up(case: &Case<'_>) -> bool {
 /// Apiservers that started within, or in the two minutes before.
 fn starts(vitals: Option<&Vitals>, (from, to): Span) -> Vec<Start> {
     let all = vitals.into_iter().flat_map(|vitals| &vitals.starts);
-    let is_its = |start: &&Start| {
-        start.component == Component::Apiserver && (from - 120 * SECOND..to).contains(&start.at)
-    };
+    let is_its =
+        |start: &&Start| start.component == Component::Apiserver && (from - 120 * SECOND..to).contains(&start.at);
     all.filter(is_its).cloned().collect()
 }
 
@@ -212,7 +213,8 @@ fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span
     let grid = series.grid;
     let len = series.tiles.len();
     let middle = |at: usize| grid.start(at) + grid.tile / 2;
-    let place = |at: Micros| usize::try_from((at - grid.tile / 2).div_euclid(grid.tile) - grid.first() + 1).unwrap_or(0);
+    let place =
+        |at: Micros| usize::try_from((at - grid.tile / 2).div_euclid(grid.tile) - grid.first() + 1).unwrap_or(0);
     let from = place(span.0).min(len);
     let to = place(span.1).clamp(from, len);
     // Shorter than an interval, or between two middles.
@@ -244,6 +246,17 @@ fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span
         _ => (span.0, span.0),
     };
     (vec![within], before.into_iter().map(|at| at..at + 1).collect(), when)
+}
+
+/// What an audit log of these kinds of requests does not show, since its policy leaves it out.
+pub fn blind(kinds: &[Kind]) -> Option<&'static str> {
+    let has = |class: Class| kinds.iter().any(|kind| Class::of(kind) == class);
+    match (has(Class::List) || has(Class::Read), has(Class::Write)) {
+        (true, true) => None,
+        (false, true) => Some("the log has no reads, so LIST storms are invisible"),
+        (true, false) => Some("the log has no writes, so write storms and a slow store are invisible"),
+        (false, false) => Some("the log has neither reads nor writes of objects"),
+    }
 }
 
 /// Times of intervals, those that follow one another as one.

@@ -16,6 +16,9 @@ pub mod signals;
 pub mod vitals;
 pub mod weights;
 
-pub use judge::{Episode, Input, Judged, judge, seconds};
+#[cfg(test)]
+mod tests;
+
+pub use judge::{Episode, Input, Judged, blind, judge, seconds};
 pub use requests::Requests;
 pub use series::LoadSeries;

@@ -4,7 +4,7 @@
 use super::requests::{Caller, Grid, Kind, Requests, Row};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Component, Fact, Facts};
+use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance};
 use crate::analysis::metrics::traffic::verb;
 use crate::model::incident::Source;
 use crate::model::time::{Micros, SECOND};
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// The shortest interval, in µs: of pages that are taken more often several make one.
 const MIN_TILE: Micros = 5 * SECOND;
+/// An apiserver starts for so long, in µs.
+const STARTING: Micros = 15 * SECOND;
 /// Fewer differences between pages show no course.
 const MIN_INTERVALS: usize = 3;
 
@@ -53,6 +55,13 @@ pub fn tile(facts: &Facts) -> Option<Grid> {
     Some(Grid { tile, span: (from, to) })
 }
 
+/// Whether an apiserver starts in an interval: what it then asks itself, and is slow at, is nobody's load. Only of one
+/// that took another's place is the start known to lie within what is looked at.
+fn is_starting(own: &Instance, (from, to): (Micros, Micros)) -> bool {
+    let start = own.start.map(|start| (start * 1e6) as Micros).filter(|_| own.restarts > 0);
+    start.is_some_and(|start| from < start + STARTING && start < to)
+}
+
 /// What rose between pages, spread evenly over the time between them: `take` is given the interval and the part of it.
 pub(super) fn spread(grid: Grid, (from, to): (Micros, Micros), increase: f64, mut take: impl FnMut(usize, f64)) {
     if from >= to {
@@ -80,7 +89,7 @@ impl Paged {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
             let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
             for (interval, difference) in &fact.course {
-                if let Some(span) = own.intervals.get(*interval as usize) {
+                if let Some(span) = own.intervals.get(*interval as usize).filter(|span| !is_starting(own, **span)) {
                     spread(grid, *span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
                 }
             }
@@ -100,12 +109,14 @@ impl Paged {
         for ((instance, kind), mut buckets) in latencies {
             buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
             let Some(own) = facts.instances.get(instance) else { continue };
+            let intervals: Vec<(Micros, Micros)> =
+                own.intervals.iter().map(|span| if is_starting(own, *span) { (0, 0) } else { *span }).collect();
             series.push(Series {
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
                 errors: false,
                 throttled: false,
-                tiles: timed(grid, &own.intervals, &buckets),
+                tiles: timed(grid, &intervals, &buckets),
             });
         }
         let callers = vec![Caller::default()];

@@ -110,9 +110,9 @@ impl Requests for Rolled<'_> {
             let requests = row.requests as f64;
             let of = |wanted: Outcome| if outcome == wanted { requests } else { 0.0 };
             latency.clear();
-            latency.extend(row.latency().buckets().iter().map(|(bucket, count)| {
-                ((midpoint(*bucket) / 1e6) as f32, *count as f32)
-            }));
+            latency.extend(
+                row.latency().buckets().iter().map(|(bucket, count)| ((midpoint(*bucket) / 1e6) as f32, *count as f32)),
+            );
             take(Row {
                 tile,
                 caller,

@@ -16,6 +16,8 @@ const MIN_BAD_ONCE: f64 = 2.0;
 const MIN_SHARE_ONCE: f64 = 0.05;
 /// Over more intervals, this part.
 const MIN_SHARE: f64 = 0.012;
+/// An interval that is in an impact is in it with this part at least.
+const MIN_PART: f64 = 0.1;
 /// Impact that pauses for less than this goes on, in µs.
 const PAUSE: Micros = 20 * SECOND;
 /// What falls below this part of its baseline is silent.
@@ -158,13 +160,16 @@ struct Impact {
     bad: f64,
     all: f64,
     baseline: f64,
+    /// Which part of the first interval and of the last is in it, as far as they are like those inside.
+    parts: [f64; 2],
 }
 
 impl Impact {
     fn deviation(self, series: &LoadSeries, signal: Signal) -> Deviation {
         let grid = series.grid;
-        let mut from = grid.start(self.tiles.start).max(grid.span.0);
-        let to = grid.start(self.tiles.end).min(grid.span.1);
+        let micros = |part: f64| (part * grid.tile as f64) as Micros;
+        let mut from = (grid.start(self.tiles.start + 1) - micros(self.parts[0])).max(grid.span.0);
+        let to = (grid.start(self.tiles.end - 1) + micros(self.parts[1])).min(grid.span.1).max(from + SECOND);
         if matches!(signal, Signal::Slow(_)) {
             // What ended slow began earlier: half of the slow ones this long ago.
             let first = &series.tiles[self.tiles.start].latency;
@@ -203,9 +208,8 @@ fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact
             _ => found.push(at..at + 1),
         }
     }
-    let sum = |tiles: &Range<usize>| {
-        counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
-    };
+    let sum =
+        |tiles: &Range<usize>| counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
     let is_impact = |tiles: &Range<usize>| {
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
@@ -216,7 +220,15 @@ fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact
         .filter(is_impact)
         .map(|tiles| {
             let (bad, all) = sum(&tiles);
-            Impact { tiles, bad, all, baseline: usual }
+            let excess = |at: usize| counts[at].0 - usual * counts[at].1;
+            let inside: Vec<f64> = match tiles.len() {
+                0..=2 => vec![tiles.clone().map(excess).fold(0.0, f64::max)],
+                _ => (tiles.start + 1..tiles.end - 1).map(excess).collect(),
+            };
+            let level = super::series::quantile(inside, 0.5).unwrap_or(0.0).max(1e-9);
+            let part = |at: usize| (excess(at) / level).clamp(MIN_PART, 1.0);
+            let parts = if tiles.len() == 1 { [1.0; 2] } else { [part(tiles.start), part(tiles.end - 1)] };
+            Impact { tiles, bad, all, baseline: usual, parts }
         })
         .collect()
 }
@@ -304,7 +316,11 @@ fn edges(series: &LoadSeries, counts: &[f64], base: &[f64], level: f64, tiles: &
     let full = grid.tile as f64 / SECOND as f64;
     let part = |at: usize| {
         let difference = (level - base[at]) * grid.seconds(at);
-        if difference.abs() < 1e-9 { 0.0 } else { ((counts[at] - base[at] * grid.seconds(at)) / difference).clamp(0.0, 1.0) }
+        if difference.abs() < 1e-9 {
+            0.0
+        } else {
+            ((counts[at] - base[at] * grid.seconds(at)) / difference).clamp(0.0, 1.0)
+        }
     };
     let micros = |tiles: f64| (tiles * full * SECOND as f64) as Micros;
     let first = part(tiles.start);

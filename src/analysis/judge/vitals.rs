@@ -257,7 +257,12 @@ fn unreachable(own: &Instance) -> Option<Course> {
         Point { span, value: (span.1 - span.0) as f64 / SECOND as f64, count: 1.0 }
     };
     let points: Vec<Point> = gaps.map(point).collect();
-    Some(Course { vital: Vital::Unreachable, instance: own.name.clone(), name: own.component.name().to_owned(), points })
+    Some(Course {
+        vital: Vital::Unreachable,
+        instance: own.name.clone(),
+        name: own.component.name().to_owned(),
+        points,
+    })
 }
 
 fn cgroup(name: &str, samples: &[Sample]) -> [Course; 2] {
@@ -269,12 +274,8 @@ fn cgroup(name: &str, samples: &[Sample]) -> [Course; 2] {
         let value = kills(&pair[1])?.saturating_sub(kills(&pair[0])?) as f64;
         (value > 0.0).then_some(Point { span: (pair[0].at, pair[1].at), value, count: 1.0 })
     });
-    let course = |vital: Vital, points: Vec<Point>| Course {
-        vital,
-        instance: name.to_owned(),
-        name: String::new(),
-        points,
-    };
+    let course =
+        |vital: Vital, points: Vec<Point>| Course { vital, instance: name.to_owned(), name: String::new(), points };
     [course(Vital::CgroupFill, fill.collect()), course(Vital::OomKills, kills.collect())]
 }
 

@@ -20,8 +20,8 @@ use crate::analysis::metrics::facts::{Component, Facts};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
-use crate::commands::traffic::{Breaking, Broken};
 use crate::commands::rollup::Selection;
+use crate::commands::traffic::{Breaking, Broken};
 use crate::commands::{etcd, heap, logs, pages, rollup, traffic};
 use crate::model::bundle::Bundle;
 use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
@@ -77,6 +77,8 @@ pub(in crate::commands) struct Load {
     pub(in crate::commands) memory: Vec<(String, Vec<Sample>)>,
     /// Who asked for more.
     pub(in crate::commands) suspects: Vec<Suspect>,
+    /// What can't be seen, if something important can't.
+    pub(in crate::commands) blind: Option<&'static str>,
     /// Which episode is the heaviest that users noticed, or that somebody named.
     pub(in crate::commands) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
@@ -264,18 +266,15 @@ impl Load {
         let rolled = rollup.as_deref().and_then(Rolled::new);
         let paged = Paged::new(&self.facts);
         let vitals = Vitals::new(&self.facts, &self.memory);
-        let requests: Vec<&dyn Requests> = rolled
-            .iter()
-            .map(|own| own as &dyn Requests)
-            .chain(paged.iter().map(|own| own as &dyn Requests))
-            .collect();
+        let requests: Vec<&dyn Requests> =
+            rolled.iter().map(|own| own as &dyn Requests).chain(paged.iter().map(|own| own as &dyn Requests)).collect();
         let operations: Vec<Operation> = answers.operations.iter().filter_map(operation).collect();
         let given: Vec<Span> = given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
         let judged = judge::judge(&input);
-        let heaviest =
-            judged.episodes.iter().enumerate().filter(|(_, own)| own.grade < Grade::Surge || own.is_given);
+        self.blind = rolled.as_ref().filter(|_| paged.is_none()).and_then(|own| judge::blind(own.kinds()));
+        let heaviest = judged.episodes.iter().enumerate().filter(|(_, own)| own.grade < Grade::Surge || own.is_given);
         self.heaviest = heaviest.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
         let mut ids = Vec::new();
         let mut episodes = Vec::new();
@@ -300,17 +299,14 @@ impl Load {
     /// What episodes come to: the heaviest that users noticed, or that they would have.
     pub(in crate::commands) fn verdict(&self, episodes: &[Episode]) -> Verdict {
         match self.heaviest.and_then(|place| episodes.get(place)) {
-            Some(own) => Verdict::Incident(Stretch {
-                from: own.from,
-                to: own.to,
-                score: own.confidence,
-                is_given: own.is_given,
-            }),
+            Some(own) => {
+                Verdict::Incident(Stretch { from: own.from, to: own.to, score: own.confidence, is_given: own.is_given })
+            }
             None if self.pulse.is_none() => Verdict::Unknown(
                 "neither audit logs nor a series of metrics pages of apiservers show how the load went".to_owned(),
             ),
             None => Verdict::Quiet(
-                "requests, LISTs, writes, latency, 429s and 5xx stayed near their baseline for most clients".to_owned(),
+                "latency, 429s and 5xx stayed near their baseline".to_owned(),
             ),
         }
     }
@@ -335,8 +331,7 @@ impl Load {
         for suspect in self.suspects.iter_mut().filter(|own| own.added > 0.0 && !own.who[0].is_empty()).take(CLIENTS) {
             let Some(place) = requests.callers().iter().position(|who| *who == suspect.who) else { continue };
             let rate = |(at, count): (usize, &f64)| (series.grid.start(at), count / series.grid.seconds(at).max(1.0));
-            let course: Vec<(Micros, f64)> =
-                series.by_caller[place].dense(len).iter().enumerate().map(rate).collect();
+            let course: Vec<(Micros, f64)> = series.by_caller[place].dense(len).iter().enumerate().map(rate).collect();
             suspect.rose = rise(&course, series.grid.tile, window);
             self.courses.push((name(&suspect.who), course));
         }

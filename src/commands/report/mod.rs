@@ -204,8 +204,7 @@ fn incident(
     let words = question.sources.iter().map(|source| quote(source)).collect::<Vec<String>>().join(" ");
     let mut episodes = load.judge(given, &sections.answers, &words);
     let verdict = load.verdict(&episodes);
-    let of_window =
-        logs::together(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
+    let of_window = logs::together(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;
@@ -241,6 +240,7 @@ fn incident(
         timeline: &timeline,
         read: &load.read,
         span: load.span,
+        blind: load.blind,
         chronic,
     };
     let mut summary = summary::summary(&told);

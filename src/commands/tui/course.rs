@@ -1,8 +1,8 @@
 //! The load, memory and sizes in time: of sources as they are, and of what is read live, which is taken in as it comes.
 
+use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::charts;
 use crate::analysis::incident::pulse::Pulse;
-use crate::analysis::incident::answers::Answers;
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
 use crate::cli::{Context, Error};

@@ -87,9 +87,8 @@ fn harmless(value: Json) -> Json {
 }
 
 fn page(incident: &Incident, report: &Report) -> Json {
-    let heaviest = incident.verdict.window().and_then(|window| {
-        incident.episodes.iter().find(|own| (own.from, own.to) == window)
-    });
+    let heaviest =
+        incident.verdict.window().and_then(|window| incident.episodes.iter().find(|own| (own.from, own.to) == window));
     let (badge, name) = match (&incident.verdict, heaviest) {
         (Verdict::Incident(stretch), _) if stretch.is_given => ("Window as named", "incident"),
         (Verdict::Incident(_), Some(own)) => (grade(own.grade), own.grade.name()),
@@ -168,12 +167,12 @@ fn grade(grade: Grade) -> &'static str {
 
 fn episode(own: &Episode) -> Json {
     let causes = own.causes.iter().filter(|cause| cause.confidence >= Cause::POSSIBLE).take(CAUSES);
-    let causes = causes.map(|cause| {
-        json!({"words": cause.words(), "percent": percent(cause.confidence), "summary": cause.summary})
-    });
-    let effects = own.effects.iter().map(|effect| {
-        json!({"words": effect.words, "before": effect.shown[0], "within": effect.shown[1]})
-    });
+    let causes = causes
+        .map(|cause| json!({"words": cause.words(), "percent": percent(cause.confidence), "summary": cause.summary}));
+    let effects = own
+        .effects
+        .iter()
+        .map(|effect| json!({"words": effect.words, "before": effect.shown[0], "within": effect.shown[1]}));
     json!({
         "badge": grade(own.grade), "name": own.grade.name(), "state": own.state.name(), "headline": own.headline,
         "when": format!("{} to {} UTC", second(own.from), clock(own.to)),

@@ -81,10 +81,7 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     if told.is_empty() {
         return Ok(());
     }
-    writeln!(
-        out,
-        "## Likely causes\n\nSeveral may be true at once.\n"
-    )?;
+    writeln!(out, "## Likely causes\n\nSeveral may be true at once.\n")?;
     for (number, cause) in told.iter().enumerate() {
         writeln!(
             out,

@@ -1,0 +1,250 @@
+//! The judge on small loads of which all is known.
+
+use super::candidates::Candidate;
+use super::requests::{Caller, Grid, Kind, Requests, Row};
+use super::vitals::{Course, Point, Vital, Vitals};
+use super::{Episode, Input, judge};
+use crate::model::incident::{Grade, Source, State};
+use crate::model::time::{Micros, SECOND};
+use proptest::prelude::*;
+
+const TILE: Micros = 10 * SECOND;
+const BEGIN: Micros = 1_700_000_000 * SECOND;
+
+/// What one caller asks for in an interval: how many, of which so many fail and are throttled, and seconds each.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    count: f64,
+    errors: f64,
+    throttled: f64,
+    seconds: f32,
+}
+
+/// Caller, kind, apiserver.
+type Key = (usize, usize, usize);
+
+#[derive(Debug)]
+struct Made {
+    len: usize,
+    callers: Vec<Caller>,
+    kinds: Vec<Kind>,
+    instances: Vec<String>,
+    rows: Vec<(usize, Key, Asked)>,
+}
+
+const GET: usize = 0;
+const LIST: usize = 1;
+const CONFIGMAPS: usize = 2;
+const LEASES: usize = 3;
+
+impl Made {
+    /// Six callers of all kinds on two apiservers, changed by `change`.
+    fn new(len: usize, change: impl Fn(usize, Key, Asked) -> Asked) -> Self {
+        let kind = |verb: &str, resource: &str| [verb, "", resource, ""].map(str::to_owned);
+        let kinds =
+            vec![kind("get", "pods"), kind("list", "pods"), kind("update", "configmaps"), kind("update", "leases")];
+        let callers: Vec<Caller> = (0..6).map(|n| [format!("team:{n}"), format!("agent-{n}")]).collect();
+        let mut rows = Vec::new();
+        for tile in 0..len {
+            for caller in 0..callers.len() {
+                for (kind, (count, seconds)) in
+                    [(40.0, 0.004), (2.0, 0.04), (12.0, 0.008), (10.0, 0.006)].iter().enumerate()
+                {
+                    for instance in 0..2 {
+                        let wave = 1.0 + 0.1 * ((tile * 7 + caller * 3 + kind) as f64).sin();
+                        let usual = Asked { count: count * wave, errors: 0.0, throttled: 0.0, seconds: *seconds };
+                        let key = (caller, kind, instance);
+                        rows.push((tile, key, change(tile, key, usual)));
+                    }
+                }
+            }
+        }
+        Self { len, callers, kinds, instances: vec!["a".to_owned(), "b".to_owned()], rows }
+    }
+}
+
+impl Requests for Made {
+    fn source(&self) -> Source {
+        Source::Audit
+    }
+    fn grid(&self) -> Grid {
+        Grid { tile: TILE, span: (BEGIN, BEGIN + self.len as Micros * TILE) }
+    }
+    fn callers(&self) -> &[Caller] {
+        &self.callers
+    }
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+    fn instances(&self) -> &[String] {
+        &self.instances
+    }
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        for &(tile, (caller, kind, instance), Asked { count, errors, throttled, seconds }) in &self.rows {
+            let latency = [(seconds * 0.8, count as f32 / 2.0), (seconds, count as f32 / 2.0)];
+            let spent = [0.0; 3];
+            take(Row { tile, caller, kind, instance, requests: count, errors, throttled, spent, latency: &latency });
+        }
+    }
+}
+
+fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
+    judge(&Input { requests: &[made], vitals, operations: &[], given: &[] }).episodes
+}
+
+fn tiles(own: &Episode) -> (i64, i64) {
+    ((own.from - BEGIN) / TILE, (own.to - BEGIN + TILE - 1) / TILE)
+}
+
+fn within(tile: usize) -> bool {
+    (20..32).contains(&tile)
+}
+
+fn first(own: &Episode) -> (&'static str, Option<&str>) {
+    let Candidate { kind, caller, .. } = &own.causes[0];
+    (kind, caller.as_ref().map(|who| who[0].as_str()))
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    assert_eq!(judged(&Made::new(60, |_, _, own| own), None).len(), 0);
+    // One in a hundred may be slow, and nine that are throttled are chance.
+    let made = Made::new(60, |tile, (caller, kind, _), own| Asked {
+        throttled: if within(tile) && (caller, kind) == (0, GET) { 0.35 } else { 0.0 },
+        ..own
+    });
+    assert_eq!(judged(&made, None).len(), 0);
+}
+
+#[test]
+fn a_client_that_lists_is_the_cause_and_who_waits_is_not() {
+    let made = Made::new(60, |tile, (caller, kind, _), own| {
+        let more = if (caller, kind) == (3, LIST) && within(tile) { 40.0 } else { 1.0 };
+        Asked { count: own.count * more, seconds: own.seconds * if within(tile) { 40.0 } else { 1.0 }, ..own }
+    });
+    let found = judged(&made, None);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].grade, found[0].state, tiles(&found[0])), (Grade::Incident, State::Ended, (20, 32)));
+    assert_eq!(first(&found[0]), ("client-surge", Some("team:3")));
+    // The same load, and nobody waits.
+    let made = Made::new(60, |tile, (caller, kind, _), own| {
+        let more = if (caller, kind) == (3, LIST) && within(tile) { 40.0 } else { 1.0 };
+        Asked { count: own.count * more, ..own }
+    });
+    let found = judged(&made, None);
+    assert!(found[0].grade >= Grade::Degraded && first(&found[0]).1 == Some("team:3"), "{found:?}");
+    // It goes on when the log ends.
+    let made =
+        Made::new(40, |tile, (_, _, _), own| Asked { count: own.count * if tile >= 25 { 2.0 } else { 1.0 }, ..own });
+    let found = judged(&made, None);
+    assert_eq!((found[0].grade, found[0].state, tiles(&found[0])), (Grade::Surge, State::Ongoing, (25, 40)));
+    assert_eq!(first(&found[0]).0, "load-surge");
+}
+
+#[test]
+fn writes_that_are_slow_for_all_are_the_stores_and_of_one_resource_a_webhooks() {
+    let is_write = |kind: usize| matches!(kind, CONFIGMAPS | LEASES);
+    let store = Made::new(60, |tile, (_, kind, _), own| Asked {
+        seconds: if within(tile) && is_write(kind) { 2.0 } else { own.seconds },
+        ..own
+    });
+    let found = judged(&store, None);
+    assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Incident, "slow-etcd"), "{found:?}");
+    let webhook = Made::new(60, |tile, (_, kind, _), own| Asked {
+        seconds: if within(tile) && kind == CONFIGMAPS { 2.0 } else { own.seconds },
+        ..own
+    });
+    let found = judged(&webhook, None);
+    assert_eq!((found.len(), first(&found[0]).0), (1, "webhook-drag"), "{found:?}");
+    let failing = Made::new(60, |tile, (_, kind, _), own| Asked {
+        errors: if within(tile) && kind == CONFIGMAPS { own.count } else { 0.0 },
+        ..own
+    });
+    let found = judged(&failing, None);
+    assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Incident, "webhook-drag"), "{found:?}");
+}
+
+#[test]
+fn an_apiserver_that_is_away_is_no_outage_and_a_store_that_stands_still_is() {
+    let away = Made::new(60, |tile, (_, _, instance), own| {
+        let times = if !within(tile) {
+            1.0
+        } else if instance == 1 {
+            0.0
+        } else {
+            2.0
+        };
+        Asked { count: own.count * times, ..own }
+    });
+    let found = judged(&away, None);
+    assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Degraded, "relist-storm"), "{found:?}");
+    assert_eq!((tiles(&found[0]), found[0].causes[0].name.as_deref()), ((20, 32), Some("b")));
+    let still = Made::new(60, |tile, (_, kind, _), own| {
+        let is_write = matches!(kind, CONFIGMAPS | LEASES);
+        Asked { count: if within(tile) && is_write { 0.0 } else { own.count }, ..own }
+    });
+    let found = judged(&still, None);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Outage), "{found:?}");
+}
+
+#[test]
+fn starts_and_recurring_bursts_are_no_episodes() {
+    let slow_in = |is: &dyn Fn(usize) -> bool| {
+        Made::new(120, |tile, _, own| {
+            let times = if is(tile) { 4.0 } else { 1.0 };
+            Asked { count: own.count * times, seconds: own.seconds * if is(tile) { 60.0 } else { 1.0 }, ..own }
+        })
+    };
+    assert_eq!(judged(&slow_in(&|tile| tile < 4), None).len(), 0);
+    assert_eq!(judged(&slow_in(&|tile| tile % 20 < 2 && tile > 10), None).len(), 0);
+    // An incident behind a start, and one among bursts that is not like them.
+    let found = judged(&slow_in(&|tile| tile < 4 || (60..72).contains(&tile)), None);
+    assert_eq!(found.iter().map(tiles).collect::<Vec<_>>(), [(60, 72)]);
+    let found = judged(&slow_in(&|tile| tile % 20 < 2 && tile > 10 || (83..107).contains(&tile)), None);
+    assert!(found.len() == 1 && tiles(&found[0]).1 >= 107, "{found:?}");
+}
+
+#[test]
+fn a_window_that_is_named_is_an_episode() {
+    let made = Made::new(60, |_, _, own| own);
+    let given = [(BEGIN + 30 * TILE, BEGIN + 36 * TILE)];
+    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
+    assert_eq!((found.len(), found[0].is_given, tiles(&found[0])), (1, true, (30, 36)));
+    assert!(found[0].causes.iter().all(|own| own.confidence < 0.25), "{:?}", found[0].causes);
+}
+
+fn slow_etcd(seconds: f64) -> Vitals {
+    let point = |tile: i64| Point {
+        span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE),
+        value: if within(tile as usize) { seconds } else { 0.003 },
+        count: 100.0,
+    };
+    let course = Course {
+        vital: Vital::EtcdRequest,
+        instance: "a".to_owned(),
+        name: String::new(),
+        points: (0..60).map(point).collect(),
+    };
+    Vitals { courses: vec![course], starts: Vec::new() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Taking away a source that speaks for a cause never raises that cause.
+    #[test]
+    fn fewer_sources_make_no_surer(seconds in 0.05f64..4.0, etcd in 0.02f64..4.0) {
+        let store = Made::new(60, |tile, (_, kind, _), own| {
+            let is_slow = within(tile) && matches!(kind, CONFIGMAPS | LEASES);
+            Asked { seconds: if is_slow { own.seconds + seconds as f32 } else { own.seconds }, ..own }
+        });
+        let confidence = |found: &[Episode]| {
+            let of = |own: &Episode| own.causes.iter().find(|one| one.kind == "slow-etcd").map_or(0.0, |one| one.confidence);
+            found.iter().map(of).fold(0.0, f64::max)
+        };
+        let vitals = slow_etcd(etcd);
+        let with = judged(&store, Some(&vitals));
+        let without = judged(&store, None);
+        prop_assert!(confidence(&without) <= confidence(&with) + 1e-9);
+    }
+}
