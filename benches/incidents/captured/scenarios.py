@@ -126,6 +126,10 @@ async def limits(r):
                                         'clusterScope': True}]}]}})
 
 
+async def shared_object(r):
+    await r.post(CM.format('data'), {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'shared'}})
+
+
 async def big_namespace(r):
     await r.post('/api/v1/namespaces', {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'old-shop'}})
     await asyncio.sleep(3)
@@ -358,9 +362,11 @@ GROUPS = {
            '40 workers of one service account LIST pods in pages of 100; they ask again 100 ms after a '
            '429; the priority level has few seats and no queue', prep=limits, secs=50, peak=8,
            attack=dict(op='loopy', n=40, base=0.02, path=PODS + '?limit=100', gap=0.1)),
+    ]),
+    'd2': dict(seed=515, load=1.2, scenarios=[
         sc('alternating-writers', 'alternating-writers',
            'two clients overwrite the same ConfigMap in turns, 8 times a '
-           'second each, without resourceVersion, so without conflicts', secs=60, peak=8, attack=[
+           'second each, without resourceVersion, so without conflicts', prep=shared_object, secs=60, peak=8, attack=[
                dict(op='overwrite', base=0.05, stem='shared', ns='data'),
                dict(op='overwrite', base=0.05, stem='shared', ns='data')]),
     ]),

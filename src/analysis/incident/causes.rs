@@ -241,7 +241,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             Some(start) => format!("its process started at {}", clock(start.at)),
             None => "its process started".to_owned(),
         },
-        (_, "started_late") => "the episode had begun before: the restart did not begin it".to_owned(),
+        (_, "began_late") => "the episode had begun before: the restart did not begin it".to_owned(),
         (_, "none_started") => "no apiserver started in the episode or the two minutes before".to_owned(),
         (_, "watches") => format!("watches began at {} times their baseline rate", times(value)),
         (_, "watchers") => format!("{} of the clients began watches", percent(value)),

@@ -305,9 +305,7 @@ impl Load {
             None if self.pulse.is_none() => Verdict::Unknown(
                 "neither audit logs nor a series of metrics pages of apiservers show how the load went".to_owned(),
             ),
-            None => Verdict::Quiet(
-                "latency, 429s and 5xx stayed near their baseline".to_owned(),
-            ),
+            None => Verdict::Quiet("latency, 429s and 5xx stayed near their baseline".to_owned()),
         }
     }
 

@@ -1,0 +1,317 @@
+//! What may have caused an episode: every candidate is examined, and each of its features is a number that speaks for it
+//! or against it. (Definitions and weights: docs/judge.md.)
+
+mod load;
+mod plane;
+
+use super::episodes::Draft;
+use super::profile::{Count, Profile};
+use super::requests::{Caller, Class, Requests};
+use super::series::LoadSeries;
+use super::signals::Signal;
+use super::vitals::{Vital, Vitals};
+use super::weights::{bias, weight};
+use crate::model::incident::{Source, Span};
+use crate::model::time::{Micros, SECOND};
+use std::collections::BTreeMap;
+
+/// Latencies below this differ by chance, s.
+const NOISE_S: f64 = 0.004;
+/// A kind of request is slower from so many times its price on, and by so much, s.
+const SLOWER: f64 = 2.0;
+const SLOWER_BY_S: f64 = 0.02;
+/// A cause may precede its episode by this much, in µs.
+const BEFORE: Micros = 120 * SECOND;
+/// So many writes of a resource show whether they fail.
+const MIN_WRITES: f64 = 10.0;
+/// A number that speaks for a candidate or against it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Feature {
+    /// Its name in docs/judge.md.
+    pub name: &'static str,
+    /// From 0 to about 1, or to a few units of a logarithm.
+    pub value: f64,
+    /// What it was seen in.
+    pub source: Source,
+}
+
+/// What may have caused an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Which kind.
+    pub kind: &'static str,
+    /// Whose requests.
+    pub caller: Option<Caller>,
+    /// Which apiserver, webhook or cgroup.
+    pub name: Option<String>,
+    /// What speaks for it and against it.
+    pub features: Vec<Feature>,
+    /// Probability that it is the cause.
+    pub confidence: f64,
+}
+
+impl Candidate {
+    fn new(kind: &'static str) -> Self {
+        Self { kind, caller: None, name: None, features: Vec::new(), confidence: 0.0 }
+    }
+
+    fn with(mut self, name: &'static str, source: Source, value: f64) -> Self {
+        if value.is_finite() {
+            self.features.push(Feature { name, value, source });
+        }
+        self
+    }
+
+    /// The value of a feature; 0 where there is none.
+    pub fn feature(&self, name: &str) -> f64 {
+        self.features.iter().find(|own| own.name == name).map_or(0.0, |own| own.value)
+    }
+
+    /// Log-odds of what its features say.
+    pub fn odds(&self) -> f64 {
+        bias(self.kind) + self.features.iter().map(|own| weight(self.kind, own.name) * own.value).sum::<f64>()
+    }
+}
+
+/// A dangerous operation, as a candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operation {
+    /// When.
+    pub at: Micros,
+    /// Who.
+    pub caller: Caller,
+    /// How many objects were deleted by it and with it.
+    pub objects: f64,
+}
+
+/// An episode and its baseline in one source.
+pub struct View<'r> {
+    /// The requests.
+    pub requests: &'r dyn Requests,
+    /// Load in time.
+    pub series: &'r LoadSeries,
+    /// The baseline.
+    pub before: Profile,
+    /// The episode.
+    pub within: Profile,
+}
+
+/// A caller that asked for more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grown {
+    /// Its number.
+    pub caller: usize,
+    /// Requests a second, baseline and episode.
+    pub rps: [f64; 2],
+    /// Work that it added, s a second.
+    pub added: f64,
+    /// Part of the added work that is writes.
+    pub writes: f64,
+    /// Requests that were throttled, a second.
+    pub throttled: f64,
+}
+
+impl View<'_> {
+    fn source(&self) -> Source {
+        self.requests.source()
+    }
+
+    fn rate(&self, of: impl Fn(&Profile) -> f64) -> [f64; 2] {
+        [&self.before, &self.within].map(|profile| of(profile) / profile.seconds.max(1.0))
+    }
+
+    /// How many times as much work was asked for: 0 is as before, 1 twice as much.
+    pub fn growth(&self) -> f64 {
+        let [before, within] = self.rate(|profile| profile.tiles.work);
+        (within - before) / before.max(1e-3)
+    }
+
+    /// Callers by the work that they added.
+    pub fn grown(&self) -> Vec<Grown> {
+        let mut all: BTreeMap<u32, Grown> = BTreeMap::new();
+        for (&(caller, kind), now) in &self.within.pairs {
+            let was = self.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
+            let own = all.entry(caller).or_insert_with(|| Grown {
+                caller: caller as usize,
+                rps: [0.0; 2],
+                added: 0.0,
+                writes: 0.0,
+                throttled: 0.0,
+            });
+            let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
+            let asked = by_second(was.requests, &self.before);
+            // What is throttled takes no work.
+            let served = by_second(now.requests - now.throttled, &self.within);
+            own.rps[0] += asked;
+            own.rps[1] += by_second(now.requests, &self.within);
+            own.throttled += by_second(now.throttled, &self.within);
+            let class = self.series.classes[kind as usize];
+            let price = if class == Class::Long { 0.0 } else { self.series.prices[kind as usize] };
+            let added = (served - asked).max(0.0) * price;
+            own.added += added;
+            own.writes += if class == Class::Write { added } else { 0.0 };
+        }
+        // What it asked for before and no more is its own, too.
+        for (&(caller, kind), was) in &self.before.pairs {
+            if let Some(own) = all.get_mut(&caller)
+                && !self.within.pairs.contains_key(&(caller, kind))
+            {
+                own.rps[0] += was.requests / self.before.seconds.max(1.0);
+            }
+        }
+        let mut all: Vec<Grown> = all.into_values().collect();
+        all.sort_by(|a, b| b.added.total_cmp(&a.added).then(a.caller.cmp(&b.caller)));
+        all
+    }
+
+    /// Kinds of requests: number, requests a second before and within, work added, s a second.
+    fn grown_kinds(&self) -> Vec<(u32, [f64; 2], f64)> {
+        let of = |(kind, now): (&u32, &Count)| {
+            let was = self.before.kinds.get(kind).copied().unwrap_or_default();
+            let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
+            let rps = [by_second(was.requests, &self.before), by_second(now.requests, &self.within)];
+            let served = by_second(now.requests - now.throttled, &self.within);
+            let class = self.series.classes[*kind as usize];
+            let price = if class == Class::Long { 0.0 } else { self.series.prices[*kind as usize] };
+            (*kind, rps, (served - rps[0]).max(0.0) * price)
+        };
+        let mut all: Vec<_> = self.within.kinds.iter().map(of).collect();
+        all.sort_by_key(|own| own.0);
+        all
+    }
+
+    /// Logarithm of how many times slower requests of a class are than in quiet intervals, each kind by its number; and
+    /// the part of requests of kinds that became much slower.
+    fn slower(&self, accept: impl Fn(Class) -> bool) -> Option<(f64, f64)> {
+        let (mut sum, mut much, mut all) = (0.0, 0.0, 0.0);
+        for (kind, count) in &self.within.kinds {
+            let (kind, Some(mean)) = (*kind as usize, count.mean()) else { continue };
+            if !accept(self.series.classes[kind]) {
+                continue;
+            }
+            let price = self.series.prices[kind];
+            sum += count.timed * ((mean + NOISE_S) / (price + NOISE_S)).ln().clamp(-1.0, 5.0);
+            all += count.timed;
+            much += if mean > SLOWER * price + SLOWER_BY_S { count.timed } else { 0.0 };
+        }
+        (all >= 5.0).then(|| (sum / all, much / all))
+    }
+
+    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes.
+    fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<(f64, String)> {
+        let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+        for (kind, count) in &self.within.kinds {
+            if self.series.classes[*kind as usize] == Class::Write {
+                let own = by_resource.entry(self.requests.kinds()[*kind as usize][2].as_str()).or_default();
+                own[0] += of(count);
+                own[1] += count.requests;
+            }
+        }
+        let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
+        let most = by_resource.into_iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0]))?;
+        (sums[0] >= 5.0).then(|| ((most.1[0] / sums[0] - most.1[1] / sums[1].max(1.0)).max(0.0), most.0.to_owned()))
+    }
+}
+
+impl View<'_> {
+    /// The part of the writes of one resource that fail, of that where most do, less the part of reads that fail.
+    fn failing(&self) -> Option<f64> {
+        let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+        let mut reads = [0.0; 2];
+        for (kind, count) in &self.within.kinds {
+            let class = self.series.classes[*kind as usize];
+            let own = match class {
+                Class::Write => by_resource.entry(self.requests.kinds()[*kind as usize][2].as_str()).or_default(),
+                Class::Long => continue,
+                _ => &mut reads,
+            };
+            own[0] += count.errors;
+            own[1] += count.requests;
+        }
+        let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
+        let most = by_resource.values().filter(|own| own[1] >= MIN_WRITES).map(part).max_by(f64::total_cmp)?;
+        Some((most - part(&reads)).max(0.0))
+    }
+}
+
+/// All that candidates are examined by.
+pub struct Case<'c> {
+    /// The episode.
+    pub draft: &'c Draft,
+    /// It and its baseline in audit logs, in metrics pages.
+    pub views: Vec<View<'c>>,
+    /// What pages say beside requests.
+    pub vitals: Option<&'c Vitals>,
+    /// When the baseline is.
+    pub baseline: Span,
+    /// Dangerous operations.
+    pub operations: &'c [Operation],
+}
+
+fn ln_times(now: f64, was: f64, noise: f64) -> f64 {
+    ((now + noise) / (was + noise)).ln()
+}
+
+impl Case<'_> {
+    fn audit(&self) -> Option<&View<'_>> {
+        self.views.iter().find(|view| view.source() == Source::Audit)
+    }
+
+    /// The view that shows most of something, and its value.
+    fn most<'a>(&'a self, of: impl Fn(&'a View<'a>) -> Option<f64>) -> Option<(Source, f64)> {
+        let all = self.views.iter().filter_map(|view| Some((view.source(), of(view)?)));
+        all.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// How many times a vital is what it was in the baseline (logarithm), and what it is.
+    fn vital(&self, vital: Vital, noise: f64, name: &str) -> Option<(f64, f64)> {
+        let vitals = self.vitals?;
+        let accept = |course: &super::vitals::Course| name.is_empty() || course.name == name;
+        let now = vitals.mean(vital, self.draft.span, accept)?.0;
+        let was = vitals.mean(vital, self.baseline, accept).map_or(now.min(noise), |own| own.0);
+        Some((ln_times(now, was, noise), now))
+    }
+
+    fn has(&self, is: impl Fn(&Signal) -> bool) -> f64 {
+        f64::from(u8::from(self.draft.deviations.iter().any(|own| is(&own.signal))))
+    }
+
+    /// Whether hardly any write ended at any of several apiservers: what they share stood still.
+    fn stops(&self) -> f64 {
+        let is_shared = self.views.iter().any(|view| view.requests.instances().len() > 1);
+        let stop = self.has(|own| matches!(own, Signal::WritesStop | Signal::Silence));
+        let away = self.has(|own| matches!(own, Signal::Away(_)));
+        if is_shared { stop * (1.0 - away) } else { 0.0 }
+    }
+
+    /// How far hardly more work than before was asked for: 1 is none at all.
+    fn flat(&self) -> (Source, f64) {
+        let (source, growth) = self.most(|view| Some(view.growth())).unwrap_or((Source::Metrics, 0.0));
+        (source, (1.0 - growth / 0.5).clamp(0.0, 1.0))
+    }
+}
+
+/// All candidates, the likeliest first.
+pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
+    let mut all = load::callers(case);
+    all.extend(load::unnamed(case));
+    all.extend(load::lists(case));
+    all.extend(load::everybody(case));
+    all.extend(plane::store(case));
+    all.extend(plane::webhooks(case));
+    all.extend(plane::restart(case));
+    all.extend(load::cascades(case));
+    all.extend(plane::imbalance(case));
+    all.extend(plane::memory(case));
+    // What is missing might have shown another cause.
+    let missing = |name: &'static str, source: Source| Feature { name, value: 1.0, source };
+    for own in &mut all {
+        own.features.extend(case.audit().is_none().then(|| missing("no_audit", Source::Audit)));
+        own.features.extend(case.vitals.is_none().then(|| missing("no_metrics", Source::Metrics)));
+        own.confidence = 1.0 / (1.0 + (-own.odds()).exp());
+    }
+    all.sort_by(|a, b| {
+        b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller)))
+    });
+    all
+}

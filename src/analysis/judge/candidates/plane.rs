@@ -1,0 +1,222 @@
+//! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
+
+use super::{BEFORE, Candidate, Case, View, ln_times};
+use crate::analysis::judge::profile::{Count, Profile};
+use crate::analysis::judge::requests::Class;
+use crate::analysis::judge::signals::Signal;
+use crate::analysis::judge::vitals::Vital;
+use crate::analysis::metrics::facts::Component;
+use crate::model::incident::{Source, Span};
+use crate::model::time::SECOND;
+use std::collections::BTreeSet;
+
+/// etcd is slow, stands still, or has no leader.
+pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
+    let writes = |class: Class| class == Class::Write;
+    let reads = |class: Class| matches!(class, Class::Read | Class::Review);
+    let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
+    let breadth = case.most(|view| view.slower(writes).map(|own| own.1)).map_or(0.0, |own| own.1);
+    let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
+    let narrow = case.most(|view| view.narrow(|count| count.slow).map(|own| own.0)).map_or(0.0, |own| own.1);
+    let (flat_of, flat) = case.flat();
+    let mut candidate = Candidate::new("slow-etcd")
+        .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
+        .with("breadth_writes", drag_of, breadth)
+        .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
+        .with("narrow", drag_of, narrow)
+        .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
+        .with("writes_stop", drag_of, case.stops())
+        .with("flat", flat_of, flat);
+    if let Some(view) = case.audit() {
+        candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0));
+    }
+    if let Some((times, now)) = case.vital(Vital::EtcdRequest, 0.005, "") {
+        candidate = candidate.with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0)).with(
+            "etcd_requests_slow",
+            Source::Metrics,
+            (now / 0.1).min(3.0),
+        );
+    }
+    let commit = case.vital(Vital::EtcdCommit, 0.005, "").map(|own| own.0);
+    let fsync = case.vital(Vital::EtcdFsync, 0.003, "").map(|own| own.0);
+    if let Some(times) = commit.into_iter().chain(fsync).max_by(f64::total_cmp) {
+        candidate = candidate.with("etcd_disk", Source::Metrics, times.clamp(-1.0, 4.0));
+    }
+    if let Some(vitals) = case.vitals {
+        let lost = vitals.of(Vital::EtcdLeader).flat_map(|course| &course.points);
+        let is_lost = lost.filter(|point| point.value == 0.0).any(|point| is_within(point.span, case.draft.span));
+        let changes = vitals.mean(Vital::EtcdLeaderChanges, case.draft.span, |_| true).map_or(0.0, |own| own.0 * own.1);
+        let is_new = vitals
+            .starts
+            .iter()
+            .any(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
+        let is_away = vitals
+            .of(Vital::Unreachable)
+            .filter(|course| course.name == Component::Etcd.name())
+            .flat_map(|course| &course.points)
+            .any(|point| is_within(point.span, case.draft.span));
+        candidate = candidate.with("leader", Source::Metrics, f64::from(u8::from(is_lost || changes >= 0.5))).with(
+            "etcd_away",
+            Source::Metrics,
+            f64::from(u8::from(is_away || is_new)),
+        );
+    }
+    Some(candidate)
+}
+
+fn is_within((from, to): Span, span: Span) -> bool {
+    from <= span.1 && to >= span.0
+}
+
+/// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
+fn spent(view: &View<'_>, which: usize) -> f64 {
+    let all = view.within.kinds.values().fold(Count::default(), |mut sum, own| {
+        sum.add(own);
+        sum
+    });
+    let noted: f64 = all.spent.iter().sum();
+    if noted < 0.5 { 0.0 } else { (all.spent[which] / all.seconds.max(noted)).min(1.0) }
+}
+
+/// Admission webhooks that are slow or fail.
+pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
+    let writes = |class: Class| class == Class::Write;
+    let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
+    let slow = case.views.iter().filter_map(|view| view.narrow(|count| count.slow)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let failed =
+        case.views.iter().filter_map(|view| view.narrow(|count| count.errors)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let (flat_of, flat) = case.flat();
+    let mut candidate = Candidate::new("webhook-drag")
+        .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
+        .with("narrow", drag_of, slow.map_or(0.0, |own| own.0))
+        .with("narrow_errors", drag_of, failed.map_or(0.0, |own| own.0))
+        .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
+        .with("flat", flat_of, flat);
+    if let Some(view) = case.audit() {
+        candidate = candidate.with("spent_webhook", Source::Audit, spent(view, 1));
+    }
+    if let Some(vitals) = case.vitals {
+        let names: BTreeSet<&str> = vitals.of(Vital::Webhook).map(|course| course.name.as_str()).collect();
+        let of = |name: &&str| Some((case.vital(Vital::Webhook, 0.01, name)?, (*name).to_owned()));
+        let slowest = names.iter().filter_map(of).max_by(|a, b| a.0.1.total_cmp(&b.0.1));
+        if let Some(((times, now), name)) = slowest {
+            candidate = candidate.with("webhook_times", Source::Metrics, times.clamp(-1.0, 4.0)).with(
+                "webhook_slow",
+                Source::Metrics,
+                (now / 0.5).min(3.0),
+            );
+            candidate.name = Some(name);
+        } else {
+            candidate = candidate.with("no_webhook", Source::Metrics, 1.0);
+        }
+        let failing = vitals
+            .of(Vital::WebhookErrors)
+            .chain(vitals.of(Vital::FailedOpen))
+            .filter_map(|course| {
+                let within = course.points.iter().filter(|point| is_within(point.span, case.draft.span));
+                let failed: f64 = within.map(|point| point.value * point.count).sum();
+                (failed >= 1.0).then(|| (failed, course.name.clone()))
+            })
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((failed, name)) = failing {
+            candidate = candidate.with("webhook_errors", Source::Metrics, (failed / 10.0).min(1.0));
+            candidate.name = Some(name);
+        }
+    }
+    Some(candidate)
+}
+
+/// An apiserver restarted or was away, and its clients reconnected.
+pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
+    let view = case.views.first()?;
+    let mut candidate = Candidate::new("relist-storm");
+    let away = case.draft.deviations.iter().find_map(|own| match own.signal {
+        Signal::Away(instance) => Some((own.source, instance)),
+        _ => None,
+    });
+    if let Some((source, instance)) = away {
+        let of = case.views.iter().find(|view| view.source() == source)?;
+        candidate.name = of.requests.instances().get(instance).cloned();
+        candidate = candidate.with("away", source, 1.0);
+    }
+    let (from, to) = (case.draft.span.0 - BEFORE, case.draft.span.1);
+    let aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
+    let mut begins = aways.map(|own| own.span.0).min();
+    if let Some(vitals) = case.vitals {
+        let starts = vitals.starts.iter().filter(|own| own.component == Component::Apiserver);
+        let start = starts.filter(|own| (from..to).contains(&own.at)).min_by_key(|own| own.at);
+        if let Some(start) = start {
+            let gone = vitals.of(Vital::Unreachable).filter(|own| own.instance == start.instance);
+            let gone = gone.flat_map(|own| &own.points).map(|point| point.span.0);
+            let gone = gone.filter(|at| (from..start.at).contains(at));
+            begins = begins.into_iter().chain(gone).chain([start.at]).min();
+            candidate = candidate.with("started", Source::Metrics, 1.0);
+            candidate.name.get_or_insert_with(|| start.instance.clone());
+        } else {
+            candidate = candidate.with("none_started", Source::Metrics, 1.0);
+        }
+    }
+    if let Some(begins) = begins {
+        let late = (begins - case.draft.span.0) as f64 / SECOND as f64;
+        candidate = candidate.with("began_late", view.source(), ((late - 20.0) / 40.0).clamp(0.0, 1.0));
+    }
+    if case.vitals.is_some_and(|vitals| {
+        vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))
+    }) {
+        candidate = candidate.with("killed", Source::Cgroup, 1.0);
+    }
+    let [was, now] = view.rate(|profile| profile.tiles.watches);
+    if view.source() == Source::Audit {
+        let watching = |profile: &Profile| {
+            let pairs = profile.pairs.iter().filter(|(key, _)| view.requests.kinds()[key.1 as usize][0] == "watch");
+            pairs.filter(|(_, count)| count.requests > 0.0).map(|(key, _)| key.0).collect::<BTreeSet<u32>>().len()
+        };
+        let callers = view.within.pairs.keys().map(|key| key.0).collect::<BTreeSet<u32>>().len();
+        candidate = candidate.with("watches", Source::Audit, ln_times(now, was, 0.3).clamp(0.0, 3.0)).with(
+            "watchers",
+            Source::Audit,
+            watching(&view.within) as f64 / callers.max(1) as f64,
+        );
+    }
+    Some(candidate.with("writes_stop", view.source(), case.stops()))
+}
+
+/// One apiserver carries too much.
+pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
+    let view = case.views.first().filter(|view| view.requests.instances().len() > 1)?;
+    let share = |profile: &Profile| {
+        let all: f64 = profile.instances.iter().sum();
+        profile.instances.iter().map(|own| own / all.max(1.0)).collect::<Vec<f64>>()
+    };
+    let (was, now) = (share(&view.before), share(&view.within));
+    let (place, more) =
+        now.iter().zip(&was).map(|(now, was)| now - was).enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let mut candidate = Candidate::new("imbalance");
+    candidate.name = view.requests.instances().get(place).cloned();
+    let away = case.has(|own| matches!(own, Signal::Away(_) | Signal::Restart));
+    let candidate = candidate
+        .with("shift", view.source(), more.clamp(0.0, 1.0))
+        .with("skew", view.source(), (now[place] * now.len() as f64 - 1.0).clamp(0.0, 1.0))
+        .with("away", view.source(), away);
+    Some(candidate)
+}
+
+/// Memory of an apiserver ran short.
+pub(super) fn memory(case: &Case<'_>) -> Option<Candidate> {
+    let vitals = case.vitals?;
+    let (from, to) = (case.draft.span.0 - BEFORE / 2, case.draft.span.1);
+    let killed =
+        vitals.of(Vital::OomKills).find(|course| course.points.iter().any(|point| is_within(point.span, (from, to))));
+    let fill = vitals.highest(Vital::CgroupFill, (from, to));
+    if killed.is_none() && fill.is_none() {
+        return None;
+    }
+    let mut candidate = Candidate::new("memory");
+    candidate.name = killed.map(|course| course.instance.clone());
+    let candidate = candidate.with("killed", Source::Cgroup, f64::from(u8::from(killed.is_some()))).with(
+        "full",
+        Source::Cgroup,
+        fill.map_or(0.0, |fill| ((fill - 0.8) / 0.2).clamp(0.0, 1.0)),
+    );
+    Some(candidate)
+}
