@@ -51,6 +51,7 @@ mod guard;
 mod guard_policies;
 mod guard_webhooks;
 mod heap;
+mod incidents;
 #[cfg(feature = "live")]
 mod lab;
 #[cfg(feature = "live")]

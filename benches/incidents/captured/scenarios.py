@@ -384,7 +384,8 @@ GROUPS = {
            prep=daemonset, run=roll_daemonset, times=5, secs=50),
         sc('nodes-notready', 'nodes-notready',
            '6 of 14 kubelets stopped for 60 s; grace 22 s, eviction after 8 s more',
-           run=nodes_lost, nodes=[3, 4, 6, 7, 9, 10], secs=60),
+           run=nodes_lost, nodes=[3, 4, 6, 7, 9, 10], secs=60,
+           mild='degraded'),
     ]),
     'f': dict(seed=707, load=1.35, lab=dict(members=3), scenarios=[
         sc('etcd-no-leader', 'store-down',
