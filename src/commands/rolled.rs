@@ -110,15 +110,16 @@ fn add_coverage(all: &mut Coverages, manifest: &Manifest) {
 /// How long before a window roll-ups are read where what came before shows what happens in it.
 const LOOK_BACK: Micros = 86_400 * SECOND;
 
-/// The tables that are read of a roll-up. Where all are, one that it lacks is missing of the whole as well; else it is
-/// refused.
+/// The tables that are read of a roll-up. One that it lacks is missing of the whole as well, where the answer can do
+/// without; else the roll-up is refused.
 fn present(rolled: &Rolled, tables: Tables, loader: &mut Loader) -> Result<Vec<&'static TableSpec>, Error> {
     let (has, lacks): (Vec<&'static TableSpec>, Vec<&'static TableSpec>) =
         tables.specs().partition(|spec| rolled.has(spec.name));
-    if tables == Tables::All {
-        lacks.iter().for_each(|spec| loader.lacks(spec.name));
-    } else if !lacks.is_empty() {
-        let names: Vec<&str> = lacks.iter().map(|spec| spec.name).collect();
+    let (optional, needed): (Vec<&TableSpec>, Vec<&TableSpec>) =
+        lacks.into_iter().partition(|spec| tables.can_lack(spec));
+    optional.iter().for_each(|spec| loader.lacks(spec.name));
+    if !needed.is_empty() {
+        let names: Vec<&str> = needed.iter().map(|spec| spec.name).collect();
         return Err(Error::Usage(format!(
             "{}: made by an older plimsoll, without the tables {}: make the roll-up again, or name the audit log itself \
              in its place (docs/rollup.md, section 6)",
@@ -198,26 +199,28 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 /// Takes in the roll-up of logs that are there themselves.
 pub(super) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
     loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
-    for spec in tables.specs().chain([&SEAMS]) {
-        let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
-        let mut result = Ok(());
-        let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {
-            let column = |at: usize| match kind(spec.columns[at]) {
-                Kind::Number => Cells::Number(batch.iter().map(|row| row[at].parse().unwrap_or_default()).collect()),
-                Kind::Truth | Kind::Text => Cells::Text(batch.iter().map(|row| row[at].as_str()).collect()),
-            };
-            let rows = Rows { count: batch.len(), columns: (0..spec.columns.len()).map(column).collect() };
-            let taken = loader.take(spec, &rows);
-            batch.clear();
-            taken
+    tables.specs().chain([&SEAMS]).try_for_each(|spec| take_table(loader, spec, rollup))
+}
+
+/// Takes in one of its tables.
+pub(super) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), String> {
+    let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
+    let mut result = Ok(());
+    let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {
+        let column = |at: usize| match kind(spec.columns[at]) {
+            Kind::Number => Cells::Number(batch.iter().map(|row| row[at].parse().unwrap_or_default()).collect()),
+            Kind::Truth | Kind::Text => Cells::Text(batch.iter().map(|row| row[at].as_str()).collect()),
         };
-        rollup.rows(spec.name, |row| {
-            batch.push(row);
-            if batch.len() == BATCH && result.is_ok() {
-                result = flush(&mut batch, loader);
-            }
-        });
-        result.and_then(|()| flush(&mut batch, loader))?;
-    }
-    Ok(())
+        let rows = Rows { count: batch.len(), columns: (0..spec.columns.len()).map(column).collect() };
+        let taken = loader.take(spec, &rows);
+        batch.clear();
+        taken
+    };
+    rollup.rows(spec.name, |row| {
+        batch.push(row);
+        if batch.len() == BATCH && result.is_ok() {
+            result = flush(&mut batch, loader);
+        }
+    });
+    result.and_then(|()| flush(&mut batch, loader))
 }

@@ -20,6 +20,7 @@ mod archives;
 mod balance;
 mod cache;
 mod changing;
+mod client_writes;
 mod clients;
 mod collect;
 mod compare;

@@ -38,6 +38,7 @@ class Event:
         self.verb, self.uri = event.get("verb") or "", event.get("requestURI") or ""
         self.group, self.resource = ref.get("apiGroup") or "", ref.get("resource") or ""
         self.name, self.namespace = ref.get("name") or "", ref.get("namespace") or ""
+        self.subresource = ref.get("subresource") or ""
         self.code = (event.get("responseStatus") or {}).get("code")
         self.user = user.get("username") or ""
         agent = event.get("userAgent") or ""

@@ -15,7 +15,7 @@ use super::list_route::{Minor, Route, route};
 use super::peak::{WINDOW, busiest};
 use super::rollup::Rollup;
 use super::rollup::read::{Addresses, ClientRow, DeprecatedRow, ObjectRow, PulseRow, TrafficRow, What, Who};
-use super::rollup::{Fact, Op};
+use super::rollup::{AlternationRow, Fact, Op, WritesRow};
 use crate::model::histogram::Histogram;
 use crate::model::time::{Micros, SECOND};
 use cost::{Cost, Known};
@@ -37,6 +37,10 @@ pub struct Clients<'r> {
     pub known: &'r Known,
     /// Whether that is anything, or the log itself holds responses.
     pub is_cost_known: bool,
+    /// Whether the roll-up has the tables `writes` and `alternations`.
+    pub has_writers: bool,
+    /// Who overwrites whom in turns.
+    alternations: Vec<AlternationRow<'r>>,
     /// The clients, those with most requests first.
     pub list: Vec<Profile<'r>>,
 }
@@ -69,6 +73,8 @@ pub struct Use<'r> {
     facts: Vec<(i64, Fact, &'r Histogram)>,
     addresses: Addresses,
     objects: Vec<ObjectRow<'r>>,
+    /// Minutes in which it wrote one object again and again.
+    written: Vec<WritesRow<'r>>,
     /// Requests by the second (from 6 h on: tile) in which they arrived.
     arrivals: Vec<(i64, u64)>,
     lists_at_once: AtOnce,
@@ -133,6 +139,9 @@ impl<'r> Clients<'r> {
         for object in rollup.objects() {
             uses[object.subject].objects.push(object);
         }
+        for minute in rollup.writes() {
+            uses[minute.subject].written.push(minute);
+        }
         for (one, (who, what)) in uses.into_iter().zip(subjects) {
             let Some(profile) = profiles.get_mut(&who).filter(|_| !one.is_empty()) else { continue };
             profile.requests += one.rows.iter().map(|row| row.requests).sum::<u64>();
@@ -156,6 +165,8 @@ impl<'r> Clients<'r> {
             server,
             known,
             is_cost_known,
+            has_writers: !rollup.without().any(|table| matches!(table.as_str(), "writes" | "alternations")),
+            alternations: rollup.alternations().collect(),
             list,
         }
     }
@@ -185,6 +196,11 @@ impl<'r> Profile<'r> {
     /// Whether it is a part of kube-apiserver itself, whose requests follow from its work.
     fn is_apiserver(&self) -> bool {
         self.who.user == "system:apiserver"
+    }
+
+    /// Whether it is a part of the control plane or of every node: what it writes follows from what others asked for.
+    fn is_control_plane(&self) -> bool {
+        gateway::protected(self.who.user).is_some()
     }
 
     /// Whether it stands for all kubelets.
@@ -219,7 +235,8 @@ impl<'r> Profile<'r> {
 
 impl<'r> Use<'r> {
     fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.facts.is_empty() && self.arrivals.is_empty() && self.objects.is_empty()
+        let is_idle = self.rows.is_empty() && self.facts.is_empty() && self.arrivals.is_empty();
+        is_idle && self.objects.is_empty() && self.written.is_empty()
     }
 
     /// Requests of the rows for which `is` holds.

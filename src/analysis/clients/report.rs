@@ -1,7 +1,7 @@
 //! Profiles as a report.
 
 use super::cost::Origin;
-use super::detect::Found;
+use super::detect::{Found, is_about};
 use super::{Clients, Profile, listing};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -91,7 +91,7 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     };
     for profile in &clients.list {
         let mine: Vec<&Finding> =
-            found.iter().filter(|(who, _)| *who == Some(profile.who)).map(|(_, finding)| finding).collect();
+            found.iter().filter(|one| is_about(one, profile.who)).map(|(_, finding)| finding).collect();
         let row = row(clients, profile, &mine);
         people.rows.push(for_people(profile, &row, &mine));
         table.rows.push(row);
@@ -181,6 +181,11 @@ fn unknown(clients: &Clients<'_>, logged: &Coverage) -> Vec<String> {
     }
     if !clients.is_cost_known {
         unknown.push("how much LISTs return (give an etcd database with --objects, or a bundle with metrics of Kubernetes 1.34 or later)");
+    }
+    if !clients.has_writers {
+        unknown.push(
+            "which clients overwrite one another in turns, and writes to one object by the minute (a roll-up by an older plimsoll lacks the tables writes and alternations)",
+        );
     }
     if clients.server.is_none() {
         unknown.push("whether most LISTs are answered by cache or etcd (give --k8s-version)");

@@ -253,7 +253,7 @@ pub fn named(incident: &Incident) -> Vec<(String, Kind)> {
         all.extend(fences.map(|name: String| (name, Kind::Name)));
     }
     let kind = |field: &str| match field {
-        "user" | "impersonated" => Some(Kind::User),
+        "user" | "other_user" | "impersonated" => Some(Kind::User),
         "source" | "source_ip" | "source_ips" | "source-ip" => Some(Kind::Address),
         "namespace" | "namespaces" | "namespaces_in" => Some(Kind::Namespace),
         "name" | "names" | "node" | "nodes" | "holder" | "from_holder" | "to_holder" | "object" | "pods" => {

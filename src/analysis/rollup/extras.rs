@@ -1,5 +1,6 @@
 //! Tables beside requests and clients: `load`, and what few events have (docs/rollup.md, section 4). They are made only
-//! for roll-ups that are stored.
+//! for roll-ups that are stored; `writes` and `alternations` ([`super::writers`]), which stand here when they are done,
+//! for all of them.
 
 use super::deprecated::Calls;
 use super::extra::Extra;
@@ -8,9 +9,10 @@ use super::keys::Keys;
 use super::leases::{self, LeaseKey, Leases, Named};
 use super::notable::{Notable, is_control_plane};
 use super::operations::{Created, CreatedKey, Operations};
+use super::shared::Shared;
 use super::tables::{Rollup, sorted};
 use super::tiles::{OTHER_KEY, Progress, Scale, Tiles};
-use super::writers::{Busy, PairKey, Turns, Writers, WrittenKey};
+use super::writers::{Busy, PairKey, Turns};
 use crate::analysis::controllers::handovers::Run;
 use crate::analysis::guard::consequences::Gone;
 use crate::analysis::quota::refused::Refusals;
@@ -30,7 +32,6 @@ pub struct Extras {
     pub(super) operations: Operations,
     pub(super) created: Created,
     pub(super) leases: Leases,
-    pub(super) writers: Writers,
     /// Tables that some part lacks.
     pub(super) without: BTreeSet<String>,
 }
@@ -46,7 +47,6 @@ impl Default for Extras {
             operations: Operations::default(),
             created: Created::default(),
             leases: Leases::default(),
-            writers: Writers::default(),
             without: BTreeSet::new(),
         }
     }
@@ -121,26 +121,12 @@ impl Extras {
         }
     }
 
-    /// Counts a write to an object that was done, in the order of time.
-    pub(super) fn wrote(&mut self, seen: &Seen, object: u64, name: &str, keys: &Keys) {
-        let traffic = *keys.traffic.get(seen.key);
-        let subject = keys.subjects.get(traffic.subject);
-        let key = || WrittenKey {
-            subject: traffic.subject,
-            subresource: traffic.subresource,
-            namespace: traffic.namespace,
-            name: name.into(),
-        };
-        self.writers.take(seen.at, object, [subject.user, subject.agent], key, keys);
-    }
-
-    pub(super) fn close(&mut self, progress: Progress, first: Option<Micros>, keys: &Keys) {
+    pub(super) fn close(&mut self, progress: Progress, keys: &Keys) {
         self.load.close(progress, keys);
         self.omitted.close(progress, keys);
         self.cascades.close(progress, keys);
         self.refusals.close(progress, keys);
         self.leases.close(progress.released, leases::length(progress.span), keys);
-        self.writers.close(progress.released, first, keys);
     }
 
     /// Folds tiles to so many rows.
@@ -170,7 +156,6 @@ impl Extras {
     pub(super) fn finish(self, span: Option<(Micros, Micros)>, length: i64, keys: &Keys) -> ExtraTables {
         let long = span.map_or(0, |(first, last)| last - first);
         let (operations, operations_dropped) = self.operations.finish();
-        let (writes, alternations) = self.writers.finish(span, keys);
         ExtraTables {
             load: sorted(self.load.finish(long, keys), keys),
             omitted: sorted(self.omitted.finish(long, keys), keys),
@@ -180,9 +165,8 @@ impl Extras {
             operations_dropped,
             created: self.created.into_rows(),
             leases: self.leases.finish(length, keys),
-            writes,
-            alternations,
             without: self.without,
+            ..ExtraTables::default()
         }
     }
 }
@@ -198,8 +182,8 @@ pub(super) struct ExtraTables {
     pub(super) operations_dropped: u64,
     pub(super) created: Vec<(CreatedKey, Calls)>,
     pub(super) leases: Vec<(i64, LeaseKey, Run<Named>)>,
-    pub(super) writes: Vec<Busy>,
-    pub(super) alternations: Vec<(PairKey, Turns)>,
+    pub(super) writes: Shared<Busy>,
+    pub(super) alternations: Shared<(PairKey, Turns)>,
     pub(super) without: BTreeSet<String>,
 }
 

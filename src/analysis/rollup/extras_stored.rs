@@ -189,22 +189,21 @@ impl Loader {
 
     fn writes(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
         let minute = cells[0].number(row);
-        if let Some(key) = self.written(cells, row, 1).filter(|_| self.takes_tile(minute))
-            && let Some(extras) = &mut self.part.extras
-        {
-            extras.writers.add_writes(minute.div_euclid(60), key, cells[9].count(row));
+        if let Some(key) = self.written(cells, row, 1).filter(|_| self.takes_tile(minute)) {
+            self.part.writers.add_writes(minute.div_euclid(60), key, cells[9].count(row));
         }
         Ok(())
     }
 
     fn alternations(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
         let span = (cells[11].number(row), cells[12].number(row));
-        if let Some(one) = self.written(cells, row, 0).filter(|_| self.overlaps(span)) {
-            let other = self.symbols(cells, row, 8);
-            if let Some(extras) = &mut self.part.extras {
-                let turns = Turns { turns: cells[10].count(row), span: Some(span) };
-                extras.writers.add_turns(PairKey { one, other }, &turns);
-            }
+        let [cluster, group, resource, user, agent] = [0, 1, 2, 8, 9].map(|column| cells[column].text(row));
+        // Of clients of which only one is wanted, the log would show no turns.
+        let is_wanted = self.overlaps(span) && self.subject([cluster, user, agent, group, resource]).is_some();
+        if let Some(one) = self.written(cells, row, 0).filter(|_| is_wanted) {
+            let other = [user, agent].map(|text| self.symbol(text));
+            let turns = Turns { turns: cells[10].count(row), span: Some(span) };
+            self.part.writers.add_turns(PairKey { one, other }, &turns);
         }
         Ok(())
     }
@@ -255,6 +254,8 @@ pub struct LoadRow<'r> {
 /// A row of `writes`.
 #[derive(Debug, Clone, Copy)]
 pub struct WritesRow<'r> {
+    /// Number of client and resource.
+    pub subject: usize,
     /// Start of the minute, in seconds.
     pub minute: i64,
     /// Cluster, group, resource, subresource, namespace, name, user, agent.
@@ -297,8 +298,10 @@ impl Rollup {
 
     /// Rows of `writes`.
     pub fn writes(&self) -> impl Iterator<Item = WritesRow<'_>> {
-        let rows = self.extra.writes.iter();
-        rows.map(|(minute, key, writes)| WritesRow { minute: *minute, key: key.text(&self.keys), writes: *writes })
+        self.extra.writes.iter().map(|(minute, key, writes)| {
+            let (subject, minute, writes) = (key.subject as usize, *minute, *writes);
+            WritesRow { subject, minute, key: key.text(&self.keys), writes }
+        })
     }
 
     /// Rows of `alternations`.

@@ -6,6 +6,7 @@
 
 mod clients;
 mod deprecated;
+mod edge_writes;
 mod extra;
 mod extra_rows;
 mod extras;
@@ -32,6 +33,7 @@ mod wanted;
 mod within;
 mod writers;
 
+pub use extras_stored::{AlternationRow, WritesRow};
 pub use observe::{Batch, Observer, Timeout};
 pub use rows::Fact;
 pub use tables::Rollup;
@@ -54,6 +56,7 @@ use sequences::{Request, Sequences};
 use std::cmp::Ordering;
 use steps::{Long, Steps};
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
+use writers::Writers;
 
 /// An event further behind the newest of its stream is late.
 const SLACK: Micros = 5 * SECOND;
@@ -85,6 +88,7 @@ pub struct Part {
     facts: Tiles<Gaps>,
     sources: Tiles<Sources>,
     objects: Objects,
+    writers: Writers,
     notable: Vec<Notable>,
     notable_dropped: u64,
     clients: Clients,
@@ -154,6 +158,7 @@ impl Part {
             facts: Tiles::new(Scale::SUBJECTS),
             sources: Tiles::new(Scale::SUBJECTS),
             objects: Objects::default(),
+            writers: Writers::default(),
             notable: Vec::new(),
             notable_dropped: 0,
             clients: Clients::default(),
@@ -171,6 +176,7 @@ impl Part {
         self.seams = Some(Seams::default());
         self.sequences = Sequences::with_firsts();
         self.objects = Objects::with_edges();
+        self.writers = Writers::with_edges();
         self
     }
 
@@ -288,8 +294,9 @@ impl Part {
         self.facts.close(progress, &self.keys);
         self.sources.close(progress, &self.keys);
         self.objects.close(progress, &self.keys);
+        self.writers.close(released, self.span.map(|(first, _)| first), &self.keys);
         if let Some(extras) = &mut self.extras {
-            extras.close(progress, self.span.map(|(first, _)| first), &self.keys);
+            extras.close(progress, &self.keys);
         }
         for start in self.pending.expired() {
             self.remains(start);
@@ -360,12 +367,8 @@ impl Part {
                     load.latency.add(elapsed);
                 }
             }
-            let name = block.names.get(Symbol(observation.name));
             if let Some(extra) = more.as_mut().and_then(|more| more.extra.take()) {
-                extras.count(&seen, *extra, name, &mut self.keys);
-            }
-            if observation.object != 0 && !late {
-                extras.wrote(&seen, observation.object, name, &self.keys);
+                extras.count(&seen, *extra, block.names.get(Symbol(observation.name)), &mut self.keys);
             }
         }
         if complete || (is_watch_start && elapsed.is_some()) {
@@ -405,6 +408,9 @@ impl Part {
         }
         if observation.terminal && observation.name != 0 {
             let name = block.names.get(Symbol(observation.name));
+            if observation.object != 0 {
+                self.writers.take(at, observation.object, key, name, &self.keys);
+            }
             let object = self.objects.at(at, key_data.subject, key_data.namespace, name);
             match self.keys.class(key).1 {
                 Op::Get | Op::List | Op::Watch => object.reads += 1,

@@ -56,7 +56,7 @@ pub struct Observation {
     pub source: u32,
     /// Hash of the audit id.
     pub id: u64,
-    /// Of an update or patch that was done: which object it wrote to, where that is wanted; else 0.
+    /// Of an update or patch that was done: which object it wrote to; else 0.
     pub object: u64,
     /// What few events have.
     pub more: Option<Box<More>>,
@@ -310,7 +310,7 @@ impl Observer {
             name: if e.name.is_empty() { 0 } else { self.batch.names.intern_json(e.name).0 },
             source: person.source,
             id: xxh3_64(id),
-            object: if self.is_whole { written_object(&event, verb, &mut self.scratch) } else { 0 },
+            object: written_object(&event, verb, &mut self.scratch),
             more: more(&event, terminal, self.is_whole),
         };
         let seen = &mut self.batch.callers[person.seen as usize];

@@ -1,10 +1,12 @@
 //! What a roll-up keeps of its beginning and its end, so that parts of one log that follow one another in time become the
 //! roll-up of the whole (docs/rollup.md, section 7).
 
+use super::edge_writes::{self, EdgeWrite, EdgeWrites};
 use super::keys::{Keys, TrafficKey};
 use super::objects::EdgeObject;
 use super::sequences::{Last, Request, Sequences, Turn};
 use super::tables::{Rollup, key_text};
+use super::writers::WrittenKey;
 use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
 use crate::analysis::repeated::IdSample;
@@ -27,6 +29,9 @@ pub struct Seams {
     pub(super) turns: Vec<(u64, Turn)>,
     /// Objects of the first and the last tile.
     pub(super) objects: Vec<EdgeObject>,
+    /// The first two writes to objects, near the beginning, and the last two, near the end.
+    pub(super) first_writes: Vec<EdgeWrite>,
+    pub(super) last_writes: Vec<EdgeWrite>,
     /// Audit ids.
     pub(super) ids: IdSample,
 }
@@ -37,6 +42,8 @@ impl Seams {
         self.started.sort_unstable_by_key(|(identity, start)| (start.at, *identity));
         self.ended.sort_unstable_by_key(|(identity, end)| (end.at, *identity));
         self.firsts.sort_by_key(|(first, _)| (first.at, first.received, first.request, first.turn));
+        edge_writes::sort(&mut self.first_writes);
+        edge_writes::sort(&mut self.last_writes);
         self.objects.sort_by_cached_key(|one| {
             let subject = keys.subject_text(one.subject).map(str::to_owned);
             (one.tile, subject, keys.symbols.get(one.namespace).to_owned(), one.name.clone())
@@ -153,6 +160,20 @@ pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(Vec<String>)) {
         let counts = [object.object.reads, object.object.writes, object.object.conflicts];
         each(row(&head, rest, &object.name, counts));
     }
+    for (edge, write) in [("first-write", &seams.first_writes), ("last-write", &seams.last_writes)]
+        .into_iter()
+        .flat_map(|(edge, writes)| writes.iter().map(move |write| (edge, write)))
+    {
+        let mut rest = of_subject(write.key.subject);
+        if edge == "first-write" {
+            keys.symbols.get(write.key.subresource).clone_into(&mut rest[7]);
+            keys.symbols.get(write.key.namespace).clone_into(&mut rest[9]);
+        }
+        let hash = [write.object, 0];
+        let head = Head { edge, at: write.at, received: 0, hash, flags: 0, value: u64::from(write.place) };
+        let name = if edge == "first-write" { &*write.key.name } else { "" };
+        each(row(&head, rest, name, [0; 3]));
+    }
     for (hash, count) in seams.ids.counts() {
         let head = Head { edge: "id", at: 0, received: 0, hash: [hash, 0], flags: 0, value: u64::from(count) };
         each(row(&head, nobody.clone(), "", [0; 3]));
@@ -182,7 +203,7 @@ impl Joints {
         cells: &[Cells<'_>],
         row: usize,
         (key, subject): (u32, u32),
-        namespace: crate::model::symbols::Symbol,
+        [subresource, namespace]: [crate::model::symbols::Symbol; 2],
     ) -> Result<(), &'static str> {
         let Some((_, seams)) = self.0.last_mut() else { return Ok(()) };
         let number = |column: usize| cells[column].number(row);
@@ -231,6 +252,13 @@ impl Joints {
                 let is_kept = has(KEPT);
                 seams.objects.push(EdgeObject { tile: value as i64, subject, namespace, name, object, is_kept });
             }
+            edge @ ("first-write" | "last-write") => {
+                let name = cells[19].text(row).into();
+                let key = WrittenKey { subject, subresource, namespace, name };
+                let write = EdgeWrite { object: hash, place: u8::from(value != 0), at, key };
+                let into = if edge == "first-write" { &mut seams.first_writes } else { &mut seams.last_writes };
+                into.push(write);
+            }
             "id" => seams.ids.add_counted(hash, u32::try_from(value).unwrap_or(u32::MAX)),
             _ => return Err("edge"),
         }
@@ -251,6 +279,7 @@ impl Joints {
         let mut starts: HashMap<u128, Start<Open>> = HashMap::new();
         let mut ended: Vec<(u128, Open)> = Vec::new();
         let mut objects: Vec<EdgeObject> = Vec::new();
+        let mut writes = EdgeWrites::default();
         for (_, mut seams) in self.0 {
             seams.firsts.sort_by_key(|(request, _)| request.at);
             for (request, subject) in &seams.firsts {
@@ -267,6 +296,7 @@ impl Joints {
             starts.extend(seams.started);
             ended.extend(seams.ended);
             objects.extend(seams.objects);
+            writes.follow(seams.first_writes, seams.last_writes, &mut part.writers, &part.keys);
             part.ids.merge(&seams.ids);
         }
         ended.sort_unstable_by_key(|(identity, end)| (end.at, *identity));
@@ -292,6 +322,7 @@ impl Joints {
         forget(part, &ends);
         whole.started = starts.into_iter().filter(|(_, start)| start.times > 0).collect();
         whole.objects = meet(objects, part);
+        [whole.first_writes, whole.last_writes] = writes.finish(part.span.unwrap_or_default());
         part.sequences = sequences;
         part.seams = Some(whole);
         undone

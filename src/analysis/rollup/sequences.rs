@@ -3,6 +3,7 @@
 use super::observe::Written;
 use super::rows::Fact;
 use crate::model::time::{Micros, SECOND};
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -35,12 +36,27 @@ impl<K: Eq + Hash, V> Default for Memory<K, V> {
 impl<K: Eq + Hash + Copy, V: Copy> Memory<K, V> {
     /// Puts `value` in place of what was remembered, which is returned.
     pub(super) fn replace(&mut self, at: Micros, key: K, value: V) -> Option<V> {
+        self.update(at, key, |_| value)
+    }
+
+    /// Puts what follows from what was remembered in its place; gives what was.
+    pub(super) fn update(&mut self, at: Micros, key: K, next: impl FnOnce(Option<V>) -> V) -> Option<V> {
         if at.saturating_sub(self.began) > READ_LOOK_BACK || self.young.len() >= MAX_REMEMBERED {
             self.old = std::mem::take(&mut self.young);
             self.began = at;
         }
-        let before = self.young.insert(key, value);
-        before.or_else(|| self.old.get(&key).copied())
+        match self.young.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let before = *entry.get();
+                entry.insert(next(Some(before)));
+                Some(before)
+            }
+            Entry::Vacant(entry) => {
+                let before = self.old.get(&key).copied();
+                entry.insert(next(before));
+                before
+            }
+        }
     }
 
     fn get(&self, key: K) -> Option<V> {
@@ -48,7 +64,7 @@ impl<K: Eq + Hash + Copy, V: Copy> Memory<K, V> {
     }
 
     /// All that is remembered, by key.
-    fn all(&self) -> Vec<(K, V)>
+    pub(super) fn all(&self) -> Vec<(K, V)>
     where
         K: Ord,
     {

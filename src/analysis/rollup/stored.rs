@@ -225,14 +225,16 @@ impl Loader {
             return Ok(());
         }
         let texts: [&str; 12] = std::array::from_fn(|column| cells[column + 7].text(row));
-        let [cluster, _, user, agent, _, group, resource, .., namespace, _, _] = texts;
+        let [cluster, _, user, agent, _, group, resource, subresource, _, namespace, _, _] = texts;
         let numbers = match edge {
             "started" | "ended" => self.traffic_key(texts)?,
-            "first" | "object" => self.subject([cluster, user, agent, group, resource]).map(|subject| (0, subject)),
+            "first" | "object" | "first-write" | "last-write" => {
+                self.subject([cluster, user, agent, group, resource]).map(|subject| (0, subject))
+            }
             _ => Some((0, 0)),
         };
-        let namespace = self.symbol(namespace);
-        numbers.map_or(Ok(()), |numbers| self.joints.take(cells, row, numbers, namespace))
+        let names = [subresource, namespace].map(|text| self.symbol(text));
+        numbers.map_or(Ok(()), |numbers| self.joints.take(cells, row, numbers, names))
     }
 
     fn pulse(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {

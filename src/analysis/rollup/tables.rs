@@ -67,12 +67,17 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
             seams.objects.extend(part.objects.edges(&keys));
             seams.ids = part.ids.clone();
         }
+        if let Some(edges) = part.span.and_then(|span| part.writers.edges(span)) {
+            [seams.first_writes, seams.last_writes] = edges;
+        }
         seams.sort(&keys);
         seams
     });
     let (mut objects, objects_dropped) = part.objects.finish(&keys);
     objects.sort_by_cached_key(|(key, name, _)| object_key(&keys, key, name).map(str::to_owned));
-    let extra = part.extras.map(|extras| extras.finish(part.span, tile, &keys)).unwrap_or_default();
+    let mut extra = part.extras.map(|extras| extras.finish(part.span, tile, &keys)).unwrap_or_default();
+    let (writes, alternations) = part.writers.finish(part.span, &keys);
+    (extra.writes, extra.alternations) = (writes.into(), alternations.into());
     let mut sources = sorted(part.sources.finish(span, &keys), &keys);
     sources.iter_mut().for_each(|(_, _, row)| row.close(&keys));
     let mut notable = part.notable;

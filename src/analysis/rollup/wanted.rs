@@ -48,9 +48,19 @@ impl Tables {
     /// Their names.
     fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Clients => {
-                &["traffic", "pulse", "sequences", "sources", "objects", "notable", "clients", "nodes", "deprecated"]
-            }
+            Self::Clients => &[
+                "traffic",
+                "pulse",
+                "sequences",
+                "sources",
+                "objects",
+                "notable",
+                "clients",
+                "nodes",
+                "deprecated",
+                "writes",
+                "alternations",
+            ],
             Self::Requests => &["traffic", "pulse"],
             Self::All => &[],
             Self::Operations => &["load", "operations", "omitted", "cascades", "created"],
@@ -65,6 +75,11 @@ impl Tables {
     /// The tables.
     pub fn specs(self) -> impl Iterator<Item = &'static TableSpec> {
         TABLES.iter().filter(move |spec| self == Self::All || self.names().contains(&spec.name))
+    }
+
+    /// Whether a roll-up without the table answers all the same; what is made of it then lacks the table too.
+    pub fn can_lack(self, spec: &TableSpec) -> bool {
+        self == Self::All || self == Self::Clients && Self::Writers.names().contains(&spec.name)
     }
 
     /// Whether what happened shortly before a window shows what happens in it.

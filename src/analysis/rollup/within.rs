@@ -52,7 +52,7 @@ impl Rollup {
             keys: Arc::clone(&self.keys),
             traffic,
             begun,
-            extra: ExtraTables::default(),
+            extra: if with_rest { self.writers_within(bounds) } else { ExtraTables::default() },
             pulse: of_time(&self.pulse, bounds),
             facts: if with_rest { of_time(&self.facts, bounds) } else { Shared::default() },
             sources: if with_rest { of_time(&self.sources, bounds) } else { Shared::default() },
@@ -70,6 +70,19 @@ impl Rollup {
             objects_dropped: self.objects_dropped,
             notable_dropped: self.notable_dropped,
         })
+    }
+
+    /// Of the tables beside those of clients the ones about writers: minutes that begin in the window, and pairs that
+    /// took turns in it.
+    fn writers_within(&self, (from, to): (Micros, Micros)) -> ExtraTables {
+        let place = |at: Micros| self.extra.writes.partition_point(|(minute, ..)| minute.saturating_mul(SECOND) < at);
+        let overlaps = |(first, last): (Micros, Micros)| first < to && last >= from;
+        ExtraTables {
+            writes: self.extra.writes.between(place(from), place(to)),
+            alternations: self.extra.alternations.only(|(_, turns)| turns.span.is_none_or(overlaps)),
+            without: self.extra.without.clone(),
+            ..ExtraTables::default()
+        }
     }
 
     /// Bounds that are those of tiles, or lie where nothing is.

@@ -5,6 +5,8 @@ mod fence;
 mod gateway;
 mod seats;
 mod watch_cache;
+#[cfg(test)]
+mod write_tests;
 
 use crate::analysis::answer::Answer;
 use crate::analysis::clients::cost::{Known, Metered};

@@ -1,6 +1,6 @@
 //! Clients that write the same object and find each time that somebody was before them.
 
-use super::{Clients, Found, name, resource, told};
+use super::{Clients, Found, name, path, resource, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::{ObjectRow, What};
 use crate::model::report::Severity;
@@ -48,7 +48,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             let others: Vec<String> = others.map(name).take(5).collect();
             let with = if others.is_empty() { "itself, in several copies".to_owned() } else { others.join(", ") };
             let share = row.conflicts as f64 / row.writes.max(1) as f64;
-            let path = if namespace.is_empty() { object.to_owned() } else { format!("{namespace}/{object}") };
+            let path = path(namespace, object);
             let summary = format!(
                 "{} fights over {} {path} with {with}: {} of its writes are refused as conflicts (409), {per_minute:.0} a minute in all",
                 name(profile),

@@ -2,6 +2,7 @@
 //! docs/findings.md.
 
 mod access_reviews;
+mod alternating_writers;
 mod conflicts;
 mod deprecated_api;
 mod discovery;
@@ -12,6 +13,7 @@ mod fan_out;
 mod forbidden_loop;
 mod full_list;
 mod get_polling;
+mod hot_object;
 mod lease_churn;
 mod no_backoff;
 mod no_bookmarks;
@@ -25,10 +27,12 @@ mod too_old;
 mod unchanged_writes;
 mod uneven_nodes;
 mod watch_churn;
+mod write_storm;
 
 use super::minutes::Minutes;
 use super::{Clients, Profile, Use};
 use crate::analysis::rollup::read::{What, Who};
+use crate::model::incident::quote;
 use crate::model::registry::qualified;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, SECOND};
@@ -40,7 +44,7 @@ pub type Found<'r> = (Option<Who<'r>>, Finding);
 
 type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<Found<'r>>);
 
-const ALL: [Find; 24] = [
+const ALL: [Find; 27] = [
     repeated_list::find,
     full_list::find,
     etcd_lists::find,
@@ -51,7 +55,10 @@ const ALL: [Find; 24] = [
     watch_churn::find,
     no_bookmarks::find,
     no_backoff::find,
+    write_storm::find,
     conflicts::find,
+    alternating_writers::find,
+    hot_object::find,
     event_flood::find,
     access_reviews::find,
     node_status::find,
@@ -66,6 +73,14 @@ const ALL: [Find; 24] = [
     uneven_nodes::find,
     surge::find,
 ];
+
+/// Whether a finding is about a client: as the one that it blames, or as one of two.
+pub fn is_about((whom, finding): &Found<'_>, who: Who<'_>) -> bool {
+    let has = |field: &str, value: &str| finding.subject.get(field).map_or("", String::as_str) == value;
+    let is = |[user, agent]: [&str; 2]| has(user, who.user) && has(agent, who.agent);
+    let is_one = || is(["user", "agent"]) || is(["other_user", "other_agent"]);
+    *whom == Some(who) || finding.id == alternating_writers::ID && has("cluster", who.cluster) && is_one()
+}
 
 /// Everything that is found: the gravest first, then by client. Looked for by so many threads.
 pub fn all<'r>(clients: &Clients<'r>, threads: usize) -> Vec<Found<'r>> {
@@ -144,6 +159,18 @@ fn rounded(value: &Json) -> Json {
         Some(number) if value.is_f64() => Json::from((number * 1e3).round() / 1e3),
         _ => value.clone(),
     }
+}
+
+/// The command that shows who wrote what and when, from the log.
+fn series(conditions: &[(&str, &str)]) -> String {
+    let condition = |(dim, value): &(&str, &str)| format!(" --where {}", quote(&format!("{dim}={value}")));
+    let conditions: String = conditions.iter().map(condition).collect();
+    format!("plimsoll traffic LOG --by user,verb,name,code --series{conditions}")
+}
+
+/// Namespace and name of an object, for people.
+fn path(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 /// Who a finding is about, for people.
