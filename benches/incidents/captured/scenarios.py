@@ -410,16 +410,19 @@ GROUPS = {
         sc('quiet-rollout', 'rollout',
            'a Deployment of 200 pods gets a new image', quiet=True, prep=big_deployment,
            run=roll_deployment),
+        sc('memory-pressure', 'memory-pressure',
+           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
+           'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
+           instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
+    ]),
+    't': dict(seed=1414, load=1.1, relist=True, fillers=2800, scenarios=[
         sc('rolling-relist', 'apiserver-restart',
            'both apiservers stopped and started one after the other, not drained; '
            'informers LIST again (resourceVersion=0) and back off', run=rolling(8, 3), mild='degraded'),
         sc('crd-storm', 'crd-storm',
            'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
            attack=dict(op='crd', base=0, stem='widget')),
-        sc('memory-pressure', 'memory-pressure',
-           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
-           'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
-           instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
+        storm('list-storm-ongoing', 20, 0.4, 10, 165, most=60, cut=True),
     ]),
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),

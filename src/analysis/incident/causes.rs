@@ -1,4 +1,5 @@
-//! What may have caused an episode, in words: each feature that moved a candidate is a piece of evidence, with its numbers.
+//! What may have caused an episode, in words: each feature that moved a candidate is a piece of evidence, with its
+//! numbers.
 
 use super::answers::Answers;
 use super::suspects::{Line, Suspect};
@@ -211,6 +212,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         ("slow-etcd" | "webhook-drag", "flat") => "hardly more work than before was asked for".to_owned(),
         (_, "flat") => "hardly more work than before was asked for altogether".to_owned(),
         (_, "drag_writes") => format!("writes take {} times what they take in quiet intervals", times(value)),
+        ("webhook-drag", "drag_reads") => {
+            format!("reads, which no webhook sees, take {} times what they take in quiet intervals", times(value))
+        }
         (_, "drag_reads") => format!("reads take {} times what they take in quiet intervals", times(value)),
         (_, "breadth_writes") => format!("{} of the writes are of kinds that became much slower", percent(value)),
         ("slow-etcd", "narrow") => "slow writes concentrate on one resource".to_owned(),

@@ -88,8 +88,9 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
         rate
     };
     let rests = (0..len).filter(|at| is_whole[*at]).map(|at| (counts[at].ln_1p() - (rate[at] * full).ln_1p()).abs());
-    // The lower half of all distances: what excursions have is not of the baseline.
-    let noise = quantile(rests.collect(), 0.4).unwrap_or(0.0) * 1.9;
+    // The smallest quarter of all distances, and how many times that a standard deviation is where they are normal: what
+    // excursions have is not of the baseline.
+    let noise = quantile(rests.collect(), 0.25).unwrap_or(0.0) * 3.14;
     Baseline { rate, noise }
 }
 

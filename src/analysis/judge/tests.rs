@@ -93,7 +93,7 @@ fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
 }
 
 fn tiles(own: &Episode) -> (i64, i64) {
-    ((own.from - BEGIN) / TILE, (own.to - BEGIN + TILE - 1) / TILE)
+    ((own.from - BEGIN + TILE / 2) / TILE, (own.to - BEGIN + TILE / 2) / TILE)
 }
 
 fn within(tile: usize) -> bool {
@@ -239,7 +239,8 @@ proptest! {
             Asked { seconds: if is_slow { own.seconds + seconds as f32 } else { own.seconds }, ..own }
         });
         let confidence = |found: &[Episode]| {
-            let of = |own: &Episode| own.causes.iter().find(|one| one.kind == "slow-etcd").map_or(0.0, |one| one.confidence);
+            let is_it = |own: &&Candidate| own.kind == "slow-etcd";
+            let of = |own: &Episode| own.causes.iter().find(is_it).map_or(0.0, |one| one.confidence);
             found.iter().map(of).fold(0.0, f64::max)
         };
         let vitals = slow_etcd(etcd);

