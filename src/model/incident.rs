@@ -1,5 +1,6 @@
 //! What an incident report holds, whoever writes it: what happened, when, who caused it, how sure that is, what to do.
 
+pub use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
 use crate::model::flame::Tree;
 use crate::model::forecast::Unit;
 use crate::model::report::{Finding, Report, Severity};
@@ -67,62 +68,6 @@ pub struct Stretch {
     pub score: f64,
     /// Whether somebody said when it was.
     pub is_given: bool,
-}
-
-/// How grave an episode is, the gravest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Grade {
-    /// Requests fail cluster-wide, or writes stop.
-    Outage,
-    /// Users notice: slow, failed or throttled requests.
-    Incident,
-    /// Redundancy or speed is lost, and users hardly notice.
-    Degraded,
-    /// Load changed beyond noise, and nobody notices.
-    Surge,
-}
-
-impl Grade {
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Outage => "outage",
-            Self::Incident => "incident",
-            Self::Degraded => "degraded",
-            Self::Surge => "surge",
-        }
-    }
-
-    /// How grave a finding of it is.
-    pub fn severity(self) -> Severity {
-        match self {
-            Self::Outage | Self::Incident => Severity::Critical,
-            Self::Degraded => Severity::Warning,
-            Self::Surge => Severity::Info,
-        }
-    }
-}
-
-/// Whether an episode is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
-    /// It lasts to the end of what was read.
-    Ongoing,
-    /// It ended.
-    Ended,
-    /// The data ends before that can be seen.
-    Unknown,
-}
-
-impl State {
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ongoing => "ongoing",
-            Self::Ended => "ended",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// What was found out about whether there was an incident.
@@ -254,71 +199,6 @@ impl Cause {
             _ => "unlikely",
         }
     }
-}
-
-/// What an episode did.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Effect {
-    /// Its name in JSON, with its unit.
-    pub name: &'static str,
-    /// What people call it.
-    pub words: &'static str,
-    /// At baseline.
-    pub before: f64,
-    /// Within.
-    pub within: f64,
-    /// Both, for people.
-    pub shown: [String; 2],
-    /// What it was seen in.
-    pub source: Source,
-}
-
-/// A signal while it deviates.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SignalSpan {
-    /// Its name in JSON.
-    pub name: &'static str,
-    /// What it was seen in.
-    pub source: Source,
-    /// From when until when.
-    pub span: Span,
-    /// A rate a second, or the part of requests; within and before.
-    pub level: f64,
-    /// The same before.
-    pub baseline: f64,
-}
-
-/// A time in which something was wrong, or in which load changed beyond noise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Episode {
-    /// The same while it grows.
-    pub id: String,
-    /// How grave.
-    pub grade: Grade,
-    /// Whether it is over.
-    pub state: State,
-    /// From when, in µs since 1970.
-    pub from: Micros,
-    /// Until when.
-    pub to: Micros,
-    /// Both lie this far off at most, in µs.
-    pub slack: Micros,
-    /// Whether somebody named it.
-    pub is_given: bool,
-    /// What it is compared with, from begin to end.
-    pub baseline: Span,
-    /// The times that its numbers are of, in whole intervals: within, and at baseline.
-    pub counted: [Vec<Span>; 2],
-    /// How likely it is that there was one, from 0 to 1.
-    pub confidence: f64,
-    /// One sentence that says it all.
-    pub headline: String,
-    /// What it did, the gravest first.
-    pub effects: Vec<Effect>,
-    /// What deviated from its baseline, and when.
-    pub signals: Vec<SignalSpan>,
-    /// What may have caused it, likeliest first.
-    pub causes: Vec<Cause>,
 }
 
 /// A client, as the report shows it.

@@ -396,6 +396,9 @@ GROUPS = {
               notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies '
               'before the record.'),
     ]),
+    'u': dict(seed=1515, load=1.1, fillers=2800, scenarios=[
+        storm('list-storm-ongoing', 20, 0.4, 10, 165, most=60, cut=True),
+    ]),
     'q': dict(seed=1111, load=1.49, nodes=14, lab=ROLL, scenarios=[
         sc('quiet-backup', 'backup',
            'a backup LISTs 17 resources once, in pages of 100', quiet=True, run=backup, rest=1.2),
@@ -415,14 +418,13 @@ GROUPS = {
            'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
            instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
     ]),
-    't': dict(seed=1414, load=1.1, relist=True, fillers=2800, scenarios=[
+    't': dict(seed=1414, load=1.1, relist=True, settle=8, scenarios=[
         sc('rolling-relist', 'apiserver-restart',
            'both apiservers stopped and started one after the other, not drained; '
            'informers LIST again (resourceVersion=0) and back off', run=rolling(8, 3), mild='degraded'),
         sc('crd-storm', 'crd-storm',
            'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
            attack=dict(op='crd', base=0, stem='widget')),
-        storm('list-storm-ongoing', 20, 0.4, 10, 165, most=60, cut=True),
     ]),
     'p': dict(seed=1313, load=1.62, scenarios=[
         sc('quiet-baseline', 'baseline', 'nothing', quiet=True, base=150, secs=1, after=149),

@@ -193,6 +193,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             });
             format!("{} of the added load is its{what}", percent(value))
         }
+        (_, "leads") => "nobody added more load".to_owned(),
+        (_, "grown") => format!("more work was asked for, and {} of it is its", percent(value)),
         (_, "share_rps") => format!("{} of the added requests are its", percent(value)),
         (_, "times") => format!("its requests rose to {} times their baseline", times(value)),
         (_, "size") => format!("its added requests are {} of all requests at baseline", percent(value)),
@@ -208,6 +210,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "load") => format!("the work asked for grew by {}: etcd had more to do", percent(value)),
         (_, "growth") => format!("the work asked for grew by {}", percent(value)),
         (_, "top") => format!("{} of the added load is one client's", percent(value)),
+        ("client-surge" | "write-burst", "breadth") => {
+            format!("others rose, too: clients with {} of the requests at baseline sent more", percent(value))
+        }
         (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
         ("slow-etcd" | "webhook-drag", "flat") => "hardly more work than before was asked for".to_owned(),
         (_, "flat") => "hardly more work than before was asked for altogether".to_owned(),

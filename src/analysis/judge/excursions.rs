@@ -88,9 +88,8 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
         rate
     };
     let rests = (0..len).filter(|at| is_whole[*at]).map(|at| (counts[at].ln_1p() - (rate[at] * full).ln_1p()).abs());
-    // The smallest quarter of all distances, and how many times that a standard deviation is where they are normal: what
-    // excursions have is not of the baseline.
-    let noise = quantile(rests.collect(), 0.25).unwrap_or(0.0) * 3.14;
+    // The lower part of all distances: what excursions have is not of the baseline.
+    let noise = quantile(rests.collect(), 0.4).unwrap_or(0.0) * 1.9;
     Baseline { rate, noise }
 }
 
@@ -183,8 +182,8 @@ mod tests {
         assert_eq!((long.len(), &long[0].0), (1, &(24..60)));
         let short = found(&with(&|n| if n == 20 || n == 21 { 6.0 } else { 1.0 }, 60));
         assert_eq!((short.len(), &short[0].0), (1, &(20..22)));
-        let ramp = found(&with(&|n| 1.0 + (n.saturating_sub(20).min(20)) as f64 / 5.0, 60));
-        assert!(ramp.len() == 1 && (21..24).contains(&ramp[0].0.start) && ramp[0].0.end == 60, "{ramp:?}");
+        let ramp = found(&with(&|n| 1.0 + (n.saturating_sub(40).min(20)) as f64 / 5.0, 70));
+        assert!(ramp.len() == 1 && (41..44).contains(&ramp[0].0.start) && ramp[0].0.end == 70, "{ramp:?}");
     }
 
     #[test]

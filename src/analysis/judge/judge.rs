@@ -22,6 +22,8 @@ const BASELINE_LEAST_S: f64 = 30.0;
 
 /// Quantiles of latency, and by how much they rise when speed is lost, s.
 const SLOWER_BY_S: [(f64, f64); 2] = [(0.9, 0.02), (0.99, 0.04)];
+/// And how many times.
+const SLOWER_TIMES: f64 = 1.6;
 /// Fewer requests have no quantiles.
 const MIN_TIMED: f64 = 200.0;
 /// What begins so soon after what was read may be a start, in µs.
@@ -160,13 +162,13 @@ pub fn judge(input: &Input<'_>) -> Judged {
     Judged { episodes: judged, series }
 }
 
-/// Whether requests became slower, though not so slow that users notice: one of the quantiles doubled, and rose by so
-/// much.
+/// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times, and
+/// by so much.
 fn is_slower(case: &Case<'_>) -> bool {
     let Some(view) = case.views.first() else { return false };
     SLOWER_BY_S.iter().any(|(q, by)| {
         let [was, now] = [&view.before, &view.within].map(|own| own.latency.quantile(*q).unwrap_or(0.0));
-        view.within.tiles.timed >= MIN_TIMED && now >= 2.0 * was && now - was >= *by
+        view.within.tiles.timed >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by
     })
 }
 

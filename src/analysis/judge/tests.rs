@@ -190,7 +190,7 @@ fn an_apiserver_that_is_away_is_no_outage_and_a_store_that_stands_still_is() {
 #[test]
 fn starts_and_recurring_bursts_are_no_episodes() {
     let slow_in = |is: &dyn Fn(usize) -> bool| {
-        Made::new(120, |tile, _, own| {
+        Made::new(220, |tile, _, own| {
             let times = if is(tile) { 4.0 } else { 1.0 };
             Asked { count: own.count * times, seconds: own.seconds * if is(tile) { 60.0 } else { 1.0 }, ..own }
         })

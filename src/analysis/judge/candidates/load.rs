@@ -19,6 +19,8 @@ pub(super) fn callers(case: &Case<'_>) -> Vec<Candidate> {
     let Some(view) = case.audit() else { return Vec::new() };
     let grown = view.grown();
     let added: f64 = grown.iter().map(|own| own.added).sum();
+    let most = grown.first().map_or(0.0, |own| own.added);
+    let breadth = breadth(grown.iter().map(|own| own.rps));
     let rose: f64 = grown.iter().map(|own| (own.rps[1] - own.rps[0]).max(0.0)).sum();
     let (flat_of, flat) = case.flat();
     let of = |own: &Grown| {
@@ -34,6 +36,9 @@ pub(super) fn callers(case: &Case<'_>) -> Vec<Candidate> {
         let all: f64 = view.rate(|profile| profile.tiles.requests)[0];
         candidate
             .with("share", Source::Audit, share)
+            .with("grown", Source::Audit, share * (1.0 - flat))
+            .with("leads", Source::Audit, if own.added >= most { 1.0 - flat } else { 0.0 })
+            .with("breadth", Source::Audit, breadth)
             .with("share_rps", Source::Audit, share_rps)
             .with("times", Source::Audit, ln_times(own.rps[1], own.rps[0], 0.2).clamp(0.0, 4.0))
             .with("size", Source::Audit, ((own.rps[1] - own.rps[0]) / all.max(0.5)).clamp(0.0, 3.0))
@@ -58,6 +63,7 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     candidate.name = Some(format!("{verb} {resource}"));
     let candidate = candidate
         .with("share", Source::Metrics, if added > 0.0 { most / added } else { 0.0 })
+        .with("grown", Source::Metrics, if added > 0.0 { most / added * (1.0 - flat) } else { 0.0 })
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
         .with("flat", flat_of, flat);
@@ -99,6 +105,16 @@ pub(super) fn lists(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
+/// Of all requests at baseline, the part of callers (or kinds) that now send at least 1.3 times as many.
+fn breadth(rps: impl Iterator<Item = [f64; 2]>) -> f64 {
+    let (mut more, mut all) = (0.0, 0.0);
+    for [before, within] in rps {
+        more += if within >= 1.3 * before { before } else { 0.0 };
+        all += before;
+    }
+    if all > 0.0 { more / all } else { 0.0 }
+}
+
 /// Everybody asks for more; where nobody is named, everything is asked for more.
 pub(super) fn everybody(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first()?;
@@ -109,11 +125,9 @@ pub(super) fn everybody(case: &Case<'_>) -> Option<Candidate> {
     };
     let added: f64 = parts.iter().map(|own| own.1).sum();
     let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.1)) / added.max(1e-9);
-    let before: f64 = parts.iter().map(|own| own.0[0]).sum();
-    let more: f64 = parts.iter().filter(|own| own.0[1] >= 1.3 * own.0[0]).map(|own| own.0[0]).sum();
     let (flat_of, flat) = case.flat();
     let candidate = Candidate::new("load-surge")
-        .with("breadth", view.source(), if before > 0.0 { more / before } else { 0.0 })
+        .with("breadth", view.source(), breadth(parts.iter().map(|own| own.0)))
         .with("top", view.source(), top)
         .with("growth", view.source(), view.growth().clamp(0.0, 4.0))
         .with("flat", flat_of, flat);
