@@ -72,7 +72,7 @@ impl Options {
     pub fn seeds(&self) -> Vec<u64> {
         let is_its = |seed: &u64| match self.half {
             Some("scored") => seed % 2 == 1,
-            Some(_) => seed % 2 == 0,
+            Some(_) => seed.is_multiple_of(2),
             None => true,
         };
         (0..self.cases).filter(is_its).collect()

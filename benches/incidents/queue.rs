@@ -133,6 +133,7 @@ impl Server {
         let all_seats = seats;
         let mut used = 0.0;
         let (mut slow, mut served) = (0.0, 0.0);
+        #[expect(clippy::needless_range_loop, reason = "the queues are changed within")]
         for level in 0..4 {
             while let Some(item) = self.queues[level].front().copied() {
                 let own = &cluster.streams[item.stream as usize];

@@ -306,12 +306,10 @@ fn load(effects: &[Effect], t: f64, dt: f64, times: &mut [f64], more: &mut [f64]
                 touched |= part > 0.0;
                 more[*stream as usize] += rate * part * dt;
             }
-            Effect::Pulse { stream, at, spread, count } => {
-                if t + dt > *at && t < at + 8.0 * spread {
-                    let until = |t: f64| 1.0 - exp(-(t - at).max(0.0) / spread);
-                    touched = true;
-                    more[*stream as usize] += count * (until(t + dt) - until(t));
-                }
+            Effect::Pulse { stream, at, spread, count } if t + dt > *at && t < at + 8.0 * spread => {
+                let until = |t: f64| 1.0 - exp(-(t - at).max(0.0) / spread);
+                touched = true;
+                more[*stream as usize] += count * (until(t + dt) - until(t));
             }
             _ => {}
         }

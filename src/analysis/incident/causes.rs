@@ -268,9 +268,31 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
     })
 }
 
+/// Adds to causes that are clients what mends the findings on them, once those of the episode's time are known.
+pub fn add_remedies(causes: &mut [Cause], answers: &Answers) {
+    let field = |cause: &Cause, name: &str| {
+        let found = cause.subject.iter().find(|(own, _)| *own == name);
+        found.map_or_else(String::new, |(_, value)| value.clone())
+    };
+    for cause in causes.iter_mut().filter(|cause| matches!(cause.kind, "client-surge" | "write-burst")) {
+        let who = [field(cause, "user"), field(cause, "agent")];
+        let new: Vec<String> =
+            remedies(answers, &who).into_iter().filter(|remedy| !cause.later.contains(remedy)).collect();
+        cause.later.splice(0..0, new);
+    }
+}
+
+/// What mends the gravest findings on a client, each once.
+fn remedies(answers: &Answers, who: &[String; 2]) -> Vec<String> {
+    let mut all: Vec<String> =
+        findings_on(answers, who).into_iter().take(REMEDIES).map(|own| own.remedy.clone()).collect();
+    all.dedup();
+    all
+}
+
 /// Findings on a client within the episode.
-fn findings_on<'w>(words: Words<'w>, who: &[String; 2]) -> Vec<&'w Finding> {
-    let all = words.answers.findings("clients").filter(|finding| finding.severity >= Severity::Warning);
+fn findings_on<'w>(answers: &'w Answers, who: &[String; 2]) -> Vec<&'w Finding> {
+    let all = answers.findings("clients").filter(|finding| finding.severity >= Severity::Warning);
     let is = |finding: &Finding, field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
     let mut all: Vec<&Finding> = all
         .filter(|own| is(own, "user", &who[0]) && (is(own, "agent", &who[1]) || !own.subject.contains_key("agent")))
@@ -287,8 +309,7 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
         "client-surge" | "write-burst" => {
             if let Some(who) = &candidate.caller {
                 now.extend(slow_down(&who[0], sources));
-                later.extend(findings_on(words, who).into_iter().take(REMEDIES).map(|own| own.remedy.clone()));
-                later.dedup();
+                later.extend(remedies(words.answers, who));
             }
             if candidate.kind == "write-burst" {
                 later.push(format!(

@@ -177,7 +177,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
     for draft in &mut joined {
         settle(draft, series);
     }
-    joined.retain(|draft| is_one(draft));
+    joined.retain(is_one);
     joined.sort_by_key(|draft| draft.span);
     joined
 }

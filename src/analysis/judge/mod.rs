@@ -6,19 +6,19 @@
 pub mod candidates;
 pub mod episodes;
 pub mod excursions;
-mod judge;
 pub mod paged;
 pub mod profile;
 pub mod requests;
 pub mod rolled;
 pub mod series;
 pub mod signals;
+mod verdict;
 pub mod vitals;
 pub mod weights;
 
 #[cfg(test)]
 mod tests;
 
-pub use judge::{Episode, Input, Judged, blind, judge, seconds};
 pub use requests::Requests;
 pub use series::LoadSeries;
+pub use verdict::{Episode, Input, Judged, blind, judge, seconds};

@@ -17,6 +17,9 @@ const STARTING: Micros = 15 * SECOND;
 /// Fewer differences between pages show no course.
 const MIN_INTERVALS: usize = 3;
 
+/// By interval, ascending: how many requests, and latencies (seconds, count).
+type Timed = Vec<(usize, f64, Vec<(f32, f32)>)>;
+
 /// A kind and code of requests at one apiserver.
 #[derive(Debug)]
 struct Series {
@@ -24,8 +27,7 @@ struct Series {
     instance: usize,
     errors: bool,
     throttled: bool,
-    /// By interval, ascending: how many requests, and latencies (seconds, count).
-    tiles: Vec<(usize, f64, Vec<(f32, f32)>)>,
+    tiles: Timed,
 }
 
 /// The requests of metrics pages.
@@ -125,7 +127,7 @@ impl Paged {
 }
 
 /// Latencies of a histogram's buckets, sorted by bound, by interval of the grid.
-fn timed(grid: Grid, intervals: &[(Micros, Micros)], buckets: &[&Fact]) -> Vec<(usize, f64, Vec<(f32, f32)>)> {
+fn timed(grid: Grid, intervals: &[(Micros, Micros)], buckets: &[&Fact]) -> Timed {
     let mut tiles: BTreeMap<usize, BTreeMap<usize, f64>> = BTreeMap::new();
     for (place, fact) in buckets.iter().enumerate() {
         for (interval, difference) in &fact.course {

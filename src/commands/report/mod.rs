@@ -5,6 +5,7 @@ mod sections;
 
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::incident::cards::cards;
+use crate::analysis::incident::causes::add_remedies;
 use crate::analysis::incident::redact::{self, Kind, Names};
 use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
@@ -218,6 +219,9 @@ fn incident(
     };
     let timeline = timeline::timeline(&known);
     let heaviest = load.heaviest;
+    if let Some(place) = heaviest {
+        add_remedies(&mut episodes[place].causes, &sections.answers);
+    }
     let mut causes = heaviest.map_or_else(Vec::new, |place| episodes[place].causes.clone());
     // Only what people read holds them.
     if matches!(context.settings.format, Format::Html | Format::Markdown) {

@@ -49,8 +49,11 @@ struct Storm {
     tiles: BTreeSet<i64>,
 }
 
+/// Writes of a cluster, and of each client in it.
+type Cluster<'c, 'r> = (Tiles, Vec<(&'c Profile<'r>, Tiles)>);
+
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
-    let mut clusters: BTreeMap<&str, (Tiles, Vec<(&Profile<'r>, Tiles)>)> = BTreeMap::new();
+    let mut clusters: BTreeMap<&str, Cluster<'_, 'r>> = BTreeMap::new();
     for profile in &clients.list {
         let mut own = Tiles::new();
         for row in profile.rows().filter(|row| is_write(profile, row)) {
