@@ -2,7 +2,7 @@
 
 use super::requests::{Class, Requests};
 use super::series::{Latencies, LoadSeries, Tile};
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Requests of one caller and kind, or of one kind.
@@ -47,10 +47,10 @@ impl Count {
 pub struct Profile {
     /// How long they are together, s.
     pub seconds: f64,
-    /// By caller and kind, numbered as in [`Requests`].
-    pub pairs: HashMap<(u32, u32), Count>,
+    /// By caller and kind, numbered as in [`Requests`]; in order, so that sums of them are the same each time.
+    pub pairs: BTreeMap<(u32, u32), Count>,
     /// By kind.
-    pub kinds: HashMap<u32, Count>,
+    pub kinds: BTreeMap<u32, Count>,
     /// By apiserver.
     pub instances: Vec<f64>,
     /// All latencies but of long-running requests.
