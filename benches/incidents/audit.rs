@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::sim::{End, Outcome, Sink};
-use plimsoll::analysis::judge::requests::{Caller, Grid, Kind, Requests, Row};
+use plimsoll::analysis::judge::requests::{Axes, Grid, Requests, Row};
 use plimsoll::model::histogram::{bucket, midpoint};
 use plimsoll::model::incident::Source;
 use plimsoll::model::time::{Micros, SECOND};
@@ -30,10 +30,7 @@ struct Counted {
 
 /// Requests by tile, caller, kind, apiserver and outcome.
 pub struct Audit {
-    grid: Grid,
-    callers: Vec<Caller>,
-    kinds: Vec<Kind>,
-    instances: Vec<String>,
+    axes: Axes,
     /// Of each stream, its caller and kind.
     streams: Vec<(u16, u16)>,
     open: VecDeque<Vec<Entry>>,
@@ -54,10 +51,12 @@ impl Audit {
         let grid =
             Grid { tile: tile_of(span) as Micros * SECOND, span: (begin, begin + (span * SECOND as f64) as Micros) };
         Self {
-            grid,
-            callers: cluster.callers.clone(),
-            kinds: cluster.kinds.clone(),
-            instances: cluster.instances.clone(),
+            axes: Axes {
+                grid,
+                callers: cluster.callers.clone(),
+                kinds: cluster.kinds.clone(),
+                instances: cluster.instances.clone(),
+            },
             streams: cluster.streams.iter().map(|own| (own.caller, own.kind)).collect(),
             open: VecDeque::new(),
             first: 0,
@@ -68,8 +67,8 @@ impl Audit {
     }
 
     fn place(&self, t: f64) -> Option<usize> {
-        let at = self.grid.span.0 + (t * SECOND as f64) as Micros;
-        self.grid.place(at).filter(|_| t >= 0.0 && at < self.grid.span.1)
+        let at = self.axes.grid.span.0 + (t * SECOND as f64) as Micros;
+        self.axes.grid.place(at).filter(|_| t >= 0.0 && at < self.axes.grid.span.1)
     }
 
     fn close(&mut self) {
@@ -124,8 +123,8 @@ impl Sink for Audit {
     }
 
     fn advance(&mut self, t: f64) {
-        let now = self.grid.span.0 + (t * SECOND as f64) as Micros;
-        while !self.open.is_empty() && self.grid.start(self.first + 1) <= now {
+        let now = self.axes.grid.span.0 + (t * SECOND as f64) as Micros;
+        while !self.open.is_empty() && self.axes.grid.start(self.first + 1) <= now {
             self.close();
         }
     }
@@ -136,20 +135,8 @@ impl Requests for Audit {
         Source::Audit
     }
 
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn callers(&self) -> &[Caller] {
-        &self.callers
-    }
-
-    fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-
-    fn instances(&self) -> &[String] {
-        &self.instances
+    fn axes(&self) -> &Axes {
+        &self.axes
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use crate::rng::{hash, unit};
 use crate::sim::{Effect, End, Outcome, Shape, Sink};
-use plimsoll::analysis::judge::requests::{Caller, Grid, Kind, Requests, Row};
+use plimsoll::analysis::judge::requests::{Axes, Caller, Grid, Requests, Row};
 use plimsoll::analysis::judge::vitals::{Point, Vital, Vitals};
 use plimsoll::model::incident::{Source, Span};
 use plimsoll::model::time::{Micros, SECOND};
@@ -102,10 +102,7 @@ pub struct Metrics {
     pub pages: Pages,
     begin: Micros,
     pub span: f64,
-    grid: Grid,
-    callers: Vec<Caller>,
-    kinds: Vec<Kind>,
-    pub instances: Vec<String>,
+    pub axes: Axes,
     streams: Vec<(u16, bool, Option<u8>)>,
     pub hooks: Vec<(String, bool, f64)>,
     pub servers: Vec<Server>,
@@ -142,10 +139,12 @@ impl Metrics {
             pages,
             begin,
             span,
-            grid: Grid { tile: pages.every as Micros * SECOND, span: (begin, begin) },
-            callers: vec![Caller::default()],
-            kinds: cluster.kinds.clone(),
-            instances: cluster.instances.clone(),
+            axes: Axes {
+                grid: Grid { tile: pages.every as Micros * SECOND, span: (begin, begin) },
+                callers: vec![Caller::default()],
+                kinds: cluster.kinds.clone(),
+                instances: cluster.instances.clone(),
+            },
             streams: cluster.streams.iter().map(|own| (own.kind, own.is_watch, own.hook)).collect(),
             hooks,
             servers: (0..cluster.instances.len()).map(server).collect(),
@@ -207,7 +206,6 @@ impl Metrics {
                     .map(|page| Point { span: (at(*page), at(*page)), value: value(*page), count: 1.0 })
                     .collect()
             };
-            let inflight = gauge(&|page| server.inflight[page].unwrap_or(0.0).round());
             let fills = gauge(&|page| {
                 self.fill(
                     instance as u8,
@@ -217,7 +215,6 @@ impl Metrics {
             });
             let limit = self.limit(instance);
             let resident = fills.iter().map(|point| Point { value: point.value * limit, ..*point }).collect();
-            self.gauge(Vital::Inflight, instance, inflight);
             self.gauge(Vital::Resident, instance, resident);
             if self.pages.cgroups {
                 self.gauge(Vital::CgroupFill, instance, fills);
@@ -228,7 +225,7 @@ impl Metrics {
         for ((first, last), _) in spans.iter().flatten() {
             (from, to) = (from.min(*first), to.max(*last));
         }
-        self.grid.span = if from < to { (from, to) } else { (self.begin, self.begin + SECOND) };
+        self.axes.grid.span = if from < to { (from, to) } else { (self.begin, self.begin + SECOND) };
         for (instance, own) in spans.iter().enumerate() {
             for (span, risen) in own {
                 self.count(instance as u8, *span, risen);
@@ -250,9 +247,11 @@ impl Metrics {
             }
             None => 90.0,
         };
-        let tile = self.grid.tile;
+        let tile = self.axes.grid.tile;
         for number in from.div_euclid(tile)..=(to - 1).div_euclid(tile) {
-            let Some(place) = self.grid.place(number * tile).or_else(|| self.grid.place(from)) else { continue };
+            let Some(place) = self.axes.grid.place(number * tile).or_else(|| self.axes.grid.place(from)) else {
+                continue;
+            };
             let part = (((number + 1) * tile).min(to) - (number * tile).max(from)) as f64 / (to - from) as f64;
             for (kind, counts, buckets) in &risen.kinds {
                 let begin = self.latencies.len();
@@ -349,20 +348,8 @@ impl Requests for Metrics {
         Source::Metrics
     }
 
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn callers(&self) -> &[Caller] {
-        &self.callers
-    }
-
-    fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-
-    fn instances(&self) -> &[String] {
-        &self.instances
+    fn axes(&self) -> &Axes {
+        &self.axes
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

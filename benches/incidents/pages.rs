@@ -31,7 +31,7 @@ impl Metrics {
                 {
                     let fill = self.fill(instance as u8, t, *inflight);
                     let text = self.page_of(cluster, &sum, inflight.round(), fill * self.limit(instance), started);
-                    all.push((self.instances[instance].clone(), self.micros(t), text));
+                    all.push((self.axes.instances[instance].clone(), self.micros(t), text));
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 impl Metrics {
     pub fn gauge(&mut self, vital: Vital, instance: usize, points: Vec<Point>) {
-        let instance = self.instances[instance].clone();
+        let instance = self.axes.instances[instance].clone();
         self.vitals.courses.push(Course { vital, instance, name: String::new(), points });
     }
 
@@ -41,7 +41,7 @@ impl Metrics {
     }
 
     pub fn tell(&mut self, instance: usize, own: &[(Span, Risen)]) {
-        let name = self.instances[instance].clone();
+        let name = self.axes.instances[instance].clone();
         let course = |vital: Vital, name: &str, points: Vec<Point>, instance: &str| Course {
             vital,
             instance: instance.to_owned(),
@@ -138,7 +138,7 @@ impl Metrics {
             if *to >= self.span {
                 continue;
             }
-            let (at, name) = (self.micros(*to), self.instances[usize::from(*instance)].clone());
+            let (at, name) = (self.micros(*to), self.axes.instances[usize::from(*instance)].clone());
             self.vitals.starts.push(Start { at, component: Component::Apiserver, instance: name });
             let is_kill = self.memory.iter().any(|own| own.instance == *instance && own.kill == Some(*from));
             if is_kill && self.pages.cgroups {

@@ -21,7 +21,6 @@ const NAMED: usize = 2;
 enum Form {
     Seconds,
     PerSecond,
-    Bytes,
 }
 
 impl Form {
@@ -31,7 +30,6 @@ impl Form {
             Self::Seconds => format!("{} s", significant(value)),
             Self::PerSecond if value <= 0.0 => "0".to_owned(),
             Self::PerSecond => format!("{}/s", significant(value)),
-            Self::Bytes => bytes(value),
         }
     }
 }
@@ -126,14 +124,13 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         }
     }
     let Some(vitals) = vitals else { return all };
-    for (name, words, vital, form) in [
-        ("resident_bytes", "memory of the largest process", Vital::Resident, Form::Bytes),
-        ("database_bytes", "etcd's database", Vital::DatabaseSize, Form::Bytes),
-        ("inflight", "requests in flight", Vital::Inflight, Form::PerSecond),
+    for (name, words, vital) in [
+        ("resident_bytes", "memory of the largest process", Vital::Resident),
+        ("database_bytes", "etcd's database", Vital::DatabaseSize),
     ] {
         let values = [own.baseline, (own.from, own.to)].map(|span| vitals.highest(vital, span).unwrap_or(0.0));
-        if values[0] > 0.0 && values[1] >= GROWN * values[0] && form == Form::Bytes {
-            let shown = values.map(|value| form.show(value));
+        if values[0] > 0.0 && values[1] >= GROWN * values[0] {
+            let shown = values.map(bytes);
             all.push(Effect { name, words, before: values[0], within: values[1], shown, source: Source::Metrics });
         }
     }

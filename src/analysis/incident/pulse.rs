@@ -1,5 +1,6 @@
 //! How much load there was, piece by piece of time.
 
+use crate::analysis::judge::requests::Grid;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::traffic::{Row, Stats};
 use crate::model::histogram::Histogram;
@@ -103,20 +104,15 @@ impl Pulse {
         lengths.sort_unstable();
         let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
         let piece = longer((middle.max(PIECE) / SECOND) * SECOND, to.saturating_sub(from));
+        let grid = Grid { tile: piece, span: (from, to) };
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
             for (verb, code, course) in facts.codes_of(number) {
                 for &(interval, difference) in course {
-                    let Some(&(start, end)) =
-                        instance.intervals.get(interval as usize).filter(|(start, end)| start < end)
-                    else {
-                        continue;
-                    };
+                    let Some(&span) = instance.intervals.get(interval as usize) else { continue };
                     // What a page counts is spread evenly over the time since the one before.
-                    for n in start.div_euclid(piece)..=(end - 1).div_euclid(piece) {
-                        let part = ((n + 1) * piece).min(end) - (n * piece).max(start);
-                        let count = difference * part as f64 / (end - start) as f64;
-                        let beat = beats.entry(n).or_default();
+                    grid.spread(span, difference, |place, count| {
+                        let beat = beats.entry(grid.first() + place as i64).or_default();
                         for (sum, measure) in beat.counts.iter_mut().zip(Measure::ALL) {
                             let counts = match measure {
                                 Measure::Requests => true,
@@ -127,7 +123,7 @@ impl Pulse {
                             };
                             *sum += if counts { count } else { 0.0 };
                         }
-                    }
+                    });
                 }
             }
         }

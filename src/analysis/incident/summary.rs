@@ -5,9 +5,9 @@ use crate::model::report::Severity;
 use crate::model::time::{self, Micros, SECOND, clock};
 use crate::model::units::counted;
 
-/// Episodes beside the heaviest that are told.
+/// Episodes beside the heaviest that are shown.
 const OTHERS: usize = 6;
-/// Effects that are told.
+/// Effects that are shown.
 const EFFECTS: usize = 6;
 
 /// What it is made of.

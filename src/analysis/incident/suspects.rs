@@ -4,8 +4,8 @@
 //! nothing of who caused it. More requests are therefore weighed by what such requests take in quiet intervals: that is
 //! the load that was added.
 
-use crate::analysis::judge::profile::Profile;
-use crate::analysis::judge::requests::{Caller, Class, Kind, Requests, is_control_plane};
+use crate::analysis::judge::profile::{Added, Count, Profile};
+use crate::analysis::judge::requests::{Caller, Kind, Requests};
 use crate::analysis::judge::series::LoadSeries;
 use crate::analysis::robust::median;
 use crate::model::incident::Span;
@@ -49,20 +49,15 @@ impl Suspect {
     pub fn times(&self) -> Option<f64> {
         (self.rps[0] > 0.0).then(|| self.rps[1] / self.rps[0])
     }
-
-    /// Whether it is a part of the control plane itself, or a kubelet.
-    pub fn is_control_plane(&self) -> bool {
-        is_control_plane(&self.who[0])
-    }
 }
 
 /// Everyone who asked for something within, by the work that they added.
 pub fn suspects(requests: &dyn Requests, series: &LoadSeries, before: &Profile, within: &Profile) -> Vec<Suspect> {
     let mut all: BTreeMap<u32, Suspect> = BTreeMap::new();
-    let mut add = |caller: u32, kind: u32, rps: [f64; 2], throttled: f64, served: f64| {
-        let who = requests.callers()[caller as usize].clone();
-        let own = all.entry(caller).or_insert_with(|| Suspect {
-            who,
+    let mut add = |key: &(u32, u32), was: Option<&Count>, now: &Count| {
+        let (caller, kind) = (key.0 as usize, key.1 as usize);
+        let own = all.entry(key.0).or_insert_with(|| Suspect {
+            who: requests.callers()[caller].clone(),
             rps: [0.0; 2],
             throttled: 0,
             added: 0.0,
@@ -70,23 +65,19 @@ pub fn suspects(requests: &dyn Requests, series: &LoadSeries, before: &Profile, 
             lines: Vec::new(),
             rose: None,
         });
-        let is_long = series.classes[kind as usize] == Class::Long;
-        let price = if is_long { 0.0 } else { series.prices[kind as usize] };
-        let added = (served - rps[0]).max(0.0) * price;
+        let price = series.prices[kind];
+        let Added { rps, work, .. } = Added::new(price, [was.unwrap_or(&Count::default()), now], [before, within]);
         own.rps[0] += rps[0];
         own.rps[1] += rps[1];
-        own.throttled += throttled as u64;
-        own.added += added;
-        own.lines.push(Line { what: requests.kinds()[kind as usize].clone(), rps, price, added });
+        own.throttled += now.throttled as u64;
+        own.added += work;
+        own.lines.push(Line { what: requests.kinds()[kind].clone(), rps, price, added: work });
     };
-    let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
     for (key, now) in &within.pairs {
-        let was = before.pairs.get(key).copied().unwrap_or_default();
-        let rps = [by_second(was.requests, before), by_second(now.requests, within)];
-        add(key.0, key.1, rps, now.throttled, by_second(now.requests - now.throttled, within));
+        add(key, before.pairs.get(key), now);
     }
     for (key, was) in before.pairs.iter().filter(|(key, _)| !within.pairs.contains_key(*key)) {
-        add(key.0, key.1, [by_second(was.requests, before), 0.0], 0.0, 0.0);
+        add(key, Some(was), &Count::default());
     }
     let mut all: Vec<Suspect> = all.into_values().filter(|own| own.rps[1] > 0.0).collect();
     for own in &mut all {

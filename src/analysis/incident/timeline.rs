@@ -5,6 +5,7 @@ use super::causes::name;
 use super::suspects::Suspect;
 use crate::analysis::controllers::handovers::Handover;
 use crate::analysis::guard::Group;
+use crate::analysis::judge::vitals::{Start, kills, starts};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
@@ -14,8 +15,6 @@ use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{bytes, counted, percent, significant};
 
-/// A process that started so soon behind the first that is known started with it.
-const FIRST: Micros = 30 * SECOND;
 /// A group fuller than this is worth a line.
 const FULL: f64 = 0.9;
 /// Clients that rose and are named.
@@ -112,7 +111,7 @@ fn relists(known: &Known<'_>) -> Vec<Entry> {
 fn restarts(known: &Known<'_>) -> Vec<Entry> {
     starts(known.facts)
         .into_iter()
-        .map(|(at, component, instance)| {
+        .map(|Start { at, component, instance }| {
             let grave = if component.is_store() { Severity::Critical } else { Severity::Warning };
             entry(at, "restart", grave, Source::Metrics, restarted(&instance, component))
         })
@@ -124,17 +123,6 @@ fn restarted(instance: &str, component: Component) -> String {
         "" => format!("{} restarted", component.name()),
         _ => format!("{instance} ({}) restarted", component.name()),
     }
-}
-
-/// Processes that took another's place: when, what, and its name.
-pub fn starts(facts: &Facts) -> Vec<(Micros, Component, String)> {
-    let first = facts.instances.iter().map(|instance| instance.from).min().unwrap_or_default();
-    let started = facts.instances.iter().filter_map(|instance| {
-        let at = (instance.start? * 1e6) as Micros;
-        let is_new = instance.restarts > 0 || instance.pages > 0 && at > first + FIRST && at < instance.to;
-        is_new.then(|| (at, instance.component, instance.name.clone()))
-    });
-    started.collect()
 }
 
 /// Compactions, and changes of etcd's leader.
@@ -202,11 +190,6 @@ fn memory(known: &Known<'_>) -> Vec<Entry> {
         }
     }
     all
-}
-
-/// How many processes of a group were killed for want of memory.
-pub fn kills(sample: &Sample) -> Option<u64> {
-    sample.table("memory.events", "oom_kill").or_else(|| sample.table("memory.oom_control", "oom_kill"))
 }
 
 /// Dangerous operations.

@@ -99,9 +99,7 @@ fn agglomerated(mut pieces: Vec<Group>) -> Vec<Group> {
 
 /// Impacts that come and go while one load lasts are one.
 fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
-    let is_whole =
-        |own: &&Deviation| !matches!(own.signal, Signal::Caller(_)) && own.level >= SURGE_TIMES * own.baseline;
-    let mut loads: Vec<&Deviation> = loads.iter().filter(is_whole).collect();
+    let mut loads: Vec<&Deviation> = loads.iter().filter(|own| is_whole(own)).collect();
     loads.sort_by_key(|own| own.span.0 - own.span.1);
     for load in loads {
         let is_inside = |own: &Group| 2 * overlap(own.0, load.span) >= own.0.1 - own.0.0;
@@ -124,7 +122,7 @@ fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
     pieces
 }
 
-/// Restarts, as pages tell them.
+/// Restarts, as pages show them.
 fn restarts(vitals: &Vitals) -> Vec<Deviation> {
     let apiservers = vitals.starts.iter().filter(|start| start.component == Component::Apiserver);
     let of = |at: Micros| Deviation {
@@ -184,7 +182,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
 
 /// Loads that deviate together: the strongest says when.
 fn surges(mut loads: Vec<Deviation>) -> Vec<Draft> {
-    // What all ask for is told before what one caller does.
+    // What all ask for is reported before what one caller does.
     let rank = |own: &Deviation| match own.signal {
         Signal::Requests => 4.0,
         Signal::Work => 3.0,
@@ -270,15 +268,17 @@ fn settle(draft: &mut Draft, series: &[LoadSeries]) {
     };
 }
 
-/// Whether it is worth being told at all.
+/// Whether the whole load has grown, and not a caller's alone.
+fn is_whole(own: &Deviation) -> bool {
+    matches!(own.signal, Signal::Requests | Signal::Work | Signal::Lists | Signal::Writes)
+        && own.level >= SURGE_TIMES * own.baseline
+}
+
+/// Whether it is worth reporting.
 fn is_one(draft: &Draft) -> bool {
     if draft.grade != Grade::Surge {
         return true;
     }
-    let is_whole = |own: &Deviation| {
-        matches!(own.signal, Signal::Requests | Signal::Work | Signal::Lists | Signal::Writes)
-            && own.level >= SURGE_TIMES * own.baseline
-    };
     draft.span.1 - draft.span.0 >= MIN_SURGE && draft.deviations.iter().any(is_whole)
 }
 
@@ -290,16 +290,29 @@ pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
     };
     // Bursts of load have a load, a store that is slow for once has none.
     let has_load = |draft: &Draft| draft.deviations.iter().any(|own| own.signal.is_load());
-    let all: Vec<(Grade, bool, Span, f64)> =
-        drafts.iter().map(|own| (own.grade, has_load(own), own.span, weight(own))).collect();
-    let is_alike = |a: &(Grade, bool, Span, f64), b: &(Grade, bool, Span, f64)| {
-        let lengths = [a.2.1 - a.2.0, b.2.1 - b.2.0].map(|length| length.max(PAUSE) as f64);
-        (a.0, a.1) == (b.0, b.1)
-            && (1.0 / ALIKE..=ALIKE).contains(&(a.3 / b.3.max(1e-9)))
-            && (1.0 / ALIKE..=ALIKE).contains(&(lengths[0] / lengths[1]))
+    let burst = |draft: &Draft| Burst {
+        kind: (draft.grade, has_load(draft)),
+        length: (draft.span.1 - draft.span.0).max(PAUSE) as f64,
+        weight: weight(draft),
     };
-    let is_recurring = |own: &(Grade, bool, Span, f64)| {
-        own.0 != Grade::Outage && all.iter().filter(|other| is_alike(own, other)).count() > RECURRING
-    };
+    let all: Vec<Burst> = drafts.iter().map(burst).collect();
+    let is_recurring =
+        |own: &Burst| own.kind.0 != Grade::Outage && all.iter().filter(|other| own.is_alike(other)).count() > RECURRING;
     drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()
+}
+
+/// What an episode has in common with others, where it is one of recurring bursts.
+struct Burst {
+    /// Its grade, and whether it has a load.
+    kind: (Grade, bool),
+    /// In µs.
+    length: f64,
+    weight: f64,
+}
+
+impl Burst {
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_near = |times: f64| (1.0 / ALIKE..=ALIKE).contains(&times);
+        self.kind == other.kind && is_near(self.weight / other.weight.max(1e-9)) && is_near(self.length / other.length)
+    }
 }

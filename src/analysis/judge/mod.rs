@@ -21,4 +21,4 @@ mod tests;
 
 pub use requests::Requests;
 pub use series::LoadSeries;
-pub use verdict::{Episode, Input, Judged, blind, judge, seconds};
+pub use verdict::{Episode, Input, Judged, blind, judge};

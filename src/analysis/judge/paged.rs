@@ -1,11 +1,12 @@
 //! Requests that apiservers count themselves, by their metrics pages: nobody is named, and intervals are as long as the
 //! pages lie apart.
 
-use super::requests::{Caller, Grid, Kind, Requests, Row};
+use super::requests::{Axes, Caller, Grid, Kind, Requests, Row};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance};
 use crate::analysis::metrics::traffic::verb;
+use crate::analysis::traffic::Outcome;
 use crate::model::incident::Source;
 use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
@@ -25,23 +26,19 @@ type Timed = Vec<(usize, f64, Vec<(f32, f32)>)>;
 struct Series {
     kind: usize,
     instance: usize,
-    errors: bool,
-    throttled: bool,
+    outcome: Outcome,
     tiles: Timed,
 }
 
 /// The requests of metrics pages.
 #[derive(Debug)]
 pub struct Paged {
-    grid: Grid,
-    callers: Vec<Caller>,
-    kinds: Vec<Kind>,
-    instances: Vec<String>,
+    axes: Axes,
     series: Vec<Series>,
 }
 
 /// How long intervals are: as long as those between most pages of apiservers. `None` where there are too few pages.
-pub fn tile(facts: &Facts) -> Option<Grid> {
+fn grid(facts: &Facts) -> Option<Grid> {
     let mut lengths = Vec::new();
     let (mut from, mut to) = (Micros::MAX, Micros::MIN);
     for instance in facts.instances_of(Component::Apiserver) {
@@ -64,23 +61,10 @@ fn is_starting(own: &Instance, (from, to): (Micros, Micros)) -> bool {
     start.is_some_and(|start| from < start + STARTING && start < to)
 }
 
-/// What rose between pages, spread evenly over the time between them: `take` is given the interval and the part of it.
-pub(super) fn spread(grid: Grid, (from, to): (Micros, Micros), increase: f64, mut take: impl FnMut(usize, f64)) {
-    if from >= to {
-        return;
-    }
-    for number in from.div_euclid(grid.tile)..=(to - 1).div_euclid(grid.tile) {
-        let part = ((number + 1) * grid.tile).min(to) - (number * grid.tile).max(from);
-        if let Some(place) = grid.place(number * grid.tile) {
-            take(place, increase * part as f64 / (to - from) as f64);
-        }
-    }
-}
-
 impl Paged {
     /// `None` where there are too few pages of apiservers.
     pub fn new(facts: &Facts) -> Option<Self> {
-        let grid = tile(facts)?;
+        let grid = grid(facts)?;
         let (mut kinds, mut instances) = (Numbers::default(), Numbers::default());
         let kind_of = |fact: &Fact| -> Kind {
             let label = |at: usize| facts.text(fact.labels[at]).to_owned();
@@ -92,15 +76,13 @@ impl Paged {
             let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
             for (interval, difference) in &fact.course {
                 if let Some(span) = own.intervals.get(*interval as usize).filter(|span| !is_starting(own, **span)) {
-                    spread(grid, *span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
+                    grid.spread(*span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
                 }
             }
-            let code = facts.text(fact.labels[7]);
             series.push(Series {
                 kind: kinds.of(kind_of(fact)),
                 instance: instances.of(own.name.clone()),
-                errors: code.starts_with('5') || code == "0",
-                throttled: code == "429",
+                outcome: Outcome::of_code(facts.text(fact.labels[7]).parse().ok()),
                 tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
             });
         }
@@ -116,13 +98,12 @@ impl Paged {
             series.push(Series {
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
-                errors: false,
-                throttled: false,
+                outcome: Outcome::Ok,
                 tiles: timed(grid, &intervals, &buckets),
             });
         }
-        let callers = vec![Caller::default()];
-        Some(Self { grid, callers, kinds: kinds.all, instances: instances.all, series })
+        let axes = Axes { grid, callers: vec![Caller::default()], kinds: kinds.all, instances: instances.all };
+        Some(Self { axes, series })
     }
 }
 
@@ -132,7 +113,7 @@ fn timed(grid: Grid, intervals: &[(Micros, Micros)], buckets: &[&Fact]) -> Timed
     for (place, fact) in buckets.iter().enumerate() {
         for (interval, difference) in &fact.course {
             if let Some(span) = intervals.get(*interval as usize) {
-                spread(grid, *span, *difference, |tile, part| {
+                grid.spread(*span, *difference, |tile, part| {
                     *tiles.entry(tile).or_default().entry(place).or_default() += part;
                 });
             }
@@ -172,34 +153,22 @@ impl Requests for Paged {
         Source::Metrics
     }
 
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn callers(&self) -> &[Caller] {
-        &self.callers
-    }
-
-    fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-
-    fn instances(&self) -> &[String] {
-        &self.instances
+    fn axes(&self) -> &Axes {
+        &self.axes
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         for series in &self.series {
             for (tile, count, latency) in &series.tiles {
-                let of = |is: bool| if is { *count } else { 0.0 };
+                let of = |wanted: Outcome| if series.outcome == wanted { *count } else { 0.0 };
                 take(Row {
                     tile: *tile,
                     caller: 0,
                     kind: series.kind,
                     instance: series.instance,
                     requests: *count,
-                    errors: of(series.errors),
-                    throttled: of(series.throttled),
+                    errors: of(Outcome::Error),
+                    throttled: of(Outcome::Throttled),
                     spent: [0.0; 3],
                     latency,
                 });

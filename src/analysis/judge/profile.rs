@@ -42,6 +42,27 @@ impl Count {
     }
 }
 
+/// What was asked for at baseline and within, and what it added.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Added {
+    /// Requests a second, at baseline and within.
+    pub rps: [f64; 2],
+    /// Requests that were throttled within, a second.
+    pub throttled: f64,
+    /// Seconds of work by second that were added, each request at the price of its kind; what is throttled is no work.
+    pub work: f64,
+}
+
+impl Added {
+    /// Of requests that cost `price` each.
+    pub fn new(price: f64, [was, now]: [&Count; 2], [before, within]: [&Profile; 2]) -> Self {
+        let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
+        let rps = [by_second(was.requests, before), by_second(now.requests, within)];
+        let served = by_second(now.requests - now.throttled, within);
+        Self { rps, throttled: by_second(now.throttled, within), work: (served - rps[0]).max(0.0) * price }
+    }
+}
+
 /// What was asked for in some intervals.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {

@@ -47,6 +47,19 @@ impl Grid {
         (self.first() + at as i64) * self.tile
     }
 
+    /// What rose between two moments, spread evenly over the time between them: `take` is given each interval and its part.
+    pub fn spread(self, (from, to): Span, increase: f64, mut take: impl FnMut(usize, f64)) {
+        if from >= to {
+            return;
+        }
+        for number in from.div_euclid(self.tile)..=(to - 1).div_euclid(self.tile) {
+            let part = ((number + 1) * self.tile).min(to) - (number * self.tile).max(from);
+            if let Some(place) = self.place(number * self.tile) {
+                take(place, increase * part as f64 / (to - from) as f64);
+            }
+        }
+    }
+
     /// The interval of a moment; `None` outside of what is covered.
     pub fn place(self, at: Micros) -> Option<usize> {
         let place = usize::try_from(at.div_euclid(self.tile) - self.first()).ok()?;
@@ -77,22 +90,46 @@ pub struct Row<'r> {
     pub latency: &'r [(f32, f32)],
 }
 
+/// What rows are numbered by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axes {
+    /// How time is cut.
+    pub grid: Grid,
+    /// The callers.
+    pub callers: Vec<Caller>,
+    /// The kinds of requests.
+    pub kinds: Vec<Kind>,
+    /// The apiservers.
+    pub instances: Vec<String>,
+}
+
 /// Requests in time.
 pub trait Requests {
     /// What they were counted from.
     fn source(&self) -> Source;
 
+    /// What its rows are numbered by.
+    fn axes(&self) -> &Axes;
+
     /// How time is cut.
-    fn grid(&self) -> Grid;
+    fn grid(&self) -> Grid {
+        self.axes().grid
+    }
 
     /// The callers.
-    fn callers(&self) -> &[Caller];
+    fn callers(&self) -> &[Caller] {
+        &self.axes().callers
+    }
 
     /// The kinds of requests.
-    fn kinds(&self) -> &[Kind];
+    fn kinds(&self) -> &[Kind] {
+        &self.axes().kinds
+    }
 
     /// The apiservers.
-    fn instances(&self) -> &[String];
+    fn instances(&self) -> &[String] {
+        &self.axes().instances
+    }
 
     /// Hands each row to `take`, in any order; a key may come in several rows.
     fn each(&self, take: &mut dyn FnMut(Row<'_>));

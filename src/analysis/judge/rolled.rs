@@ -1,6 +1,6 @@
 //! Requests of audit logs, by their roll-up.
 
-use super::requests::{Caller, Grid, Kind, Requests, Row};
+use super::requests::{Axes, Grid, Requests, Row};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::histogram::midpoint;
@@ -39,10 +39,7 @@ type Key = (usize, usize, usize, Outcome);
 #[derive(Debug)]
 pub struct Rolled<'r> {
     rollup: &'r Rollup,
-    grid: Grid,
-    callers: Vec<Caller>,
-    kinds: Vec<Kind>,
-    instances: Vec<String>,
+    axes: Axes,
     /// By number of a key; `None` of what is left out.
     keys: Vec<Option<Key>>,
 }
@@ -72,10 +69,7 @@ impl<'r> Rolled<'r> {
         let span = rollup.span.filter(|(from, to)| from < to)?;
         Some(Self {
             rollup,
-            grid: Grid { tile, span },
-            callers: callers.all,
-            kinds: kinds.all,
-            instances: instances.all,
+            axes: Axes { grid: Grid { tile, span }, callers: callers.all, kinds: kinds.all, instances: instances.all },
             keys: keys.into_iter().map(Option::flatten).collect(),
         })
     }
@@ -86,27 +80,15 @@ impl Requests for Rolled<'_> {
         Source::Audit
     }
 
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn callers(&self) -> &[Caller] {
-        &self.callers
-    }
-
-    fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-
-    fn instances(&self) -> &[String] {
-        &self.instances
+    fn axes(&self) -> &Axes {
+        &self.axes
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         let mut latency = Vec::new();
         for row in self.rollup.traffic() {
             let Some(&Some((caller, kind, instance, outcome))) = self.keys.get(row.key as usize) else { continue };
-            let Some(tile) = self.grid.place(row.tile * SECOND) else { continue };
+            let Some(tile) = self.axes.grid.place(row.tile * SECOND) else { continue };
             let requests = row.requests as f64;
             let of = |wanted: Outcome| if outcome == wanted { requests } else { 0.0 };
             latency.clear();

@@ -85,7 +85,7 @@ impl Latencies {
     }
 }
 
-/// Requests of one kind, or of one caller, by interval: those in which there were any, ascending.
+/// Requests of one caller by interval: those in which there were any, ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sparse {
     /// Interval, requests.
@@ -97,15 +97,7 @@ pub struct Sparse {
 impl Sparse {
     fn add(&mut self, tile: usize, count: f64) {
         self.total += count;
-        let tile = tile as u32;
-        match self.counts.last_mut() {
-            Some(last) if last.0 == tile => last.1 += count as f32,
-            Some(last) if last.0 > tile => match self.counts.binary_search_by_key(&tile, |own| own.0) {
-                Ok(place) => self.counts[place].1 += count as f32,
-                Err(place) => self.counts.insert(place, (tile, count as f32)),
-            },
-            _ => self.counts.push((tile, count as f32)),
-        }
+        *entry(&mut self.counts, tile) += count as f32;
     }
 
     /// A value for each interval.
@@ -118,12 +110,26 @@ impl Sparse {
         }
         all
     }
+}
 
-    /// Requests within intervals.
-    pub fn within(&self, tiles: std::ops::Range<usize>) -> f64 {
-        let from = self.counts.partition_point(|own| (own.0 as usize) < tiles.start);
-        self.counts[from..].iter().take_while(|own| (own.0 as usize) < tiles.end).map(|own| f64::from(own.1)).sum()
-    }
+/// The entry of an interval among those of others, ascending; most come in the order of time.
+fn entry<T: Default>(all: &mut Vec<(u32, T)>, tile: usize) -> &mut T {
+    let tile = tile as u32;
+    let place = match all.last() {
+        Some(last) if last.0 == tile => all.len() - 1,
+        Some(last) if last.0 > tile => match all.binary_search_by_key(&tile, |own| own.0) {
+            Ok(place) => place,
+            Err(place) => {
+                all.insert(place, (tile, T::default()));
+                place
+            }
+        },
+        _ => {
+            all.push((tile, T::default()));
+            all.len() - 1
+        }
+    };
+    &mut all[place].1
 }
 
 /// What happened to requests of one class in an interval.
@@ -150,8 +156,6 @@ pub struct Tile {
     pub watches: f64,
     /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled is none.
     pub work: f64,
-    /// Seconds that slow requests spent in etcd, in webhooks, in the APF queue, as their annotations say.
-    pub spent: [f64; 3],
     /// Mean of the logarithms of how many times slower than usual requests are, each kind by its number of requests.
     pub drag: f64,
     /// Latencies of all but long-running requests.
@@ -194,9 +198,7 @@ pub struct LoadSeries {
     pub by_instance: Vec<Vec<f64>>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
-    /// Requests by kind.
-    pub by_kind: Vec<Sparse>,
-    /// Seconds that one request of a kind takes in quiet intervals.
+    /// Seconds that one request of a kind takes in quiet intervals; 0 of what lasts.
     pub prices: Vec<f64>,
     /// From here on a request of a kind is slow; s.
     pub thresholds: Vec<f64>,
@@ -210,23 +212,16 @@ pub struct LoadSeries {
 
 /// Requests and seconds of a kind by interval.
 #[derive(Debug, Clone, Default)]
-struct Means(Vec<(u32, f32, f32)>);
+struct Means(Vec<(u32, [f32; 2])>);
 
 impl Means {
     fn add(&mut self, tile: usize, count: f32, sum: f32) {
-        let tile = tile as u32;
-        match self.0.last_mut() {
-            Some(last) if last.0 == tile => (last.1, last.2) = (last.1 + count, last.2 + sum),
-            Some(last) if last.0 > tile => match self.0.binary_search_by_key(&tile, |own| own.0) {
-                Ok(place) => (self.0[place].1, self.0[place].2) = (self.0[place].1 + count, self.0[place].2 + sum),
-                Err(place) => self.0.insert(place, (tile, count, sum)),
-            },
-            _ => self.0.push((tile, count, sum)),
-        }
+        let own = entry(&mut self.0, tile);
+        *own = [own[0] + count, own[1] + sum];
     }
 
     fn typical(&self) -> Option<f64> {
-        let means = self.0.iter().filter(|own| own.1 > 0.0).map(|own| f64::from(own.2 / own.1)).collect();
+        let means = self.0.iter().filter(|own| own.1[0] > 0.0).map(|own| f64::from(own.1[1] / own.1[0])).collect();
         quantile(means, TYPICAL)
     }
 }
@@ -235,10 +230,6 @@ impl Means {
 pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
     let rank = ((values.len() as f64 * q).ceil() as usize).clamp(1, values.len().max(1)) - 1;
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(rank, f64::total_cmp).1)
-}
-
-fn is_timed(class: Class) -> bool {
-    place(class).is_some()
 }
 
 impl LoadSeries {
@@ -254,7 +245,6 @@ impl LoadSeries {
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
-            by_kind: vec![Sparse::default(); kinds.len()],
             prices: Vec::new(),
             thresholds: Vec::new(),
             is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
@@ -277,15 +267,11 @@ impl LoadSeries {
             (count, sum) = (count + timed, sum + seconds * timed);
         }
         let tile = &mut self.tiles[row.tile];
-        for (all, own) in tile.spent.iter_mut().zip(row.spent) {
-            *all += own;
-        }
         let Some(place) = place(class) else {
             // A watch counts when it starts.
             tile.watches += f64::from(count);
             self.by_instance[row.instance][row.tile] += f64::from(count);
             self.by_caller[row.caller].add(row.tile, f64::from(count));
-            self.by_kind[row.kind].add(row.tile, f64::from(count));
             return;
         };
         let felt = &mut tile.felt[place];
@@ -297,7 +283,6 @@ impl LoadSeries {
         tile.latency.add(row.latency);
         self.by_instance[row.instance][row.tile] += row.requests;
         self.by_caller[row.caller].add(row.tile, row.requests);
-        self.by_kind[row.kind].add(row.tile, row.requests);
         if count > 0.0 {
             means[row.kind].add(row.tile, count, sum);
         }
@@ -308,7 +293,7 @@ impl LoadSeries {
         let mut weights = vec![0.0; self.tiles.len()];
         for own in means {
             let Some(typical) = own.typical() else { continue };
-            for (tile, count, sum) in &own.0 {
+            for (tile, [count, sum]) in &own.0 {
                 let times = (f64::from(sum / count) + NOISE_S) / (typical + NOISE_S);
                 let weight = f64::from(*count);
                 self.tiles[*tile as usize].drag += weight * times.ln().clamp(-1.0, 5.0);
@@ -321,7 +306,7 @@ impl LoadSeries {
     }
 
     /// Intervals in which requests are as fast as usual.
-    pub fn quiet(&self) -> Vec<bool> {
+    fn quiet(&self) -> Vec<bool> {
         let busy = |tile: &&Tile| tile.all().timed > 0.0;
         let bound = quantile(self.tiles.iter().filter(busy).map(|tile| tile.drag).collect(), QUIET_SHARE);
         let bound = bound.unwrap_or(0.0);
@@ -351,18 +336,16 @@ impl LoadSeries {
             let p99 = told.quantile(0.99).unwrap_or(0.0);
             thresholds.push((SLOWER_TIMES * p99).max(p99 + SLOWER_BY_S));
             let own = own.as_deref().filter(|own| own.count() >= 5.0).unwrap_or(of_class);
-            self.prices.push(own.sum / own.count().max(1.0));
+            // What lasts is no work that ends.
+            let is_long = self.classes[kind] == Class::Long;
+            self.prices.push(if is_long { 0.0 } else { own.sum / own.count().max(1.0) });
         }
         thresholds
     }
 
     /// The third pass: what was slow, and how much work was asked for.
     fn judge(&mut self, row: &Row<'_>) {
-        let class = self.classes[row.kind];
-        if !is_timed(class) {
-            return;
-        }
-        let Some(place) = place(class) else { return };
+        let Some(place) = place(self.classes[row.kind]) else { return };
         let threshold = self.thresholds[row.kind] as f32;
         let slow: f32 = row.latency.iter().filter(|own| own.0 > threshold).map(|own| own.1).sum();
         let tile = &mut self.tiles[row.tile];
@@ -370,20 +353,9 @@ impl LoadSeries {
         tile.work += (row.requests - row.throttled).max(0.0) * self.prices[row.kind];
     }
 
-    /// A value of each interval by second.
-    pub fn rates(&self, value: impl Fn(&Tile) -> f64) -> Vec<f64> {
-        self.tiles.iter().enumerate().map(|(at, tile)| value(tile) / self.grid.seconds(at).max(0.1)).collect()
-    }
-
-    /// Latencies of some intervals.
-    pub fn latency(&self, tiles: impl Iterator<Item = usize>) -> Latencies {
-        let mut all = Latencies::default();
-        tiles.filter_map(|at| self.tiles.get(at)).for_each(|tile| all.merge(&tile.latency));
-        all
-    }
-
     /// The typical number of requests a second.
     pub fn typical_rate(&self) -> f64 {
-        median(&mut self.rates(|tile| tile.all().requests)).unwrap_or(0.0)
+        let rate = |(at, tile): (usize, &Tile)| tile.all().requests / self.grid.seconds(at).max(0.1);
+        median(&mut self.tiles.iter().enumerate().map(rate).collect::<Vec<f64>>()).unwrap_or(0.0)
     }
 }

@@ -1,7 +1,7 @@
 //! The judge on small loads of which all is known.
 
 use super::candidates::Candidate;
-use super::requests::{Caller, Grid, Kind, Requests, Row};
+use super::requests::{Axes, Caller, Grid, Requests, Row};
 use super::vitals::{Course, Point, Vital, Vitals};
 use super::{Episode, Input, judge};
 use crate::model::incident::{Grade, Source, State};
@@ -25,10 +25,7 @@ type Key = (usize, usize, usize);
 
 #[derive(Debug)]
 struct Made {
-    len: usize,
-    callers: Vec<Caller>,
-    kinds: Vec<Kind>,
-    instances: Vec<String>,
+    axes: Axes,
     rows: Vec<(usize, Key, Asked)>,
 }
 
@@ -59,7 +56,8 @@ impl Made {
                 }
             }
         }
-        Self { len, callers, kinds, instances: vec!["a".to_owned(), "b".to_owned()], rows }
+        let grid = Grid { tile: TILE, span: (BEGIN, BEGIN + len as Micros * TILE) };
+        Self { axes: Axes { grid, callers, kinds, instances: vec!["a".to_owned(), "b".to_owned()] }, rows }
     }
 }
 
@@ -67,17 +65,8 @@ impl Requests for Made {
     fn source(&self) -> Source {
         Source::Audit
     }
-    fn grid(&self) -> Grid {
-        Grid { tile: TILE, span: (BEGIN, BEGIN + self.len as Micros * TILE) }
-    }
-    fn callers(&self) -> &[Caller] {
-        &self.callers
-    }
-    fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-    fn instances(&self) -> &[String] {
-        &self.instances
+    fn axes(&self) -> &Axes {
+        &self.axes
     }
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         for &(tile, (caller, kind, instance), Asked { count, errors, throttled, seconds }) in &self.rows {

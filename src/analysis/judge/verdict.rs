@@ -274,8 +274,3 @@ fn spans(series: &LoadSeries, tiles: &Tiles) -> Vec<Span> {
     }
     all
 }
-
-/// Seconds of a span.
-pub fn seconds((from, to): Span) -> f64 {
-    (to - from) as f64 / SECOND as f64
-}

@@ -37,8 +37,6 @@ pub enum Vital {
     QueueWait,
     /// Requests that priority and fairness rejects, a second.
     Rejected,
-    /// Requests in flight.
-    Inflight,
     /// Memory of a process.
     Resident,
     /// Memory of a cgroup, as a part of its limit.
@@ -47,8 +45,6 @@ pub enum Vital {
     OomKills,
     /// Size of etcd's database.
     DatabaseSize,
-    /// Watches that an apiserver ended because their clients were too slow, a second.
-    TerminatedWatches,
     /// Seconds in which no page was to be had.
     Unreachable,
 }
@@ -115,13 +111,11 @@ impl Vitals {
             (Metric::WebhookFailOpen, Vital::FailedOpen),
             (Metric::WebhookRejections, Vital::WebhookErrors),
             (Metric::EtcdLeaderChanges, Vital::EtcdLeaderChanges),
-            (Metric::TerminatedWatchers, Vital::TerminatedWatches),
         ] {
             all.courses.extend(rates(facts, metric, vital));
         }
         for (metric, vital) in [
             (Metric::EtcdHasLeader, Vital::EtcdLeader),
-            (Metric::Inflight, Vital::Inflight),
             (Metric::ProcessResident, Vital::Resident),
             (Metric::EtcdDbSize, Vital::DatabaseSize),
         ] {
@@ -160,7 +154,7 @@ impl Vitals {
 }
 
 /// Processes that took another's place.
-fn starts(facts: &Facts) -> Vec<Start> {
+pub fn starts(facts: &Facts) -> Vec<Start> {
     let first = facts.instances.iter().map(|instance| instance.from).min().unwrap_or_default();
     let started = facts.instances.iter().filter_map(|own| {
         let at = (own.start? * 1e6) as Micros;

@@ -72,12 +72,7 @@ impl Series {
             | Metric::FlowWait
             | Metric::EtcdWalFsync
             | Metric::EtcdCommit => kept == Kept::Incident && matches!(self.part, Part::Sum | Part::Count),
-            Metric::WebhookRejections
-            | Metric::WebhookFailOpen
-            | Metric::EtcdLeaderChanges
-            | Metric::EtcdProposalsFailed
-            | Metric::TerminatedWatchers
-            | Metric::CacheInitializations => kept == Kept::Incident,
+            Metric::WebhookRejections | Metric::WebhookFailOpen | Metric::EtcdLeaderChanges => kept == Kept::Incident,
             _ => false,
         }
     }

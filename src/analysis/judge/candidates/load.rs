@@ -1,6 +1,7 @@
 //! Causes that are somebody's requests.
 
-use super::{BEFORE, Candidate, Case, Grown, Operation, ln_times};
+use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
+use crate::analysis::judge::profile::Added;
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::Signal;
 use crate::model::incident::Source;
@@ -15,18 +16,18 @@ const WITH: Micros = 20 * SECOND;
 const MANY: f64 = 20.0;
 
 /// Callers that ask for more.
-pub(super) fn callers(case: &Case<'_>) -> Vec<Candidate> {
-    let Some(view) = case.audit() else { return Vec::new() };
-    let grown = view.grown();
-    let added: f64 = grown.iter().map(|own| own.added).sum();
-    let most = grown.first().map_or(0.0, |own| own.added);
-    let breadth = breadth(grown.iter().map(|own| own.rps));
-    let rose: f64 = grown.iter().map(|own| (own.rps[1] - own.rps[0]).max(0.0)).sum();
+pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<Candidate> {
+    let added: f64 = grown.iter().map(|own| own.added.work).sum();
+    let most = grown.first().map_or(0.0, |own| own.added.work);
+    let breadth = breadth(grown.iter().map(|own| own.added.rps));
+    let rise = |own: &Grown| own.added.rps[1] - own.added.rps[0];
+    let rose: f64 = grown.iter().map(|own| rise(own).max(0.0)).sum();
     let (flat_of, flat) = case.flat();
     let of = |own: &Grown| {
-        let share = if added > 0.0 { own.added / added } else { 0.0 };
-        let share_rps = if rose > 0.0 { (own.rps[1] - own.rps[0]).max(0.0) / rose } else { 0.0 };
-        let is_write = own.writes >= 0.5 * own.added;
+        let Added { rps, throttled, work } = own.added;
+        let share = part(work, added);
+        let share_rps = part(rise(own).max(0.0), rose);
+        let is_write = own.writes >= 0.5 * work;
         let mut candidate = Candidate::new(if is_write { "write-burst" } else { "client-surge" });
         candidate.caller = Some(view.requests.callers()[own.caller].clone());
         let is_its = |signal: &Signal| *signal == Signal::Caller(own.caller);
@@ -37,33 +38,34 @@ pub(super) fn callers(case: &Case<'_>) -> Vec<Candidate> {
         candidate
             .with("share", Source::Audit, share)
             .with("grown", Source::Audit, share * (1.0 - flat))
-            .with("leads", Source::Audit, if own.added >= most { 1.0 - flat } else { 0.0 })
+            .with("leads", Source::Audit, if work >= most { 1.0 - flat } else { 0.0 })
             .with("breadth", Source::Audit, breadth)
             .with("share_rps", Source::Audit, share_rps)
-            .with("times", Source::Audit, ln_times(own.rps[1], own.rps[0], 0.2).clamp(0.0, 4.0))
-            .with("size", Source::Audit, ((own.rps[1] - own.rps[0]) / all.max(0.5)).clamp(0.0, 3.0))
+            .with("times", Source::Audit, ln_times(rps[1], rps[0], 0.2).clamp(0.0, 4.0))
+            .with("size", Source::Audit, (rise(own) / all.max(0.5)).clamp(0.0, 3.0))
             .with("onset", Source::Audit, f64::from(u8::from(onset)))
-            .with("throttled", Source::Audit, (own.throttled / own.rps[1].max(0.1)).clamp(0.0, 1.0))
+            .with("throttled", Source::Audit, (throttled / rps[1].max(0.1)).clamp(0.0, 1.0))
             .with("control_plane", Source::Audit, f64::from(u8::from(is_own)))
             .with("flat", flat_of, flat)
     };
-    grown.iter().filter(|own| own.added > 0.0).take(CALLERS).map(of).collect()
+    grown.iter().filter(|own| own.added.work > 0.0).take(CALLERS).map(of).collect()
 }
 
 /// Without audit logs: requests that nobody can be named for.
 pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first().filter(|view| view.source() == Source::Metrics)?;
     let grown = view.grown_kinds();
-    let added: f64 = grown.iter().map(|own| own.2).sum();
-    let (kind, _, most) = grown.into_iter().max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)))?;
+    let added: f64 = grown.iter().map(|own| own.1.work).sum();
+    let (kind, most) = grown.into_iter().max_by(|a, b| a.1.work.total_cmp(&b.1.work).then(b.0.cmp(&a.0)))?;
+    let share = part(most.work, added);
     let is_write = view.series.classes[kind as usize] == Class::Write;
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("request-surge");
     let [verb, _, resource, _] = &view.requests.kinds()[kind as usize];
     candidate.name = Some(format!("{verb} {resource}"));
     let candidate = candidate
-        .with("share", Source::Metrics, if added > 0.0 { most / added } else { 0.0 })
-        .with("grown", Source::Metrics, if added > 0.0 { most / added * (1.0 - flat) } else { 0.0 })
+        .with("share", Source::Metrics, share)
+        .with("grown", Source::Metrics, share * (1.0 - flat))
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
         .with("flat", flat_of, flat);
@@ -75,20 +77,12 @@ pub(super) fn lists(case: &Case<'_>) -> Option<Candidate> {
     let view = case.audit()?;
     let mut by_resource: BTreeMap<&str, (f64, BTreeMap<u32, f64>)> = BTreeMap::new();
     let mut all = 0.0;
-    for (&(caller, kind), now) in &view.within.pairs {
-        let class = view.series.classes[kind as usize];
-        if class == Class::Long {
-            continue;
-        }
-        let was = view.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
-        let served = (now.requests - now.throttled) / view.within.seconds.max(1.0);
-        let price = view.series.prices[kind as usize];
-        let added = (served - was.requests / view.before.seconds.max(1.0)).max(0.0) * price;
-        all += added;
-        if class == Class::List && added > 0.0 {
+    for (caller, kind, Added { work, .. }) in view.pairs() {
+        all += work;
+        if view.series.classes[kind as usize] == Class::List && work > 0.0 {
             let own = by_resource.entry(view.requests.kinds()[kind as usize][2].as_str()).or_default();
-            own.0 += added;
-            *own.1.entry(caller).or_default() += added;
+            own.0 += work;
+            *own.1.entry(caller).or_default() += work;
         }
     }
     let (resource, (added, callers)) = by_resource.into_iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
@@ -98,7 +92,7 @@ pub(super) fn lists(case: &Case<'_>) -> Option<Candidate> {
     candidate.name = Some(resource.to_owned());
     let many = callers.values().filter(|own| **own >= 0.02 * added).count();
     let candidate = candidate
-        .with("share", Source::Audit, if all > 0.0 { added / all } else { 0.0 })
+        .with("share", Source::Audit, part(added, all))
         .with("top", Source::Audit, top)
         .with("callers", Source::Audit, many as f64)
         .with("flat", flat_of, flat);
@@ -112,22 +106,26 @@ fn breadth(rps: impl Iterator<Item = [f64; 2]>) -> f64 {
         more += if within >= 1.3 * before { before } else { 0.0 };
         all += before;
     }
-    if all > 0.0 { more / all } else { 0.0 }
+    part(more, all)
+}
+
+/// A part of a whole; 0 of nothing.
+fn part(own: f64, all: f64) -> f64 {
+    if all > 0.0 { own / all } else { 0.0 }
 }
 
 /// Everybody asks for more; where nobody is named, everything is asked for more.
-pub(super) fn everybody(case: &Case<'_>) -> Option<Candidate> {
+pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Candidate> {
     let view = case.views.first()?;
-    // Of each caller, or kind: requests a second before and within, and the work that was added.
-    let parts: Vec<([f64; 2], f64)> = match view.source() {
-        Source::Audit => view.grown().into_iter().map(|own| (own.rps, own.added)).collect(),
-        _ => view.grown_kinds().into_iter().map(|(_, rps, added)| (rps, added)).collect(),
+    let parts: Vec<Added> = match grown {
+        Some(grown) => grown.into_iter().map(|own| own.added).collect(),
+        None => view.grown_kinds().into_iter().map(|own| own.1).collect(),
     };
-    let added: f64 = parts.iter().map(|own| own.1).sum();
-    let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.1)) / added.max(1e-9);
+    let added: f64 = parts.iter().map(|own| own.work).sum();
+    let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.work)) / added.max(1e-9);
     let (flat_of, flat) = case.flat();
     let candidate = Candidate::new("load-surge")
-        .with("breadth", view.source(), breadth(parts.iter().map(|own| own.0)))
+        .with("breadth", view.source(), breadth(parts.iter().map(|own| own.rps)))
         .with("top", view.source(), top)
         .with("growth", view.source(), view.growth().clamp(0.0, 4.0))
         .with("flat", flat_of, flat);
@@ -139,17 +137,12 @@ pub(super) fn cascades(case: &Case<'_>) -> Vec<Candidate> {
     let (from, to) = (case.draft.span.0 - BEFORE, case.draft.span.1);
     let Some(view) = case.audit() else { return Vec::new() };
     let (mut deletes, mut added) = (0.0, 0.0);
-    for (&(caller, kind), now) in &view.within.pairs {
-        let was = view.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
-        let served = (now.requests - now.throttled) / view.within.seconds.max(1.0);
-        let class = view.series.classes[kind as usize];
-        let price = if class == Class::Long { 0.0 } else { view.series.prices[kind as usize] };
-        let own = (served - was.requests / view.before.seconds.max(1.0)).max(0.0) * price;
-        added += own;
+    for (caller, kind, Added { work, .. }) in view.pairs() {
+        added += work;
         let is_delete = view.requests.kinds()[kind as usize][0].starts_with("delete");
-        deletes += if is_delete && view.series.is_own[caller as usize] { own } else { 0.0 };
+        deletes += if is_delete && view.series.is_own[caller as usize] { work } else { 0.0 };
     }
-    let share = if added > 0.0 { deletes / added } else { 0.0 };
+    let share = part(deletes, added);
     let is_its = |own: &&Operation| (from..to).contains(&own.at) && own.objects >= MANY;
     let of = |own: &Operation| {
         let late = (own.at - case.draft.span.0) as f64 / SECOND as f64;

@@ -5,7 +5,7 @@ mod load;
 mod plane;
 
 use super::episodes::Draft;
-use super::profile::{Count, Profile};
+use super::profile::{Added, Count, Profile};
 use super::requests::{Caller, Class, Requests};
 use super::series::LoadSeries;
 use super::signals::Signal;
@@ -101,14 +101,10 @@ pub struct View<'r> {
 pub struct Grown {
     /// Its number.
     pub caller: usize,
-    /// Requests a second, baseline and episode.
-    pub rps: [f64; 2],
-    /// Work that it added, s a second.
-    pub added: f64,
-    /// Part of the added work that is writes.
+    /// What it asked for, and the work that it added.
+    pub added: Added,
+    /// Of the added work, s a second, what is writes.
     pub writes: f64,
-    /// Requests that were throttled, a second.
-    pub throttled: f64,
 }
 
 impl View<'_> {
@@ -126,58 +122,50 @@ impl View<'_> {
         (within - before) / before.max(1e-3)
     }
 
+    /// What requests of a kind came to, of one caller or of all.
+    fn added(&self, kind: u32, was: Option<&Count>, now: &Count) -> Added {
+        let price = self.series.prices[kind as usize];
+        Added::new(price, [was.unwrap_or(&Count::default()), now], [&self.before, &self.within])
+    }
+
+    /// What callers asked for by kind, and the work that they added: caller, kind.
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32, Added)> {
+        let of = |(key, now): (&(u32, u32), &Count)| (key.0, key.1, self.added(key.1, self.before.pairs.get(key), now));
+        self.within.pairs.iter().map(of)
+    }
+
     /// Callers by the work that they added.
     pub fn grown(&self) -> Vec<Grown> {
         let mut all: BTreeMap<u32, Grown> = BTreeMap::new();
-        for (&(caller, kind), now) in &self.within.pairs {
-            let was = self.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
+        for (caller, kind, added) in self.pairs() {
             let own = all.entry(caller).or_insert_with(|| Grown {
                 caller: caller as usize,
-                rps: [0.0; 2],
-                added: 0.0,
+                added: Added::default(),
                 writes: 0.0,
-                throttled: 0.0,
             });
-            let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
-            let asked = by_second(was.requests, &self.before);
-            // What is throttled takes no work.
-            let served = by_second(now.requests - now.throttled, &self.within);
-            own.rps[0] += asked;
-            own.rps[1] += by_second(now.requests, &self.within);
-            own.throttled += by_second(now.throttled, &self.within);
-            let class = self.series.classes[kind as usize];
-            let price = if class == Class::Long { 0.0 } else { self.series.prices[kind as usize] };
-            let added = (served - asked).max(0.0) * price;
-            own.added += added;
-            own.writes += if class == Class::Write { added } else { 0.0 };
+            own.added.rps[0] += added.rps[0];
+            own.added.rps[1] += added.rps[1];
+            own.added.throttled += added.throttled;
+            own.added.work += added.work;
+            own.writes += if self.series.classes[kind as usize] == Class::Write { added.work } else { 0.0 };
         }
         // What it asked for before and no more is its own, too.
         for (&(caller, kind), was) in &self.before.pairs {
             if let Some(own) = all.get_mut(&caller)
                 && !self.within.pairs.contains_key(&(caller, kind))
             {
-                own.rps[0] += was.requests / self.before.seconds.max(1.0);
+                own.added.rps[0] += was.requests / self.before.seconds.max(1.0);
             }
         }
         let mut all: Vec<Grown> = all.into_values().collect();
-        all.sort_by(|a, b| b.added.total_cmp(&a.added).then(a.caller.cmp(&b.caller)));
+        all.sort_by(|a, b| b.added.work.total_cmp(&a.added.work).then(a.caller.cmp(&b.caller)));
         all
     }
 
-    /// Kinds of requests: number, requests a second before and within, work added, s a second.
-    fn grown_kinds(&self) -> Vec<(u32, [f64; 2], f64)> {
-        let of = |(kind, now): (&u32, &Count)| {
-            let was = self.before.kinds.get(kind).copied().unwrap_or_default();
-            let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
-            let rps = [by_second(was.requests, &self.before), by_second(now.requests, &self.within)];
-            let served = by_second(now.requests - now.throttled, &self.within);
-            let class = self.series.classes[*kind as usize];
-            let price = if class == Class::Long { 0.0 } else { self.series.prices[*kind as usize] };
-            (*kind, rps, (served - rps[0]).max(0.0) * price)
-        };
-        let mut all: Vec<_> = self.within.kinds.iter().map(of).collect();
-        all.sort_by_key(|own| own.0);
-        all
+    /// What was asked for by kind, and the work that was added.
+    fn grown_kinds(&self) -> Vec<(u32, Added)> {
+        let of = |(kind, now): (&u32, &Count)| (*kind, self.added(*kind, self.before.kinds.get(kind), now));
+        self.within.kinds.iter().map(of).collect()
     }
 
     /// Logarithm of how many times slower requests of a class are than in quiet intervals, each kind by its number; and
@@ -197,8 +185,8 @@ impl View<'_> {
         (all >= 5.0).then(|| (sum / all, much / all))
     }
 
-    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes.
-    fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<(f64, String)> {
+    /// Of writes by resource: how much of something there is, and how many.
+    fn writes(&self, of: impl Fn(&Count) -> f64) -> BTreeMap<&str, [f64; 2]> {
         let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
         for (kind, count) in &self.within.kinds {
             if self.series.classes[*kind as usize] == Class::Write {
@@ -207,28 +195,27 @@ impl View<'_> {
                 own[1] += count.requests;
             }
         }
-        let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
-        let most = by_resource.into_iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0]))?;
-        (sums[0] >= 5.0).then(|| ((most.1[0] / sums[0] - most.1[1] / sums[1].max(1.0)).max(0.0), most.0.to_owned()))
+        by_resource
     }
-}
 
-impl View<'_> {
+    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes.
+    fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<f64> {
+        let by_resource = self.writes(of);
+        let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
+        let most = by_resource.into_values().max_by(|a, b| a[0].total_cmp(&b[0]))?;
+        (sums[0] >= 5.0).then(|| (most[0] / sums[0] - most[1] / sums[1].max(1.0)).max(0.0))
+    }
+
     /// The part of the writes of one resource that fail, of that where most do, less the part of reads that fail.
     fn failing(&self) -> Option<f64> {
-        let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
         let mut reads = [0.0; 2];
         for (kind, count) in &self.within.kinds {
-            let class = self.series.classes[*kind as usize];
-            let own = match class {
-                Class::Write => by_resource.entry(self.requests.kinds()[*kind as usize][2].as_str()).or_default(),
-                Class::Long => continue,
-                _ => &mut reads,
-            };
-            own[0] += count.errors;
-            own[1] += count.requests;
+            if !matches!(self.series.classes[*kind as usize], Class::Write | Class::Long) {
+                reads = [reads[0] + count.errors, reads[1] + count.requests];
+            }
         }
         let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
+        let by_resource = self.writes(|count| count.errors);
         let most = by_resource.values().filter(|own| own[1] >= MIN_WRITES).map(part).max_by(f64::total_cmp)?;
         Some((most - part(&reads)).max(0.0))
     }
@@ -293,10 +280,11 @@ impl Case<'_> {
 
 /// All candidates, the likeliest first.
 pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
-    let mut all = load::callers(case);
+    let grown = case.audit().map(|view| (view, view.grown()));
+    let mut all = grown.as_ref().map_or_else(Vec::new, |(view, grown)| load::callers(case, view, grown));
     all.extend(load::unnamed(case));
     all.extend(load::lists(case));
-    all.extend(load::everybody(case));
+    all.extend(load::everybody(case, grown.map(|(_, grown)| grown)));
     all.extend(plane::store(case));
     all.extend(plane::webhooks(case));
     all.extend(plane::restart(case));

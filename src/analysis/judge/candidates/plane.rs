@@ -17,7 +17,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
     let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
     let breadth = case.most(|view| view.slower(writes).map(|own| own.1)).map_or(0.0, |own| own.1);
     let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
-    let narrow = case.most(|view| view.narrow(|count| count.slow).map(|own| own.0)).map_or(0.0, |own| own.1);
+    let narrow = case.most(|view| view.narrow(|count| count.slow)).map_or(0.0, |own| own.1);
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("slow-etcd")
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
@@ -82,17 +82,16 @@ fn spent(view: &View<'_>, which: usize) -> f64 {
 pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
     let writes = |class: Class| class == Class::Write;
     let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
-    let slow = case.views.iter().filter_map(|view| view.narrow(|count| count.slow)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let failed =
-        case.views.iter().filter_map(|view| view.narrow(|count| count.errors)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let slow = case.most(|view| view.narrow(|count| count.slow)).map_or(0.0, |own| own.1);
+    let failed = case.most(|view| view.narrow(|count| count.errors)).map_or(0.0, |own| own.1);
     let (flat_of, flat) = case.flat();
     let reads = |class: Class| matches!(class, Class::Read | Class::Review);
     let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
     let mut candidate = Candidate::new("webhook-drag")
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
-        .with("narrow", drag_of, slow.map_or(0.0, |own| own.0))
-        .with("narrow_errors", drag_of, failed.map_or(0.0, |own| own.0))
+        .with("narrow", drag_of, slow)
+        .with("narrow_errors", drag_of, failed)
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
