@@ -91,7 +91,9 @@ impl Case {
             for _ in 0..1 + rng.below(3) {
                 let caller = rng.below(case.cluster.callers.len()) as u16;
                 let at = rng.unit() * span;
-                let objects = f64::from(u8::from(rng.chance(0.3))) * rng.range(1.0, 15.0).round();
+                // What goes with it is little beside what is asked for in any case.
+                let most = (2.0 * case.cluster.rate()).clamp(15.0, 300.0);
+                let objects = f64::from(u8::from(rng.chance(0.5))) * rng.log_range(1.0, most).round();
                 if !matches!(case.cluster.roles[usize::from(caller)], Role::Kubelet | Role::Controller) {
                     case.operations.push((at, caller, objects));
                 }

@@ -66,6 +66,39 @@ pub fn lay(case: &mut Case, plan: Plan, rng: &mut Rng) {
     case.plans.push(plan);
 }
 
+/// Others ask for more while a caller does, as its controllers do or by chance: each of them adds up to half of what it
+/// adds, in CPU time.
+fn companions(case: &mut Case, plan: &Plan, rng: &mut Rng) {
+    if !rng.chance(0.35) {
+        return;
+    }
+    let work = |streams: &[u16], case: &Case| -> f64 {
+        let of =
+            |own: &u16| case.cluster.streams[usize::from(*own)].rate * case.cluster.streams[usize::from(*own)].price;
+        streams.iter().map(of).sum()
+    };
+    let added: f64 = case
+        .effects
+        .iter()
+        .map(|own| match own {
+            Effect::Add { stream, rate, .. } => rate * case.cluster.streams[usize::from(*stream)].price,
+            _ => 0.0,
+        })
+        .sum();
+    for _ in 0..1 + rng.below(3) {
+        let other = rng.below(case.cluster.callers.len()) as u16;
+        if plan.caller == Some(other) {
+            continue;
+        }
+        let streams: Vec<u16> = (0..case.cluster.streams.len() as u16)
+            .filter(|own| case.cluster.streams[usize::from(*own)].caller == other)
+            .collect();
+        let most = 0.5 * added / work(&streams, case).max(1e-6);
+        let times = 1.0 + rng.log_range(0.3, 20.0).min(rng.range(0.3, 1.0) * most);
+        case.effects.push(Effect::Times { streams, shape: plan.shape(), times });
+    }
+}
+
 /// A caller of its own, asking for `added` more while the episode lasts: what it asks for before is the part of it that
 /// its strength says.
 fn surge(case: &mut Case, plan: &Plan, user: &str, agent: &str, mix: &[(&str, f64)], added: f64, rng: &mut Rng) -> u16 {
@@ -128,6 +161,7 @@ fn client_surge(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
     let full = rng.log_range(0.15, 4.0);
     let added = (full * capacity(case) / price).min(3000.0);
     plan.caller = Some(surge(case, &plan, user, agent, mix, added, rng));
+    companions(case, &plan, rng);
     plan
 }
 
@@ -144,6 +178,7 @@ fn write_burst(case: &mut Case, mut plan: Plan, rng: &mut Rng) -> Plan {
     };
     let added = (rng.log_range(0.15, 4.0) * case.cluster.etcd_rate.min(capacity(case) / 0.003)).min(3000.0);
     plan.caller = Some(surge(case, &plan, user, agent, mix, added, rng));
+    companions(case, &plan, rng);
     plan
 }
 

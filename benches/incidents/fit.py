@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 """Fits the weights of the judge's features: src/analysis/judge/weights.rs.
 
-    cargo bench --bench incidents -- features --half fitted > features.csv
-    benches/incidents/fit.py features.csv
+    cargo bench --bench incidents -- features --half fitted > composed.csv
+    benches/incidents/captured/score.py --features benches/incidents/captured/*.tar.zst > captured.csv
+    benches/incidents/fit.py composed.csv --captured captured.csv            # rewrites the table of weights
+    benches/incidents/fit.py composed.csv --captured captured.csv --dry      # leaves it
+    benches/incidents/fit.py composed.csv --captured captured.csv --leave-one-out
 
 For each kind of cause a logistic regression over all candidates of that kind in all episodes that were found: is it
 the cause, or not? The weights in prior.csv are what we would have chosen by reason. A Gaussian prior around them keeps
 weights where the cases say nothing, and no weight changes its sign: what speaks for a cause never comes to speak against it.
-Needs numpy and scipy. The result depends on the features alone.
+What people read is the confidence of the first cause, and that is what has to be right: a candidate that is not the first
+of its episode counts as REST, and who is the first is found by fitting ROUNDS times.
+A candidate of a capture counts as much as CAPTURED of the composed cases, which are many and of one kind of mind.
+--leave-one-out fits once for each capture without it, and says which cause is then the first in it. Needs numpy and scipy. The result depends on the features alone.
 """
+import argparse
 import collections
 import csv
 import pathlib
@@ -20,66 +27,143 @@ from scipy.optimize import minimize
 HERE = pathlib.Path(__file__).parent
 TABLE = HERE.parent.parent / "src/analysis/judge/weights.rs"
 # How far weights go from what reason says, as a standard deviation.
-SPREAD = 1.5
-# A bias is nothing that reason knows: it may go anywhere.
+SPREAD = 3.0
+# A bias is nothing that reason knows, but that a cause for which nothing speaks is not likely: up to here.
 BIAS_SPREAD = 4.0
-# What the composed cases never show stays as reason says: a restart in the course of an overload; reads of single objects,
-# which wait for a slow etcd as writes do and never for a webhook.
+HIGHEST_BIAS = -2.0
+# What the composed cases never show stays as reason says: a restart in the course of an overload; a controller that asks
+# for more, which others make it do; a client of which nothing is known but that it sent many times what it did.
 FIXED = {
     ("relist-storm", "began_late"),
-    ("slow-etcd", "drag_writes"),
-    ("slow-etcd", "drag_reads"),
-    ("webhook-drag", "drag_reads"),
+    ("client-surge", "control_plane"),
+    ("write-burst", "control_plane"),
+    ("client-surge", "times"),
 }
-# Clients that rise together: a composed case has one culprit, which adds nearly all load, and fitted to that a client that adds
-# two thirds of it would be none. The weights of these are reason's.
-FIXED_KINDS = {"client-surge"}
 # Fewer causes of a kind, or fewer candidates that are none, fit nothing.
 MIN_EXAMPLES = 10
+# So many composed candidates weigh as much as one of a capture.
+CAPTURED = 4.0
+BINS = 10
+REST = 0.2
+ROUNDS = 5
 
 
-def read(paths):
-    """By kind: rows of (features, is it the cause, weight of the row)."""
-    candidates = collections.OrderedDict()
-    for path in paths:
-        with open(path, newline="") as file:
-            for row in csv.DictReader(file):
-                key = path, row["case"], row["form"], row["episode"], row["candidate"]
-                own = candidates.setdefault(key, {"kind": row["kind"], "is_right": int(row["is_right"]), "features": {}})
-                own["features"][row["feature"]] = float(row["value"])
-    return candidates.values()
-
-
-def main():
-    prior = collections.OrderedDict()
-    with open(HERE / "prior.csv", newline="") as file:
+def read(path, weight, candidates):
+    """Candidates: kind, whether it is the cause, features, weight, and the episode they belong to."""
+    with open(path, newline="") as file:
         for row in csv.DictReader(file):
-            prior.setdefault(row["kind"], collections.OrderedDict())[row["feature"]] = float(row["weight"])
-    candidates = list(read(sys.argv[1:]))
-    lines = []
+            key = row["case"], row["form"], row["episode"], row["candidate"]
+            new = {
+                "kind": row["kind"], "is_right": int(row["is_right"]), "features": {}, "weight": weight,
+                "case": row["case"], "form": row["form"], "of": (row["case"], row["form"], row["episode"]),
+                "caller": row["caller"], "key": key,
+            }
+            own = candidates.setdefault(key, new)
+            if row["feature"]:
+                own["features"][row["feature"]] = float(row["value"])
+
+
+def matrix(rows, names):
+    """Features by row; a bias is 1."""
+    return numpy.array([[1.0 if name == "bias" else own["features"].get(name, 0.0) for name in names] for own in rows])
+
+
+def fit(prior, candidates):
+    """Weights by kind."""
+    weights = fit_once(prior, candidates, {own["key"]: own["weight"] for own in candidates})
+    for _ in range(1, ROUNDS):
+        first = {own["key"] for _, own in firsts(weights, candidates).values()}
+        rows = {own["key"]: own["weight"] * (1.0 if own["key"] in first else REST) for own in candidates}
+        weights = fit_once(prior, candidates, rows)
+    return weights
+
+
+def fit_once(prior, candidates, weight_of):
+    """Weights by kind, where each candidate counts so much."""
+    fitted = collections.OrderedDict()
     for kind, weights in prior.items():
         names = list(weights)
         rows = [own for own in candidates if own["kind"] == kind]
         start = numpy.array([weights[name] for name in names])
-        spread = numpy.array([BIAS_SPREAD if name == "bias" else 1e-3 if (kind, name) in FIXED else SPREAD for name in names])
-        fitted = start
+        fitted[kind] = dict(zip(names, start))
         causes = sum(own["is_right"] for own in rows)
         # Where the cases hold no example, or no counterexample, reason is all there is.
-        if kind not in FIXED_KINDS and min(causes, len(rows) - causes) >= MIN_EXAMPLES:
-            x = numpy.array([[1.0 if name == "bias" else own["features"].get(name, 0.0) for name in names] for own in rows])
-            y = numpy.array([own["is_right"] for own in rows], dtype=float)
+        if min(causes, len(rows) - causes) < MIN_EXAMPLES:
+            continue
+        of = {"bias": BIAS_SPREAD}
+        spread = numpy.array([1e-3 if (kind, name) in FIXED else of.get(name, SPREAD) for name in names])
+        x = matrix(rows, names)
+        y = numpy.array([own["is_right"] for own in rows], dtype=float)
+        weight = numpy.array([weight_of[own["key"]] for own in rows])
 
-            def loss(w):
-                odds = x @ w
-                value = numpy.logaddexp(0, odds).sum() - (y * odds).sum() + 0.5 * (((w - start) / spread) ** 2).sum()
-                p = 1 / (1 + numpy.exp(-odds))
-                return value, x.T @ (p - y) + (w - start) / spread**2
+        def loss(w):
+            odds = x @ w
+            value = (weight * (numpy.logaddexp(0, odds) - y * odds)).sum() + 0.5 * (((w - start) / spread) ** 2).sum()
+            p = 1 / (1 + numpy.exp(-odds))
+            return value, x.T @ (weight * (p - y)) + (w - start) / spread**2
 
-            bounds = [(None, None) if name == "bias" else (0, None) if w > 0 else (None, 0) for name, w in zip(names, start)]
-            fitted = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-            p = 1 / (1 + numpy.exp(-(x @ fitted)))
-            print(f"{kind}: {len(rows)} candidates, {int(y.sum())} causes, mean confidence {p.mean():.3f}", file=sys.stderr)
-        lines += [f'    ("{kind}", "{name}", {weight:.3f}),' for name, weight in zip(names, fitted)]
+        bounds = [(None, HIGHEST_BIAS) if name == "bias" else (0, None) if w > 0 else (None, 0) for name, w in zip(names, start)]
+        fitted[kind] = dict(zip(names, minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x))
+    return fitted
+
+
+def firsts(weights, candidates):
+    """Of each episode the likeliest candidate, and its confidence."""
+    best = {}
+    for own in candidates:
+        table = weights.get(own["kind"], {"bias": -9.0})
+        odds = table["bias"] + sum(table.get(name, 0.0) * value for name, value in own["features"].items())
+        confidence = 1 / (1 + numpy.exp(-odds))
+        if own["of"] not in best or confidence > best[own["of"]][0]:
+            best[own["of"]] = confidence, own
+    return best
+
+
+def report(name, best):
+    """Right first causes, and the expected calibration error in bins of equal size, by form."""
+    for form in sorted({key[1] for key in best}):
+        of = sorted((confidence, own["is_right"]) for key, (confidence, own) in best.items() if key[1] == form)
+        error, bins = 0.0, []
+        for part in numpy.array_split(numpy.array(of), BINS):
+            if len(part):
+                error += abs(part[:, 0].mean() - part[:, 1].mean()) * len(part) / len(of)
+                bins.append(f"{part[:, 0].mean():.2f}:{part[:, 1].mean():.2f}")
+        right = sum(own[1] for own in of)
+        print(f"{name} {form}: {right} of {len(of)} right, calibration error {error:.3f}  {' '.join(bins)}", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("composed", nargs="+")
+    parser.add_argument("--captured", action="append", default=[])
+    parser.add_argument("--leave-one-out", action="store_true")
+    parser.add_argument("--dry", action="store_true")
+    args = parser.parse_args()
+    prior = collections.OrderedDict()
+    with open(HERE / "prior.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            prior.setdefault(row["kind"], collections.OrderedDict())[row["feature"]] = float(row["weight"])
+    composed, captured = collections.OrderedDict(), collections.OrderedDict()
+    for path in args.composed:
+        read(path, 1.0, composed)
+    for path in args.captured:
+        read(path, CAPTURED, captured)
+    composed, captured = list(composed.values()), list(captured.values())
+    if args.leave_one_out:
+        for name in sorted({own["case"] for own in captured}):
+            rest = [own for own in captured if own["case"] != name]
+            best = firsts(fit(prior, composed + rest), [own for own in captured if own["case"] == name])
+            for (case, form, episode), (confidence, own) in best.items():
+                mark = "right" if own["is_right"] else "WRONG"
+                print(f"{case} {form} {episode}: {mark} {own['kind']} {own['caller']} {confidence:.2f}")
+        return
+    weights = fit(prior, composed + captured)
+    report("composed", firsts(weights, composed))
+    if captured:
+        report("captured", firsts(weights, captured))
+    if args.dry:
+        return
+    lines = [f'    ("{kind}", "{name}", {weight:.3f}),' for kind, own in weights.items() for name, weight in own.items()]
     text = TABLE.read_text()
     head, rest = text.split("pub const WEIGHTS: &[(&str, &str, f64)] = &[\n")
     rest = rest[rest.index("];"):]

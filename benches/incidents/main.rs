@@ -29,7 +29,9 @@ use std::process::ExitCode;
 pub struct Options {
     /// Odd seeds are only ever scored, even ones are for choosing.
     pub half: Option<&'static str>,
-    /// Seeds below this.
+    /// The first seed.
+    pub first: u64,
+    /// So many seeds.
     pub cases: u64,
     /// Forms of input.
     pub inputs: Vec<Input>,
@@ -39,7 +41,7 @@ pub struct Options {
 
 impl Options {
     fn new(words: &[String]) -> Result<Self, String> {
-        let mut own = Self { half: None, cases: 2000, inputs: Input::ALL.to_vec(), threads: 2 };
+        let mut own = Self { half: None, first: 0, cases: 2000, inputs: Input::ALL.to_vec(), threads: 2 };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -52,6 +54,7 @@ impl Options {
                         other => return Err(format!("--half is scored, fitted or both, not {other}")),
                     }
                 }
+                "--first" => own.first = value()?.parse().map_err(|_| "--first needs a number")?,
                 "--cases" => own.cases = value()?.parse().map_err(|_| "--cases needs a number")?,
                 "--threads" => own.threads = value()?.parse().map_err(|_| "--threads needs a number")?,
                 "--form" => {
@@ -75,7 +78,7 @@ impl Options {
             Some(_) => seed.is_multiple_of(2),
             None => true,
         };
-        (0..self.cases).filter(is_its).collect()
+        (self.first..self.first + self.cases).filter(is_its).collect()
     }
 }
 

@@ -313,8 +313,8 @@ pub fn features(options: &Options) {
             for (place, own) in found.iter().enumerate() {
                 let truth = of.iter().position(|pair| pair.is_some_and(|pair| pair.0 == place));
                 let touches = ready.truths.iter().any(|truth| truth.from < own.to && own.from < truth.to);
-                if truth.is_none() && touches {
-                    // Half of an episode says little about causes.
+                if truth.is_none() && (touches || own.grade > Grade::Incident) {
+                    // Half of an episode says little about causes; and harmless activity has causes, too.
                     continue;
                 }
                 for (number, cause) in own.causes.iter().enumerate() {

@@ -16,7 +16,8 @@ fn texts(all: &[&str]) -> Vec<String> {
 }
 
 /// Flags that are not part of a question: what is live, how long it is followed, where a Prometheus is, what is written
-/// besides; and `--at` of `compare`, which stands for the two windows that the question has.
+/// besides; and `--at` and `--episode` of `compare`, which stand for the two windows that the
+/// question has.
 const NO_PART: &[&str] = &[
     "follow",
     "every",
@@ -44,6 +45,7 @@ const NO_PART: &[&str] = &[
     "owner",
     "kustomize",
     "compare --at",
+    "compare --episode",
     "guard events --alerts",
     "quota check --step",
     "quota propose --step",
@@ -273,11 +275,11 @@ fn all() -> Vec<Question> {
 fn parsed(words: &[String]) -> Question {
     let mut io = Io { now: NOW, ..Io::process() };
     let settings = Settings::usual(&io).unwrap();
-    let context = Context::new(settings, &mut io);
+    let mut context = Context::new(settings, &mut io);
     let all = std::iter::once("plimsoll".to_owned()).chain(words.iter().cloned());
     let matches = Cli::parser().try_get_matches_from(all).unwrap_or_else(|error| panic!("{words:?}: {error}"));
     let cli = Cli::from_arg_matches(&matches).unwrap();
-    cli.command.question(&context).unwrap_or_else(|error| panic!("{words:?}: {error}")).expect("a question")
+    cli.command.question(&mut context).unwrap_or_else(|error| panic!("{words:?}: {error}")).expect("a question")
 }
 
 #[test]

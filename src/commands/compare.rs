@@ -1,6 +1,7 @@
 //! `plimsoll compare`: what changed.
 
 use super::etcd::compared;
+use super::report::load;
 use super::rollup::{self, Covered, Selection};
 use super::{heap, pages, show};
 use crate::analysis::answer::{Answer, Rows};
@@ -12,6 +13,7 @@ use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, parse_time};
+use crate::model::incident::{Episode, Span};
 use crate::model::input::InputReport;
 use crate::model::question;
 use crate::model::time::Micros;
@@ -30,6 +32,7 @@ EXAMPLES
   plimsoll compare before/ after/                        # two bundles, folders or files of one kind
   plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z      # before and after a rollout
   plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's day
+  plimsoll compare incident/ --episode                   # the heaviest episode that report finds, and its baseline
   plimsoll compare yesterday.db today.db
   plimsoll compare before/ after/ -o markdown > comment.md      # for a pull request
   plimsoll compare before/ after/ -o svg > change.svg    # all requests, and the clients and requests that moved most, in time
@@ -54,6 +57,9 @@ pub struct Args {
     /// Of AFTER only this.
     #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     after_window: Option<String>,
+    /// Compare an episode with its baseline, as report finds them: the heaviest one, or the one of this id.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = HEAVIEST, conflicts_with_all = ["after", "at", "before_window", "after_window"])]
+    episode: Option<String>,
     /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <. DIM
     /// is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
@@ -67,6 +73,9 @@ pub struct Args {
     fail_on_increase: Vec<Limit>,
 }
 
+/// What `--episode` without an id stands for.
+const HEAVIEST: &str = "heaviest";
+
 fn share(text: &str) -> Result<f64, String> {
     parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 5%, 0.05".to_owned())
 }
@@ -76,17 +85,21 @@ type Asked = (Option<Micros>, Option<Micros>);
 
 impl Args {
     /// What the flags ask. Times of day are those of the day on which a source begins.
-    pub fn question(&self, context: &Context<'_>) -> Result<question::Compare, Error> {
-        if self.after.is_none() && self.at.is_none() && (self.before_window.is_none() || self.after_window.is_none()) {
+    pub fn question(&self, context: &mut Context<'_>) -> Result<question::Compare, Error> {
+        let has_windows = self.at.is_some() || self.before_window.is_some() && self.after_window.is_some();
+        if self.after.is_none() && self.episode.is_none() && !has_windows {
             return Err(Error::Usage(
-                "name BEFORE and AFTER, or two windows of one source: --at TIME, or --before FROM..TO --after FROM..TO"
+                "name BEFORE and AFTER, or two windows of one source: --at TIME, --before FROM..TO --after FROM..TO, or --episode"
                     .to_owned(),
             ));
         }
         Ok(question::Compare {
             before: self.before.clone(),
             after: self.after.clone(),
-            windows: windows(self, context)?,
+            windows: match &self.episode {
+                Some(wanted) => of_episode(&self.before, wanted, context)?,
+                None => windows(self, context)?,
+            },
             filters: self.filters.clone(),
             at_least: self.at_least,
             fail_on_increase: self.fail_on_increase.iter().map(Limit::words).collect(),
@@ -154,6 +167,22 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
     told.limits = limits;
     let report = report(&mut rows, told);
     Ok(Answer::Report(Box::new(report), Rows::Changes(rows)))
+}
+
+/// The baseline and the time of an episode of a source.
+fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[Asked; 2], Error> {
+    let (episodes, _) = load::episodes(&[source.to_owned()], (None, None), context)?;
+    let is_it = |own: &&Episode| if wanted == HEAVIEST { true } else { own.id == wanted };
+    let Some(own) = episodes.iter().find(is_it) else {
+        return Err(Error::Usage(if episodes.is_empty() {
+            format!("--episode: {source} has no episode; name two windows: --before FROM..TO --after FROM..TO")
+        } else {
+            let known: Vec<String> = episodes.iter().map(|own| format!("{} ({})", own.id, own.grade.name())).collect();
+            format!("--episode {wanted}: {source} has no such episode; there are: {}", known.join(", "))
+        }));
+    };
+    let asked = |(from, to): Span| (Some(from), Some(to));
+    Ok([asked(own.baseline), asked((own.from, own.to))])
 }
 
 /// The windows that were asked for. Times of day are those of the day on which the log begins.

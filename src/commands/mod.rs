@@ -148,7 +148,7 @@ impl Command {
 
     /// The question that the command asks, given what time it is; `None` for commands that do something else, and for
     /// what can't be asked of files: a live cluster, a log that is followed.
-    pub fn question(&self, context: &Context<'_>) -> Result<Option<Question>, Error> {
+    pub fn question(&self, context: &mut Context<'_>) -> Result<Option<Question>, Error> {
         let now = context.io.now;
         Ok(Some(match self {
             Self::Traffic(args) => Question::Traffic(args.question(now)?),

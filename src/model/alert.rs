@@ -7,6 +7,7 @@ use crate::model::time::Micros;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -350,6 +351,55 @@ pub struct Message {
     /// Dangerous operations, by time, where it is about those; then there are no alerts.
     #[serde(default)]
     pub deeds: Vec<Deed>,
+    /// Episodes, by time, where it is about those; then there is nothing else.
+    #[serde(default)]
+    pub episodes: Vec<EpisodeNews>,
+}
+
+impl Message {
+    /// The id of a message about these things: the same for the same.
+    pub fn id_of(about: impl Iterator<Item = String>) -> String {
+        let mut hash = Sha256::new();
+        for text in about {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// What is new about an episode: that it began, that it got worse, that it is over. (Grades: docs/judge.md.)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpisodeNews {
+    /// The episode's id.
+    pub id: String,
+    /// Its grade.
+    pub grade: String,
+    /// How grave that is.
+    pub level: Level,
+    /// From when.
+    pub from: Micros,
+    /// Until when, or up to when it was seen.
+    pub to: Micros,
+    /// Whether it is over.
+    pub is_over: bool,
+    /// Whether it was told before, as less grave.
+    pub is_worse: bool,
+    /// Grade, state, impact and likely cause in one sentence.
+    pub headline: String,
+    /// The kind of its likely cause; empty where none is likely.
+    pub cause: String,
+    /// The client that is the likely cause, if one is.
+    pub user: String,
+    /// What to do first; empty where nothing is known.
+    pub step: String,
+}
+
+impl EpisodeNews {
+    /// The same however often it is seen; another where it got worse, or is over.
+    pub fn key(&self) -> String {
+        format!("episode {} {}{}", self.id, self.grade, if self.is_over { " over" } else { "" })
+    }
 }
 
 /// A dangerous operation as it is told, or several of one kind by one actor.

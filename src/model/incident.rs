@@ -170,6 +170,8 @@ pub struct Cause {
     pub confidence: f64,
     /// The same with all kinds of sources at hand.
     pub confidence_if_complete: f64,
+    /// What was measured of it, by the names of docs/judge.md.
+    pub features: Vec<(&'static str, f64)>,
     /// What speaks for it.
     pub supports: Vec<Evidence>,
     /// What speaks against it.
@@ -394,7 +396,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
     ("heap", &["top", "flame", "diff"]),
     ("quota", &["propose", "check", "alert", "lint"]),
     ("forecast", &[]),
-    ("guard", &["events", "policies", "webhooks"]),
+    ("guard", &["episodes", "events", "policies", "webhooks"]),
     ("compare", &[]),
     ("balance", &[]),
     ("controllers", &[]),

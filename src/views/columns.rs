@@ -51,14 +51,13 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 332] = [
+const COLUMNS: [Column; 335] = [
     column("taken", "WHAT", Kind::Text),
     column("taken_from", "FROM", Kind::Text),
     column("outcome", "OUTCOME", Kind::Text),
     column("files", "FILES", Kind::Count),
     column("reason", "REASON", Kind::Text),
-    column("incident_likely", "HOW LIKELY", Kind::Text),
-    column("incident_sure", "SURE", Kind::Text),
+    column("incident_confidence", "CONFIDENCE", Kind::Text),
     column("incident_before", "BEFORE", Kind::Text),
     column("incident_within", "WITHIN", Kind::Text),
     column("incident_after", "AFTER", Kind::Text),
@@ -372,6 +371,10 @@ const COLUMNS: [Column; 332] = [
     column("what_if_was", "REACHED", Kind::Text),
     column("what_if_is", "REACHED THEN", Kind::Text),
     wide("what_if_range", "RANGE", Kind::Text),
+    column("episode_from", "FROM", Kind::Text),
+    column("episode_lasted", "LASTED", Kind::Text),
+    column("episode_grade", "GRADE", Kind::Text),
+    column("episode_headline", "WHAT", Kind::Text),
     column("guard_at", "TIME", Kind::Text),
     column("guard_severity", "SEVERITY", Kind::Text),
     column("guard_who", "WHO", Kind::Text),

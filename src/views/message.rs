@@ -5,7 +5,7 @@
 //! can forget it.
 
 use super::text::plain;
-use crate::model::alert::{Alert, Deed, Gauge, Key, Level, Message, Templates};
+use crate::model::alert::{Alert, Deed, EpisodeNews, Gauge, Key, Level, Message, Templates};
 use crate::model::quantity::Quantity;
 use crate::model::quota::{form, rejected};
 use crate::model::time::{self, Micros, SECOND};
@@ -33,7 +33,14 @@ pub struct Rendered {
 /// Writes a message by these templates, or by those built in. The error says which template, and what is wrong with it.
 pub fn render(message: &Message, templates: &Templates) -> Result<Rendered, String> {
     let of = |own: &Option<String>, default: &'static str| own.clone().unwrap_or_else(|| default.to_owned());
-    let [subject, text, slack] = if message.deeds.is_empty() {
+    let [subject, text, slack] = if !message.episodes.is_empty() {
+        let own = [
+            include_str!("templates/episode_subject.txt"),
+            include_str!("templates/episode_text.txt"),
+            include_str!("templates/episode_slack.txt"),
+        ];
+        own.map(str::to_owned)
+    } else if message.deeds.is_empty() {
         [
             of(&templates.subject, include_str!("templates/subject.txt")),
             of(&templates.text, include_str!("templates/text.txt")),
@@ -130,6 +137,7 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
         "alerts": message.alerts.iter().take(MOST).map(one).collect::<Vec<_>>(),
         "more": (message.alerts.len() + message.deeds.len()).saturating_sub(MOST),
         "deeds": message.deeds.iter().take(MOST).map(|deed| told(deed, &safe)).collect::<Vec<_>>(),
+        "episodes": message.episodes.iter().map(|own| episode(own, &safe)).collect::<Vec<_>>(),
         "over": message.over.iter().take(MOST).map(one).collect::<Vec<_>>(),
         "commands": commands(message),
     })
@@ -156,6 +164,24 @@ fn told(deed: &Deed, safe: &impl Fn(&str) -> String) -> Value {
         "count": deed.count,
         "at": second(deed.at),
         "last": second(deed.last),
+    })
+}
+
+/// An episode for a template.
+fn episode(own: &EpisodeNews, safe: &impl Fn(&str) -> String) -> Value {
+    json!({
+        "id": own.id,
+        "grade": own.grade,
+        "level": own.level.name(),
+        "from": second(own.from),
+        "to": second(own.to),
+        "lasted": duration(own.to - own.from),
+        "is_over": own.is_over,
+        "is_worse": own.is_worse,
+        "headline": safe(&own.headline),
+        "cause": own.cause,
+        "user": safe(&own.user),
+        "step": safe(&own.step),
     })
 }
 
@@ -270,6 +296,7 @@ mod tests {
             alerts,
             over,
             deeds: vec![],
+            episodes: vec![],
         }
     }
 

@@ -49,6 +49,7 @@ mod foreign;
 mod forms;
 mod gateway;
 mod guard;
+mod guard_episodes;
 mod guard_policies;
 mod guard_webhooks;
 mod heap;

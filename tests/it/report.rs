@@ -129,7 +129,9 @@ fn the_storm_is_explained() {
 
 #[test]
 fn added_load_is_what_python_counts() {
-    for name in ["list-storm", "overload-restart"] {
+    // What a request costs is taken from quiet intervals by the one, from the baseline by the other; that of the second
+    // sample is overloaded itself, and one in ten requests in it is slow.
+    for (name, tolerance) in [("list-storm", 0.15), ("overload-restart", 0.3)] {
         let bundle = sample(name);
         let report = report(&bundle, &[]);
         let incident = &report["incident"];
@@ -153,9 +155,8 @@ fn added_load_is_what_python_counts() {
             for field in ["before_rps", "within_rps"] {
                 near(number(client, field), number(other, field), &format!("{name} {} {field}", client["user"]));
             }
-            // What a request costs is taken from quiet intervals by the one, from the baseline by the other.
             let shares = [number(client, "added_share"), number(other, "added_share")];
-            assert!((shares[0] - shares[1]).abs() <= 0.15, "{name} {}: {shares:?}", client["user"]);
+            assert!((shares[0] - shares[1]).abs() <= tolerance, "{name} {}: {shares:?}", client["user"]);
             ranked += 1;
         }
         assert!(ranked >= 8, "{ranked}");

@@ -391,7 +391,7 @@ def crd(stem, k):
 
 class Attacker:
     def __init__(self, world, spec, net):
-        acct = world.accts.pop()
+        self.acct = acct = spec.pop('acct', None) or world.accts.pop()
         agent = spec.pop('agent', None) or world.agent(acct[3])
         self.user, self.agent, self.base = acct[1], agent, spec['base']
         spec = dict(spec, dir=world.lab.d, acct=acct, agent=agent, net=net, seed=world.rnd.getrandbits(30))

@@ -87,7 +87,10 @@ class Run:
         for s in g['scenarios']:
             for k, spec in enumerate(s['attack'] if isinstance(s.get('attack'), list) else
                                      [s['attack']] if 'attack' in s else []):
-                self.att.setdefault(s['name'], []).append(Attacker(w, dict(spec), 20 + len(self.att) * 3 + k))
+                own = self.att.setdefault(s['name'], [])
+                if spec.get('share'):  # another agent of the first one's account
+                    spec = dict(spec, acct=own[0].acct)
+                own.append(Attacker(w, dict(spec), 20 + len(self.att) * 3 + k))
         w.start()
         step = 10
         scraper = subprocess.Popen([sys.executable, f'{HERE}/drive.py', 'scrape', self.d, str(step),
@@ -115,14 +118,17 @@ class Run:
 
     async def one(self, s, start, packs):
         w, att = self.w, self.att.get(s['name'], [])
+        peaks = s.get('peak') if isinstance(s.get('peak'), list) else [s.get('peak')] * len(att)
+        stay = [a for a, p in zip(att, peaks) if p is None and 'run' not in s]  # those that keep their base rate
         print(iso(time.time()), s['name'], flush=True)
         t0 = time.time()
         self.note, self.ep = {}, None
         if 'run' in s:
             await s['run'](self, s)
         elif att:
-            for a in att:
-                a.rate(s['peak'])
+            att = [a for a in att if a not in stay]
+            for a, p in zip(att, [p for p in peaks if p is not None]):
+                a.rate(p)
             await asyncio.sleep(s['secs'])
             for a in att:
                 a.rate(a.base)
@@ -154,12 +160,14 @@ class Run:
             e['clients'] = [{'user': a.user, 'agent': a.agent} for a in att]
         if s.get('quiet'):
             truth['episodes'] = [e] if s.get('degraded') or felt else []
-            truth['activities'] = [] if s['kind'] == 'baseline' else \
+            truth['activities'] = [] if s['kind'] == 'baseline' else self.note.get('activities') or \
                 [{k: e[k] for k in ('from', 'to', 'client', 'how')}]
+            truth['quiet'] = not felt
         else:
             truth['episodes'] = [e]
         truth['client_side'] = {'baseline': base, 'in_episode': ep, 'after': after}
-        others = [{'user': a.user, 'agent': a.agent} for n, x in self.att.items() if n != s['name'] for a in x]
+        others = [{'user': a.user, 'agent': a.agent} for n, x in self.att.items() for a in x
+                  if n != s['name'] or a in stay]
         truth['innocent'] = [{'user': c.user, 'agent': c.agent} for c in w.clients] + others
         truth['notes'] = ' '.join(x for x in (
             s.get('notes', ''), self.note.get('text', ''),

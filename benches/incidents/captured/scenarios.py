@@ -1,6 +1,7 @@
 """The table of scenarios. A group is one control plane with one cast of innocent clients, drawn from its seed."""
 import asyncio
 import base64
+import copy
 import json
 import os
 import signal
@@ -9,9 +10,9 @@ import sys
 import time
 
 import lab as lablib
-from clients import CM, HERE, Client, deployment, filler, whole
+from clients import CM, HERE, Client, deployment, filler, iso, whole
 
-PODS = '/api/v1/pods'
+PODS, SECRETS = '/api/v1/pods', '/api/v1/secrets'
 
 
 def loop_call(f, *a):
@@ -79,23 +80,27 @@ def start_webhook(r):
                                           stdin=subprocess.PIPE, text=True)
 
 
-async def webhook_up(r):
+async def webhook_up(r, name='guardrails', resources=('configmaps',)):
     start_webhook(r)
     ca = base64.b64encode(open(f'{r.d}/pki/ca.crt', 'rb').read()).decode()
     await asyncio.sleep(1.5)
     await r.post('/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations', {
         'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
-        'metadata': {'name': 'guardrails'}, 'webhooks': [{
-            'name': 'validate.guardrails.example.com', 'admissionReviewVersions': ['v1'], 'sideEffects': 'None',
+        'metadata': {'name': name}, 'webhooks': [{
+            'name': f'validate.{name}.example.com', 'admissionReviewVersions': ['v1'], 'sideEffects': 'None',
             'failurePolicy': 'Fail', 'timeoutSeconds': 10,
             'clientConfig': {'url': f'https://127.0.0.1:{lablib.HOOK}/validate', 'caBundle': ca},
             'rules': [{'apiGroups': [''], 'apiVersions': ['v1'], 'operations': ['CREATE', 'UPDATE'],
-                       'resources': ['configmaps'], 'scope': 'Namespaced'}]}]})
+                       'resources': list(resources), 'scope': 'Namespaced'}]}]})
+
+
+async def wider_webhook_up(r):
+    await webhook_up(r, 'pod-signer', ('pods', 'configmaps'))
 
 
 async def webhook_slow(r, s):
     p = r.lab.p['webhook']
-    p.stdin.write('2 4\n')
+    p.stdin.write(s.get('delay', '2 4') + '\n')
     p.stdin.flush()
     await asyncio.sleep(s['secs'])
     p.stdin.write('0.004 0.012\n')
@@ -137,6 +142,12 @@ async def big_namespace(r):
         'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': f'item-{k}'}, 'data': {'a': 'z' * 700}})
         for k in range(700)])
     await asyncio.gather(*[r.post('/api/v1/namespaces/old-shop/pods', filler(f'worker-{k}')) for k in range(300)])
+
+
+async def many_secrets(r):
+    await asyncio.gather(*[r.post(f'/api/v1/namespaces/{ns}/secrets', {
+        'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': f'token-{k}'}, 'stringData': {'a': 'k' * 900}})
+        for ns in lablib.NAMESPACES for k in range(200)])
 
 
 async def delete_namespace(r, s):
@@ -257,14 +268,15 @@ async def cron(r, s):
 
 
 async def human(r, s):
-    k = r.lab.kubeconfig('alice', lablib.API + 1, 't-alice')
+    who = s.get('who', 'alice')
+    k = r.lab.kubeconfig(who, lablib.API + 1, f't-{who}')
     await r.post(CM.format('web'), {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'note'}})
     with open(f'{r.d}/note.yaml', 'w') as f:
         f.write('apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: web}\ndata: {a: "1"}\n')
     rnd = r.w.rnd
     end = time.time() + s['secs']
     kube = os.environ.get('KUBECTL', f'{lablib.BIN}/kubectl')
-    r.note['client'] = {'user': 'alice@example.com', 'agent': 'kubectl'}
+    r.note['client'] = {'user': f'{who}@example.com', 'agent': 'kubectl'}
     while time.time() < end:
         args = rnd.choice(['get pods -n web', 'get nodes', 'get pods -A -l app=app-0',
                            'describe deployment app-0 -n web', 'get events -n web', 'logs deployment/app-1 -n web',
@@ -277,6 +289,20 @@ async def human(r, s):
         except asyncio.TimeoutError:
             p.kill()
         await asyncio.sleep(rnd.uniform(1, 7))
+
+
+def mixed(*parts):
+    """Activities that overlap: (seconds after the start, what is done, its knobs)."""
+    async def one(r, wait, f, s):
+        await asyncio.sleep(wait)
+        own = copy.copy(r)
+        own.note, t = {}, time.time()
+        await f(own, s)
+        return {'from': iso(t), 'to': iso(time.time()), 'client': own.note.get('client'), 'how': s['how']}
+
+    async def run(r, s):
+        r.note['activities'] = await asyncio.gather(*[one(r, *p) for p in parts])
+    return run
 
 
 async def memory_limited(r, s):
@@ -300,7 +326,7 @@ async def memory_limited(r, s):
     open(f'{cg}/memory.limit_in_bytes', 'w').write('-1')
     if r.lab.p['apiserver-0'].poll() is not None:
         r.lab.apiserver(0)
-    r.note['text'] += f' The kernel killed the apiserver {deaths} times.'
+    r.note['text'] += f" The kernel killed the apiserver {'once' if deaths == 1 else f'{deaths} times'}."
 
 
 def sc(name, kind, how, **k):
@@ -392,12 +418,12 @@ GROUPS = {
            'two of three etcd members killed, back after 40 s', run=no_leader, instance=None),
     ]),
     'i': dict(seed=1010, load=1.22, settle=75, fillers=2800, scenarios=[
-        storm('list-storm-throughout', 16, 0.4, 9, 225, most=60, base=0, whole=True,
+        storm('list-storm-throughout', 16, 0.4, 9, 225, most=60, base=0, whole=True, every=20,
               notes='The storm began 20 s before the record and runs on after it; the baseline in client_side lies '
               'before the record.'),
     ]),
     'u': dict(seed=1515, load=1.1, fillers=2800, scenarios=[
-        storm('list-storm-ongoing', 20, 0.4, 10, 165, most=60, cut=True),
+        storm('list-storm-ongoing', 20, 0.4, 10, 165, most=60, cut=True, every=20),
     ]),
     'q': dict(seed=1111, load=1.49, nodes=14, lab=ROLL, scenarios=[
         sc('quiet-backup', 'backup',
@@ -410,20 +436,24 @@ GROUPS = {
            quiet=True, degraded=True, run=rolling(15, 1), mild='degraded'),
     ]),
     'r': dict(seed=1212, load=1.08, relist=True, scenarios=[
-        sc('quiet-rollout', 'rollout',
-           'a Deployment of 200 pods gets a new image', quiet=True, prep=big_deployment,
-           run=roll_deployment),
+        sc('deployment-rollout', 'rollout',
+           'a Deployment of 200 pods gets a new image', prep=big_deployment, run=roll_deployment,
+           every=20),
+    ]),
+    'm': dict(seed=1222, load=1.08, relist=True, scenarios=[
         sc('memory-pressure', 'memory-pressure',
-           'the memory limit of apiserver-0 is set 90 MiB above its use while one '
-           'client LISTs pods 8 times a second (asked)', run=memory_limited, spare=90, peak=8, secs=45,
-           instance='apiserver-0', attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
+           'the memory limit of apiserver-0 is set 45 MiB above its use while one '
+           'client LISTs pods 14 times a second (asked)', run=memory_limited, spare=45, peak=14, secs=45,
+           instance='apiserver-0', mild='degraded', every=20,
+           attack=dict(op='list', n=6, base=0.2, path=PODS, most=40)),
     ]),
     't': dict(seed=1414, load=1.1, relist=True, settle=8, scenarios=[
-        sc('rolling-relist', 'apiserver-restart',
-           'both apiservers stopped and started one after the other, not drained; '
-           'informers LIST again (resourceVersion=0) and back off', run=rolling(8, 3), mild='degraded'),
+        sc('rolling-restart', 'apiserver-restart',
+           'both apiservers stopped with SIGTERM and started one after the other, not drained; '
+           'each waits 60 s for its open connections before it ends', run=rolling(8, 3), mild='degraded',
+           every=20),
         sc('crd-storm', 'crd-storm',
-           'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5,
+           'one client creates 150 CustomResourceDefinitions, 5 a second', secs=30, peak=5, every=20,
            attack=dict(op='crd', base=0, stem='widget')),
     ]),
     'p': dict(seed=1313, load=1.62, scenarios=[
@@ -439,5 +469,60 @@ GROUPS = {
            mild='degraded', scored=True),
         sc('s-apiserver-killed', 'apiserver-restart', 'SIGKILL of apiserver-1, started again 35 s later',
            run=killed(1, 35), instance='apiserver-1', mild='degraded', scored=True, every=30, after=100),
+    ]),
+    # A second set to score on; nothing is tuned on it.
+    'sa': dict(seed=2101, load=0.92, probe=3, nodes=10, fillers=1100, scenarios=[
+        sc('s2-etcd-stopped', 'store-slow', 'etcd stopped for 12 s', run=etcd_pulses(12, 1, 5), instance='etcd-0',
+           mild='degraded', scored=True, every=20, base=75, after=95),
+        sc('s2-apiserver-killed', 'apiserver-restart', 'SIGKILL of apiserver-0, started again 15 s later',
+           run=killed(0, 15), instance='apiserver-0', mild='degraded', scored=True, every=20, base=110, after=65),
+        sc('s2-load-doubled', 'load-surge', 'every client doubles its rate for 120 s', run=load_doubled, secs=120,
+           scored=True, every=40, base=90, after=70),
+    ]),
+    'sb': dict(seed=2202, load=1.15, nodes=11, scenarios=[
+        sc('s2-webhook-slow', 'webhook-slow',
+           'the validating webhook of pods and configmaps answers after 600 ms instead of 10 ms',
+           prep=wider_webhook_up, run=webhook_slow, delay='0.58 0.62', secs=75, scored=True, every=20, base=70,
+           after=120),
+        sc('s2-webhook-failing', 'webhook-failing',
+           'the webhook of pods and configmaps (failurePolicy Fail) refuses connections; the record ends before it '
+           'is back', run=webhook_failing, secs=50, cut=True, scored=True, every=20, base=125),
+    ]),
+    'sc': dict(seed=2303, load=1.0, nodes=13, fillers=1000, scenarios=[
+        sc('s2-quiet-mixed', 'mixed',
+           'a person works with kubectl, a backup runs, Jobs are created and deleted', quiet=True, scored=True,
+           every=30, base=60, after=65, run=mixed(
+               (0, human, dict(who='carol', secs=45, how='a person works with kubectl for 45 s')),
+               (15, backup, dict(rest=0.5, how='a backup LISTs 17 resources once, in pages of 100')),
+               (35, cron, dict(bursts=2, how='20 Jobs created and deleted 18 s later, each minute')))),
+        sc('s2-hot-loop', 'hot-loop',
+           'one client gets and updates the same ConfigMap, 90 times a second (asked)', secs=65, peak=90,
+           attack=dict(op='update', n=1, base=0.4, stem='cfg-5', ns='gateway', most=10), scored=True, every=20, base=80,
+           after=75),
+        sc('s2-write-storm', 'write-storm',
+           'one client writes 60 ConfigMaps of 2 KiB a second (asked) for 35 s', secs=35, peak=60,
+           attack=dict(op='write', base=0.2, kb=2, stem='state', ring=400, most=60), scored=True, every=20, base=95,
+           after=100),
+    ]),
+    'sd': dict(seed=2404, load=1.25, nodes=9, lab=dict(inflight=24, mutating=12), scenarios=[
+        sc('s2-retry-storm', 'retry-storm',
+           '28 workers of one service account LIST configmaps in pages of 200; they ask again 250 ms after a 429; '
+           'the priority level has few seats and no queue', prep=limits, secs=40, peak=5,
+           attack=dict(op='loopy', n=28, base=0.03, path='/api/v1/configmaps?limit=200', gap=0.25), scored=True,
+           every=30, base=65, after=110),
+    ]),
+    'se': dict(seed=2505, load=0.97, nodes=12, fillers=2000, scenarios=[
+        sc('s2-list-secrets', 'list-storm',
+           'three agents of one service account LIST all secrets; one of them goes from 1.3/s to 3.9/s (3 times) for '
+           '80 s', prep=many_secrets, secs=80, peak=[3.9, None, None], attack=[
+               dict(op='list', n=3, base=1.3, path=SECRETS, agent='vault-agent/v1.18.2 (linux/amd64)'),
+               dict(op='list', n=3, base=1.3, path=SECRETS, agent='secret-sync/v0.9.4', share=True),
+               dict(op='list', n=3, base=1.3, path=SECRETS, agent='Go-http-client/2.0', share=True)], scored=True,
+           every=20, base=100, after=60),
+        sc('s2-two-list-storms', 'list-storm',
+           'two clients raise LIST of all pods without resourceVersion from 0.3/s each, one to 8/s, the other to 4/s '
+           '(asked), for 45 s', secs=45, peak=[8, 4], attack=[
+               dict(op='list', n=10, base=0.3, path=PODS, most=60),
+               dict(op='list', n=10, base=0.3, path=PODS, most=30)], scored=True, every=30, skip=10, base=70, after=90),
     ]),
 }

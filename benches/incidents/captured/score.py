@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Scores a judge on captures of which the truth is known.
 
-    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics] [--json] CAPTURE...
+    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics] [--json | --features] CAPTURE...
 
 CAPTURE is a folder or a .tar.zst with a truth.json. Each is given as a bundle, as loose files without bundle.yaml, as
 audit logs alone and as metrics pages alone. The program is called as `PROGRAM report SOURCE -o json` and answers with
 `episodes` (docs/judge.md). An episode is found if overlap / union is 0.5 or more, or if both ends are right: within
 20 s (two intervals of the captures). Its cause is right if the kind is one of those below, and the client is the one
-that did it, where one did and the form can name it.
+that did it, where one did and the form can name it. --features writes what was measured of each candidate, for fit.py.
 """
 import argparse
+import csv
 import datetime
 import json
 import pathlib
@@ -36,6 +37,7 @@ KINDS = {
     "apiserver-restart": {"relist-storm"},
     "memory-pressure": {"memory", "relist-storm"},
     "namespace-deletion": {"cascade-delete", "write-burst"},
+    "alternating-writers": {"write-burst", "client-surge"},
     "nodes-notready": {"write-burst", "load-surge"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }
@@ -59,6 +61,21 @@ def is_found(truth, found):
     return both / max(max(b, d) - min(a, c), 1e-9) >= 0.5 or abs(a - c) <= ENDS and abs(b - d) <= ENDS
 
 
+def touches(a, b):
+    return span(a)[0] < span(b)[1] and span(b)[0] < span(a)[1]
+
+
+def features(rows):
+    """As `cargo bench --bench incidents -- features` writes them."""
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow("case,form,episode,candidate,kind,caller,is_right,confidence,feature,source,value".split(","))
+    for row in rows:
+        for place, number, cause, right in row["candidates"]:
+            head = [row["capture"], row["form"], place, number, cause["cause"], cause["subject"].get("user", "")]
+            for name, value in cause["features"].items() or [("", "")]:
+                out.writerow(head + [int(right), cause["confidence"], name, "", value])
+
+
 def is_right(truth, cause, form):
     wanted = KINDS.get(truth["cause"], set())
     if form == "metrics":
@@ -66,7 +83,8 @@ def is_right(truth, cause, form):
     if cause["cause"] not in wanted:
         return False
     user = cause["subject"].get("user")
-    return not truth.get("client") or user is None or user == truth["client"]["user"] or truth["cause"] == "rollout"
+    users = {own["user"] for own in truth.get("clients") or [truth.get("client")] if own}
+    return not users or user is None or user in users or truth["cause"] == "rollout"
 
 
 def judge(program, source):
@@ -105,6 +123,14 @@ def score(program, capture, forms):
             row["false"] = [own["headline"] for own in found if own not in taken and own["grade"] in GRAVE]
             row["wanted"] = [f"{own['grade']} {own['cause']}" for own in wanted]
             row["said"] = [f"{own['grade']} {own['from'][11:19]}-{own['to'][11:19]} {own['causes'][0]['cause']} {own['causes'][0]['confidence']:.2f}" for own in found if own["causes"]]
+            row["candidates"] = []
+            for place, own in enumerate(found):
+                true = next((one for one, match in zip(wanted, taken) if match is own), None)
+                if true is None and (own["grade"] not in GRAVE or any(touches(own, one) for one in wanted)):
+                    continue  # half of an episode says little about causes; and harmless activity has causes, too
+                for number, cause in enumerate(own["causes"]):
+                    right = true is not None and is_right(true, cause, form)
+                    row["candidates"].append((place, number, cause, right))
             yield row
     finally:
         shutil.rmtree(home)
@@ -115,9 +141,15 @@ def main():
     parser.add_argument("--program", default="plimsoll")
     parser.add_argument("--forms", default="bundle,loose,audit,metrics")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--features", action="store_true")
     parser.add_argument("captures", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     rows = [row for capture in args.captures for row in score(args.program, capture, args.forms.split(","))]
+    if args.features:
+        features(rows)
+        return
+    for row in rows:
+        del row["candidates"]
     if args.json:
         json.dump(rows, sys.stdout, indent=1)
         return

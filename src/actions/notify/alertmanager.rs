@@ -4,7 +4,7 @@
 use super::Fault;
 use super::deliver::Standing;
 use super::http::Target;
-use crate::model::alert::{Alert, Deed, Level, Login, Parcel, Url};
+use crate::model::alert::{Alert, Deed, EpisodeNews, Level, Login, Parcel, Url};
 use crate::model::time::{self, Micros, SECOND};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ impl Alertmanager {
             alerts.extend(self.of(alert, &message.cluster, &message.owner, message.at));
         }
         alerts.extend(message.deeds.iter().map(|deed| self.deed(deed, &message.cluster, &message.owner, message.at)));
+        let of = |own| self.episode(own, &message.cluster, &message.owner, message.at);
+        alerts.extend(message.episodes.iter().map(of));
         self.post(&alerts, within)
     }
 
@@ -114,6 +116,28 @@ impl Alertmanager {
         });
         let until = at.saturating_add(self.hold);
         json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(deed.at.min(at)), "endsAt": time::format(until) })
+    }
+
+    /// An episode: it stands for `hold`, or until it is over.
+    fn episode(&self, own: &EpisodeNews, cluster: &str, owner: &str, at: Micros) -> Value {
+        let labels = self.labels(&[
+            ("alertname", "PlimsollEpisode"),
+            ("cluster", cluster),
+            ("grade", &own.grade),
+            ("cause", &own.cause),
+            ("user", &own.user),
+            ("owner", owner),
+            ("severity", own.level.name()),
+            ("episode", &own.id),
+        ]);
+        let annotations = json!({ "summary": own.headline, "do_now": own.step });
+        let from = own.from.min(at);
+        // It begins before it ends, however short it was.
+        let until = if own.is_over { (own.to.min(at) - SKEW).max(from + SECOND) } else { at.saturating_add(self.hold) };
+        json!({
+            "labels": labels, "annotations": annotations, "startsAt": time::format(from),
+            "endsAt": time::format(until),
+        })
     }
 
     fn one(&self, alert: &Alert, level: Level, until: Micros, cluster: &str, owner: &str) -> Value {

@@ -123,6 +123,7 @@ mod tests {
             alerts: vec![],
             over: vec![],
             deeds: vec![],
+            episodes: vec![],
         };
         let subject = "a\r\nBcc: evil@example.org\r\n\r\nbody größe".to_owned();
         let (to, text, slack) =

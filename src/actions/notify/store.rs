@@ -217,6 +217,7 @@ mod tests {
             alerts: vec![],
             over: vec![],
             deeds: vec![],
+            episodes: vec![],
         };
         let channels = channels.iter().map(|channel| (*channel).to_owned()).collect();
         Parcel {

@@ -35,7 +35,7 @@ impl Webhook {
 
     pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
         let message = &parcel.message;
-        let is_guard = !message.deeds.is_empty();
+        let is_guard = !message.deeds.is_empty() || !message.episodes.is_empty();
         let mut body = json!({
             "schema": if is_guard { "plimsoll.guard.message/v1" } else { "plimsoll.quota-alert.message/v1" },
             "id": message.id,
@@ -49,6 +49,7 @@ impl Webhook {
         });
         if is_guard {
             body["operations"] = message.deeds.iter().map(deed).collect();
+            body["episodes"] = message.episodes.iter().map(episode).collect();
         } else {
             body["alerts"] = message.alerts.iter().map(alert).collect();
             body["over"] = message.over.iter().map(alert).collect();
@@ -83,6 +84,14 @@ fn deed(deed: &crate::model::alert::Deed) -> serde_json::Value {
     let mut json = json!(deed);
     json["at"] = time::format(deed.at).into();
     json["last"] = time::format(deed.last).into();
+    json
+}
+
+/// An episode as the receiver reads it.
+fn episode(own: &crate::model::alert::EpisodeNews) -> serde_json::Value {
+    let mut json = json!(own);
+    json["from"] = time::format(own.from).into();
+    json["to"] = time::format(own.to).into();
     json
 }
 

@@ -9,7 +9,6 @@ use crate::analysis::rollup::notable::Notable;
 use crate::model::alert::{Deed, Message, Reason};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
-use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Watches logs that grow.
@@ -113,15 +112,9 @@ impl Tripwire {
 }
 
 /// The message that tells these; nothing where none of them is more than info. The same operations make the same id.
-pub fn message(groups: &[Group], cluster: &str, owner: &str, now: Micros) -> Option<Message> {
-    let deeds: Vec<Deed> = groups.iter().filter_map(Group::deed).collect();
+pub fn message(deeds: Vec<Deed>, cluster: &str, owner: &str, now: Micros) -> Option<Message> {
     let level = deeds.iter().map(|deed| deed.level).max()?;
-    let mut hash = Sha256::new();
-    for text in [cluster, owner].into_iter().map(str::to_owned).chain(deeds.iter().map(Deed::id)) {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    }
-    let id = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = Message::id_of([cluster, owner].into_iter().map(str::to_owned).chain(deeds.iter().map(Deed::id)));
     let (cluster, owner) = (cluster.to_owned(), owner.to_owned());
     Some(Message {
         id,
@@ -133,6 +126,7 @@ pub fn message(groups: &[Group], cluster: &str, owner: &str, now: Micros) -> Opt
         alerts: vec![],
         over: vec![],
         deeds,
+        episodes: vec![],
     })
 }
 
@@ -185,9 +179,12 @@ mod tests {
         assert_eq!(told(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);
         assert_eq!(told(20, 1), [("p-20".to_owned(), Severity::Critical)]);
         assert_eq!(told(21, 0), []);
-        let groups = |kind| vec![Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() }];
-        assert_eq!(message(&groups("exec"), "c", "o", 5), None);
-        let one = message(&groups("delete-crd"), "c", "o", 5).unwrap();
-        assert_eq!((one.id.len(), one.id), (32, message(&groups("delete-crd"), "c", "o", 9).unwrap().id));
+        let deeds = |kind| {
+            let group = Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() };
+            group.deed().into_iter().collect::<Vec<Deed>>()
+        };
+        assert_eq!(message(deeds("exec"), "c", "o", 5), None);
+        let one = message(deeds("delete-crd"), "c", "o", 5).unwrap();
+        assert_eq!((one.id.len(), one.id), (32, message(deeds("delete-crd"), "c", "o", 9).unwrap().id));
     }
 }

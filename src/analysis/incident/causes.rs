@@ -11,7 +11,7 @@ use crate::analysis::judge::weights::weight;
 use crate::model::incident::{Cause, Evidence, Source, change, quote};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::clock;
-use crate::model::units::{percent, significant};
+use crate::model::units::{counted, percent, significant};
 
 /// Less than this of log-odds is not worth a line.
 const MIN_WEIGHT: f64 = 0.15;
@@ -68,7 +68,11 @@ fn missing(source: Source) -> &'static str {
 
 /// The causes of an episode, likeliest first.
 pub fn causes(words: Words<'_>) -> Vec<Cause> {
-    words.episode.causes.iter().take(CANDIDATES).map(|candidate| cause(words, candidate)).collect()
+    let mut all: Vec<Cause> =
+        words.episode.causes.iter().take(CANDIDATES).map(|candidate| cause(words, candidate)).collect();
+    // Those for which nothing speaks are behind the others.
+    all.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    all
 }
 
 fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
@@ -85,7 +89,9 @@ fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
     let strongest = |a: &Evidence, b: &Evidence| b.weight.abs().total_cmp(&a.weight.abs());
     supports.sort_by(strongest);
     contradicts.sort_by(strongest);
-    let confidence = if supports.is_empty() { candidate.confidence.min(UNSUPPORTED) } else { candidate.confidence };
+    let is_name = supports.is_empty();
+    let capped = |confidence: f64| if is_name { confidence.min(UNSUPPORTED) } else { confidence };
+    let confidence = capped(candidate.confidence);
     let (now, later) = steps(words, candidate);
     let missing = Source::ALL.into_iter().filter(|source| !words.read.contains(source)).map(missing);
     Cause {
@@ -93,7 +99,8 @@ fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
         subject: subject(candidate),
         summary: summary(words, candidate),
         confidence,
-        confidence_if_complete: confidence,
+        confidence_if_complete: confidence.max(capped(candidate.confidence_if_complete())),
+        features: candidate.features.iter().map(|own| (own.name, own.value)).collect(),
         supports,
         contradicts,
         missing: missing.map(str::to_owned).collect(),
@@ -139,8 +146,8 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             format!("{} sent {times}, mostly {what}", name(&suspect.who))
         }
         "expensive-lists" => {
-            let clients = candidate.feature("callers");
-            format!("LISTs of {} rose, from {clients:.0} clients", named("one resource"))
+            let clients = counted(candidate.feature("callers") as u64, "client");
+            format!("LISTs of {} rose, from {clients}", named("one resource"))
         }
         "request-surge" => format!("{} rose; audit logs would show who sends them", named("requests")),
         "load-surge" => "most clients sent more requests than before".to_owned(),
@@ -213,6 +220,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         ("client-surge" | "write-burst", "breadth") => {
             format!("others rose, too: clients with {} of the requests at baseline sent more", percent(value))
         }
+        ("request-surge", "breadth") => {
+            format!("kinds of requests with {} of the requests at baseline rose", percent(value))
+        }
         (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
         ("slow-etcd" | "webhook-drag", "flat") => "hardly more work than before was asked for".to_owned(),
         (_, "flat") => "hardly more work than before was asked for altogether".to_owned(),
@@ -240,6 +250,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
         (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),
         (_, "webhook_errors") => "calls of the webhook failed".to_owned(),
+        (_, "etcd_fast") => "etcd answered the apiservers as fast as before".to_owned(),
+        (_, "webhook_fast") => "admission webhooks answered as fast as before".to_owned(),
         (_, "no_webhook") => "no admission webhook was called".to_owned(),
         ("imbalance", "away") => "another apiserver was away: the rest had to carry its load".to_owned(),
         (_, "away") => {
@@ -257,6 +269,11 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "objects") => format!("{:.0} objects were deleted with it", value * 500.0),
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
         (_, "late") => "it was done after the episode had begun".to_owned(),
+        (_, "spent_queue") => {
+            format!("slow requests spent {} of their time in queues of priority and fairness", percent(value))
+        }
+        (_, "moved") => "hardly more work than before was asked for, and more of it here".to_owned(),
+        (_, "nearly_all") => "nearly everybody sent more".to_owned(),
         (_, "shift") => format!("its part of all requests rose by {}", percent(value)),
         (_, "skew") => format!("it carried {} more than an even share", percent(value)),
         ("relist-storm", "killed") => "the kernel killed it for want of memory: that is why it restarted".to_owned(),

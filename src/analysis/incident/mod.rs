@@ -12,3 +12,4 @@ pub mod report;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;
+pub mod watch;

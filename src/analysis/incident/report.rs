@@ -115,19 +115,13 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         .filter(|cause| !cause.supports.is_empty())
         .map(|cause| {
             vec![
-                cause.words().into(),
-                percent(cause.confidence).as_str().into(),
+                format!("{} ({})", percent(cause.confidence), cause.words()).as_str().into(),
                 cause.kind.into(),
                 cause.summary.as_str().into(),
             ]
         })
         .collect();
-    all.push(table(
-        "causes",
-        "What may have caused it",
-        &["incident_likely", "incident_sure", "cause", "summary"],
-        likely,
-    ));
+    all.push(table("causes", "What may have caused it", &["incident_confidence", "cause", "summary"], likely));
     let phases = incident.phases.iter().map(|phase| {
         let values = phase.values.map(|value| Value::from(phase.told(value).as_str()));
         std::iter::once(phase.words.into()).chain(values).collect()
@@ -238,9 +232,11 @@ fn episode(own: &Episode) -> Json {
     let cause = |cause: &Cause| {
         let subject: serde_json::Map<String, Json> =
             cause.subject.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let features: serde_json::Map<String, Json> =
+            cause.features.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         json!({
             "cause": cause.kind, "likely": cause.words(), "confidence": cause.confidence, "subject": subject,
-            "summary": cause.summary,
+            "summary": cause.summary, "features": features,
         })
     };
     json!({

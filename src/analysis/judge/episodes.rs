@@ -15,6 +15,8 @@ const MAX_PAUSE: Micros = 180 * SECOND;
 const COVERED: f64 = 0.15;
 /// Clients reconnect and list anew within this time of a restart, in µs.
 const SETTLES: Micros = 30 * SECOND;
+/// An apiserver that is started again and again waits for up to five minutes between two tries, in µs.
+const CRASH_LOOP: Micros = 300 * SECOND;
 /// A load that begins so long before its impact may be its cause, in µs.
 const LEADS: Micros = 60 * SECOND;
 /// What overlaps by this part of the shorter one belongs together.
@@ -158,11 +160,15 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
         }
     }
     drafts.sort_by_key(|draft| draft.span);
-    // A restart may join what lay apart.
+    // A restart may join what lay apart, and so do restarts that follow one another.
+    let is_alone = series.iter().all(|own| own.by_instance.len() < 2);
     let mut joined: Vec<Draft> = Vec::new();
     for draft in drafts {
         match joined.last_mut() {
-            Some(last) if near(last.span, draft.span, PAUSE) => {
+            Some(last)
+                if near(last.span, draft.span, PAUSE)
+                    || near(last.span, draft.span, CRASH_LOOP) && is_crash_loop(last, &draft, is_alone) =>
+            {
                 last.span.1 = last.span.1.max(draft.span.1);
                 last.grade = last.grade.min(draft.grade);
                 last.deviations.extend(draft.deviations);
@@ -178,6 +184,17 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Optio
     joined.retain(is_one);
     joined.sort_by_key(|draft| draft.span);
     joined
+}
+
+/// Whether the same apiserver was away in both, or restarted: all that is known of one that is `alone` is that nothing ended.
+fn is_crash_loop(a: &Draft, b: &Draft, is_alone: bool) -> bool {
+    let away = |own: &Deviation| match own.signal {
+        Signal::Away(instance) => Some(Some((own.source, instance))),
+        Signal::Restart => Some(None),
+        Signal::Silence if is_alone => Some(None),
+        _ => None,
+    };
+    a.deviations.iter().filter_map(away).any(|one| b.deviations.iter().filter_map(away).any(|other| one == other))
 }
 
 /// Loads that deviate together: the strongest says when.

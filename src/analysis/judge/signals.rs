@@ -20,6 +20,10 @@ const MIN_SHARE: f64 = 0.012;
 const MIN_PART: f64 = 0.1;
 /// Impact that pauses for less than this goes on, in µs.
 const PAUSE: Micros = 20 * SECOND;
+/// What is bad all the time is this quantile of its parts over intervals: a longer episode than the rest would be usual.
+const USUAL: f64 = 0.35;
+/// Each part is that of so many intervals to both sides, too.
+const AROUND: usize = 3;
 /// What falls below this part of its baseline is silent.
 const SILENT: f64 = 0.15;
 /// And an apiserver below this part is away.
@@ -193,9 +197,13 @@ impl Impact {
 
 fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
     let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
-    // What fails all the time is a chronic offender's, and no episode.
-    let shares = counts.iter().filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
-    let usual = super::series::quantile(shares, 0.5).unwrap_or(0.0);
+    // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals only.
+    let around = |at: usize| {
+        let own = &counts[at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())];
+        own.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
+    };
+    let shares = (0..counts.len()).map(around).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
+    let usual = super::series::quantile(shares, USUAL).unwrap_or(0.0);
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let mut found: Vec<Range<usize>> = Vec::new();

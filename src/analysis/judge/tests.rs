@@ -177,6 +177,38 @@ fn an_apiserver_that_is_away_is_no_outage_and_a_store_that_stands_still_is() {
 }
 
 #[test]
+fn an_apiserver_that_restarts_again_and_again_is_one_episode() {
+    let away_in = |times: &'static [usize]| {
+        Made::new(200, move |tile, (_, _, instance), own| {
+            let is_away = instance == 1 && times.iter().any(|from| (*from..from + 5).contains(&tile));
+            Asked { count: own.count * if is_away { 0.0 } else { 1.0 }, ..own }
+        })
+    };
+    // The longest that a kubelet waits is five minutes.
+    let found = judged(&away_in(&[40, 60, 90]), None);
+    assert_eq!((found.len(), tiles(&found[0]), first(&found[0]).0), (1, (40, 95), "relist-storm"), "{found:?}");
+    assert_eq!(judged(&away_in(&[40, 90]), None).len(), 2);
+}
+
+#[test]
+fn what_is_bad_for_most_of_the_time_is_an_episode_and_what_is_always_bad_is_none() {
+    let throttled_from = |from: usize| {
+        Made::new(100, move |tile, (caller, _, _), own| {
+            let is_bad = caller < 2 && tile >= from && tile < 80;
+            Asked { throttled: if is_bad { own.count / 2.0 } else { 0.0 }, ..own }
+        })
+    };
+    let found = judged(&throttled_from(25), None);
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (25, 80)), "{found:?}");
+    // One request in fifty fails, of a client that asks in every third interval only.
+    let made = Made::new(100, |tile, (caller, _, _), own| {
+        let errors = if caller == 0 && tile % 3 == 0 { own.count * 0.4 } else { 0.0 };
+        Asked { errors, ..own }
+    });
+    assert_eq!(judged(&made, None).len(), 0);
+}
+
+#[test]
 fn starts_and_recurring_bursts_are_no_episodes() {
     let slow_in = |is: &dyn Fn(usize) -> bool| {
         Made::new(220, |tile, _, own| {

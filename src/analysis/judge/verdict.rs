@@ -24,6 +24,8 @@ const BASELINE_LEAST_S: f64 = 30.0;
 const SLOWER_BY_S: [(f64, f64); 2] = [(0.9, 0.02), (0.99, 0.04)];
 /// And how many times.
 const SLOWER_TIMES: f64 = 1.6;
+/// A shorter baseline does not show what the slowest of them take, s.
+const MIN_BASELINE_S: f64 = BASELINE_MIN_S / 2.0;
 /// Fewer requests have no quantiles.
 const MIN_TIMED: f64 = 200.0;
 /// What begins so soon after what was read may be a start, in µs.
@@ -165,7 +167,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
 /// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times, and
 /// by so much.
 fn is_slower(case: &Case<'_>) -> bool {
-    let Some(view) = case.views.first() else { return false };
+    let Some(view) = case.views.first().filter(|view| view.before.seconds >= MIN_BASELINE_S) else { return false };
     SLOWER_BY_S.iter().any(|(q, by)| {
         let [was, now] = [&view.before, &view.within].map(|own| own.latency.quantile(*q).unwrap_or(0.0));
         view.within.tiles.timed >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by

@@ -192,6 +192,7 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
         alerts,
         over,
         deeds: Vec::new(),
+        episodes: Vec::new(),
     }
 }
 

@@ -1,26 +1,17 @@
 //! `plimsoll guard events --follow`: a tripwire. What is dangerous is told as it is logged.
 
 use super::events::wants;
-use crate::actions::notify::deliver::Standing;
-use crate::actions::notify::store::{self, State, Store};
+use super::mail::{Mail, MailFlags};
 use crate::analysis::guard::report::news;
-use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch, message};
-use crate::analysis::quota::owners;
+use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch};
 use crate::cli::{Context, Error, FailOn, duration_parser};
-use crate::commands::messages;
 use crate::commands::rollup::{One, Selection};
 use crate::commands::traffic_follow::stop_signal;
-use crate::model::alert::{Config, Owner};
 use crate::model::question;
 use crate::model::report::Severity;
-use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::alerts;
 use crate::sources::audit::follow::Follower;
-use crate::sources::clock::now;
 use crate::views::Format;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -29,9 +20,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How long to wait where there was nothing to read.
 const IDLE: Duration = Duration::from_millis(100);
-
-/// How often a channel that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
 
 /// How long the end may take.
 const LAST: Duration = Duration::from_secs(5);
@@ -47,19 +35,8 @@ pub(super) struct FollowFlags {
     /// End after this time [default: on SIGINT or SIGTERM].
     #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
-    /// Send messages by the channels of this configuration (docs/alerts.md), at any hour.
-    #[arg(long, value_name = "FILE", requires = "follow")]
-    alerts: Option<PathBuf>,
-    /// Send them to this owner of the configuration [default: its default].
-    #[arg(long, value_name = "NAME", requires = "alerts")]
-    owner: Option<String>,
-    /// Keep in this folder what was told and what has still to be sent [default: plimsoll/guard in the user's state
-    /// folder].
-    #[arg(long, value_name = "DIR", requires = "alerts")]
-    state: Option<PathBuf>,
-    /// Try to deliver for so long at a time; reading waits.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts", value_parser = duration_parser(0, "30s, 5m, 12h"))]
-    give_up: Duration,
+    #[command(flatten)]
+    mail: MailFlags,
 }
 
 /// Runs the command.
@@ -71,7 +48,7 @@ pub(super) fn run(
 ) -> Result<(), Error> {
     selection.since.get_or_insert(context.io.now);
     let least = question.severity.unwrap_or(Severity::Warning);
-    let mut mail = flags.alerts.as_ref().map(|path| Mail::open(path, flags)).transpose()?;
+    let mut mail = Mail::open(&flags.mail)?;
     let end = flags.length.map(|length| Instant::now() + length);
     let stop = stop_signal()?;
     let mut follower = Follower::open(&question.sources);
@@ -126,104 +103,13 @@ fn tell(mut groups: Vec<Group>, mail: Option<&mut Mail>, context: &mut Context<'
         context.settings.style.headers &= !matches!(context.settings.format, Format::Csv);
     }
     if let Some(mail) = mail {
-        mail.tell(&groups, context)?;
+        let deeds = groups.iter().filter_map(|group| Some((group.first.cluster.clone(), group.deed()?))).collect();
+        // Of kinds of which each counts each is remembered: what comes later is told without it.
+        let each = groups
+            .iter()
+            .filter(|group| group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1));
+        let ids = each.flat_map(|group| group.ids.iter().cloned()).collect();
+        mail.tell(deeds, ids, context)?;
     }
     Ok(groups.len() as u64)
-}
-
-/// Messages, and what is remembered of them.
-struct Mail {
-    config: Config,
-    owner: Owner,
-    store: Store,
-    state: State,
-    give_up: Duration,
-    /// When what is left is tried again.
-    again: Option<Instant>,
-}
-
-impl Mail {
-    fn open(path: &std::path::Path, flags: &FollowFlags) -> Result<Self, Error> {
-        let config = alerts::read(path).map_err(Error::Usage)?;
-        let owner = match &flags.owner {
-            Some(name) if !config.owners.iter().any(|owner| owner.name == *name) => {
-                let names: Vec<&str> = config.owners.iter().map(|owner| owner.name.as_str()).collect();
-                return Err(Error::Usage(format!(
-                    "--owner {name}: {} has no such owner; there are: {}",
-                    path.display(),
-                    names.join(", ")
-                )));
-            }
-            name => owners::resolve(&config, name.as_deref().unwrap_or_default()),
-        };
-        let folder = flags.state.clone().map_or_else(|| store::default_folder("guard"), Ok).map_err(Error::Usage)?;
-        let (store, state) = Store::open(&folder, flags.give_up).map_err(Error::Input)?;
-        // What an earlier run left is tried at once.
-        let again = (!state.outbox.is_empty()).then(Instant::now);
-        Ok(Self { config, owner, store, state, give_up: flags.give_up, again })
-    }
-
-    /// Whether this run or an earlier one told the operation, or the row, of this id.
-    fn was_told(&self, id: &str) -> bool {
-        self.state.told.contains_key(id)
-    }
-
-    /// Sends these, and what is left from before.
-    fn tell(&mut self, groups: &[Group], context: &mut Context<'_>) -> Result<(), Error> {
-        let now = now();
-        let mut by_cluster: BTreeMap<&str, Vec<Group>> = BTreeMap::new();
-        for group in groups {
-            let cluster = if self.config.cluster.is_empty() { &group.first.cluster } else { &self.config.cluster };
-            by_cluster.entry(cluster).or_default().push(group.clone());
-        }
-        let mut is_new = false;
-        for (cluster, groups) in by_cluster {
-            if let Some(message) = message(&groups, cluster, &self.owner.name, now) {
-                self.state.told.extend(message.deeds.iter().map(|deed| (deed.id(), now)));
-                // Of kinds of which each counts each is remembered: what comes later is told without it.
-                let each = groups.iter().filter(|group| {
-                    group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1)
-                });
-                self.state.told.extend(each.flat_map(|group| group.ids.iter().map(|id| (id.clone(), now))));
-                self.state.outbox.push(messages::parcel(&self.owner, &message, &self.config)?);
-                is_new = true;
-            }
-        }
-        if is_new || self.again.is_some_and(|again| Instant::now() >= again) { self.send(now, context) } else { Ok(()) }
-    }
-
-    fn send(&mut self, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
-        let Self { config, store, state, .. } = self;
-        messages::give_up(state, config.keep, now, context)?;
-        let keep = Micros::try_from(config.keep.as_micros()).unwrap_or(Micros::MAX);
-        state.told.retain(|_, at| now.saturating_sub(*at) <= keep);
-        state.at = now;
-        // From here on nothing is forgotten.
-        store.save(state).map_err(Error::Input)?;
-        let (_, outcomes) = messages::send(state, store, config, &Standing::default(), self.give_up, context);
-        let failed: BTreeMap<&str, &String> =
-            outcomes.iter().filter_map(|one| Some((one.channel.as_str(), one.result.as_ref().err()?))).collect();
-        for (channel, error) in failed {
-            context.warn(format!("channel {channel}: {error}; it is tried again"))?;
-        }
-        if let Err(error) = store.save(state) {
-            context.warn(error)?;
-        }
-        self.again = (!state.outbox.is_empty()).then(|| Instant::now() + AGAIN);
-        Ok(())
-    }
-
-    /// A last try; what is left is for the next run.
-    fn end(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
-        if self.again.is_some() {
-            self.send(now(), context)?;
-        }
-        if self.state.outbox.is_empty() {
-            return Ok(());
-        }
-        context.lost(format!(
-            "{} in the outbox, to be sent when it runs again",
-            counted(self.state.outbox.len() as u64, "message")
-        ))
-    }
 }

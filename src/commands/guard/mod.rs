@@ -1,7 +1,9 @@
 //! `plimsoll guard`: dangerous operations.
 
+mod episodes;
 mod events;
 mod follow;
+mod mail;
 mod policies;
 mod webhooks;
 
@@ -27,6 +29,9 @@ pub struct Args {
 enum GuardCommand {
     /// Who did what that can cost a cluster dear, what went with it, and what would have stopped it; from audit logs.
     Events(Box<events::Args>),
+    /// Times in which users waited or were refused, or load changed beyond noise, with their likely cause; as they come
+    /// with --follow.
+    Episodes(Box<episodes::Args>),
     /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to
     /// what was asked.
     Policies(Box<policies::Args>),
@@ -67,6 +72,7 @@ impl Observe for Watch {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.command {
         GuardCommand::Events(args) => events::run(args, context),
+        GuardCommand::Episodes(args) => episodes::run(args, context),
         GuardCommand::Policies(args) => policies::run(args, context),
         GuardCommand::Webhooks(args) => webhooks::run(args, context),
     }

@@ -204,6 +204,7 @@ fn trial() -> Message {
         alerts: Vec::new(),
         over: Vec::new(),
         deeds: Vec::new(),
+        episodes: Vec::new(),
     }
 }
 

@@ -87,7 +87,6 @@ pub(in crate::commands) struct Load {
 
 impl Load {
     /// Reads what can be read before it is known when the incident was.
-    #[cfg(feature = "tui")]
     pub(in crate::commands) fn read(
         sources: &[String],
         within: Bounds,
@@ -334,6 +333,19 @@ impl Load {
             self.courses.push((name(&suspect.who), course));
         }
     }
+}
+
+/// The episodes of sources within these bounds, the heaviest first, and the clusters that they are of.
+pub(in crate::commands) fn episodes(
+    sources: &[String],
+    within: Bounds,
+    context: &mut Context<'_>,
+) -> Result<(Vec<Episode>, Vec<String>), Error> {
+    let mut load = Load::read(sources, within, context)?;
+    let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
+    let heaviest = load.heaviest.map(|place| episodes.remove(place));
+    episodes.sort_by_key(|own| own.grade);
+    Ok((heaviest.into_iter().chain(episodes).collect(), load.clusters))
 }
 
 /// A dangerous operation that was done, as a cause.

@@ -203,6 +203,6 @@ pub fn findings<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> Table {
             summary.as_str().into(),
         ]
     };
-    let columns = ["severity", "incident_sure", "finding", "summary"].map(str::to_owned).to_vec();
+    let columns = ["severity", "incident_confidence", "finding", "summary"].map(str::to_owned).to_vec();
     Table { name: "findings".to_owned(), columns, rows: findings.into_iter().map(row).collect(), ..Table::default() }
 }

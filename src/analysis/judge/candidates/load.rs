@@ -56,7 +56,7 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first().filter(|view| view.source() == Source::Metrics)?;
     let grown = view.grown_kinds();
     let added: f64 = grown.iter().map(|own| own.1.work).sum();
-    let (kind, most) = grown.into_iter().max_by(|a, b| a.1.work.total_cmp(&b.1.work).then(b.0.cmp(&a.0)))?;
+    let (kind, most) = grown.iter().copied().max_by(|a, b| a.1.work.total_cmp(&b.1.work).then(b.0.cmp(&a.0)))?;
     let share = part(most.work, added);
     let is_write = view.series.classes[kind as usize] == Class::Write;
     let (flat_of, flat) = case.flat();
@@ -68,6 +68,7 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
         .with("grown", Source::Metrics, share * (1.0 - flat))
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
+        .with("breadth", Source::Metrics, breadth(grown.iter().map(|own| own.1.rps)))
         .with("flat", flat_of, flat);
     Some(candidate)
 }
@@ -124,8 +125,10 @@ pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Ca
     let added: f64 = parts.iter().map(|own| own.work).sum();
     let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.work)) / added.max(1e-9);
     let (flat_of, flat) = case.flat();
+    let breadth = breadth(parts.iter().map(|own| own.rps));
     let candidate = Candidate::new("load-surge")
-        .with("breadth", view.source(), breadth(parts.iter().map(|own| own.rps)))
+        .with("breadth", view.source(), breadth)
+        .with("nearly_all", view.source(), ((breadth - 0.7) / 0.3).clamp(0.0, 1.0))
         .with("top", view.source(), top)
         .with("growth", view.source(), view.growth().clamp(0.0, 4.0))
         .with("flat", flat_of, flat);

@@ -24,6 +24,9 @@ const SLOWER_BY_S: f64 = 0.02;
 const BEFORE: Micros = 120 * SECOND;
 /// So many writes of a resource show whether they fail.
 const MIN_WRITES: f64 = 10.0;
+/// Features that say which kinds of sources are missing.
+const MISSING: [&str; 2] = ["no_audit", "no_metrics"];
+
 /// A number that speaks for a candidate or against it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
@@ -69,7 +72,17 @@ impl Candidate {
 
     /// Log-odds of what its features say.
     pub fn odds(&self) -> f64 {
-        bias(self.kind) + self.features.iter().map(|own| weight(self.kind, own.name) * own.value).sum::<f64>()
+        self.odds_of(|_| true)
+    }
+
+    fn odds_of(&self, accept: impl Fn(&Feature) -> bool) -> f64 {
+        let accepted = self.features.iter().filter(|own| accept(own));
+        bias(self.kind) + accepted.map(|own| weight(self.kind, own.name) * own.value).sum::<f64>()
+    }
+
+    /// Its probability if no kind of source were missing, and the others said no more against it.
+    pub fn confidence_if_complete(&self) -> f64 {
+        probability(self.odds_of(|own| !MISSING.contains(&own.name)))
     }
 }
 
@@ -198,12 +211,14 @@ impl View<'_> {
         by_resource
     }
 
-    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes.
+    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes; less
+    /// where hardly half of that resource's writes are so.
     fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<f64> {
         let by_resource = self.writes(of);
         let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
         let most = by_resource.into_values().max_by(|a, b| a[0].total_cmp(&b[0]))?;
-        (sums[0] >= 5.0).then(|| (most[0] / sums[0] - most[1] / sums[1].max(1.0)).max(0.0))
+        let usual = (2.0 * most[0] / most[1].max(1.0)).min(1.0);
+        (sums[0] >= 5.0).then(|| usual * (most[0] / sums[0] - most[1] / sums[1].max(1.0)).max(0.0))
     }
 
     /// The part of the writes of one resource that fail, of that where most do, less the part of reads that fail.
@@ -259,6 +274,16 @@ impl Case<'_> {
         Some((ln_times(now, was, noise), now))
     }
 
+    /// Whether events of a vital go on at half of their baseline rate or more: what stands still has no slow ones.
+    fn goes_on(&self, vital: Vital) -> bool {
+        let Some(vitals) = self.vitals else { return false };
+        let [was, now] = [self.baseline, self.draft.span].map(|span| {
+            let seconds = (span.1 - span.0).max(SECOND) as f64 / SECOND as f64;
+            vitals.mean(vital, span, |_| true).map_or(0.0, |own| own.1) / seconds
+        });
+        now >= 0.5 * was
+    }
+
     fn has(&self, is: impl Fn(&Signal) -> bool) -> f64 {
         f64::from(u8::from(self.draft.deviations.iter().any(|own| is(&own.signal))))
     }
@@ -278,6 +303,10 @@ impl Case<'_> {
     }
 }
 
+fn probability(odds: f64) -> f64 {
+    1.0 / (1.0 + (-odds).exp())
+}
+
 /// All candidates, the likeliest first.
 pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     let grown = case.audit().map(|view| (view, view.grown()));
@@ -292,11 +321,11 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(plane::imbalance(case));
     all.extend(plane::memory(case));
     // What is missing might have shown another cause.
-    let missing = |name: &'static str, source: Source| Feature { name, value: 1.0, source };
+    let missing = |place: usize, source: Source| Feature { name: MISSING[place], value: 1.0, source };
     for own in &mut all {
-        own.features.extend(case.audit().is_none().then(|| missing("no_audit", Source::Audit)));
-        own.features.extend(case.vitals.is_none().then(|| missing("no_metrics", Source::Metrics)));
-        own.confidence = 1.0 / (1.0 + (-own.odds()).exp());
+        own.features.extend(case.audit().is_none().then(|| missing(0, Source::Audit)));
+        own.features.extend(case.vitals.is_none().then(|| missing(1, Source::Metrics)));
+        own.confidence = probability(own.odds());
     }
     all.sort_by(|a, b| {
         b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller)))

@@ -10,6 +10,9 @@ use crate::model::incident::{Source, Span};
 use crate::model::time::SECOND;
 use std::collections::BTreeSet;
 
+/// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
+const AS_FAST: f64 = 0.35;
+
 /// etcd is slow, stands still, or has no leader.
 pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
     let writes = |class: Class| class == Class::Write;
@@ -28,9 +31,14 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("writes_stop", drag_of, case.stops())
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
-        candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0));
+        candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0)).with(
+            "spent_queue",
+            Source::Audit,
+            spent(view, 2),
+        );
     }
-    if let Some((times, now)) = case.vital(Vital::EtcdRequest, 0.005, "") {
+    let asked = case.vital(Vital::EtcdRequest, 0.005, "");
+    if let Some((times, now)) = asked {
         candidate = candidate.with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0)).with(
             "etcd_requests_slow",
             Source::Metrics,
@@ -39,7 +47,8 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
     }
     let commit = case.vital(Vital::EtcdCommit, 0.005, "").map(|own| own.0);
     let fsync = case.vital(Vital::EtcdFsync, 0.003, "").map(|own| own.0);
-    if let Some(times) = commit.into_iter().chain(fsync).max_by(f64::total_cmp) {
+    let disk = commit.into_iter().chain(fsync).max_by(f64::total_cmp);
+    if let Some(times) = disk {
         candidate = candidate.with("etcd_disk", Source::Metrics, times.clamp(-1.0, 4.0));
     }
     if let Some(vitals) = case.vitals {
@@ -55,11 +64,16 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
             .filter(|course| course.name == Component::Etcd.name())
             .flat_map(|course| &course.points)
             .any(|point| is_within(point.span, case.draft.span));
-        candidate = candidate.with("leader", Source::Metrics, f64::from(u8::from(is_lost || changes >= 0.5))).with(
+        let is_changed = is_lost || changes >= 0.5;
+        candidate = candidate.with("leader", Source::Metrics, f64::from(u8::from(is_changed))).with(
             "etcd_away",
             Source::Metrics,
             f64::from(u8::from(is_away || is_new)),
         );
+        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed || is_away || is_new;
+        if asked.is_some_and(|(times, _)| times < AS_FAST) && !is_slow && case.goes_on(Vital::EtcdRequest) {
+            candidate = candidate.with("etcd_fast", Source::Metrics, 1.0);
+        }
     }
     Some(candidate)
 }
@@ -95,13 +109,19 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
-        candidate = candidate.with("spent_webhook", Source::Audit, spent(view, 1));
+        candidate = candidate.with("spent_webhook", Source::Audit, spent(view, 1)).with(
+            "spent_queue",
+            Source::Audit,
+            spent(view, 2),
+        );
     }
     if let Some(vitals) = case.vitals {
+        let mut is_fast = false;
         let names: BTreeSet<&str> = vitals.of(Vital::Webhook).map(|course| course.name.as_str()).collect();
         let of = |name: &&str| Some((case.vital(Vital::Webhook, 0.01, name)?, (*name).to_owned()));
         let slowest = names.iter().filter_map(of).max_by(|a, b| a.0.1.total_cmp(&b.0.1));
         if let Some(((times, now), name)) = slowest {
+            is_fast = times < AS_FAST && case.goes_on(Vital::Webhook);
             candidate = candidate.with("webhook_times", Source::Metrics, times.clamp(-1.0, 4.0)).with(
                 "webhook_slow",
                 Source::Metrics,
@@ -123,6 +143,8 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         if let Some((failed, name)) = failing {
             candidate = candidate.with("webhook_errors", Source::Metrics, (failed / 10.0).min(1.0));
             candidate.name = Some(name);
+        } else if is_fast {
+            candidate = candidate.with("webhook_fast", Source::Metrics, 1.0);
         }
     }
     Some(candidate)
@@ -139,11 +161,11 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     if let Some((source, instance)) = away {
         let of = case.views.iter().find(|view| view.source() == source)?;
         candidate.name = of.requests.instances().get(instance).cloned();
-        candidate = candidate.with("away", source, 1.0);
     }
     let (from, to) = (case.draft.span.0 - BEFORE, case.draft.span.1);
     let aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
     let mut begins = aways.map(|own| own.span.0).min();
+    let mut is_started = false;
     if let Some(vitals) = case.vitals {
         let starts = vitals.starts.iter().filter(|own| own.component == Component::Apiserver);
         let start = starts.filter(|own| (from..to).contains(&own.at)).min_by_key(|own| own.at);
@@ -152,15 +174,25 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             let gone = gone.flat_map(|own| &own.points).map(|point| point.span.0);
             let gone = gone.filter(|at| (from..start.at).contains(at));
             begins = begins.into_iter().chain(gone).chain([start.at]).min();
-            candidate = candidate.with("started", Source::Metrics, 1.0);
+            is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
         } else {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
-    if let Some(begins) = begins {
+    // What a restart brings with it speaks for it as far as it began the episode.
+    let late = begins.map_or(0.0, |begins| {
         let late = (begins - case.draft.span.0) as f64 / SECOND as f64;
-        candidate = candidate.with("began_late", view.source(), ((late - 20.0) / 40.0).clamp(0.0, 1.0));
+        ((late - 20.0) / 40.0).clamp(0.0, 1.0)
+    });
+    if begins.is_some() {
+        candidate = candidate.with("began_late", view.source(), late);
+    }
+    if let Some((source, _)) = away {
+        candidate = candidate.with("away", source, 1.0 - late);
+    }
+    if is_started {
+        candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
     if case.vitals.is_some_and(|vitals| {
         vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))
@@ -174,11 +206,9 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             pairs.filter(|(_, count)| count.requests > 0.0).map(|(key, _)| key.0).collect::<BTreeSet<u32>>().len()
         };
         let callers = view.within.pairs.keys().map(|key| key.0).collect::<BTreeSet<u32>>().len();
-        candidate = candidate.with("watches", Source::Audit, ln_times(now, was, 0.3).clamp(0.0, 3.0)).with(
-            "watchers",
-            Source::Audit,
-            watching(&view.within) as f64 / callers.max(1) as f64,
-        );
+        candidate = candidate
+            .with("watches", Source::Audit, (1.0 - late) * ln_times(now, was, 0.3).clamp(0.0, 3.0))
+            .with("watchers", Source::Audit, (1.0 - late) * watching(&view.within) as f64 / callers.max(1) as f64);
     }
     Some(candidate.with("writes_stop", view.source(), case.stops()))
 }
@@ -196,7 +226,9 @@ pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("imbalance");
     candidate.name = view.requests.instances().get(place).cloned();
     let away = case.has(|own| matches!(own, Signal::Away(_) | Signal::Restart));
+    let (flat_of, flat) = case.flat();
     let candidate = candidate
+        .with("moved", flat_of, more.clamp(0.0, 1.0) * flat)
         .with("shift", view.source(), more.clamp(0.0, 1.0))
         .with("skew", view.source(), (now[place] * now.len() as f64 - 1.0).clamp(0.0, 1.0))
         .with("away", view.source(), away);

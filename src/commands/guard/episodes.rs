@@ -1,0 +1,220 @@
+//! `plimsoll guard episodes`: which episodes there were, and which there are, told as they come.
+
+use super::mail::{Mail, MailFlags};
+use crate::analysis::incident::watch::Watching;
+use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
+use crate::commands::report::load;
+use crate::commands::traffic_follow::stop_signal;
+use crate::model::alert::EpisodeNews;
+use crate::model::incident::{Episode, Grade, State};
+use crate::model::report::{Finding, Report, Table, Value};
+use crate::model::time::{self, Micros};
+use crate::model::units::{counted, duration};
+use crate::sources::clock::now;
+use crate::views::Format;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether to stop.
+const TICK: Duration = Duration::from_millis(100);
+const SCHEMA: &str = "plimsoll.guard.episodes/v1";
+const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "confidence", "user", "headline"];
+const SHOWN: [&str; 4] = ["episode_from", "episode_lasted", "episode_grade", "episode_headline"];
+
+/// Arguments of `plimsoll guard episodes`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical     # for cron: 1 if users noticed something
+  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # tells those that begin, get worse, end
+
+How episodes are found: docs/judge.md. All about one: plimsoll report, plimsoll compare SOURCE --episode ID.")]
+pub(super) struct Args {
+    /// Audit logs, metrics pages, bundles, stores of record: what report takes.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    #[command(flatten)]
+    time: TimeFlags,
+    /// Judge again and again as the sources grow, and tell episodes from now on that users notice, or in which speed or
+    /// redundancy is lost.
+    #[arg(long, conflicts_with_all = ["since", "until"])]
+    follow: bool,
+    /// How often.
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "follow", value_parser = duration_parser(1, "10s, 1m"))]
+    every: Duration,
+    /// What is judged: so much of the last time. The more, the better is known what is usual; all of it is read each time.
+    #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow", value_parser = duration_parser(60, "30m, 2h"))]
+    last: Duration,
+    /// End after this time [default: on SIGINT or SIGTERM].
+    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration_parser(0, "30s, 5m, 12h"))]
+    length: Option<Duration>,
+    #[command(flatten)]
+    mail: MailFlags,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.sources.iter().any(|source| source == "-") {
+        return Err(Error::Usage("-: episodes are found by reading twice, and a pipe can be read once".to_owned()));
+    }
+    context.tell_losses_once();
+    if args.follow {
+        return follow(args, context);
+    }
+    let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let (mut episodes, _) = load::episodes(&args.sources, within, context)?;
+    episodes.sort_by_key(|own| own.from);
+    context.print(&report(&episodes), FailOn::Never)
+}
+
+fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let mut mail = Mail::open(&args.mail)?;
+    let stop = stop_signal()?;
+    let began = Instant::now();
+    let end = args.length.map(|length| began + length);
+    let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+    let mut watching = Watching::new(now());
+    mail.iter().flat_map(Mail::told).for_each(|key| watching.was_told(key));
+    let last = Micros::try_from(args.last.as_micros()).unwrap_or(Micros::MAX);
+    let (mut rounds, mut told) = (0, 0);
+    loop {
+        let next = Instant::now() + args.every;
+        let judged = load::episodes(&args.sources, (Some(now() - last), None), context);
+        let (mut episodes, clusters) = match judged {
+            Ok(judged) => judged,
+            // What can't be read at first never could; later a log may just be rotated.
+            Err(error) if rounds == 0 => return Err(error),
+            Err(error) => {
+                context.warn(format!("{error}; it is tried again"))?;
+                (Vec::new(), Vec::new())
+            }
+        };
+        rounds += 1;
+        episodes.sort_by_key(|own| own.from);
+        let news = watching.news(&episodes);
+        told += news.len() as u64;
+        if !news.is_empty() {
+            context.print(&lines(&news), FailOn::Never)?;
+            context.settings.style.headers &= !matches!(context.settings.format, Format::Csv);
+        }
+        if let Some(mail) = &mut mail {
+            mail.tell_episodes(news, &clusters.join(", "), context)?;
+        }
+        while !is_over() && Instant::now() < next {
+            std::thread::sleep(TICK);
+        }
+        if is_over() {
+            break;
+        }
+    }
+    if let Some(mail) = &mut mail {
+        mail.end(context)?;
+    }
+    context.say(format!("judged {}, told {}", counted(rounds, "time"), counted(told, "change")))
+}
+
+fn cells(own: &Episode) -> Vec<Value> {
+    let cause = own.causes.first();
+    let user = cause.and_then(|cause| cause.subject.iter().find(|(name, _)| *name == "user"));
+    vec![
+        own.id.as_str().into(),
+        own.grade.name().into(),
+        own.state.name().into(),
+        time::format(own.from).as_str().into(),
+        time::format(own.to).as_str().into(),
+        cause.map_or("", |cause| cause.kind).into(),
+        cause.map_or(0.0, |cause| cause.confidence).into(),
+        user.map_or("", |(_, user)| user.as_str()).into(),
+        own.headline.as_str().into(),
+    ]
+}
+
+fn table(rows: Vec<Vec<Value>>) -> Table {
+    Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
+}
+
+fn finding(own: &Episode) -> Finding {
+    let mut finding = Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())]);
+    finding.confidence = own.confidence;
+    (finding.first_seen, finding.last_seen) = (time::format(own.from), time::format(own.to));
+    finding.summary = own.headline.trim_end_matches('.').to_owned();
+    let steps = own.causes.first().into_iter().flat_map(|cause| cause.now.iter().chain(&cause.later));
+    finding.remedy = steps.take(2).cloned().collect::<Vec<_>>().join("; ");
+    finding
+}
+
+/// All episodes, in order of time.
+fn report(episodes: &[Episode]) -> Report {
+    let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
+    let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
+    let lead = match episodes.len() as u64 {
+        0 => "No episode found: requests, latency and errors stayed near their baseline.".to_owned(),
+        count => format!("{}, {ongoing} ongoing.", counted(count, "episode")),
+    };
+    let shown = |own: &Episode| -> Vec<Value> {
+        let at = time::format(own.from).replace('T', " ");
+        vec![
+            at.get(..19).unwrap_or(&at).into(),
+            duration(own.to - own.from).as_str().into(),
+            own.grade.name().into(),
+            own.headline.as_str().into(),
+        ]
+    };
+    let people = Table {
+        columns: SHOWN.map(str::to_owned).to_vec(),
+        rows: episodes.iter().map(shown).collect(),
+        ..Table::default()
+    };
+    Report {
+        schema: SCHEMA.to_owned(),
+        lead: vec![lead],
+        totals: [
+            ("outages", Grade::Outage),
+            ("incidents", Grade::Incident),
+            ("degraded", Grade::Degraded),
+            ("surges", Grade::Surge),
+        ]
+        .map(|(name, grade)| (name.to_owned(), Value::Count(of(grade))))
+        .into_iter()
+        .chain([("ongoing".to_owned(), Value::Count(ongoing))])
+        .collect(),
+        people: Some(if episodes.is_empty() { Vec::new() } else { vec![people] }),
+        findings: episodes.iter().map(finding).collect(),
+        findings_shown: Some(0),
+        table: table(episodes.iter().map(cells).collect()),
+        ..Report::default()
+    }
+}
+
+/// What is new, a line each.
+fn lines(news: &[EpisodeNews]) -> Report {
+    let line = |own: &EpisodeNews| {
+        let at = time::format(if own.is_over { own.to } else { own.from });
+        let what = match (own.is_over, own.is_worse) {
+            (true, _) => "over",
+            (_, true) => "worse",
+            _ => "begins",
+        };
+        format!("{} {what:<6} {}", at.get(..19).unwrap_or(&at).replace('T', " "), own.headline)
+    };
+    let row = |own: &EpisodeNews| -> Vec<Value> {
+        vec![
+            own.id.as_str().into(),
+            own.grade.as_str().into(),
+            if own.is_over { "ended" } else { "ongoing" }.into(),
+            time::format(own.from).as_str().into(),
+            time::format(own.to).as_str().into(),
+            own.cause.as_str().into(),
+            Value::None,
+            own.user.as_str().into(),
+            own.headline.as_str().into(),
+        ]
+    };
+    Report {
+        schema: SCHEMA.to_owned(),
+        lead: news.iter().map(line).collect(),
+        people: Some(Vec::new()),
+        table: table(news.iter().map(row).collect()),
+        ..Report::default()
+    }
+}
