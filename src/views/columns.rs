@@ -51,7 +51,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 335] = [
+const COLUMNS: [Column; 331] = [
     column("taken", "WHAT", Kind::Text),
     column("taken_from", "FROM", Kind::Text),
     column("outcome", "OUTCOME", Kind::Text),
@@ -371,10 +371,6 @@ const COLUMNS: [Column; 335] = [
     column("what_if_was", "REACHED", Kind::Text),
     column("what_if_is", "REACHED THEN", Kind::Text),
     wide("what_if_range", "RANGE", Kind::Text),
-    column("episode_from", "FROM", Kind::Text),
-    column("episode_lasted", "LASTED", Kind::Text),
-    column("episode_grade", "GRADE", Kind::Text),
-    column("episode_headline", "WHAT", Kind::Text),
     column("guard_at", "TIME", Kind::Text),
     column("guard_severity", "SEVERITY", Kind::Text),
     column("guard_who", "WHO", Kind::Text),

@@ -9,7 +9,7 @@ use crate::model::alert::EpisodeNews;
 use crate::model::incident::{Episode, Grade, State};
 use crate::model::report::{Finding, Report, Table, Value};
 use crate::model::time::{self, Micros};
-use crate::model::units::{counted, duration};
+use crate::model::units::counted;
 use crate::sources::clock::now;
 use crate::views::Format;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 const SCHEMA: &str = "plimsoll.guard.episodes/v1";
 const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "confidence", "user", "headline"];
-const SHOWN: [&str; 4] = ["episode_from", "episode_lasted", "episode_grade", "episode_headline"];
 
 /// Arguments of `plimsoll guard episodes`.
 #[derive(Debug, clap::Args)]
@@ -151,23 +150,13 @@ fn report(episodes: &[Episode]) -> Report {
         0 => "No episode found: requests, latency and errors stayed near their baseline.".to_owned(),
         count => format!("{}, {ongoing} ongoing.", counted(count, "episode")),
     };
-    let shown = |own: &Episode| -> Vec<Value> {
+    let line = |own: &Episode| {
         let at = time::format(own.from).replace('T', " ");
-        vec![
-            at.get(..19).unwrap_or(&at).into(),
-            duration(own.to - own.from).as_str().into(),
-            own.grade.name().into(),
-            own.headline.as_str().into(),
-        ]
-    };
-    let people = Table {
-        columns: SHOWN.map(str::to_owned).to_vec(),
-        rows: episodes.iter().map(shown).collect(),
-        ..Table::default()
+        format!("{}  {}", at.get(..19).unwrap_or(&at), own.headline)
     };
     Report {
         schema: SCHEMA.to_owned(),
-        lead: vec![lead],
+        lead: std::iter::once(lead).chain(episodes.iter().map(line)).collect(),
         totals: [
             ("outages", Grade::Outage),
             ("incidents", Grade::Incident),
@@ -178,7 +167,7 @@ fn report(episodes: &[Episode]) -> Report {
         .into_iter()
         .chain([("ongoing".to_owned(), Value::Count(ongoing))])
         .collect(),
-        people: Some(if episodes.is_empty() { Vec::new() } else { vec![people] }),
+        people: Some(Vec::new()),
         findings: episodes.iter().map(finding).collect(),
         findings_shown: Some(0),
         table: table(episodes.iter().map(cells).collect()),
