@@ -1,7 +1,7 @@
 //! `plimsoll guard episodes`: what it prints is what `report` finds; what is followed is told once, by every channel.
 
 use crate::alert_lab::AlertLab;
-use crate::support::{feed, hermetic, plimsoll, python, root, sample};
+use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -45,6 +45,23 @@ fn an_episode_is_what_compare_compares_with_its_baseline() {
     assert!(ran.exits(2).stderr.contains(&text(&own["id"])), "{}", ran.stderr);
     let ran = plimsoll(&["compare", &sample("quiet"), "--episode"]);
     assert!(ran.exits(2).stderr.contains("has no episode"), "{}", ran.stderr);
+}
+
+#[test]
+fn episodes_of_a_roll_up_are_those_of_its_log() {
+    let home = folder();
+    let to = home.path().join("roll").to_str().unwrap().to_owned();
+    let log = sample("overload-restart/audit");
+    plimsoll(&["rollup", &log, "--to", &to]).exits(0);
+    let rows = |source: &str| plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0)["rows"].clone();
+    assert!(!rows(&log).as_array().unwrap().is_empty());
+    assert_eq!(rows(&to), rows(&log));
+    let all = |source: &str| {
+        let told = plimsoll(&["compare", source, "--episode", "-o", "json"]).json(0);
+        assert!(!told["rows"].as_array().unwrap().is_empty(), "{told}");
+        told["schema"].clone()
+    };
+    assert_eq!(all(&to), all(&log));
 }
 
 struct Follower(Child);
