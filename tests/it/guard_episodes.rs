@@ -53,8 +53,13 @@ fn episodes_of_a_roll_up_are_those_of_its_log() {
     let to = home.path().join("roll").to_str().unwrap().to_owned();
     let log = sample("overload-restart/audit");
     plimsoll(&["rollup", &log, "--to", &to]).exits(0);
-    let rows = |source: &str| plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0)["rows"].clone();
-    assert!(!rows(&log).as_array().unwrap().is_empty());
+    // A roll-up begins and ends with a whole tile, so rates at its ends, and with them moments, differ by milliseconds.
+    let rows = |source: &str| {
+        let told = plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0);
+        let of = |row: &Value| ["id", "grade", "state", "cause", "user", "headline"].map(|field| row[field].clone());
+        told["rows"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert!(!rows(&log).is_empty());
     assert_eq!(rows(&to), rows(&log));
     let all = |source: &str| {
         let told = plimsoll(&["compare", source, "--episode", "-o", "json"]).json(0);
