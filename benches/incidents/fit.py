@@ -90,8 +90,8 @@ def fit_once(prior, candidates, weight_of):
         # Where the cases hold no example, or no counterexample, reason is all there is.
         if min(causes, len(rows) - causes) < MIN_EXAMPLES:
             continue
-        of = {"bias": BIAS_SPREAD}
-        spread = numpy.array([1e-3 if (kind, name) in FIXED else of.get(name, SPREAD) for name in names])
+        width = lambda name: 1e-3 if (kind, name) in FIXED else BIAS_SPREAD if name == "bias" else SPREAD
+        spread = numpy.array([width(name) for name in names])
         x = matrix(rows, names)
         y = numpy.array([own["is_right"] for own in rows], dtype=float)
         weight = numpy.array([weight_of[own["key"]] for own in rows])

@@ -172,7 +172,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
 /// The baseline and the time of an episode of a source.
 fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[Asked; 2], Error> {
     let (episodes, _) = load::episodes(&[source.to_owned()], (None, None), context)?;
-    let is_it = |own: &&Episode| if wanted == HEAVIEST { true } else { own.id == wanted };
+    let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
         return Err(Error::Usage(if episodes.is_empty() {
             format!("--episode: {source} has no episode; name two windows: --before FROM..TO --after FROM..TO")

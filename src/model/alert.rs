@@ -357,14 +357,25 @@ pub struct Message {
 }
 
 impl Message {
-    /// The id of a message about these things: the same for the same.
-    pub fn id_of(about: impl Iterator<Item = String>) -> String {
+    /// News for an owner, about things with these keys; what they are has to be filled in. The same keys make the same id.
+    pub fn news(cluster: &str, owner: &str, at: Micros, level: Level, keys: &[String]) -> Self {
         let mut hash = Sha256::new();
-        for text in about {
+        for text in [cluster, owner].into_iter().chain(keys.iter().map(String::as_str)) {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text.as_bytes());
         }
-        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        Self {
+            id: hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect(),
+            cluster: cluster.to_owned(),
+            owner: owner.to_owned(),
+            at,
+            reason: Reason::News,
+            level: Some(level),
+            alerts: Vec::new(),
+            over: Vec::new(),
+            deeds: Vec::new(),
+            episodes: Vec::new(),
+        }
     }
 }
 
@@ -383,7 +394,7 @@ pub struct EpisodeNews {
     pub to: Micros,
     /// Whether it is over.
     pub is_over: bool,
-    /// Whether it was told before, as less grave.
+    /// Whether it was reported before with a lower severity.
     pub is_worse: bool,
     /// Grade, state, impact and likely cause in one sentence.
     pub headline: String,

@@ -192,6 +192,16 @@ impl Cause {
     /// From here on it is possible.
     pub const POSSIBLE: f64 = 0.25;
 
+    /// What of it: `subject_of("user")`; `None` where it is no part of the subject.
+    pub fn subject_of(&self, field: &str) -> Option<&str> {
+        self.subject.iter().find(|(name, _)| *name == field).map(|(_, value)| value.as_str())
+    }
+
+    /// The first two steps against it; empty where none is known.
+    pub fn remedy(&self) -> String {
+        self.now.iter().chain(&self.later).take(2).cloned().collect::<Vec<_>>().join("; ")
+    }
+
     /// How likely it is, in words.
     pub fn words(&self) -> &'static str {
         match self.confidence {

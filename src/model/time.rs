@@ -96,6 +96,12 @@ pub fn parse_any(text: &str) -> Option<Micros> {
     Some(text.parse::<jiff::Timestamp>().ok()?.as_microsecond())
 }
 
+/// `2026-11-20 09:17:24`, in UTC.
+pub fn second(at: Micros) -> String {
+    let text = format(at);
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
 /// The time of day: `09:21:56`.
 pub fn clock(at: Micros) -> String {
     let text = format(at);

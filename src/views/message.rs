@@ -187,8 +187,7 @@ fn episode(own: &EpisodeNews, safe: &impl Fn(&str) -> String) -> Value {
 
 /// `2026-11-20 09:17:24 UTC`.
 fn second(at: Micros) -> String {
-    let text = time::format(at);
-    format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..19).unwrap_or_default())
+    format!("{} UTC", time::second(at))
 }
 
 /// `2026-11-20 09:17 UTC`.

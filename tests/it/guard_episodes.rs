@@ -148,5 +148,5 @@ fn a_live_episode_is_told_when_it_begins_and_when_it_is_over() {
     let follower = Follower::start(&lab, &log);
     std::thread::sleep(Duration::from_secs(4));
     let (reports, stderr) = follower.end();
-    assert!(reports.is_empty() && stderr.contains("told 0 changes"), "{reports:?} {stderr}");
+    assert!(reports.is_empty() && stderr.contains("reported 0 changes"), "{reports:?} {stderr}");
 }

@@ -373,7 +373,7 @@ fn is_even_now(fleet: &Fleet) -> bool {
 }
 
 fn clock(at: Micros) -> String {
-    format!("{} UTC", time::format(at).get(..19).unwrap_or_default().replace('T', " "))
+    format!("{} UTC", time::second(at))
 }
 
 fn told_since(since: &Since) -> String {

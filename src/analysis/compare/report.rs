@@ -361,8 +361,7 @@ fn course(before: &Measured, after: &Measured) -> Value {
 fn lead(rows: &[Row], told: &Told) -> Vec<String> {
     let when = |name: &str, side: usize| {
         let span = told.windows[side].map(|(from, to)| {
-            let clock = |at: Micros| time::format(at).get(..19).unwrap_or_default().replace('T', " ");
-            format!(", {} to {} UTC ({})", clock(from), clock(to), duration(to - from))
+            format!(", {} to {} UTC ({})", time::second(from), time::second(to), duration(to - from))
         });
         format!("{name}\t{}{}", told.names[side], span.unwrap_or_default())
     };

@@ -113,8 +113,7 @@ pub fn report(groups: &[Group], seen: &Seen, told: Told) -> Report {
 pub fn news(groups: &[Group]) -> Report {
     let rows: Vec<Row<'_>> = groups.iter().filter_map(row).collect();
     let line = |(group, _, severity): &Row<'_>| {
-        let at = time::format(group.first.at);
-        format!("{} {:<8}\t{}", at.get(..19).unwrap_or(&at).replace('T', " "), severity.name(), summary(group))
+        format!("{} {:<8}\t{}", time::second(group.first.at), severity.name(), summary(group))
     };
     Report {
         schema: SCHEMA.to_owned(),

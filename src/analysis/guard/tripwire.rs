@@ -6,7 +6,7 @@ use super::classify::{Batch, Seen};
 use super::groups::{Around, Group, Grouping, Key, key, sort};
 use super::rules::Rule;
 use crate::analysis::rollup::notable::Notable;
-use crate::model::alert::{Deed, Message, Reason};
+use crate::model::alert::{Deed, Message};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -114,20 +114,8 @@ impl Tripwire {
 /// The message that tells these; nothing where none of them is more than info. The same operations make the same id.
 pub fn message(deeds: Vec<Deed>, cluster: &str, owner: &str, now: Micros) -> Option<Message> {
     let level = deeds.iter().map(|deed| deed.level).max()?;
-    let id = Message::id_of([cluster, owner].into_iter().map(str::to_owned).chain(deeds.iter().map(Deed::id)));
-    let (cluster, owner) = (cluster.to_owned(), owner.to_owned());
-    Some(Message {
-        id,
-        cluster,
-        owner,
-        at: now,
-        reason: Reason::News,
-        level: Some(level),
-        alerts: vec![],
-        over: vec![],
-        deeds,
-        episodes: vec![],
-    })
+    let keys: Vec<String> = deeds.iter().map(Deed::id).collect();
+    Some(Message { deeds, ..Message::news(cluster, owner, now, level, &keys) })
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
         subject: subject(candidate),
         summary: summary(words, candidate),
         confidence,
-        confidence_if_complete: confidence.max(capped(candidate.confidence_if_complete())),
+        confidence_if_complete: capped(candidate.confidence_if_complete()),
         features: candidate.features.iter().map(|own| (own.name, own.value)).collect(),
         supports,
         contradicts,
@@ -287,10 +287,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
 
 /// Adds to causes that are clients what mends the findings on them, once those of the episode's time are known.
 pub fn add_remedies(causes: &mut [Cause], answers: &Answers) {
-    let field = |cause: &Cause, name: &str| {
-        let found = cause.subject.iter().find(|(own, _)| *own == name);
-        found.map_or_else(String::new, |(_, value)| value.clone())
-    };
+    let field = |cause: &Cause, name: &str| cause.subject_of(name).unwrap_or_default().to_owned();
     for cause in causes.iter_mut().filter(|cause| matches!(cause.kind, "client-surge" | "write-burst")) {
         let who = [field(cause, "user"), field(cause, "agent")];
         let new: Vec<String> =

@@ -178,8 +178,7 @@ fn findings(incident: &Incident) -> Vec<Finding> {
             ("cause_confidence".to_owned(), json!(likeliest.map(|cause| cause.confidence))),
         ]
         .into();
-        let steps = likeliest.into_iter().flat_map(|cause| cause.now.iter().chain(&cause.later));
-        finding.remedy = steps.take(2).cloned().collect::<Vec<_>>().join("; ");
+        finding.remedy = likeliest.map(Cause::remedy).unwrap_or_default();
         all.push(finding);
     }
     let mut met = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `plimsoll guard episodes`: which episodes there were, and which there are, told as they come.
+//! `plimsoll guard episodes`: list episodes, or report them live.
 
 use super::mail::{Mail, MailFlags};
 use crate::analysis::incident::watch::Watching;
@@ -6,7 +6,7 @@ use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
 use crate::commands::report::load;
 use crate::commands::traffic_follow::stop_signal;
 use crate::model::alert::EpisodeNews;
-use crate::model::incident::{Episode, Grade, State};
+use crate::model::incident::{Cause, Episode, Grade, State};
 use crate::model::report::{Finding, Report, Table, Value};
 use crate::model::time::{self, Micros};
 use crate::model::units::counted;
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "conf
 #[command(after_help = "\
 EXAMPLES
   plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical     # for cron: 1 if users noticed something
-  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # tells those that begin, get worse, end
+  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # reports those that begin, get worse, end
 
 How episodes are found: docs/judge.md. All about one: plimsoll report, plimsoll compare SOURCE --episode ID.")]
 pub(super) struct Args {
@@ -34,8 +34,7 @@ pub(super) struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// Judge again and again as the sources grow, and tell episodes from now on that users notice, or in which speed or
-    /// redundancy is lost.
+    /// Judge repeatedly as the sources grow; report outages, incidents and degraded episodes from now on.
     #[arg(long, conflicts_with_all = ["since", "until"])]
     follow: bool,
     /// How often.
@@ -73,9 +72,9 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let end = args.length.map(|length| began + length);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut watching = Watching::new(now());
-    mail.iter().flat_map(Mail::told).for_each(|key| watching.was_told(key));
+    mail.iter().flat_map(Mail::told).for_each(|key| watching.restore(key));
     let last = Micros::try_from(args.last.as_micros()).unwrap_or(Micros::MAX);
-    let (mut rounds, mut told) = (0, 0);
+    let (mut rounds, mut reported) = (0, 0);
     loop {
         let next = Instant::now() + args.every;
         let judged = load::episodes(&args.sources, (Some(now() - last), None), context);
@@ -91,13 +90,13 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         rounds += 1;
         episodes.sort_by_key(|own| own.from);
         let news = watching.news(&episodes);
-        told += news.len() as u64;
+        reported += news.len() as u64;
         if !news.is_empty() {
             context.print(&lines(&news), FailOn::Never)?;
             context.settings.style.headers &= !matches!(context.settings.format, Format::Csv);
         }
         if let Some(mail) = &mut mail {
-            mail.tell_episodes(news, &clusters.join(", "), context)?;
+            mail.report_episodes(news, &clusters.join(", "), context)?;
         }
         while !is_over() && Instant::now() < next {
             std::thread::sleep(TICK);
@@ -109,12 +108,11 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(mail) = &mut mail {
         mail.end(context)?;
     }
-    context.say(format!("judged {}, told {}", counted(rounds, "time"), counted(told, "change")))
+    context.say(format!("judged {}, reported {}", counted(rounds, "time"), counted(reported, "change")))
 }
 
 fn cells(own: &Episode) -> Vec<Value> {
     let cause = own.causes.first();
-    let user = cause.and_then(|cause| cause.subject.iter().find(|(name, _)| *name == "user"));
     vec![
         own.id.as_str().into(),
         own.grade.name().into(),
@@ -123,7 +121,7 @@ fn cells(own: &Episode) -> Vec<Value> {
         time::format(own.to).as_str().into(),
         cause.map_or("", |cause| cause.kind).into(),
         cause.map_or(0.0, |cause| cause.confidence).into(),
-        user.map_or("", |(_, user)| user.as_str()).into(),
+        cause.and_then(|cause| cause.subject_of("user")).unwrap_or_default().into(),
         own.headline.as_str().into(),
     ]
 }
@@ -137,8 +135,7 @@ fn finding(own: &Episode) -> Finding {
     finding.confidence = own.confidence;
     (finding.first_seen, finding.last_seen) = (time::format(own.from), time::format(own.to));
     finding.summary = own.headline.trim_end_matches('.').to_owned();
-    let steps = own.causes.first().into_iter().flat_map(|cause| cause.now.iter().chain(&cause.later));
-    finding.remedy = steps.take(2).cloned().collect::<Vec<_>>().join("; ");
+    finding.remedy = own.causes.first().map(Cause::remedy).unwrap_or_default();
     finding
 }
 
@@ -150,10 +147,7 @@ fn report(episodes: &[Episode]) -> Report {
         0 => "No episode found: requests, latency and errors stayed near their baseline.".to_owned(),
         count => format!("{}, {ongoing} ongoing.", counted(count, "episode")),
     };
-    let line = |own: &Episode| {
-        let at = time::format(own.from).replace('T', " ");
-        format!("{}  {}", at.get(..19).unwrap_or(&at), own.headline)
-    };
+    let line = |own: &Episode| format!("{}  {}", time::second(own.from), own.headline);
     Report {
         schema: SCHEMA.to_owned(),
         lead: std::iter::once(lead).chain(episodes.iter().map(line)).collect(),
@@ -175,16 +169,16 @@ fn report(episodes: &[Episode]) -> Report {
     }
 }
 
-/// What is new, a line each.
+/// The news, one line each.
 fn lines(news: &[EpisodeNews]) -> Report {
     let line = |own: &EpisodeNews| {
-        let at = time::format(if own.is_over { own.to } else { own.from });
+        let at = if own.is_over { own.to } else { own.from };
         let what = match (own.is_over, own.is_worse) {
             (true, _) => "over",
             (_, true) => "worse",
             _ => "begins",
         };
-        format!("{} {what:<6} {}", at.get(..19).unwrap_or(&at).replace('T', " "), own.headline)
+        format!("{} {what:<6} {}", time::second(at), own.headline)
     };
     let row = |own: &EpisodeNews| -> Vec<Value> {
         vec![

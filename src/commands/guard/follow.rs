@@ -104,7 +104,7 @@ fn tell(mut groups: Vec<Group>, mail: Option<&mut Mail>, context: &mut Context<'
     }
     if let Some(mail) = mail {
         let deeds = groups.iter().filter_map(|group| Some((group.first.cluster.clone(), group.deed()?))).collect();
-        // Of kinds of which each counts each is remembered: what comes later is told without it.
+        // Where a single operation is dangerous, remember each id: a later message leaves it out.
         let each = groups
             .iter()
             .filter(|group| group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1));

@@ -6,7 +6,7 @@ use crate::analysis::guard::message;
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error, duration_parser};
 use crate::commands::messages;
-use crate::model::alert::{Config, Deed, EpisodeNews, Message, Owner, Reason};
+use crate::model::alert::{Config, Deed, EpisodeNews, Message, Owner};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::alerts;
@@ -90,50 +90,51 @@ impl Mail {
         let now = now();
         let mut by_cluster: BTreeMap<String, Vec<Deed>> = BTreeMap::new();
         for (cluster, deed) in deeds {
-            let cluster = if self.config.cluster.is_empty() { cluster } else { self.config.cluster.clone() };
-            by_cluster.entry(cluster).or_default().push(deed);
+            by_cluster.entry(self.cluster(&cluster)).or_default().push(deed);
         }
-        let mut is_new = false;
         for (cluster, deeds) in by_cluster {
+            let keys = deeds.iter().map(Deed::id).collect();
             if let Some(message) = message(deeds, &cluster, &self.owner.name, now) {
-                self.state.told.extend(message.deeds.iter().map(|deed| (deed.id(), now)));
-                self.state.outbox.push(messages::parcel(&self.owner, &message, &self.config)?);
-                is_new = true;
+                self.post(&message, keys)?;
             }
         }
         self.state.told.extend(ids.into_iter().map(|id| (id, now)));
-        if is_new || self.again.is_some_and(|again| Instant::now() >= again) { self.send(now, context) } else { Ok(()) }
+        self.send_due(now, context)
     }
 
     /// Sends news of episodes of a cluster, and what is left from before.
-    pub(super) fn tell_episodes(
+    pub(super) fn report_episodes(
         &mut self,
-        news: Vec<EpisodeNews>,
+        episodes: Vec<EpisodeNews>,
         cluster: &str,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
         let now = now();
-        let is_new = !news.is_empty();
-        if is_new {
-            let cluster = if self.config.cluster.is_empty() { cluster } else { &self.config.cluster };
-            let keys: Vec<String> = news.iter().map(EpisodeNews::key).collect();
-            let about = [cluster, &self.owner.name].map(str::to_owned).into_iter().chain(keys.iter().cloned());
-            let message = Message {
-                id: Message::id_of(about),
-                cluster: cluster.to_owned(),
-                owner: self.owner.name.clone(),
-                at: now,
-                reason: Reason::News,
-                level: news.iter().map(|own| own.level).max(),
-                alerts: vec![],
-                over: vec![],
-                deeds: vec![],
-                episodes: news,
-            };
-            self.state.outbox.push(messages::parcel(&self.owner, &message, &self.config)?);
-            self.state.told.extend(keys.into_iter().map(|key| (key, now)));
+        if let Some(level) = episodes.iter().map(|own| own.level).max() {
+            let keys: Vec<String> = episodes.iter().map(EpisodeNews::key).collect();
+            let message = Message::news(&self.cluster(cluster), &self.owner.name, now, level, &keys);
+            self.post(&Message { episodes, ..message }, keys)?;
         }
-        if is_new || self.again.is_some_and(|again| Instant::now() >= again) { self.send(now, context) } else { Ok(()) }
+        self.send_due(now, context)
+    }
+
+    /// The configuration's name of the cluster goes before that of the sources.
+    fn cluster(&self, of_sources: &str) -> String {
+        let own = &self.config.cluster;
+        if own.is_empty() { of_sources.to_owned() } else { own.clone() }
+    }
+
+    /// Puts a message into the outbox, to be sent at once, and remembers what it is about.
+    fn post(&mut self, message: &Message, keys: Vec<String>) -> Result<(), Error> {
+        self.state.outbox.push(messages::parcel(&self.owner, message, &self.config)?);
+        self.state.told.extend(keys.into_iter().map(|key| (key, message.at)));
+        self.again = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Sends what is in the outbox, where something is new or the time has come to try again.
+    fn send_due(&mut self, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
+        if self.again.is_some_and(|again| Instant::now() >= again) { self.send(now, context) } else { Ok(()) }
     }
 
     fn send(&mut self, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {

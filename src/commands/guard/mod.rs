@@ -29,8 +29,7 @@ pub struct Args {
 enum GuardCommand {
     /// Who did what that can cost a cluster dear, what went with it, and what would have stopped it; from audit logs.
     Events(Box<events::Args>),
-    /// Times in which users waited or were refused, or load changed beyond noise, with their likely cause; as they come
-    /// with --follow.
+    /// List outages, incidents and surges; report them live with --follow.
     Episodes(Box<episodes::Args>),
     /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to
     /// what was asked.

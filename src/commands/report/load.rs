@@ -87,6 +87,7 @@ pub(in crate::commands) struct Load {
 
 impl Load {
     /// Reads what can be read before it is known when the incident was.
+    #[cfg(feature = "tui")]
     pub(in crate::commands) fn read(
         sources: &[String],
         within: Bounds,
@@ -341,7 +342,11 @@ pub(in crate::commands) fn episodes(
     within: Bounds,
     context: &mut Context<'_>,
 ) -> Result<(Vec<Episode>, Vec<String>), Error> {
-    let mut load = Load::read(sources, within, context)?;
+    let (mut load, found) = Load::look(sources, within, context)?;
+    load.pages(found, context)?;
+    load.rollup = load.rollup(context)?;
+    // Memory within the bounds; the load for charts is not asked for.
+    load.course(None);
     let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
     let heaviest = load.heaviest.map(|place| episodes.remove(place));
     episodes.sort_by_key(|own| own.grade);

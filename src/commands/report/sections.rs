@@ -370,7 +370,7 @@ impl Sections {
 
 /// Objects that throttle the likeliest clients.
 pub(super) fn manifests(load: &Load, causes: &mut [Cause], context: &mut Context<'_>) -> Result<(), Error> {
-    let user = |cause: &Cause| cause.subject.iter().find(|(name, _)| *name == "user").map(|(_, user)| user.clone());
+    let user = |cause: &Cause| cause.subject_of("user").map(str::to_owned);
     let is_likely = |cause: &&mut Cause| cause.kind == "client-surge" && cause.confidence >= Cause::LIKELY;
     let mut likely: Vec<(&mut Cause, Question)> = Vec::new();
     for cause in causes.iter_mut().filter(is_likely) {
