@@ -20,9 +20,21 @@ pub(crate) struct AlertLab {
     alertmanager: Option<Child>,
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// Ports that are free now, no two alike. Another test may take one before it is listened on.
+fn free_ports() -> Value {
+    let names = ["smtp", "starttls", "http", "alertmanager"];
+    let listeners = names.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    names
+        .iter()
+        .zip(&listeners)
+        .map(|(name, own)| ((*name).to_owned(), json!(own.local_addr().unwrap().port())))
+        .collect()
 }
+
+const NO_RECEIVERS: &str = "the receivers did not start; run .ci/setup first (aiosmtpd in target/venv)";
+
+/// How often other ports are tried.
+const TRIES: usize = 5;
 
 fn openssl(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("openssl");
@@ -35,8 +47,6 @@ impl AlertLab {
     /// Starts all of it.
     pub(crate) fn start() -> Self {
         let folder = folder();
-        let ports =
-            json!({"smtp": free_port(), "starttls": free_port(), "http": free_port(), "alertmanager": free_port()});
         // An authority, and a server's certificate by it.
         let common = ["-newkey", "rsa:2048", "-nodes", "-days", "2"];
         let own = ["req", "-x509", "-subj", "/CN=authority", "-keyout", "ca-key.pem", "-out", "ca.pem"];
@@ -46,9 +56,13 @@ impl AlertLab {
         openssl(folder.path(), &[&server[..], &signed, &["-keyout", "key.pem", "-out", "cert.pem"], &common].concat());
         write(folder.path(), "alertmanager.yml", "route: { receiver: none }\nreceivers: [{ name: none }]\n");
         write(folder.path(), "hook-key", KEY);
-        write(folder.path(), "slack-url", format!("http://127.0.0.1:{}/chat\n", ports["http"]));
-        let mut lab = Self { folder, ports, receivers: None, alertmanager: None };
-        lab.start_receivers();
+        let mut lab = Self { folder, ports: Value::Null, receivers: None, alertmanager: None };
+        let is_up = (0..TRIES).any(|_| {
+            lab.ports = free_ports();
+            lab.are_receivers_up()
+        });
+        assert!(is_up, "{NO_RECEIVERS}");
+        write(lab.path(), "slack-url", format!("http://127.0.0.1:{}/chat\n", lab.ports["http"]));
         lab.start_alertmanager();
         lab
     }
@@ -63,13 +77,18 @@ impl AlertLab {
 
     /// Starts the receivers again, where they were.
     pub(crate) fn start_receivers(&mut self) {
+        assert!(self.are_receivers_up(), "{NO_RECEIVERS}");
+    }
+
+    /// Starts the receivers; whether they listen.
+    fn are_receivers_up(&mut self) -> bool {
         let mut command = Command::new(python());
         command.arg(root().join("tests/oracle/receivers.py")).arg(self.path()).arg(self.ports.to_string()).arg(KEY);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.receivers = Some(child);
-        assert_eq!(line, "ready\n", "the receivers did not start; run .ci/setup first (aiosmtpd in target/venv)");
+        line == "ready\n"
     }
 
     pub(crate) fn stop_receivers(&mut self) {
