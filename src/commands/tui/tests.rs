@@ -152,6 +152,31 @@ fn what_is_looked_into() {
 }
 
 #[test]
+fn rows_of_a_question_that_was_left_are_neither_shown_nor_exported() {
+    let mut console = Console::of(STORM);
+    console.key('2');
+    let rows = shown(&console.state, Tab::Traffic);
+    let ask = |mut all: Vec<Effect>| if let Some(Effect::Ask(ask)) = all.pop() { Some(ask) } else { None };
+    let press = |console: &mut Console, key| console.state.update(Msg::Key(KeyEvent::new(key, KeyModifiers::NONE)));
+    // Back before the answer came: it is dropped when it comes.
+    let left = ask(press(&mut console, KeyCode::Enter)).unwrap();
+    assert!(ask(press(&mut console, KeyCode::Esc)).is_none());
+    let answer = Box::new(console.answer(left));
+    assert!(console.state.update(Msg::Answer(answer)).is_empty() && shown(&console.state, Tab::Traffic) == rows);
+    // Back after it came: until the rows are those of the heading, none are written.
+    console.press(KeyCode::Enter);
+    let back = ask(press(&mut console, KeyCode::Esc)).unwrap();
+    let export = |console: &mut Console| {
+        ":export /nowhere.csv".chars().for_each(|key| drop(press(console, KeyCode::Char(key))));
+        press(console, KeyCode::Enter)
+    };
+    assert_eq!(export(&mut console), []);
+    let answer = console.answer(back);
+    console.tell(Msg::Answer(Box::new(answer)));
+    assert!(matches!(&export(&mut console)[..], [Effect::Export { .. }]));
+}
+
+#[test]
 fn a_key_right_behind_esc_is_both() {
     let mut console = Console::of(STORM);
     let alt = |code| Msg::Key(KeyEvent::new(code, KeyModifiers::ALT));

@@ -54,6 +54,11 @@ impl Pane {
         }
     }
 
+    /// Whether what is shown is the answer to this.
+    pub fn shows(&self, wants: &[Want]) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.wants == wants)
+    }
+
     /// An answer has come. What is the same as before stays as it was looked at.
     pub fn take(&mut self, mut answer: Box<Answer>) {
         if let Some(before) = &self.answer {

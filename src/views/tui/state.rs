@@ -218,6 +218,11 @@ impl State {
         let pane = &self.panes[tab.index()];
         // What was asked in passing is asked again when somebody waits for it.
         let is_late = tab == self.tab && pane.asked.as_ref().is_some_and(|asked| !asked.is_seen);
+        // Back at what is shown, before the answer to another question came: nobody waits for that one any more.
+        if !anew && pane.shows(&wants) && pane.asked.as_ref().is_some_and(|asked| asked.wants != wants) {
+            self.panes[tab.index()].asked = None;
+            return None;
+        }
         let is_busy = pane.asked.as_ref().is_some_and(|asked| anew && asked.wants == wants);
         if !is_late && (is_busy || pane.is_about(&wants) && !anew) {
             return None;

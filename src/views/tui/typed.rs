@@ -170,6 +170,12 @@ impl State {
     }
 
     fn export(&mut self, path: &str) -> Vec<Effect> {
+        // The heading names what was asked for; the rows below it may still be those of the question before.
+        let is_behind = self.wants(self.tab).is_ok_and(|wants| !self.pane().shows(&wants));
+        if is_behind && self.tab != Tab::Overview && !self.clock.is_playing {
+            self.tell("still analysing; export again when the rows have changed");
+            return Vec::new();
+        }
         let Some(want) = self.shown_want().filter(|_| !path.is_empty()) else { return Vec::new() };
         let rows: Option<Table> = match self.pane().part().map(|part| &part.body) {
             Some(Body::Grid(grid)) => Some(grid.table()),

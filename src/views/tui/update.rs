@@ -38,7 +38,6 @@ const OF_METRICS: [&[&str]; 6] =
 impl State {
     /// Takes a message; says what is to be done.
     pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
-        let before = (self.tab, self.clock.asked());
         let mut effects: Vec<Effect> = match msg {
             Msg::Key(key) if key.kind != KeyEventKind::Release => self.key(&key),
             Msg::Key(_) => Vec::new(),
@@ -118,10 +117,8 @@ impl State {
             }
             Msg::Quit => vec![Effect::Quit],
         };
-        // Whatever it was: the tab in view shows the moment that is looked at.
-        if before != (self.tab, self.clock.asked()) || self.pane().asked.is_none() {
-            effects.extend(self.ask(self.tab, false));
-        }
+        // Whatever it was: the tab in view shows the moment, and the rows, that are looked at.
+        effects.extend(self.ask(self.tab, false));
         effects
     }
 
