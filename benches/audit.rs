@@ -9,7 +9,7 @@ use divan::Bencher;
 use divan::counter::BytesCount;
 use plimsoll::analysis::dims::Dim;
 use plimsoll::analysis::traffic::{Batch, Fold, Plan, Query, Traffic};
-use plimsoll::commands::rollup::roll_up;
+use plimsoll::inputs::rollup::roll_up;
 use plimsoll::model::event::Timed;
 use plimsoll::sources::audit::pass::{self, Delivery, Worker};
 use plimsoll::sources::audit::read_line;

@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let found = plimsoll::sources::find::audit_logs(&args.collect::<Vec<_>>());
     let threads = std::thread::available_parallelism()?.get();
     let start = std::time::Instant::now();
-    let (rollup, _outcome) = plimsoll::commands::rollup::roll_up(found.streams, threads, &());
+    let (rollup, _outcome) = plimsoll::inputs::rollup::roll_up(found.streams, threads, &());
     let seconds = start.elapsed().as_secs_f64();
     writeln!(std::io::stderr(), "rolled up in {seconds:.3} s: {:?} rows", rollup.sizes())?;
     std::fs::create_dir_all(&folder)?;

@@ -7,12 +7,12 @@
 //! sources ──► model ──► analysis ──► views
 //!    bytes to    typed     pure         a report
 //!    records     tables    functions    to a writer
-//!        └────────┴── commands ─────────┘   (connect them, nothing more)
+//!        └── inputs ─┴── commands ───┘       (connect them, nothing more)
 //! ```
 //!
 //! [`sources`] find, recognise and read inputs and know nothing of what they mean. [`model`] is the
 //! types that everything shares. [`analysis`] is pure functions from model to model. [`views`] write
-//! reports. [`commands`] is one file per subcommand, [`cli`] what they all work with, [`app`] the parser
+//! reports. [`inputs`] finds, opens and reads sources once for all questions; [`commands`] is one file per subcommand, [`cli`] what they all work with, [`app`] the parser
 //! and the exit codes. Which layer may import which is tested (`tests/it/architecture.rs`).
 
 pub mod actions;
@@ -20,6 +20,7 @@ pub mod analysis;
 pub mod app;
 pub mod cli;
 pub mod commands;
+pub mod inputs;
 pub mod model;
 pub mod sources;
 pub mod views;

@@ -6,6 +6,7 @@ mod error;
 mod flags;
 mod memory;
 mod progress;
+pub mod repeat;
 mod settings;
 mod shared;
 

@@ -1,12 +1,13 @@
 //! `plimsoll balance`: how evenly several apiservers carry the load.
 
-use super::rollup::{self, Covered, Selection};
-use super::{pages, show, traffic};
+use super::show;
 use crate::analysis::answer::Answer;
 use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
+use crate::inputs::rollup::{self, Covered, Selection};
+use crate::inputs::{found, pages};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
@@ -65,7 +66,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) -> Result<Answer, Error> {
     let (since, until) = question.bounds;
     let filters = rollup::conditions_on_clients(&question.filters, "")?;
-    let mut found = traffic::find(&question.sources, Wanted::Both, context)?;
+    let mut found = found::find(&question.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     let mut told = Told {

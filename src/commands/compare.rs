@@ -1,9 +1,6 @@
 //! `plimsoll compare`: what changed.
 
-use super::etcd::compared;
-use super::report::load;
-use super::rollup::{self, Covered, Selection};
-use super::{heap, pages, show};
+use super::{heap, show};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::compare::limits::Limit;
 use crate::analysis::compare::logs::{self, Side};
@@ -13,6 +10,9 @@ use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, parse_time};
+use crate::inputs::etcd::compared;
+use crate::inputs::rollup::{self, Covered, Selection};
+use crate::inputs::{load, pages, profiles};
 use crate::model::incident::{Episode, Span};
 use crate::model::input::InputReport;
 use crate::model::question;
@@ -388,7 +388,7 @@ impl Comparing {
     fn heaps(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut sides = Vec::new();
         for side in [0, 1] {
-            sides.push(heap::within(&self.sources[side], self.windows[side], context)?);
+            sides.push(profiles::within(&self.sources[side], self.windows[side], context)?);
         }
         let [before, after] = <[_; 2]>::try_from(sides).unwrap_or_default();
         self.only_one_has("heap profiles", [!before.is_empty(), !after.is_empty()]);

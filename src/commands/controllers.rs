@@ -1,8 +1,6 @@
 //! `plimsoll controllers`: how the scheduler and the controllers keep up.
 
-use super::etcd::{self, newest};
-use super::rollup::{self, Observe, Selection};
-use super::{moment, pages, show};
+use super::show;
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
@@ -11,6 +9,9 @@ use crate::analysis::metrics::Kept;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags};
+use crate::inputs::etcd::{self, newest};
+use crate::inputs::rollup::{self, Observe, Selection};
+use crate::inputs::{moment, pages};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
 use crate::model::question;

@@ -3,39 +3,22 @@
 pub mod balance;
 #[cfg(feature = "history")]
 pub mod cache;
-#[cfg(feature = "history")]
-mod cached;
-#[cfg(not(feature = "history"))]
-#[path = "uncached.rs"]
-mod cached;
 pub mod clients;
 #[cfg(feature = "live")]
 pub mod collect;
 pub mod compare;
 pub mod controllers;
 pub mod etcd;
-pub mod flow;
 #[cfg(feature = "history")]
 pub mod forecast;
 pub mod guard;
 pub mod heap;
-pub mod held;
-#[cfg(feature = "live")]
-pub mod live;
-pub mod logs;
 pub mod memory;
 mod messages;
-mod moment;
-pub mod pages;
-#[cfg(feature = "live")]
-pub mod prometheus;
 pub mod quota;
 #[cfg(feature = "history")]
 pub mod record;
 pub mod report;
-#[cfg(feature = "history")]
-mod rolled;
-pub mod rollup;
 #[cfg(feature = "history")]
 pub mod rollup_files;
 mod shell;

@@ -1,15 +1,14 @@
 //! `plimsoll rollup`: what one pass over audit logs keeps, as files.
 
-use super::rollup::{self, Selection};
-use super::traffic;
-use crate::actions::rollup::{Give, write};
-use crate::analysis::rollup::Rollup;
+use crate::actions::rollup::write;
 use crate::cli::{Context, Error, FailOn};
+use crate::inputs::found;
+use crate::inputs::manifest::{giving, manifest};
+use crate::inputs::rollup::{self, Selection};
 use crate::model::report::{Report, Table, Value, Window};
-use crate::model::rollup::{MANIFEST, Manifest, SCHEMA, SEAMS, StoredSource, StoredStream, TABLES};
+use crate::model::rollup::{MANIFEST, Manifest, SEAMS, TABLES};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, percent};
-use crate::sources::audit::pass::Outcome;
 use crate::sources::find::Wanted;
 use std::path::PathBuf;
 
@@ -33,7 +32,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    let found = found::find(&args.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log", args.sources.join(", "))));
     }
@@ -83,36 +82,4 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         ..Report::default()
     };
     context.print(&report, FailOn::Never)
-}
-
-/// Hands the rows of its tables to who writes them.
-pub(super) fn giving(rollup: &Rollup) -> Box<Give<'_>> {
-    Box::new(|spec, each| {
-        rollup.rows(spec.name, each);
-    })
-}
-
-/// What a roll-up of these logs says of itself; the logs are those of `outcome`, in its order.
-pub(super) fn manifest(rollup: &Rollup, streams: &[(String, String)], outcome: &Outcome) -> Manifest {
-    let names = streams.iter().map(|(cluster, instance)| (cluster.as_str(), instance.as_str()));
-    let stream = |((cluster, instance), coverage)| StoredStream::new(cluster, instance, coverage);
-    let (first, last) = rollup.span.map_or((None, None), |(first, last)| (Some(first), Some(last)));
-    Manifest {
-        schema: SCHEMA.to_owned(),
-        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
-        tile_seconds: rollup.tile_seconds(),
-        first,
-        last,
-        late_events: rollup.late,
-        open_requests: rollup.open,
-        repeated_audit_ids: (rollup.repeated_ids.repeated, rollup.repeated_ids.estimated),
-        objects_dropped: rollup.objects_dropped,
-        notable_dropped: rollup.notable_dropped,
-        operations_dropped: rollup.operations_dropped(),
-        without: rollup.without().cloned().collect(),
-        streams: names.zip(&outcome.coverage).map(stream).collect(),
-        sources: outcome.inputs.iter().map(StoredSource::from).collect(),
-        lost: outcome.losses.clone(),
-        ..Manifest::default()
-    }
 }

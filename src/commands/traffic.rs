@@ -1,31 +1,29 @@
 //! `plimsoll traffic`: who sends what.
 
-use super::flow::{self, FlowFlags, Matched};
-use super::logs::{Bounds, Fold, Question, ask};
 use super::traffic_follow::{self, FollowFlags};
-use super::{pages, show, traffic_live, traffic_metrics};
+use super::{show, traffic_live, traffic_metrics};
 use crate::analysis::answer::{Answer, ClientRate, Rows};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
-use crate::analysis::reconcile::{Comparison, Seen, Windows};
-use crate::analysis::rollup::{Rollup, stored};
-use crate::analysis::traffic::logs::{self, Reading};
+use crate::analysis::reconcile::Windows;
+use crate::analysis::traffic::Query;
+use crate::analysis::traffic::logs;
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Line, Measured, Shape};
-use crate::analysis::traffic::stored as from_rollup;
-use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
+use crate::inputs::breakdown::read;
+use crate::inputs::flow::{self, FlowFlags, Matched};
+use crate::inputs::found::{Version, find, server_version};
+use crate::inputs::logs::Bounds;
+use crate::inputs::pages;
 use crate::model::bundle::Bundle;
-use crate::model::event::Timed;
 use crate::model::question::{self, Kind};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
-use crate::sources::audit::pass::{Delivery, Outcome, Worker};
 use crate::sources::audit::settle;
-use crate::sources::find::{self, Found, LogStream, Wanted};
-use crate::views::text::plain;
+use crate::sources::find::{LogStream, Wanted};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -87,9 +85,6 @@ pub struct Args {
     #[command(flatten)]
     pub(super) kube: KubeFlags,
 }
-
-/// The apiservers' version, and where it is known from.
-pub(super) type Version = (String, &'static str);
 
 impl Args {
     /// What the flags ask of sources that can be read as they are.
@@ -273,159 +268,6 @@ pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Re
     Ok((by, filters))
 }
 
-/// Finds what is to be read; says what could not be used.
-pub(super) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
-    let found = find::find(sources, wanted, context.io.now);
-    let is_some = !(found.streams.is_empty() && found.pages.is_empty());
-    usable(found, is_some, context)
-}
-
-/// What was found, if it is what was looked for; says what could not be used.
-pub(super) fn usable(found: Found, is_some: bool, context: &mut Context<'_>) -> Result<Found, Error> {
-    if !is_some {
-        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
-    }
-    for error in &found.errors {
-        context.lost(error)?;
-    }
-    Ok(found)
-}
-
-/// Asks for a breakdown of audit logs, and beside it what they show of what metrics count.
-#[derive(Debug, Clone)]
-pub(super) struct Breaking {
-    /// What to count.
-    pub(super) query: Query,
-    /// When metrics of the same instances were counting.
-    pub(super) windows: Option<Arc<Windows>>,
-    /// Whether what was counted is not given back, as this is the last that the program reads.
-    pub(super) is_last: bool,
-}
-
-impl Breaking {
-    /// A breakdown alone.
-    pub(super) fn of(query: Query) -> Self {
-        Self { query, windows: None, is_last: false }
-    }
-}
-
-/// A breakdown, and what was seen of what metrics count.
-pub(super) type Broken = (Breakdown, Vec<Seen>);
-
-impl Question for Breaking {
-    type Fold = Folding;
-    type Answer = Broken;
-    fn bounds(&self) -> Bounds {
-        (self.query.since, self.query.until)
-    }
-    fn fold(&self, _: usize) -> Folding {
-        Folding { plan: Plan::new(self.query.clone()), windows: self.windows.clone(), is_last: self.is_last }
-    }
-    fn is(&self, other: &Self) -> bool {
-        self.query == other.query && self.windows == other.windows
-    }
-    fn stored(&self) -> Result<stored::Wanted, String> {
-        from_rollup::is_answered(&self.query)?;
-        Ok(stored::Wanted {
-            since: self.query.since,
-            until: self.query.until,
-            tables: stored::Tables::Requests,
-            ..Default::default()
-        })
-    }
-    fn is_exact(&self, held: &Rollup) -> bool {
-        let dims = self.query.by.iter().chain(self.query.filters.iter().map(|filter| &filter.dim));
-        let is_user = |dim: &Dim| matches!(dim, Dim::User | Dim::ServiceAccount | Dim::Client);
-        self.windows.is_none() && held.is_exact(dims.copied().any(|dim| is_user(&dim)))
-    }
-    fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
-        Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))
-    }
-    fn cache_use(&self) -> super::logs::CacheUse {
-        let is_same = self.windows.is_none() && from_rollup::is_exact(&self.query);
-        if is_same { super::logs::CacheUse::IfCheap } else { super::logs::CacheUse::Never }
-    }
-    fn of_kept(&self, rollup: Rollup) -> Option<Broken> {
-        Some((from_rollup::exact(&self.query, &rollup)?, Vec::new()))
-    }
-}
-
-/// Counts.
-pub(super) struct Folding {
-    plan: Plan,
-    windows: Option<Arc<Windows>>,
-    is_last: bool,
-}
-
-impl Fold for Folding {
-    type Worker<'f> = Counting<'f>;
-    type Batch = Batch;
-    type State = Traffic;
-    type Answer = Broken;
-    fn worker(&self) -> Counting<'_> {
-        Counting(self.plan.fold(), self.windows.clone().map(Seen::new))
-    }
-    fn begin(&self) -> Traffic {
-        Traffic::default()
-    }
-    fn take(&self, traffic: &mut Traffic, delivery: Delivery<Batch>) {
-        if let Delivery::Block { batch, .. } = delivery {
-            traffic.take(batch);
-        }
-    }
-    fn finish(&self, traffic: Traffic, workers: Vec<Counting<'_>>) -> Broken {
-        let (folds, seen): (Vec<_>, Vec<_>) = workers.into_iter().map(|worker| (worker.0, worker.1)).unzip();
-        let breakdown = traffic.finish(&self.plan, &folds);
-        if self.is_last {
-            // Giving back row by row what was counted takes a tenth of the time.
-            std::mem::forget(folds);
-        }
-        (breakdown, seen.into_iter().flatten().collect())
-    }
-}
-
-/// Reads the logs and counts; says what was lost. What was counted is not given back if this is the last that the
-/// program reads.
-pub(super) fn read(
-    query: &Query,
-    found: Found,
-    metrics: Option<(Arc<Windows>, &Facts)>,
-    is_last: bool,
-    context: &mut Context<'_>,
-) -> Result<(Breakdown, Reading), Error> {
-    let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
-    let windows = metrics.as_ref().map(|(windows, _)| Arc::clone(windows));
-    let asked = Breaking { query: query.clone(), windows, is_last };
-    let (told, outcome) = ask(found.streams, asked, context)?;
-    if outcome.total().unfinished_lines > 0 && context.settings.verbose {
-        context.say("the last line of an input is not finished; it was left out, as the log may still be written")?;
-    }
-    let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
-    let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &told.1, facts, &spans));
-    let Outcome { inputs, losses, coverage } = outcome;
-    let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
-    let breakdown = Arc::try_unwrap(told).map_or_else(|shared| shared.0.clone(), |(breakdown, _)| breakdown);
-    Ok((breakdown, reading))
-}
-
-/// The fold of analysis as a worker of the source's pass.
-pub(super) struct Counting<'p>(pub(super) analysis::Fold<'p>, pub(super) Option<Seen>);
-
-impl Worker for Counting<'_> {
-    type Batch = Batch;
-    #[inline]
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if let Some(seen) = &mut self.1 {
-            seen.event(&event);
-        }
-        self.0.event(event);
-    }
-    fn flush(&mut self) -> Batch {
-        self.0.flush()
-    }
-}
-
 fn interval(text: &str) -> Result<Micros, Error> {
     match parse_duration(text) {
         Some(length) if length >= SECOND && length % SECOND == 0 => Ok(length),
@@ -448,15 +290,4 @@ fn check_sort_field(args: &question::Traffic, context: &Context<'_>) -> Result<(
     let mut fields: Vec<&str> = time.into_iter().chain(dims).chain(FIELDS).chain(base).collect();
     fields.dedup();
     context.sort_by(&fields).map(drop)
-}
-
-/// The apiservers' version, as given or as a bundle says, and where it is known from.
-pub(super) fn server_version(given: Option<&str>, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
-    if let Some(version) = given {
-        Minor::parse(version)
-            .ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
-        return Ok(Some((version.to_owned(), "--k8s-version")));
-    }
-    let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());
-    Ok(of_bundle.filter(|version| Minor::parse(version).is_some()).map(|version| (version, "bundle.yaml")))
 }

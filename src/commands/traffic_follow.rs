@@ -1,21 +1,19 @@
 //! `plimsoll traffic --follow`: who sends what, while it is being sent.
 
-use super::traffic::{Counting, Version, shape};
+use super::traffic::shape;
 use crate::analysis::traffic::logs::{self, Reading};
 use crate::analysis::traffic::report;
 use crate::analysis::traffic::{Plan, Query, Traffic};
-use crate::cli::{Context, Error, FailOn, parse_every};
+use crate::cli::repeat::{print_again, stop_signal};
+use crate::cli::{Context, Error, parse_every};
+use crate::inputs::breakdown::Counting;
+use crate::inputs::found::Version;
 use crate::model::bundle::Bundle;
 use crate::model::input::LossKind;
-use crate::model::report::Report;
 use crate::sources::audit::follow::Follower;
-use crate::views::Format;
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::HashMap;
-use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long to wait where there was nothing to read.
@@ -23,9 +21,6 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// How long the end may take: what is left to read then is left out.
 const LAST: Duration = Duration::from_secs(5);
-
-/// Clears a terminal and what it has scrolled away.
-const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 
 /// Flags of `plimsoll traffic --follow`.
 #[derive(Debug, Clone, clap::Args)]
@@ -180,30 +175,6 @@ impl Live<'_> {
         self.printed += 1;
         Ok(())
     }
-}
-
-/// Prints a report that takes the place of `printed` others.
-pub(super) fn print_again(report: &Report, printed: u64, context: &mut Context<'_>) -> Result<(), Error> {
-    context.settings.style.compact = true;
-    match context.settings.format {
-        Format::Table | Format::Wide if context.io.out_is_terminal => context.io.out.write_all(CLEAR)?,
-        Format::Table | Format::Wide | Format::Markdown if printed > 0 => writeln!(context.io.out)?,
-        Format::Yaml if printed > 0 => writeln!(context.io.out, "---")?,
-        Format::Csv if printed > 0 => context.settings.style.headers = false,
-        _ => {}
-    }
-    context.print(report, FailOn::Never)
-}
-
-/// Set by SIGINT and SIGTERM; a second one ends the program at once.
-pub(super) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
-        registered.map_err(|error| Error::Input(format!("can't watch for signals: {error}")))?;
-    }
-    Ok(stop)
 }
 
 fn duration(flag: &str, text: &str) -> Result<Duration, Error> {

@@ -1,13 +1,13 @@
 //! `plimsoll traffic` on what is live: pages of a cluster's apiservers, or of URLs, taken again and again.
 
-use super::pages::Folding;
 use super::traffic::{Args, interval_for};
-use super::traffic_follow::{print_again, stop_signal};
 use super::traffic_metrics::{query, report};
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;
 use crate::analysis::metrics::{Fold, Kept};
+use crate::cli::repeat::{print_again, stop_signal};
 use crate::cli::{Context, Error, FailOn};
+use crate::inputs::pages::Folding;
 use crate::model::input::{InputReport, Loss};
 use crate::model::question::{self, Kind};
 use crate::sources::arguments::is_url;
@@ -182,7 +182,7 @@ impl<'a> Live<'a> {
 #[cfg(feature = "live")]
 fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
     let cluster =
-        Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+        Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }

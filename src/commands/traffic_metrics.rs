@@ -1,6 +1,5 @@
 //! `plimsoll traffic` on metrics pages.
 
-use super::pages::{self, PagesTold};
 use super::traffic::{dims, interval_for, shape};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
@@ -8,6 +7,7 @@ use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
 use crate::analysis::traffic::report::{self, Measured};
 use crate::cli::{Context, Error};
+use crate::inputs::pages::{self, PagesTold};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::sources::find::Found;

@@ -1,7 +1,7 @@
 //! Files that change between being found and being read, or while they are: they shrink, grow, or go.
 
 use crate::support::{folder, sample_bytes};
-use plimsoll::commands::rollup::roll_up;
+use plimsoll::inputs::rollup::roll_up;
 use plimsoll::model::input::LossKind;
 use plimsoll::sources::audit::pass::Outcome;
 use plimsoll::sources::find::audit_logs;

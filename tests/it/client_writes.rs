@@ -1,7 +1,7 @@
 //! Who writes what, and in turns with whom, beside an independent count.
 
 use crate::support::{feed, folder, plimsoll, python, root, sample, write};
-use plimsoll::commands::rollup::roll_up;
+use plimsoll::inputs::rollup::roll_up;
 use plimsoll::sources::find::audit_logs;
 use serde_json::{Value, json};
 use std::process::Command;

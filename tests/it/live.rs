@@ -3,7 +3,7 @@
 
 use crate::lab::Lab;
 use crate::support::{plimsoll, sample, sample_bytes};
-use plimsoll::commands;
+use plimsoll::inputs;
 use plimsoll::model::time::Micros;
 use plimsoll::sources::live::{Cluster, Found, LiveError, Target};
 use serde_json::Value;
@@ -251,7 +251,7 @@ fn flags_make_a_target_that_acts_as_another_user() {
         as_groups: vec!["one".to_owned(), "two".to_owned()],
         request_timeout: Duration::from_secs(20),
     };
-    let cluster = Cluster::connect(&commands::live::target(&flags)).unwrap();
+    let cluster = Cluster::connect(&inputs::live::target(&flags)).unwrap();
     cluster.get(0, "/metrics?impersonated").unwrap();
     let request = &lab.requests("/metrics?impersonated")[0];
     assert_eq!(

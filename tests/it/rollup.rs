@@ -3,7 +3,7 @@
 
 use crate::support::{folder, plimsoll, python, root, sample, sample_bytes, write};
 use plimsoll::analysis::rollup::{Batch, Observer, Part, Rollup};
-use plimsoll::commands::rollup::roll_up;
+use plimsoll::inputs::rollup::roll_up;
 use plimsoll::model::event::{Stage, Stream, Timed};
 use plimsoll::model::rollup::{LATER, TABLES};
 use plimsoll::model::time::{Micros, SECOND, TimeParser, format};

@@ -14,8 +14,9 @@ use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
-use crate::commands::rollup::{self, Selection};
-use crate::commands::{pages, show, traffic};
+use crate::commands::show;
+use crate::inputs::rollup::{self, Selection};
+use crate::inputs::{found, pages};
 use crate::model::question::{self, Form};
 use crate::model::time::Micros;
 use crate::sources::find::Wanted;
@@ -110,17 +111,17 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
         return seats::answer(question, selection, context);
     }
     let sort_by = context.sort_by(&MEASURES)?;
-    let found = traffic::find(&question.sources, Wanted::Both, context)?;
+    let found = found::find(&question.sources, Wanted::Both, context)?;
     if found.streams.is_empty() {
         let (folder, _) = found.without_logs.first().cloned().unwrap_or_else(|| (question.sources.join(", "), 0));
         return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
     }
-    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let facts = pages::quiet_facts(found.pages, context)?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let metrics = Metered::new(&facts);
     let snapshot =
-        question.objects.as_deref().map(|source| crate::commands::etcd::sizes::sizes(source, context)).transpose()?;
+        question.objects.as_deref().map(|source| crate::inputs::etcd::sizes::sizes(source, context)).transpose()?;
     let known = Known { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);

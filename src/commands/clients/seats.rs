@@ -10,8 +10,8 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
 use crate::cli::{Context, Error, KubeFlags};
-use crate::commands::rollup::{self, Selection};
-use crate::commands::{pages, traffic};
+use crate::inputs::rollup::{self, Selection};
+use crate::inputs::{found, pages};
 use crate::model::apf::{DumpPage, Moment};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::question;
@@ -72,7 +72,7 @@ fn told(
     if found.streams.is_empty() {
         return Ok(Answer::of(report(&seats, read)));
     }
-    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let known = Known::default();
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
@@ -91,7 +91,7 @@ fn look(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
         found.errors.push(SourceError::NothingHere { folder, files: found.other_files, wanted: Wanted::Dumps });
     }
     let is_some = !found.dumps.is_empty();
-    traffic::usable(found, is_some, context)
+    found::usable(found, is_some, context)
 }
 
 /// Reads a page; says what was lost of it.
@@ -174,7 +174,7 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
 fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
     use crate::sources::live::Cluster;
     let cluster =
-        Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+        Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }

@@ -5,8 +5,8 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error};
-use crate::commands::rollup::{self, Selection};
-use crate::commands::{pages, traffic};
+use crate::inputs::rollup::{self, Selection};
+use crate::inputs::{found, pages};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::sources::find::Wanted;
@@ -20,8 +20,8 @@ pub(super) fn answer(
     if !question.emit.clients.is_empty() {
         return Err(Error::Usage("--client is not for --emit watch-cache: it tells of resources".to_owned()));
     }
-    let mut found = traffic::find(&question.sources, Wanted::Both, context)?;
-    let server = traffic::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
+    let mut found = found::find(&question.sources, Wanted::Both, context)?;
+    let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
     pages::keep(&mut found.pages, selection.since, selection.until);
     let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;

@@ -6,10 +6,10 @@ mod take;
 mod told;
 
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
+use crate::cli::repeat::sleep_until;
+use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::commands::etcd::AccessFlags;
-use crate::commands::memory::watch::sleep_until;
-use crate::commands::traffic_follow::stop_signal;
 use crate::model::time::{self, SECOND};
 use crate::sources::audit::pass::Watcher;
 use crate::sources::etcd::pull::Endpoint;
@@ -108,7 +108,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.say("the bundle will hold what clients sent and what they were answered, as the audit log has it: whoever can read it can read that")?;
     }
     let cluster =
-        Cluster::connect(&super::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
+        Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }

@@ -3,9 +3,9 @@
 use super::{Args, also};
 use crate::actions::bundle::{BundleWriter, part};
 use crate::actions::fresh::Fresh;
+use crate::cli::repeat::sleep_until;
 use crate::cli::{Context, Error};
 use crate::commands::etcd::pull_one;
-use crate::commands::memory::watch::sleep_until;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::audit::strip::{self, Stripped};
@@ -205,7 +205,7 @@ impl<'a> Taker<'a> {
                 }
             }
             // Credentials may have run out, or apiservers moved: what is asked for next is asked anew.
-            if is_lost && let Ok(cluster) = Cluster::connect(&crate::commands::live::target(&self.args.kube)) {
+            if is_lost && let Ok(cluster) = Cluster::connect(&crate::inputs::live::target(&self.args.kube)) {
                 self.cluster = cluster;
             }
         }

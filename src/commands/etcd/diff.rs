@@ -1,9 +1,9 @@
 //! `plimsoll etcd diff`: what changed between two databases.
 
-use super::open::{self, Pass};
 use crate::analysis::keyspace::diff::{self, Shape};
 use crate::analysis::keyspace::{Keyspace, Mode};
 use crate::cli::{Context, Error};
+use crate::inputs::etcd::open::{self, Pass};
 use crate::model::question;
 use crate::model::report::Report;
 

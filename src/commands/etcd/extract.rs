@@ -1,9 +1,9 @@
 //! `plimsoll etcd extract`: objects of a snapshot, fit to be applied.
 
-use super::{newest, open};
 use crate::actions::fresh::Fresh;
 use crate::analysis::extract::{Candidate, Extracted, Living, Options, Reason, select};
 use crate::cli::{Context, Error};
+use crate::inputs::etcd::{newest, open};
 use crate::model::registry;
 use crate::model::units::counted;
 use crate::sources::etcd::KeyWorker;

@@ -3,7 +3,7 @@
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::{etcd, report};
 use crate::cli::{Context, Error, TimeFlags};
-use crate::commands::pages;
+use crate::inputs::pages;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -1,19 +1,14 @@
 //! `plimsoll etcd`: what fills the key space, and how etcd does.
 
 mod check;
-pub(super) mod compared;
 mod diff;
 mod extract;
 mod flame;
 mod health;
 mod history;
-pub(in crate::commands) mod newest;
-mod open;
 mod pages;
 #[cfg(feature = "live")]
 mod pull;
-pub(in crate::commands) mod removed;
-pub(in crate::commands) mod sizes;
 mod split;
 mod top;
 mod usage;
@@ -122,22 +117,6 @@ impl Args {
     }
 }
 
-/// Paths of the database that was written first and of the one that was written last, of those that sources hold; none
-/// where there are not two.
-pub(super) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
-    Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
-}
-
-/// Path of the newest database at or before a moment; it is said which.
-pub(super) fn path_at(sources: &[String], moment: Micros, context: &mut Context<'_>) -> Result<String, Error> {
-    Ok(open::open_at(sources, moment, context)?.path)
-}
-
-/// Whether sources hold a database.
-pub(super) fn has_any(sources: &[String], context: &Context<'_>) -> bool {
-    !find::find(sources, Wanted::Databases, context.io.now).databases.is_empty()
-}
-
 /// Reads a size: 8589934592, 8GiB.
 fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "a size: 8589934592, 512MiB, 8GiB".to_owned())
@@ -150,5 +129,5 @@ fn quota(given: Option<u64>, argument: &str, context: &mut Context<'_>) -> Optio
     }
     let found = find::find(&[argument.to_owned()], Wanted::Pages, context.io.now);
     // What can't be read of the metrics is no loss here: they were not asked for.
-    crate::analysis::metrics::etcd::quota(&super::pages::quiet_facts(found.pages, context).ok()?)
+    crate::analysis::metrics::etcd::quota(&crate::inputs::pages::quiet_facts(found.pages, context).ok()?)
 }

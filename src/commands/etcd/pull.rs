@@ -1,8 +1,8 @@
 //! `plimsoll etcd pull`: a snapshot of a member that runs.
 
 use crate::actions::fresh::Fresh;
+use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, Progress};
-use crate::commands::traffic_follow::stop_signal;
 use crate::model::report::{Report, Value};
 use crate::model::units::{bytes, grouped};
 use crate::sources::audit::pass::Watcher;

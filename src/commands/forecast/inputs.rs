@@ -306,7 +306,7 @@ fn prometheus(
     all: &mut Gathering<'_>,
     context: &mut Context<'_>,
 ) -> Result<Option<InputReport>, Error> {
-    use crate::commands::prometheus;
+    use crate::inputs::prometheus;
     use crate::sources::prometheus::Queries;
     let Some(url) = &asked.prometheus.prometheus else { return Ok(None) };
     let until = asked.window.1.unwrap_or(context.io.now);

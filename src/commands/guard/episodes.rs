@@ -2,9 +2,9 @@
 
 use super::mail::{Mail, MailFlags};
 use crate::analysis::incident::watch::Watching;
+use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
-use crate::commands::report::load;
-use crate::commands::traffic_follow::stop_signal;
+use crate::inputs::load;
 use crate::model::alert::EpisodeNews;
 use crate::model::incident::{Cause, Episode, Grade, State};
 use crate::model::report::{Finding, Report, Table, Value};

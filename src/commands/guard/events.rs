@@ -6,9 +6,10 @@ use crate::analysis::guard::report::{Told, report};
 use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
-use crate::commands::etcd::removed::{self, Between};
-use crate::commands::rollup::{self, Selection};
-use crate::commands::{show, traffic};
+use crate::commands::show;
+use crate::inputs::etcd::removed::{self, Between};
+use crate::inputs::found;
+use crate::inputs::rollup::{self, Selection};
 use crate::model::question;
 use crate::model::quota::Quotas;
 use crate::model::report::Severity;
@@ -121,7 +122,7 @@ fn selection(question: &question::GuardEvents) -> Result<Selection, Error> {
 /// Answers the question.
 pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>) -> Result<Answer, Error> {
     let selection = selection(question)?;
-    let found = traffic::find(&question.sources, Wanted::Logs, context)?;
+    let found = found::find(&question.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!(
             "{}: no audit log; dangerous operations are seen in no other place",

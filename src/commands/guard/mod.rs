@@ -12,7 +12,7 @@ use crate::analysis::guard::{Batch, Watch, stored};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error};
-use crate::commands::rollup::{Observe, Selection};
+use crate::inputs::rollup::{Observe, Selection};
 use crate::model::event::Timed;
 use crate::model::question::{self, Question};
 use crate::model::time::Micros;

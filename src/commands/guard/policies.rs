@@ -5,9 +5,9 @@ use crate::analysis::guard::policies::report::{Told, report};
 use crate::analysis::guard::policies::requests::{Batch, Known, Request, Target, Watch};
 use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifests};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
-use crate::commands::etcd::newest;
-use crate::commands::rollup::{self, Chosen, Selection};
-use crate::commands::traffic;
+use crate::inputs::etcd::newest;
+use crate::inputs::found;
+use crate::inputs::rollup::{self, Chosen, Selection};
 use crate::model::registry::ObjectKey;
 use crate::model::report::Window as Span;
 use crate::model::time;
@@ -201,7 +201,7 @@ fn print(policies: &[&Policy], terms: &Terms, context: &mut Context<'_>) -> Resu
 fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mut Context<'_>) -> Result<(), Error> {
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let selection = Selection { since, until, ..Selection::default() };
-    let found = traffic::find(&args.sources, Wanted::Logs, context)?;
+    let found = found::find(&args.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log to replay", args.sources.join(", "))));
     }

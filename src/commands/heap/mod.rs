@@ -1,10 +1,5 @@
 //! `plimsoll heap`: what the Go heap holds.
 
-mod profiles;
-
-pub use profiles::Memo;
-pub(super) use profiles::{Taken, count, latest, within};
-
 use super::show;
 use crate::analysis::answer::Answer;
 use crate::analysis::compare::{Pair, states};
@@ -14,6 +9,7 @@ use crate::analysis::heap::report::{Shape, report};
 use crate::analysis::heap::select::{Filters, Selection};
 use crate::analysis::heap::top::By;
 use crate::cli::{Context, Error, FailOn, KubeFlags, MomentFlags};
+use crate::inputs::profiles::{Taken, Which, at, both, profiles};
 use crate::model::flame::Tree;
 use crate::model::input::InputReport;
 use crate::model::question::{self, HeapWhat, Question};
@@ -22,7 +18,6 @@ use crate::model::time::{self, Micros};
 use crate::sources::pprof::Profile;
 use crate::views::Format;
 use crate::views::text::plain;
-use profiles::{Which, at, both, profiles};
 use regex::Regex;
 use std::collections::BTreeSet;
 
@@ -209,7 +204,7 @@ pub(super) fn top(
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
     let what = What::of(&question.what)?;
-    let now = at(question.at, &question.sources, &what, kube, context)?;
+    let now = at(question.at, &question.sources, what.instance.as_deref(), kube, context)?;
     table(&what, question.by, &[], &now, context)
 }
 
@@ -218,10 +213,10 @@ pub(super) fn diff(question: &question::HeapDiff, context: &mut Context<'_>) -> 
     let what = What::of(&question.what)?;
     let (before, now) = match question.sources.as_slice() {
         [old, new] => {
-            let old = profiles(std::slice::from_ref(old), &what, None, Which::Last, context)?;
-            (old, profiles(std::slice::from_ref(new), &what, None, Which::Last, context)?)
+            let old = profiles(std::slice::from_ref(old), what.instance.as_deref(), None, Which::Last, context)?;
+            (old, profiles(std::slice::from_ref(new), what.instance.as_deref(), None, Which::Last, context)?)
         }
-        one => both(one, &what, context)?,
+        one => both(one, what.instance.as_deref(), context)?,
     };
     table(&what, question.by, &before, &now, context)
 }
@@ -371,10 +366,10 @@ fn table(what: &What, by: By, before: &[Taken], now: &[Taken], context: &Context
 fn draw(question: &question::HeapFlame, kube: Option<&KubeFlags>, context: &mut Context<'_>) -> Result<Tree, Error> {
     let what = What::of(&question.what)?;
     let before = match &question.diff {
-        Some(old) => profiles(std::slice::from_ref(old), &what, None, Which::Last, context)?,
+        Some(old) => profiles(std::slice::from_ref(old), what.instance.as_deref(), None, Which::Last, context)?,
         None => Vec::new(),
     };
-    let now = at(question.at, &question.sources, &what, kube, context)?;
+    let now = at(question.at, &question.sources, what.instance.as_deref(), kube, context)?;
     let sides = [selections(&what, &before)?, selections(&what, &now)?];
     let mut growing = Growing::default();
     for (when, side) in sides.iter().enumerate() {

@@ -1,6 +1,5 @@
 //! `plimsoll memory`: whether a cgroup is really full, and of what; giving cache back.
 
-mod groups;
 mod reclaim;
 mod show;
 pub(super) mod watch;

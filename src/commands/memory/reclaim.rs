@@ -1,7 +1,5 @@
 //! `plimsoll memory reclaim`.
 
-use super::groups::{GroupFlags, read, size};
-use super::watch::sleep_until;
 use crate::actions::reclaim::{self, Method, Reclaimer, Repaired, Stepped};
 use crate::analysis::memory::account::own_limit;
 use crate::analysis::memory::plan::{self, Most, Plan, Until};
@@ -9,8 +7,10 @@ use crate::analysis::memory::rates::Rates;
 use crate::analysis::memory::reclaimed::{self, Outcome, Step};
 use crate::analysis::memory::report::Seen;
 use crate::analysis::memory::verdict::Verdict;
+use crate::cli::repeat::sleep_until;
+use crate::cli::repeat::{print_again, stop_signal};
 use crate::cli::{Context, Error, FailOn, parse_every};
-use crate::commands::traffic_follow::{print_again, stop_signal};
+use crate::inputs::groups::{GroupFlags, read, size};
 use crate::model::memory::Amount;
 use crate::model::units::{bytes, parse_bytes, percent};
 use crate::sources::cgroup::{Group, Machine, process_names};

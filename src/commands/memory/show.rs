@@ -1,12 +1,13 @@
 //! `plimsoll memory show`.
 
-use super::groups::{GroupFlags, Meant, read, tell};
 use crate::analysis::answer::Answer;
 use crate::analysis::memory::heap;
 use crate::analysis::memory::report::{self, Seen, Told};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
-use crate::commands::{heap as profiles, moment, pages, show};
+use crate::commands::show;
+use crate::inputs::groups::{GroupFlags, Meant, read, tell};
+use crate::inputs::{moment, pages, profiles};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::question;

@@ -1,12 +1,12 @@
 //! `plimsoll memory watch`.
 
-use super::groups::{GroupFlags, read};
 use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
 use crate::analysis::memory::report::{self, Seen};
 use crate::analysis::memory::verdict::Verdict;
+use crate::cli::repeat::{print_again, sleep_until, stop_signal};
 use crate::cli::{Context, Error, parse_every};
-use crate::commands::traffic_follow::{print_again, stop_signal};
+use crate::inputs::groups::{GroupFlags, read};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
@@ -16,16 +16,13 @@ use crate::views::Format;
 use crate::views::textfile;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Rates are taken over this time, or what there is of it.
 const RATES: Micros = 60 * SECOND;
 /// Samples that a chart can show.
 const CHART: usize = 600;
-/// A flag that is set is noticed within this time.
-const NAP: Duration = Duration::from_millis(50);
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES
@@ -52,16 +49,6 @@ pub(super) struct Args {
     textfile: Option<PathBuf>,
     #[command(flatten)]
     groups: GroupFlags,
-}
-
-/// Sleeps until `end`, or until told to stop.
-pub(in crate::commands) fn sleep_until(end: Instant, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => std::thread::sleep(left.min(NAP)),
-            _ => break,
-        }
-    }
 }
 
 /// What is known of a group.

@@ -1,7 +1,6 @@
 //! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
 
 use super::check::{self, Flags};
-use super::inputs::{self, Asked, NEEDED, SourceFlags};
 use crate::actions::notify::deliver::{Outcome, Standing};
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
@@ -9,6 +8,7 @@ use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
 use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::messages;
+use crate::inputs::quotas::{self as inputs, Asked, NEEDED, SourceFlags};
 use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
 use crate::model::question;

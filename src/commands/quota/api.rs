@@ -6,8 +6,8 @@ use crate::analysis::flow::seats::{ServerSeats, nominal};
 use crate::analysis::quota::api::{self, ApiQuota, Demands, Observer};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error};
-use crate::commands::rollup::{self, Chosen, Selection};
-use crate::commands::{flow, traffic};
+use crate::inputs::rollup::{self, Chosen, Selection};
+use crate::inputs::{flow, found};
 use crate::model::question;
 use crate::sources::find;
 use crate::views::{Format, objects};
@@ -23,7 +23,7 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
     }
     let found = find::audit_logs(sources);
     let is_some = !found.streams.is_empty();
-    let found = traffic::usable(found, is_some, context)?;
+    let found = found::usable(found, is_some, context)?;
     let mut clusters: Vec<&str> = found.streams.iter().map(|stream| stream.stream.cluster.as_str()).collect();
     clusters.dedup();
     if clusters.len() > 1 {

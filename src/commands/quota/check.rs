@@ -1,11 +1,11 @@
 //! `plimsoll quota check`: how full quotas are.
 
-use super::inputs::{self, Asked, Inputs, NEEDED, SourceFlags};
 use crate::analysis::answer::Answer;
 use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
 use crate::analysis::quota::{lint, owners, propose};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
+use crate::inputs::quotas::{self as inputs, Asked, Inputs, NEEDED, SourceFlags};
 use crate::model::alert::{Config, Key};
 use crate::model::question::{self, QuotaSources};
 use crate::model::time::Micros;

@@ -1,11 +1,11 @@
 //! `plimsoll quota lint`.
 
-use super::inputs::{self, Asked, SourceFlags};
 use crate::analysis::answer::Answer;
 use crate::analysis::quota::lint::{self, Rules};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
+use crate::inputs::quotas::{self as inputs, Asked, SourceFlags};
 use crate::model::question;
 use crate::model::time::Micros;
 use crate::model::units::counted;

@@ -3,7 +3,6 @@
 mod alert;
 mod api;
 mod check;
-pub mod inputs;
 mod lint;
 mod propose;
 

@@ -1,14 +1,14 @@
 //! `plimsoll quota propose`.
 
-use super::inputs::{self, Asked, Inputs, SourceFlags};
 use crate::actions::fresh;
 use crate::analysis::answer::Answer;
 use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
 use crate::analysis::quota::report::{self, FIELDS, Told};
 use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
-use crate::commands::flow::FlowFlags;
 use crate::commands::show;
+use crate::inputs::flow::FlowFlags;
+use crate::inputs::quotas::{self as inputs, Asked, Inputs, SourceFlags};
 use crate::model::question::{self, PeakOf};
 use crate::model::quota::{Namespace, Quotas};
 use crate::model::time::Micros;

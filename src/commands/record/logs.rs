@@ -4,10 +4,10 @@
 use super::failed;
 use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::cli::{Context, Error};
-use crate::commands::logs;
-use crate::commands::rolled;
-use crate::commands::rollup::Selection;
-use crate::commands::rollup_files::{giving, manifest};
+use crate::inputs::logs;
+use crate::inputs::manifest::{giving, manifest};
+use crate::inputs::rolled;
+use crate::inputs::rollup::Selection;
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
 use crate::sources::find::{self, LogStream, Wanted};

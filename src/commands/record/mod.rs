@@ -5,9 +5,9 @@ mod logs;
 mod take;
 
 use crate::actions::store::{Keep, KeepRollups, Sample, Writer, drop_old, open_or_make, put_together, seal};
+use crate::cli::repeat::sleep_until;
+use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, KubeFlags, length_parser, parse_every, parse_length};
-use crate::commands::memory::watch::sleep_until;
-use crate::commands::traffic_follow::stop_signal;
 use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::model::units::{bytes, counted, parse_bytes};

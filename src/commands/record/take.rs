@@ -286,7 +286,7 @@ impl<'a> Taker<'a> {
         use crate::sources::live::Cluster;
         use crate::sources::objects::live;
         if self.cluster.is_none() {
-            match Cluster::connect(&crate::commands::live::target(&self.args.kube)) {
+            match Cluster::connect(&crate::inputs::live::target(&self.args.kube)) {
                 Ok(cluster) => {
                     for note in cluster.notes() {
                         context.say(note)?;

@@ -1,6 +1,5 @@
 //! `plimsoll report`: one file that explains an incident.
 
-pub(super) mod load;
 mod sections;
 
 use crate::analysis::answer::{Answer, Rows};
@@ -11,15 +10,15 @@ use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
-use crate::commands::pages::Memo;
-use crate::commands::{heap, logs};
+use crate::inputs::load::Load;
+use crate::inputs::pages::Memo;
+use crate::inputs::{logs, profiles};
 use crate::model::incident::{Incident, Own, Source, Span, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, Micros};
 use crate::views::Format;
 use crate::views::incident as view;
-use load::Load;
 use sections::{Asks, Sections};
 use std::path::PathBuf;
 
@@ -178,7 +177,7 @@ fn incident(
     context: &mut Context<'_>,
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.shared.replace(Some(Memo::default()));
-    context.shared.replace(Some(heap::Memo::default()));
+    context.shared.replace(Some(profiles::Memo::default()));
     context.tell_losses_once();
     keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;

@@ -1,10 +1,11 @@
 //! What other questions come to about the same sources: the sections of a report.
 
-use super::load::Load;
 use crate::analysis::answer::Answer;
 use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error, Progress, Shown};
-use crate::commands::{answer, logs};
+use crate::commands::answer;
+use crate::inputs::load::Load;
+use crate::inputs::logs;
 use crate::model::incident::{Cause, Flame, Section, Source, Span};
 use crate::model::question::{self, Bounds, Question};
 use crate::model::time::{Micros, SECOND};

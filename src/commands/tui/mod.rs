@@ -182,7 +182,7 @@ fn live(
     let shared = live::Shared::new(spool, growing, sender.clone(), args.every);
     live::still(&shared, still, history, context.settings.clone());
     if has_cluster {
-        live::cluster(&shared, super::live::target(&args.kube), args.objects);
+        live::cluster(&shared, crate::inputs::live::target(&args.kube), args.objects);
     }
     again.into_iter().for_each(|source| live::again(&shared, source));
     if !args.follow.is_empty() {

@@ -9,8 +9,8 @@ use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
-use crate::commands::moment;
-use crate::commands::rollup::{self, Observe, Selection};
+use crate::inputs::moment;
+use crate::inputs::rollup::{self, Observe, Selection};
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
@@ -229,7 +229,7 @@ fn history(
     let window = (since.unwrap_or(until - HISTORY), until);
     let names = QUERIES.map(|(name, ..)| name);
     for (series, days) in
-        crate::commands::prometheus::days(&flags.prometheus, flags.step.micros(), &names, window, context)?
+        crate::inputs::prometheus::days(&flags.prometheus, flags.step.micros(), &names, window, context)?
     {
         let known = QUERIES.iter().find(|(name, ..)| *name == series.name);
         let Some((_, name, kind)) = known else { continue };
@@ -355,8 +355,8 @@ fn live(
     use crate::sources::live::Cluster;
     use crate::sources::objects::live;
     let Some(flags) = access else { return Err(Error::Usage("name a SOURCE".to_owned())) };
-    let cluster = Cluster::connect(&crate::commands::live::target(&flags.kube))
-        .map_err(|error| Error::Input(error.to_string()))?;
+    let cluster =
+        Cluster::connect(&crate::inputs::live::target(&flags.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }

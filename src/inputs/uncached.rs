@@ -8,21 +8,21 @@ use crate::sources::find::LogStream;
 use std::convert::Infallible;
 
 /// Logs whose roll-up can be kept: none.
-pub(super) struct Cacheable(Infallible);
+pub(crate) struct Cacheable(Infallible);
 
 impl Cacheable {
     /// None.
-    pub(super) fn of(_: &[LogStream], _: CacheUse, _: &Context<'_>) -> Option<Self> {
+    pub(crate) fn of(_: &[LogStream], _: CacheUse, _: &Context<'_>) -> Option<Self> {
         None
     }
 
     /// Never called.
-    pub(super) fn ask<Q: Question>(&self, _: &Q, _: &mut Context<'_>) -> Result<Option<Answered<Q::Answer>>, Error> {
+    pub(crate) fn ask<Q: Question>(&self, _: &Q, _: &mut Context<'_>) -> Result<Option<Answered<Q::Answer>>, Error> {
         match self.0 {}
     }
 
     /// Never called.
-    pub(super) fn keep(&self, _: &Rollup, _: &Outcome, _: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn keep(&self, _: &Rollup, _: &Outcome, _: &mut Context<'_>) -> Result<(), Error> {
         match self.0 {}
     }
 }

@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// From when on, and until when.
-pub(super) type Bounds = (Option<Micros>, Option<Micros>);
+pub(crate) type Bounds = (Option<Micros>, Option<Micros>);
 
 /// What can be answered by one pass over audit logs.
-pub(super) trait Question: Send + Sync + 'static {
+pub(crate) trait Question: Send + Sync + 'static {
     /// What makes the answer.
     type Fold: Fold<Answer = Self::Answer>;
     /// The answer.
@@ -72,7 +72,7 @@ pub(super) trait Question: Send + Sync + 'static {
 
 /// How a roll-up of all of the logs that the cache keeps may answer a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum CacheUse {
+pub(crate) enum CacheUse {
     /// Not at all.
     Never,
     /// In place of the logs where that is quicker.
@@ -87,7 +87,7 @@ fn not_in_a_rollup(what: &str) -> String {
 }
 
 /// Refuses stored roll-ups where single events are looked at.
-pub(super) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> {
+pub(crate) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> {
     match streams.iter().filter(|own| own.is_rolled()).find_map(|own| own.files.first()) {
         Some(file) => Err(Error::Usage(format!("{}: {}", file.path, not_in_a_rollup(what)))),
         None => Ok(()),
@@ -95,7 +95,7 @@ pub(super) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> 
 }
 
 /// What makes an answer: workers on threads, and what each block gave, put together in the order of the streams.
-pub(super) trait Fold: Send + Sync {
+pub(crate) trait Fold: Send + Sync {
     /// What takes events, on one thread.
     type Worker<'f>: Worker<Batch = Self::Batch>
     where
@@ -121,10 +121,10 @@ pub(super) trait Fold: Send + Sync {
 }
 
 /// An answer, and what was read for it. Others may have asked the same.
-pub(super) type Answered<A> = (Arc<A>, Outcome);
+pub(crate) type Answered<A> = (Arc<A>, Outcome);
 
 /// Answers a question; it is said what was lost.
-pub(super) fn ask<Q: Question>(
+pub(crate) fn ask<Q: Question>(
     streams: Vec<LogStream>,
     question: Q,
     context: &mut Context<'_>,
@@ -141,7 +141,7 @@ pub(super) fn ask<Q: Question>(
 }
 
 /// Answers several; those about the same logs by one pass.
-pub(super) fn ask_all<Q: Question + Clone>(
+pub(crate) fn ask_all<Q: Question + Clone>(
     asked: Vec<(Vec<LogStream>, Q)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Q::Answer>>, Error> {
@@ -199,7 +199,7 @@ fn keep(own: &Cacheable, answer: &dyn Any, outcome: &Outcome, context: &mut Cont
 }
 
 /// The same without a command around it.
-pub(super) fn answer<Q: Question>(
+pub(crate) fn answer<Q: Question>(
     streams: Vec<LogStream>,
     question: &Q,
     how: impl Into<Reading>,
@@ -216,7 +216,7 @@ pub(super) fn answer<Q: Question>(
 }
 
 /// Progress of a pass over logs.
-pub(super) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
+pub(crate) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
     let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
     Progress::bytes(bytes, context.settings.progress)
 }
@@ -227,7 +227,7 @@ const ROUNDS: usize = 4;
 /// Runs something that asks until all is answered: at first to hear what is asked, of which nothing is known yet
 /// ([`Error::Unanswered`]), then with the answers, for which each log and each page was read once. What is asked only
 /// when a log has answered something else has a pass of its own.
-pub(super) fn together<T>(
+pub(crate) fn together<T>(
     context: &mut Context<'_>,
     mut run: impl FnMut(&mut Context<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -263,7 +263,7 @@ pub(super) fn together<T>(
 }
 
 /// Whether questions are only heard for now: what does not ask need not be done yet.
-pub(super) fn is_hearing(context: &Context<'_>) -> bool {
+pub(crate) fn is_hearing(context: &Context<'_>) -> bool {
     context.shared.get::<Heard>().is_some_and(|heard| heard.is_hearing)
 }
 
@@ -292,10 +292,10 @@ struct Asked {
 type AnyAnswer = (Arc<dyn Any + Send + Sync>, Outcome);
 
 /// Which logs: cluster and instance of each, and its files.
-pub(super) type Key = Vec<(String, String, Vec<String>)>;
+pub(crate) type Key = Vec<(String, String, Vec<String>)>;
 
 /// `None` where the logs can be read only once, or roll-ups answer for them: what these hold is no pass of a log.
-pub(super) fn key(streams: &[LogStream]) -> Option<Key> {
+pub(crate) fn key(streams: &[LogStream]) -> Option<Key> {
     let one = |own: &LogStream| {
         own.again().filter(|own| !own.is_rolled())?;
         let files = own.files.iter().map(|file| file.path.clone()).collect();

@@ -72,7 +72,7 @@ fn as_listed(mut object: Map<String, Value>, is_typed: bool, version: u64) -> Ma
 }
 
 /// Measures every object that lives in the database.
-pub(in crate::commands) fn sizes(source: &str, context: &mut Context<'_>) -> Result<Sizes, Error> {
+pub(crate) fn sizes(source: &str, context: &mut Context<'_>) -> Result<Sizes, Error> {
     let opened = open::open(source, context)?;
     let space = Keyspace::new(None, Mode::Plain, opened.database.store.compacted());
     opened.fold(&space, Pass { decode: false, hashes: false }, context)?;

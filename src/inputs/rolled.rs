@@ -21,7 +21,7 @@ use std::sync::Arc;
 const BATCH: usize = 4_096;
 
 /// Answers a question from the roll-ups among these logs; logs that are there themselves are rolled up for it.
-pub(super) fn answer<Q: Question>(
+pub(crate) fn answer<Q: Question>(
     streams: Vec<LogStream>,
     question: &Q,
     context: &mut Context<'_>,
@@ -138,7 +138,7 @@ fn is_outside(manifest: &Manifest, (since, until): (Option<Micros>, Option<Micro
 }
 
 /// One roll-up of several, in tiles that are at least so many seconds long.
-pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), Error> {
+pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), Error> {
     let mut loader = Loader::new(Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() });
     loader.at_least(tile);
     let mut streams = Coverages::new();
@@ -177,7 +177,7 @@ pub(super) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
         recorded: parts.iter().filter_map(|part| part.manifest.recorded).max(),
         replaces: replaces.collect(),
         bundle,
-        ..super::rollup_files::manifest(&rollup, &names, &outcome)
+        ..super::manifest::manifest(&rollup, &names, &outcome)
     };
     Ok((rollup, manifest))
 }
@@ -197,13 +197,13 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 }
 
 /// Takes in the roll-up of logs that are there themselves.
-pub(super) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
-    loader.begin(&super::rollup_files::manifest(rollup, &[], outcome), true);
+pub(crate) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
+    loader.begin(&super::manifest::manifest(rollup, &[], outcome), true);
     tables.specs().chain([&SEAMS]).try_for_each(|spec| take_table(loader, spec, rollup))
 }
 
 /// Takes in one of its tables.
-pub(super) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), String> {
+pub(crate) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), String> {
     let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
     let mut result = Ok(());
     let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {

@@ -9,7 +9,7 @@ use crate::sources::pprof::{Group, taken};
 
 /// Captures of several series: of each those up to the moment. What began later is left out; nothing left is an error,
 /// which names the earliest capture.
-pub(super) struct UpTo<'w> {
+pub(crate) struct UpTo<'w> {
     moment: Micros,
     what: &'w str,
     earliest: Option<(String, Micros)>,
@@ -18,12 +18,12 @@ pub(super) struct UpTo<'w> {
 
 impl<'w> UpTo<'w> {
     /// Nothing was looked at yet; `what` is what a capture is of.
-    pub(super) fn new(moment: Micros, what: &'w str) -> Self {
+    pub(crate) fn new(moment: Micros, what: &'w str) -> Self {
         Self { moment, what, earliest: None, is_any: false }
     }
 
     /// Of one series what was taken up to the moment; the newest is what is shown. Nothing where it began later.
-    pub(super) fn of<T>(
+    pub(crate) fn of<T>(
         &mut self,
         all: Vec<T>,
         taken: impl Fn(&T) -> Micros,
@@ -47,14 +47,14 @@ impl<'w> UpTo<'w> {
     }
 
     /// All were looked at.
-    pub(super) fn end(self) -> Result<(), Error> {
+    pub(crate) fn end(self) -> Result<(), Error> {
         let earliest = self.earliest.as_ref().map(|(path, at)| (path.as_str(), *at));
         if self.is_any { Ok(()) } else { Err(Error::Usage(too_early(self.moment, self.what, earliest))) }
     }
 }
 
 /// Samples of copied cgroups up to a moment.
-pub(super) fn of_groups(all: Vec<Series>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Series>, Error> {
+pub(crate) fn of_groups(all: Vec<Series>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Series>, Error> {
     let mut shown = UpTo::new(moment, "copy of a cgroup");
     let mut kept = Vec::new();
     for mut series in all {
@@ -75,7 +75,7 @@ pub(super) fn of_groups(all: Vec<Series>, moment: Micros, context: &mut Context<
 }
 
 /// Profiles up to a moment.
-pub(super) fn of_profiles(all: Vec<Group>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+pub(crate) fn of_profiles(all: Vec<Group>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
     let mut shown = UpTo::new(moment, "heap profile");
     let mut kept = Vec::new();
     for group in all {
@@ -97,7 +97,7 @@ pub(super) fn of_profiles(all: Vec<Group>, moment: Micros, context: &mut Context
 }
 
 /// Captures of objects up to a moment.
-pub(super) fn of_objects(all: Vec<Objects>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Objects>, Error> {
+pub(crate) fn of_objects(all: Vec<Objects>, moment: Micros, context: &mut Context<'_>) -> Result<Vec<Objects>, Error> {
     let mut shown = UpTo::new(moment, "capture of objects");
     let kept = shown.of(all, |capture| capture.at, |capture| capture.path.clone(), context);
     shown.end()?;

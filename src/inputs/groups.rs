@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 /// Which cgroups.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Cgroups")]
-pub(super) struct GroupFlags {
+pub(crate) struct GroupFlags {
     /// Where the machine's root file system is: /host in a container that mounts it there.
     #[arg(long, value_name = "DIR", default_value = "/")]
-    pub(super) root: PathBuf,
+    pub(crate) root: PathBuf,
     /// The cgroup of this process.
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
@@ -26,23 +26,23 @@ pub(super) struct GroupFlags {
     component: Vec<String>,
     /// The machine's memory, where a copy does not tell it: 64GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(super) host_memory: Option<u64>,
+    pub(crate) host_memory: Option<u64>,
 }
 
 /// Reads an amount of bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "a size in bytes or with a unit: 64MiB, 2G, 500MB".to_owned())
 }
 
 /// What is meant.
 #[derive(Debug, Default)]
-pub(super) struct Meant {
+pub(crate) struct Meant {
     /// Groups of this machine.
-    pub(super) live: Vec<Group>,
+    pub(crate) live: Vec<Group>,
     /// Copies.
-    pub(super) copies: Vec<Series>,
+    pub(crate) copies: Vec<Series>,
     /// The machine, if it was looked at.
-    pub(super) machine: Option<Machine>,
+    pub(crate) machine: Option<Machine>,
 }
 
 fn failed(error: &impl std::fmt::Display) -> Error {
@@ -63,7 +63,7 @@ impl From<&MemoryShow> for GroupFlags {
 
 impl GroupFlags {
     /// A question about the groups that the flags name.
-    pub(super) fn question(&self) -> MemoryShow {
+    pub(crate) fn question(&self) -> MemoryShow {
         MemoryShow {
             root: self.root.display().to_string(),
             pids: self.pid.clone(),
@@ -76,7 +76,7 @@ impl GroupFlags {
 
     /// Finds what `sources` and the flags name; without any, the top of the hierarchy.
     /// Of copies also the groups below them if `with_below`.
-    pub(super) fn find(&self, sources: &[String], with_below: bool, context: &mut Context<'_>) -> Result<Meant, Error> {
+    pub(crate) fn find(&self, sources: &[String], with_below: bool, context: &mut Context<'_>) -> Result<Meant, Error> {
         let mut wanted: Vec<Wanted> = self.pid.iter().map(|pid| Wanted::Pid(*pid)).collect();
         wanted.extend(self.unit.iter().cloned().map(Wanted::Unit));
         wanted.extend(self.component.iter().cloned().map(Wanted::Component));
@@ -121,7 +121,7 @@ impl GroupFlags {
 }
 
 /// Reads a live group; says what in it could not be understood.
-pub(super) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sample>, Error> {
+pub(crate) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sample>, Error> {
     let now = jiff::Timestamp::now().as_microsecond();
     match group.read(now) {
         Ok(sample) => {
@@ -136,7 +136,7 @@ pub(super) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sa
 }
 
 /// Says what in a sample could not be understood.
-pub(super) fn tell(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn tell(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
     sample
         .problems
         .iter()

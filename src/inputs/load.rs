@@ -20,9 +20,9 @@ use crate::analysis::metrics::facts::{Component, Facts};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
-use crate::commands::rollup::Selection;
-use crate::commands::traffic::{Breaking, Broken};
-use crate::commands::{etcd, heap, logs, pages, rollup, traffic};
+use crate::inputs::breakdown::{Breaking, Broken};
+use crate::inputs::rollup::Selection;
+use crate::inputs::{breakdown, etcd, logs, pages, profiles, rollup};
 use crate::model::bundle::Bundle;
 use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
 use crate::model::memory::Sample;
@@ -38,61 +38,57 @@ use std::sync::Arc;
 const CLIENTS: usize = 8;
 
 /// From when on, and until when.
-pub(in crate::commands) type Bounds = (Option<Micros>, Option<Micros>);
+pub(crate) type Bounds = (Option<Micros>, Option<Micros>);
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct Load {
+pub(crate) struct Load {
     /// What was named.
-    pub(in crate::commands) sources: Vec<String>,
+    pub(crate) sources: Vec<String>,
     /// What the sources cover, within what a bundle says it is about.
-    pub(in crate::commands) span: Option<Span>,
+    pub(crate) span: Option<Span>,
     /// The calm before the window.
-    pub(in crate::commands) calm: Option<Span>,
+    pub(crate) calm: Option<Span>,
     /// What a bundle says it is about.
-    pub(in crate::commands) bounds: (Option<Micros>, Option<Micros>),
+    pub(crate) bounds: (Option<Micros>, Option<Micros>),
     /// The clusters.
-    pub(in crate::commands) clusters: Vec<String>,
+    pub(crate) clusters: Vec<String>,
     /// Who answers for them.
-    pub(in crate::commands) owner: String,
+    pub(crate) owner: String,
     /// What there is.
-    pub(in crate::commands) read: Vec<Source>,
+    pub(crate) read: Vec<Source>,
     /// Of each kind, the sources that hold it.
-    pub(in crate::commands) holders: Vec<(Source, String)>,
+    pub(crate) holders: Vec<(Source, String)>,
     /// The first and the last database of etcd, where there are two.
-    pub(in crate::commands) ends: Vec<String>,
+    pub(crate) ends: Vec<String>,
     /// Whether all rows of all sections are wanted: for machines, and where names are looked for in them.
-    pub(in crate::commands) is_whole: bool,
+    pub(crate) is_whole: bool,
     /// Stores and files with series in time.
-    pub(in crate::commands) history: Vec<String>,
+    pub(crate) history: Vec<String>,
     /// How many heap profiles of one process there are.
-    pub(in crate::commands) heaps: usize,
+    pub(crate) heaps: usize,
     /// The course of the load.
-    pub(in crate::commands) pulse: Option<Pulse>,
+    pub(crate) pulse: Option<Pulse>,
     /// The roll-up of the logs.
-    pub(in crate::commands) rollup: Option<Arc<Rollup>>,
+    pub(crate) rollup: Option<Arc<Rollup>>,
     /// Metrics of all of the time.
-    pub(in crate::commands) facts: Facts,
+    pub(crate) facts: Facts,
     /// Samples of cgroups, by group.
-    pub(in crate::commands) memory: Vec<(String, Vec<Sample>)>,
+    pub(crate) memory: Vec<(String, Vec<Sample>)>,
     /// Who asked for more.
-    pub(in crate::commands) suspects: Vec<Suspect>,
+    pub(crate) suspects: Vec<Suspect>,
     /// What can't be seen, if something important can't.
-    pub(in crate::commands) blind: Option<&'static str>,
+    pub(crate) blind: Option<&'static str>,
     /// Which episode is the heaviest that users noticed, or that somebody named.
-    pub(in crate::commands) heaviest: Option<usize>,
+    pub(crate) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
-    pub(in crate::commands) courses: Vec<(String, Vec<(Micros, f64)>)>,
+    pub(crate) courses: Vec<(String, Vec<(Micros, f64)>)>,
 }
 
 impl Load {
     /// Reads what can be read before it is known when the incident was.
     #[cfg(feature = "tui")]
-    pub(in crate::commands) fn read(
-        sources: &[String],
-        within: Bounds,
-        context: &mut Context<'_>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn read(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<Self, Error> {
         let (mut load, found) = Self::look(sources, within, context)?;
         load.pages(found, context)?;
         let (of_logs, rollup) = logs::together(context, |context| {
@@ -106,7 +102,7 @@ impl Load {
 
     /// Finds out what there is to read; of what has times only what lies within these bounds, and those of a bundle,
     /// counts.
-    pub(in crate::commands) fn look(
+    pub(crate) fn look(
         sources: &[String],
         (since, until): Bounds,
         context: &mut Context<'_>,
@@ -158,17 +154,17 @@ impl Load {
     }
 
     /// Whether there is anything of this kind.
-    pub(in crate::commands) fn has(&self, kind: Source) -> bool {
+    pub(crate) fn has(&self, kind: Source) -> bool {
         self.read.contains(&kind)
     }
 
     /// Whether there is time between the pages of an apiserver.
-    pub(in crate::commands) fn has_rates(&self) -> bool {
+    pub(crate) fn has_rates(&self) -> bool {
         self.facts.instances_of(Component::Apiserver).any(|instance| instance.seconds > 0.0)
     }
 
     /// The sources that hold something of these kinds.
-    pub(in crate::commands) fn of(&self, kinds: &[Source]) -> Vec<String> {
+    pub(crate) fn of(&self, kinds: &[Source]) -> Vec<String> {
         let holds =
             |source: &&String| self.holders.iter().any(|(kind, holder)| kinds.contains(kind) && holder == *source);
         self.sources.iter().filter(holds).cloned().collect()
@@ -183,7 +179,7 @@ impl Load {
         } else {
             Vec::new()
         };
-        let heaps = heap::count(one);
+        let heaps = profiles::count(one);
         let has = [
             (Source::Audit, !found.streams.is_empty()),
             (Source::Metrics, !found.pages.is_empty()),
@@ -198,7 +194,7 @@ impl Load {
     }
 
     /// Pages in the course of time.
-    pub(in crate::commands) fn pages(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn pages(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
         let (since, until) = self.bounds;
         pages::keep(&mut found.pages, since, until);
         let has_pages = !found.pages.is_empty();
@@ -211,7 +207,7 @@ impl Load {
     }
 
     /// The course of the load by logs.
-    pub(in crate::commands) fn pulse_of_logs(&self, context: &mut Context<'_>) -> Result<Option<Pulse>, Error> {
+    pub(crate) fn pulse_of_logs(&self, context: &mut Context<'_>) -> Result<Option<Pulse>, Error> {
         if !self.has(Source::Audit) {
             return Ok(None);
         }
@@ -219,7 +215,7 @@ impl Load {
     }
 
     /// The course of the load, by logs or by pages, and with it what all covers.
-    pub(in crate::commands) fn course(&mut self, of_logs: Option<Pulse>) {
+    pub(crate) fn course(&mut self, of_logs: Option<Pulse>) {
         let (since, until) = self.bounds;
         self.pulse = of_logs;
         self.span = together(self.span, self.pulse.as_ref().map(|pulse| pulse.span));
@@ -251,7 +247,7 @@ impl Load {
     }
 
     /// The roll-up of the logs.
-    pub(in crate::commands) fn rollup(&self, context: &mut Context<'_>) -> Result<Option<Arc<Rollup>>, Error> {
+    pub(crate) fn rollup(&self, context: &mut Context<'_>) -> Result<Option<Arc<Rollup>>, Error> {
         if !self.has(Source::Audit) {
             return Ok(None);
         }
@@ -261,7 +257,7 @@ impl Load {
     }
 
     /// All episodes; of the heaviest it is looked who asked for more.
-    pub(in crate::commands) fn judge(&mut self, given: Option<Span>, answers: &Answers, sources: &str) -> Vec<Episode> {
+    pub(crate) fn judge(&mut self, given: Option<Span>, answers: &Answers, sources: &str) -> Vec<Episode> {
         let rollup = self.rollup.take();
         let rolled = rollup.as_deref().and_then(Rolled::new);
         let paged = Paged::new(&self.facts);
@@ -297,7 +293,7 @@ impl Load {
     }
 
     /// What episodes come to: the heaviest that users noticed, or that they would have.
-    pub(in crate::commands) fn verdict(&self, episodes: &[Episode]) -> Verdict {
+    pub(crate) fn verdict(&self, episodes: &[Episode]) -> Verdict {
         match self.heaviest.and_then(|place| episodes.get(place)) {
             Some(own) => {
                 Verdict::Incident(Stretch { from: own.from, to: own.to, score: own.confidence, is_given: own.is_given })
@@ -310,7 +306,7 @@ impl Load {
     }
 
     /// All names in the logs.
-    pub(in crate::commands) fn names(&self, context: &mut Context<'_>) -> Result<Vec<(String, Kind)>, Error> {
+    pub(crate) fn names(&self, context: &mut Context<'_>) -> Result<Vec<(String, Kind)>, Error> {
         if !self.has(Source::Audit) {
             return Ok(Vec::new());
         }
@@ -337,7 +333,7 @@ impl Load {
 }
 
 /// The episodes of sources within these bounds, the heaviest first, and the clusters that they are of.
-pub(in crate::commands) fn episodes(
+pub(crate) fn episodes(
     sources: &[String],
     within: Bounds,
     context: &mut Context<'_>,
@@ -365,7 +361,7 @@ fn operation(group: &Group) -> Option<Operation> {
 }
 
 /// The course of the load by audit logs; `None` where there are none, or nothing is in them.
-pub(in crate::commands) fn pulse_of_logs(
+pub(crate) fn pulse_of_logs(
     found: Found,
     (since, until): (Option<Micros>, Option<Micros>),
     context: &mut Context<'_>,
@@ -377,7 +373,7 @@ pub(in crate::commands) fn pulse_of_logs(
     let piece = settle::in_tiles(&found.streams, piece);
     let query =
         Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
-    let breakdown = traffic::read(&query, found, None, false, context)?.0;
+    let breakdown = breakdown::read(&query, found, None, false, context)?.0;
     give_back();
     Ok(breakdown.first.zip(breakdown.last).map(|span| Pulse::of_logs(&breakdown.rows, piece, span)))
 }

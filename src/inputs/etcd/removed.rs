@@ -7,21 +7,21 @@ use crate::cli::{Context, Error};
 
 /// What is gone between two databases.
 #[derive(Debug)]
-pub(in crate::commands) struct Between {
+pub(crate) struct Between {
     /// Objects that are gone.
-    pub(in crate::commands) removed: Removed,
+    pub(crate) removed: Removed,
     /// The files, the older first.
-    pub(in crate::commands) files: Vec<String>,
+    pub(crate) files: Vec<String>,
 }
 
 /// Compares two databases that are named.
-pub(in crate::commands) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
+pub(crate) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
     let sides = [open::open(before, context)?, open::open(after, context)?];
     compare(sides, context)
 }
 
 /// Compares the first and the last database that sources hold; nothing where there are not two.
-pub(in crate::commands) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Option<Between>, Error> {
+pub(crate) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Option<Between>, Error> {
     open::ends(sources, context)?.map(|sides| compare(sides, context)).transpose()
 }
 

@@ -34,7 +34,7 @@ impl Held {
     /// Reads logs and holds their roll-up; how long its tiles are (µs). Nothing where a log can be read only once, is a
     /// roll-up itself, or was written to meanwhile.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal UI steps through logs"))]
-    pub(super) fn hold(&self, streams: Vec<LogStream>, context: &mut Context<'_>) -> Result<Option<Micros>, Error> {
+    pub(crate) fn hold(&self, streams: Vec<LogStream>, context: &mut Context<'_>) -> Result<Option<Micros>, Error> {
         let Some(key) = key(&streams).filter(|key| !key.is_empty()) else { return Ok(None) };
         let places: Vec<PathBuf> = places(&streams);
         let marks = marks(&places);
@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// The answer to a question about logs that are held; `None` where they have to be read.
-    pub(super) fn answer<Q: Question>(&self, streams: &[LogStream], question: &Q) -> Option<Answered<Q::Answer>> {
+    pub(crate) fn answer<Q: Question>(&self, streams: &[LogStream], question: &Q) -> Option<Answered<Q::Answer>> {
         let wanted = question.stored().ok()?;
         let key = key(streams)?;
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

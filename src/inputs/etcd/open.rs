@@ -20,7 +20,7 @@ use std::io::Read;
 
 /// Flags that all commands share that read a database.
 #[derive(Debug, clap::Args)]
-pub(super) struct SourceArgs {
+pub(crate) struct SourceArgs {
     /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
     /// holds one.
     #[arg(value_name = "SOURCE")]
@@ -34,14 +34,14 @@ pub(super) struct SourceArgs {
 
 impl SourceArgs {
     /// The moment that is asked for.
-    pub(super) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
+    pub(crate) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
         self.moment.resolve(now).map_err(Error::Usage)
     }
 }
 
 /// An open database, and where it was found.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// Its path, for people.
     pub path: String,
     /// Bytes that were read, packed or not.
@@ -51,7 +51,7 @@ pub(super) struct Opened {
 }
 
 /// Opens the database that a question is about: of several in a folder the latest, or the newest at or before a moment.
-pub(super) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Opened, Error> {
     match at {
         Some(moment) => open_at(std::slice::from_ref(source), moment, context),
         None => open(source, context),
@@ -59,7 +59,7 @@ pub(super) fn open_for(source: &String, at: Option<Micros>, context: &mut Contex
 }
 
 /// Opens the database that the argument names; of several in a folder the one that was written last.
-pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, Error> {
     let found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
     for error in &found.errors {
         context.lost(error)?;
@@ -99,7 +99,7 @@ pub(super) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
 }
 
 /// Opens the newest of the databases that were taken at or before a moment, and says which it is.
-pub(super) fn open_at(arguments: &[String], moment: Micros, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Context<'_>) -> Result<Opened, Error> {
     let found = find::find(arguments, Wanted::Databases, context.io.now);
     for error in &found.errors {
         context.lost(error)?;
@@ -136,17 +136,17 @@ pub(super) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
 
 /// The database that was written first, and the one that was written last, of those that sources hold; none where there
 /// are not two.
-pub(super) fn ends(arguments: &[String], context: &Context<'_>) -> Result<Option<[Opened; 2]>, Error> {
+pub(crate) fn ends(arguments: &[String], context: &Context<'_>) -> Result<Option<[Opened; 2]>, Error> {
     Ok(<[Opened; 2]>::try_from(extremes(arguments, context)?).ok())
 }
 
 /// The database that was written first, of those that sources hold.
-pub(super) fn first(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+pub(crate) fn first(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
     Ok(extremes(arguments, context)?.into_iter().next())
 }
 
 /// The database that was written last, of those that sources hold.
-pub(super) fn last(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+pub(crate) fn last(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
     Ok(extremes(arguments, context)?.pop())
 }
 
@@ -192,7 +192,7 @@ fn bolt(source: &mut Source) -> Result<Bolt, Error> {
 
 /// How a pass is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// Whether values are looked at.
     pub decode: bool,
     /// Whether the hashes are computed.
@@ -201,7 +201,7 @@ pub(super) struct Pass {
 
 impl Opened {
     /// Fills `space` with every key, and says what is damaged.
-    pub(super) fn fold(&self, space: &Keyspace, pass: Pass, context: &mut Context<'_>) -> Result<(File, Walk), Error> {
+    pub(crate) fn fold(&self, space: &Keyspace, pass: Pass, context: &mut Context<'_>) -> Result<(File, Walk), Error> {
         let want = space.want();
         space.expect(self.database.key_pages());
         let make = || Folding { hand: space.hand(), want: &want, decode: pass.decode };
@@ -212,7 +212,7 @@ impl Opened {
     }
 
     /// What is known of the file after a pass; says what is damaged.
-    pub(super) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
+    pub(crate) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
         for damage in &walk.damages.told {
             context.lost(format!(
                 "{}: {damage}; what it held is not counted. Take another snapshot, or one of another member",
@@ -256,7 +256,7 @@ impl Opened {
     }
 
     /// The texts of keys of which only the hashes are known: the latest revision of each has it.
-    pub(super) fn names(&self, space: &Keyspace, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
+    pub(crate) fn names(&self, space: &Keyspace, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
         let mut found = HashMap::new();
         for hash in hashes {
             let Some((key, _)) = space.get(*hash) else { continue };
@@ -285,7 +285,7 @@ struct Folding<'s> {
 }
 
 /// A revision as analysis takes it.
-pub(super) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
+pub(crate) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
     Seen {
         key: kv.key,
         revision: at.main,

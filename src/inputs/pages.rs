@@ -124,14 +124,14 @@ fn unsaid(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Re
 }
 
 /// Forgets what was heard among others.
-pub(super) fn forget(context: &mut Context<'_>) {
+pub(crate) fn forget(context: &mut Context<'_>) {
     if let Some(memo) = context.shared.get_mut::<Memo>() {
         memo.known.retain(|_, known| !known.is_passing);
     }
 }
 
 /// Reads the pages that somebody waits for, each of them once; whether there were any.
-pub(super) fn answer(context: &mut Context<'_>) -> bool {
+pub(crate) fn answer(context: &mut Context<'_>) -> bool {
     let waiting = context.shared.get_mut::<Memo>().map(|memo| std::mem::take(&mut memo.waiting)).unwrap_or_default();
     if waiting.is_empty() {
         return false;

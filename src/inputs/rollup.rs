@@ -72,7 +72,7 @@ impl Question for Selection {
 }
 
 /// Makes a roll-up.
-pub(super) struct Rolling {
+pub(crate) struct Rolling {
     selection: Selection,
     streams: usize,
 }
@@ -108,7 +108,7 @@ pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -
 }
 
 /// The same, of some events and for a command: with progress, and it is said what was lost.
-pub(super) fn read(
+pub(crate) fn read(
     streams: Vec<LogStream>,
     selection: &Selection,
     context: &mut Context<'_>,
@@ -119,7 +119,7 @@ pub(super) fn read(
 }
 
 /// The same of several selections; those of the same logs by one pass.
-pub(super) fn read_all(
+pub(crate) fn read_all(
     asked: Vec<(Vec<LogStream>, Selection)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Rollup>>, Error> {
@@ -129,7 +129,7 @@ pub(super) fn read_all(
 }
 
 /// Asks observers that keep nothing but what each block gives.
-pub(super) fn observe<O: Observe>(
+pub(crate) fn observe<O: Observe>(
     streams: Vec<LogStream>,
     selection: Selection,
     context: &mut Context<'_>,
@@ -140,7 +140,7 @@ pub(super) fn observe<O: Observe>(
 }
 
 /// Looks at events one by one, on one thread.
-pub(super) trait Observe: Default + Send + 'static {
+pub(crate) trait Observe: Default + Send + 'static {
     /// What a block gave.
     type Batch: Send + 'static;
     /// What all blocks gave.
@@ -170,7 +170,7 @@ pub(super) trait Observe: Default + Send + 'static {
 }
 
 /// Asks for what an observer sees of a selection.
-pub(super) struct Observed<O> {
+pub(crate) struct Observed<O> {
     selection: Selection,
     observer: PhantomData<fn() -> O>,
 }
@@ -218,9 +218,9 @@ impl<O: Observe> Fold for Observed<O> {
 }
 
 /// An observer as a worker of the source's pass.
-pub(super) struct One<'s, O> {
-    pub(super) observer: O,
-    pub(super) selection: &'s Selection,
+pub(crate) struct One<'s, O> {
+    pub(crate) observer: O,
+    pub(crate) selection: &'s Selection,
 }
 
 impl<O: Observe> Worker for One<'_, O> {
@@ -235,7 +235,7 @@ impl<O: Observe> Worker for One<'_, O> {
 
 /// Runs workers that borrow what they look for over logs, for a command that is never asked by another: with progress,
 /// and it is said what was lost.
-pub(super) fn pass<W: Worker, S: Default>(
+pub(crate) fn pass<W: Worker, S: Default>(
     streams: Vec<LogStream>,
     selection: &Selection,
     make: impl Fn() -> W + Sync,
@@ -260,11 +260,11 @@ pub(super) fn pass<W: Worker, S: Default>(
 }
 
 /// An apiserver, and from when to when its log has events; nothing where it has none.
-pub(super) type Covered = (String, Option<(Micros, Micros)>);
+pub(crate) type Covered = (String, Option<(Micros, Micros)>);
 
 /// What is to be said of apiservers whose logs cover less of the time than those of others, within a window if one was
 /// asked for.
-pub(super) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> Vec<String> {
+pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> Vec<String> {
     let all = logs.iter().filter_map(|(_, span)| *span).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let Some(all) = all else { return Vec::new() };
     let (from, to) = window.map_or(all, |window| (window.0.max(all.0), window.1.min(all.1)));
@@ -287,13 +287,13 @@ fn tell_copies(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error
 }
 
 /// What analysis looks at events with, as a worker of the source's pass: of those that are taken.
-pub(super) struct Chosen<'s, O, B> {
-    pub(super) observer: O,
-    pub(super) selection: &'s Selection,
+pub(crate) struct Chosen<'s, O, B> {
+    pub(crate) observer: O,
+    pub(crate) selection: &'s Selection,
     /// Takes an event.
-    pub(super) event: fn(&mut O, &Timed<'_, '_>),
+    pub(crate) event: fn(&mut O, &Timed<'_, '_>),
     /// Gives what was seen since the last time.
-    pub(super) flush: fn(&mut O) -> B,
+    pub(crate) flush: fn(&mut O) -> B,
 }
 
 impl<O: Send, B: Send> Worker for Chosen<'_, O, B> {
@@ -309,7 +309,7 @@ impl<O: Send, B: Send> Worker for Chosen<'_, O, B> {
 }
 
 /// The conditions of `--where`.
-pub(super) fn conditions(texts: &[String]) -> Result<Vec<Filter>, Error> {
+pub(crate) fn conditions(texts: &[String]) -> Result<Vec<Filter>, Error> {
     texts.iter().map(|text| text.parse().map_err(|why| Error::Usage(format!("--where: {why}")))).collect()
 }
 
@@ -319,7 +319,7 @@ const WHO: [&str; 10] =
     ["user", "serviceaccount", "agent", "source-ip", "node", "cluster", "instance", "group", "resource", "namespace"];
 
 /// The same where clients are judged, or compared; `because` says why nothing else may be asked for.
-pub(super) fn conditions_on_clients(texts: &[String], because: &str) -> Result<Vec<Filter>, Error> {
+pub(crate) fn conditions_on_clients(texts: &[String], because: &str) -> Result<Vec<Filter>, Error> {
     let filters = conditions(texts)?;
     match filters.iter().find(|filter| !WHO.contains(&filter.dim.name())) {
         Some(filter) => Err(Error::Usage(format!(
@@ -332,7 +332,7 @@ pub(super) fn conditions_on_clients(texts: &[String], because: &str) -> Result<V
 }
 
 /// The observer of analysis as a worker of the source's pass.
-pub(super) struct Observing<'s> {
+pub(crate) struct Observing<'s> {
     observer: Observer,
     selection: &'s Selection,
 }

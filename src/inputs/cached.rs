@@ -2,9 +2,9 @@
 //! was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
 
 use super::logs::{self, Answered, Bounds, CacheUse, Question};
+use super::manifest::{giving, manifest};
 use super::rolled::take_in;
 use super::rollup::Selection;
-use super::rollup_files::{giving, manifest};
 use crate::actions::cache as writing;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::folds::Folds;
@@ -33,7 +33,7 @@ const GAINED: u64 = 64;
 const BOUNDED: [(&str, u64); 3] = [("objects", 50_000), ("notable", 50_000), ("deprecated", 10_000)];
 
 /// Logs whose roll-up can be kept.
-pub(super) struct Cacheable {
+pub(crate) struct Cacheable {
     cache: PathBuf,
     streams: Vec<LogStream>,
     /// As they were when they were found, their prints included.
@@ -50,7 +50,7 @@ struct Loaded {
 
 impl Cacheable {
     /// Whether a roll-up of these logs is worth keeping, and can be.
-    pub(super) fn of(streams: &[LogStream], how: CacheUse, context: &Context<'_>) -> Option<Self> {
+    pub(crate) fn of(streams: &[LogStream], how: CacheUse, context: &Context<'_>) -> Option<Self> {
         let cache = context.settings.cache.folder.clone().filter(|_| how != CacheUse::Never)?;
         let size: u64 = streams.iter().flat_map(|own| &own.files).map(|file| file.size).sum();
         if size < context.settings.cache.from.max(1) || !reading::can_be_kept(streams) {
@@ -63,7 +63,7 @@ impl Cacheable {
     }
 
     /// The answer of what is kept, where it is that of the logs.
-    pub(super) fn ask<Q: Question>(
+    pub(crate) fn ask<Q: Question>(
         &self,
         question: &Q,
         context: &mut Context<'_>,
@@ -231,7 +231,7 @@ impl Cacheable {
     }
 
     /// Keeps the roll-up of these logs, made with seams; says so where that can't be done.
-    pub(super) fn keep(&self, rollup: &Rollup, outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn keep(&self, rollup: &Rollup, outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
         match self.write(rollup, outcome, context) {
             Ok(()) => Ok(()),
             Err(error) => context.say_once(format!(

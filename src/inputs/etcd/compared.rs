@@ -7,7 +7,7 @@ use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
 
 /// The latest database that sources hold, by resource; nothing where they hold none.
-pub(in crate::commands) fn database(
+pub(crate) fn database(
     sources: &[String],
     context: &mut Context<'_>,
 ) -> Result<Option<(Database, Vec<InputReport>)>, Error> {

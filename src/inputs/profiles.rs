@@ -1,8 +1,7 @@
 //! Which heap profiles are read: of files, of folders the latest, of a moment, of a live cluster.
 
-use super::What;
 use crate::cli::{Context, Error, KubeFlags};
-use crate::commands::moment;
+use crate::inputs::moment;
 use crate::model::time::Micros;
 use crate::sources::open::Source;
 use crate::sources::pprof::{Found, Group, Profile, find};
@@ -11,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A profile, and the process that it is of.
-pub(in crate::commands) struct Taken {
-    pub(in crate::commands) instance: String,
-    pub(in crate::commands) profile: Arc<Profile>,
+pub(crate) struct Taken {
+    pub(crate) instance: String,
+    pub(crate) profile: Arc<Profile>,
 }
 
 /// Profiles that were read, by path, where several questions are about the same ones.
@@ -35,7 +34,7 @@ fn profile(file: Source, context: &mut Context<'_>) -> Result<Arc<Profile>, Stri
 
 /// Which profile of a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(crate) enum Which {
     /// The first.
     First,
     /// The last that can be read.
@@ -43,42 +42,42 @@ pub(super) enum Which {
 }
 
 /// The profiles behind `sources`; without one, those of a live cluster.
-pub(super) fn profiles(
+pub(crate) fn profiles(
     sources: &[String],
-    what: &What,
+    instance: Option<&str>,
     kube: Option<&KubeFlags>,
     which: Which,
     context: &mut Context<'_>,
 ) -> Result<Vec<Taken>, Error> {
     match kube.filter(|_| sources.is_empty()) {
-        Some(kube) => live(kube, what, context),
-        None => read(chosen(sources, what, context)?, which, context),
+        Some(kube) => live(kube, instance, context),
+        None => read(chosen(sources, instance, context)?, which, context),
     }
 }
 
 /// The profiles that are asked for: of each folder the latest, or the newest at or before a moment.
-pub(super) fn at(
+pub(crate) fn at(
     moment: Option<Micros>,
     sources: &[String],
-    what: &What,
+    instance: Option<&str>,
     kube: Option<&KubeFlags>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Taken>, Error> {
-    let Some(moment) = moment else { return profiles(sources, what, kube, Which::Last, context) };
+    let Some(moment) = moment else { return profiles(sources, instance, kube, Which::Last, context) };
     if sources.is_empty() {
         return Err(Error::Usage("--at: a live cluster has only the present; name profiles".to_owned()));
     }
-    let groups = moment::of_profiles(chosen(sources, what, context)?, moment, context)?;
+    let groups = moment::of_profiles(chosen(sources, instance, context)?, moment, context)?;
     read(groups, Which::Last, context)
 }
 
 /// The first and the last profile of a folder.
-pub(super) fn both(
+pub(crate) fn both(
     sources: &[String],
-    what: &What,
+    instance: Option<&str>,
     context: &mut Context<'_>,
 ) -> Result<(Vec<Taken>, Vec<Taken>), Error> {
-    let groups = chosen(sources, what, context)?;
+    let groups = chosen(sources, instance, context)?;
     if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
         let one = group.files.first().map_or("", |file| file.path.as_str());
         return Err(Error::Input(format!(
@@ -98,11 +97,7 @@ pub(super) fn both(
 
 /// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if
 /// there are none.
-pub(in crate::commands) fn latest(
-    sources: &[String],
-    asked: bool,
-    context: &mut Context<'_>,
-) -> Result<Vec<Taken>, Error> {
+pub(crate) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     let found = find(sources);
     if found.groups.is_empty() && !asked {
         return Ok(Vec::new());
@@ -111,12 +106,12 @@ pub(in crate::commands) fn latest(
 }
 
 /// How many profiles of one process there are behind `sources`: of that which has most.
-pub(in crate::commands) fn count(sources: &[String]) -> usize {
+pub(crate) fn count(sources: &[String]) -> usize {
     find(sources).groups.iter().map(|group| group.files.len()).max().unwrap_or(0)
 }
 
 /// Of each process the last profile of a window; none where there are none.
-pub(in crate::commands) fn within(
+pub(crate) fn within(
     sources: &[String],
     (since, until): (Option<Micros>, Option<Micros>),
     context: &mut Context<'_>,
@@ -155,9 +150,9 @@ fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<
 }
 
 /// The profiles behind `sources` that `--instance` leaves.
-fn chosen(sources: &[String], what: &What, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+fn chosen(sources: &[String], instance: Option<&str>, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
     let mut groups = groups(find(sources), context)?;
-    if let Some(wanted) = &what.instance {
+    if let Some(wanted) = &instance {
         let mut names: Vec<String> = groups.iter().map(|group| group.instance.clone()).collect();
         groups.retain(|group| group.instance == *wanted);
         if groups.is_empty() {
@@ -211,18 +206,18 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
 
 /// The heaps of a live cluster's apiservers.
 #[cfg(feature = "live")]
-fn live(kube: &KubeFlags, what: &What, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     use crate::sources::live::Cluster;
     use crate::sources::pprof::HEAP;
     let cluster =
-        Cluster::connect(&crate::commands::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
+        Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
-    let wanted = |name: &String| what.instance.as_ref().is_none_or(|instance| instance == name);
+    let wanted = |name: &String| instance.as_ref().is_none_or(|instance| instance == name);
     let names: Vec<String> = cluster.apiservers().iter().map(|server| server.name.clone()).collect();
     if !names.iter().any(wanted) {
-        return Err(no_instance(what.instance.as_deref().unwrap_or_default(), &names));
+        return Err(no_instance(instance.unwrap_or_default(), &names));
     }
     let mut taken = Vec::new();
     let mut errors = Vec::new();
@@ -249,7 +244,7 @@ fn live(kube: &KubeFlags, what: &What, context: &mut Context<'_>) -> Result<Vec<
 }
 
 #[cfg(not(feature = "live"))]
-fn live(_: &KubeFlags, _: &What, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
+fn live(_: &KubeFlags, _: Option<&str>, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     Err(Error::Usage(
         "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
     ))

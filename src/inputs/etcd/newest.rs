@@ -34,7 +34,7 @@ impl KeyWorker for Worker<'_> {
 }
 
 /// The wanted keys that live, by key, with their values; says what is damaged.
-pub(super) fn values(
+pub(crate) fn values(
     opened: &Opened,
     is_wanted: &(dyn Fn(&str) -> bool + Sync),
     context: &mut Context<'_>,
@@ -59,7 +59,7 @@ pub(super) fn values(
 
 /// Objects of a database that is named, or of the first that sources hold: its path, and what `take` makes of each that
 /// lives and is wanted.
-pub(in crate::commands) fn objects<T>(
+pub(crate) fn objects<T>(
     database: Option<&str>,
     sources: &[String],
     is_wanted: &(dyn Fn(&ObjectKey<'_>) -> bool + Sync),

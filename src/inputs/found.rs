@@ -1,0 +1,40 @@
+//! From what a person names to what can be read, and what of it can't be used.
+
+use crate::analysis::list_route::Minor;
+use crate::cli::{Context, Error};
+use crate::model::bundle::Bundle;
+use crate::sources::find::{self, Found, Wanted};
+use crate::views::text::plain;
+
+/// The apiservers' version, and where it is known from.
+pub(crate) type Version = (String, &'static str);
+
+/// Finds what is to be read; says what could not be used.
+pub(crate) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
+    let found = find::find(sources, wanted, context.io.now);
+    let is_some = !(found.streams.is_empty() && found.pages.is_empty());
+    usable(found, is_some, context)
+}
+
+/// What was found, if it is what was looked for; says what could not be used.
+pub(crate) fn usable(found: Found, is_some: bool, context: &mut Context<'_>) -> Result<Found, Error> {
+    if !is_some {
+        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
+        return Err(Error::Input(errors.join("\nplimsoll: ")));
+    }
+    for error in &found.errors {
+        context.lost(error)?;
+    }
+    Ok(found)
+}
+
+/// The apiservers' version, as given or as a bundle says, and where it is known from.
+pub(crate) fn server_version(given: Option<&str>, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
+    if let Some(version) = given {
+        Minor::parse(version)
+            .ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
+        return Ok(Some((version.to_owned(), "--k8s-version")));
+    }
+    let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());
+    Ok(of_bundle.filter(|version| Minor::parse(version).is_some()).map(|version| (version, "bundle.yaml")))
+}

@@ -1,0 +1,29 @@
+//! What commands read, whichever asks: sources found, opened and read once for all questions that need them
+//! ([`logs::together`]), from logs, stored roll-ups, pages, databases, profiles, cgroups and objects.
+
+pub mod breakdown;
+#[cfg(feature = "history")]
+mod cached;
+#[cfg(not(feature = "history"))]
+#[path = "uncached.rs"]
+mod cached;
+pub mod etcd;
+pub mod flow;
+pub mod found;
+pub mod groups;
+pub mod held;
+#[cfg(feature = "live")]
+pub mod live;
+pub mod load;
+pub mod logs;
+#[cfg(feature = "history")]
+pub mod manifest;
+pub mod moment;
+pub mod pages;
+pub mod profiles;
+#[cfg(feature = "live")]
+pub mod prometheus;
+pub mod quotas;
+#[cfg(feature = "history")]
+pub mod rolled;
+pub mod rollup;
