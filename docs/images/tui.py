@@ -19,9 +19,9 @@ BASE = ["#2b2f36", "#e5534b", "#57ab5a", "#d4a72c", "#539bf5", "#b083f0", "#39c5
         "#768390", "#ff938a", "#6bc46d", "#e3b341", "#6cb6ff", "#dcbdfb", "#56d4dd", "#ffffff"]
 # A picture: its name, the sources, and the keys, each with what must be on the screen before it is pressed.
 PICTURES = [
-    ("tui-overview", ["samples/list-storm"], [("6 critical", "<"), ("▲", "<"), ("▲", None)]),
-    ("tui-clients", ["samples/list-storm"], [("6 critical", "3"), ("node-agent", "Enter"), ("in time", None)]),
-    ("tui-keyspace", ["samples/list-storm"], [("6 critical", "4"), ("secrets", "Down"), ("of what is above", None)]),
+    ("tui-overview", ["samples/list-storm"], [("5 critical", "<"), ("▲", "<"), ("▲", None)]),
+    ("tui-clients", ["samples/list-storm"], [("5 critical", "3"), ("node-agent", "Enter"), ("in time", None)]),
+    ("tui-keyspace", ["samples/list-storm"], [("5 critical", "4"), ("secrets", "Down"), ("of what is above", None)]),
 ]
 
 

@@ -20,7 +20,9 @@ enum Test {
     Matches(Regex),
     MatchesNot(Regex),
     Above(String),
+    AtLeast(String),
     Below(String),
+    AtMost(String),
 }
 
 impl PartialEq for Test {
@@ -29,7 +31,9 @@ impl PartialEq for Test {
             (Self::Is(a), Self::Is(b))
             | (Self::IsNot(a), Self::IsNot(b))
             | (Self::Above(a), Self::Above(b))
-            | (Self::Below(a), Self::Below(b)) => a == b,
+            | (Self::AtLeast(a), Self::AtLeast(b))
+            | (Self::Below(a), Self::Below(b))
+            | (Self::AtMost(a), Self::AtMost(b)) => a == b,
             (Self::Matches(a), Self::Matches(b)) | (Self::MatchesNot(a), Self::MatchesNot(b)) => {
                 a.as_str() == b.as_str()
             }
@@ -58,6 +62,8 @@ impl<D> Filter<D> {
             Test::Matches(regex) => regex.is_match(value),
             Test::MatchesNot(regex) => !regex.is_match(value),
             Test::Above(text) => compare(value, text).is_gt(),
+            Test::AtLeast(text) => !value.is_empty() && compare(value, text).is_ge(),
+            Test::AtMost(text) => !value.is_empty() && compare(value, text).is_le(),
             Test::Below(text) => !value.is_empty() && compare(value, text).is_lt(),
         }
     }
@@ -75,7 +81,7 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE or DIM<VALUE";
+        let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE, DIM>=VALUE, DIM<VALUE or DIM<=VALUE";
         let at = text.find(['=', '!', '>', '<']).ok_or_else(|| format!("'{text}' holds no operator; {form}"))?;
         let (name, rest) = text.split_at(at);
         let dim = name.trim().parse()?;
@@ -91,6 +97,10 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
             Test::IsNot(plain(value))
         } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
             Test::Is(plain(value))
+        } else if let Some(value) = rest.strip_prefix(">=") {
+            Test::AtLeast(plain(value))
+        } else if let Some(value) = rest.strip_prefix("<=") {
+            Test::AtMost(plain(value))
         } else if let Some(value) = rest.strip_prefix('>') {
             Test::Above(plain(value))
         } else if let Some(value) = rest.strip_prefix('<') {

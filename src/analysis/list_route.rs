@@ -50,7 +50,9 @@ pub fn route(shape: &ReadShape, group: &str, resource: &str, server: Option<Mino
         Version::Unset if since(34) => Route::Cache,
         Version::Unset => Route::Unsure,
         Version::At if !shape.limit => Route::Cache,
-        Version::At if shape.version_match == Match::NotOlder && since(36) => Route::Cache,
+        // From 1.31 on only a limit without resourceVersionMatch is an exact read.
+        Version::At if shape.version_match == Match::NotOlder && since(31) => Route::Cache,
+        Version::At if shape.version_match == Match::NotOlder && !older_than(31) => Route::Unsure,
         Version::At => exact,
     }
 }
@@ -91,7 +93,9 @@ mod tests {
             ("limit=500&continue=x", "v1.36.0", "paged-unsure"),
             ("resourceVersion=7", "v1.20.0", "full-cache"),
             ("resourceVersion=7&limit=5", "v1.20.0", "paged-etcd"),
-            ("resourceVersion=7&limit=5&resourceVersionMatch=NotOlderThan", "v1.36.0", "paged-cache"),
+            ("resourceVersion=7&limit=5&resourceVersionMatch=NotOlderThan", "v1.30.9", "paged-etcd"),
+            ("resourceVersion=7&limit=5&resourceVersionMatch=NotOlderThan", "v1.31.0", "paged-cache"),
+            ("resourceVersion=7&limit=5&resourceVersionMatch=NotOlderThan", "", "paged-unsure"),
             ("resourceVersion=7&resourceVersionMatch=Exact", "v1.30.0", "full-etcd"),
         ] {
             assert_eq!(kind(query, version), expected, "{query} on {version}");

@@ -3,6 +3,7 @@
 use crate::cli::{Context, Error};
 use clap::Args;
 use clap_complete::Shell;
+use std::io::Write as _;
 
 /// Which shell.
 #[derive(Debug, Args)]
@@ -14,8 +15,10 @@ pub struct CompletionArgs {
 
 /// Prints a completion script.
 pub fn completions(args: &CompletionArgs, mut parser: clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
-    clap_complete::generate(args.shell, &mut parser, "plimsoll", &mut context.io.out);
-    Ok(())
+    // It panics where a writer fails, as a closed pipe does.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut parser, "plimsoll", &mut script);
+    Ok(context.io.out.write_all(&script)?)
 }
 
 /// Prints the manual page: the program's, then each subcommand's.

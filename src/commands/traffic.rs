@@ -53,7 +53,7 @@ pub struct Args {
     /// Break down by these dimensions.
     #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
     pub(super) by: Vec<String>,
-    /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, <.
+    /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
     #[arg(long = "where", value_name = "EXPR")]
     pub(super) filters: Vec<String>,
     /// What to read where there are both (default: audit logs).

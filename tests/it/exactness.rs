@@ -45,6 +45,8 @@ fn conditions_choose_rows() {
         ("user", "user!~^system:", Box::new(matches("^[^s]|^s[^y]|^sy[^s]|^$"))),
         ("agent", "agent!~(?i)^KUBE", Box::new(|v| !v.to_lowercase().starts_with("kube"))),
         ("code", "code>399", Box::new(|v| as_number(v).is_some_and(|code| code > 399))),
+        ("code", "code>=404", Box::new(|v| as_number(v).is_some_and(|code| code >= 404))),
+        ("code", "code<=201", Box::new(|v| as_number(v).is_some_and(|code| code <= 201))),
         ("code", "code<400", Box::new(|v| as_number(v).is_some_and(|code| code < 400))),
         ("code", "code>200", Box::new(|v| as_number(v).is_some_and(|code| code > 200))),
         ("code", "code<1000", Box::new(|v| as_number(v).is_some())),
