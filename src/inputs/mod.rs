@@ -1,5 +1,5 @@
 //! What commands read, whichever asks: sources found, opened and read once for all questions that need them
-//! ([`logs::together`]), from logs, stored roll-ups, pages, databases, profiles, cgroups and objects.
+//! (`logs::together`), from logs, stored roll-ups, pages, databases, profiles, cgroups and objects.
 
 pub mod breakdown;
 #[cfg(feature = "history")]
