@@ -81,7 +81,8 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE, DIM>=VALUE, DIM<VALUE or DIM<=VALUE";
+        let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE, DIM>=VALUE, DIM<VALUE or \
+                    DIM<=VALUE";
         let at = text.find(['=', '!', '>', '<']).ok_or_else(|| format!("'{text}' holds no operator; {form}"))?;
         let (name, rest) = text.split_at(at);
         let dim = name.trim().parse()?;

@@ -28,8 +28,8 @@ pub struct Args {
     /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=. DIM is as
-    /// for clients.
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
+    /// DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// The chance that is recommended evens the load out within this time.

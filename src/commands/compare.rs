@@ -60,8 +60,8 @@ pub struct Args {
     /// Compare an episode with its baseline, as report finds them: the heaviest one, or the one of this id.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = HEAVIEST, conflicts_with_all = ["after", "at", "before_window", "after_window"])]
     episode: Option<String>,
-    /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=. DIM
-    /// is as for clients.
+    /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <,
+    /// <=. DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Changes smaller than this are none.

@@ -1,7 +1,7 @@
 //! Roll-ups that are kept across runs: looked for before logs are read, extended by what these gained, and kept when one
 //! was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
 
-use super::logs::{self, Answered, Bounds, CacheUse, Question};
+use super::logs::{self, Answered, CacheUse, Question};
 use super::manifest::{giving, manifest};
 use super::rolled::take_in;
 use super::rollup::Selection;
@@ -13,6 +13,7 @@ use crate::cli::{Context, Error};
 use crate::model::cached::{Entry, EntryStream, FORM};
 use crate::model::event::Stage;
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
+use crate::model::question::Bounds;
 use crate::model::rollup::{Manifest, SEAMS, TABLES};
 use crate::model::stray::MAX_DURATION;
 use crate::model::time::Micros;

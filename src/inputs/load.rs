@@ -26,6 +26,7 @@ use crate::inputs::{breakdown, etcd, logs, pages, profiles, rollup};
 use crate::model::bundle::Bundle;
 use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
 use crate::model::memory::Sample;
+use crate::model::question::Bounds;
 use crate::model::time::{self, Micros, together};
 use crate::sources::audit::settle;
 use crate::sources::find::{self, Found, Wanted};
@@ -37,9 +38,6 @@ use std::sync::Arc;
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
 
-/// From when on, and until when.
-pub(crate) type Bounds = (Option<Micros>, Option<Micros>);
-
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
@@ -50,7 +48,7 @@ pub(crate) struct Load {
     /// The calm before the window.
     pub(crate) calm: Option<Span>,
     /// What a bundle says it is about.
-    pub(crate) bounds: (Option<Micros>, Option<Micros>),
+    pub(crate) bounds: Bounds,
     /// The clusters.
     pub(crate) clusters: Vec<String>,
     /// Who answers for them.
@@ -363,7 +361,7 @@ fn operation(group: &Group) -> Option<Operation> {
 /// The course of the load by audit logs; `None` where there are none, or nothing is in them.
 pub(crate) fn pulse_of_logs(
     found: Found,
-    (since, until): (Option<Micros>, Option<Micros>),
+    (since, until): Bounds,
     context: &mut Context<'_>,
 ) -> Result<Option<Pulse>, Error> {
     if found.streams.is_empty() {

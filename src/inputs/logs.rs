@@ -8,16 +8,13 @@ use crate::analysis::rollup::stored::Wanted;
 use crate::cli::{Context, Error, Progress};
 use crate::model::event::Timed;
 use crate::model::input::Reading;
-use crate::model::time::Micros;
+use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
 use crate::sources::audit::settle::settled;
 use crate::sources::find::LogStream;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// From when on, and until when.
-pub(crate) type Bounds = (Option<Micros>, Option<Micros>);
 
 /// What can be answered by one pass over audit logs.
 pub(crate) trait Question: Send + Sync + 'static {

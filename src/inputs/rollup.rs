@@ -1,12 +1,13 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
-use super::logs::{self, Answered, Bounds, Fold, Question};
+use super::logs::{self, Answered, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::stored::{Tables, Wanted, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
+use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
 use crate::sources::audit::settle::settled;

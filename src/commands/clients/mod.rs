@@ -45,8 +45,8 @@ pub struct Args {
     /// API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
     #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=. DIM is who
-    /// or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
+    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
+    /// DIM is who or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests,

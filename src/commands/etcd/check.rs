@@ -1,9 +1,10 @@
 //! `plimsoll etcd check`: whether a database is whole.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::check::{self, Check, Revisions};
 use crate::analysis::keyspace::{self, Hand, Keyspace, Mode};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Opened, SourceArgs};
+use crate::inputs::etcd::open::{self, Opened};
 use crate::model::keyspace::{Object, Want};
 use crate::model::question;
 use crate::model::report::Report;

@@ -1,9 +1,10 @@
 //! `plimsoll etcd flame`: the key space as a flame graph.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::flame::{self, Weight};
 use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Opened, Pass, SourceArgs};
+use crate::inputs::etcd::open::{self, Opened, Pass};
 use crate::model::flame::Tree;
 use crate::model::question;
 use crate::model::time::Micros;

@@ -1,9 +1,10 @@
 //! `plimsoll etcd history`: what is written again and again.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::history::{self, By, Clock, Shape};
 use crate::analysis::keyspace::{Hand, Keyspace, Mode};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, SourceArgs};
+use crate::inputs::etcd::open;
 use crate::model::keyspace::{Object, Want};
 use crate::model::question;
 use crate::model::report::Report;

@@ -20,7 +20,7 @@ pub(in crate::commands) use pull::one as pull_one;
 
 use super::show;
 use crate::analysis::answer::Answer;
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, MomentFlags};
 use crate::model::question::Question;
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
@@ -59,6 +59,27 @@ enum Command {
     Pull(Box<pull::Args>),
     /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
     Health(health::Args),
+}
+
+/// Flags that all commands share that read a database.
+#[derive(Debug, clap::Args)]
+pub(super) struct SourceArgs {
+    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
+    /// holds one.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+    #[command(flatten)]
+    pub moment: MomentFlags,
+}
+
+impl SourceArgs {
+    /// The moment that is asked for.
+    pub(super) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
+        self.moment.resolve(now).map_err(Error::Usage)
+    }
 }
 
 /// Runs the command.

@@ -1,8 +1,9 @@
 //! `plimsoll etcd pages`: how full a file's pages are.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::pages;
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, SourceArgs};
+use crate::inputs::etcd::open;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

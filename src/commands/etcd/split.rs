@@ -1,8 +1,9 @@
 //! `plimsoll etcd split`: which resources to move to an etcd of their own.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::{By, Keyspace, Mode, by, split};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass, SourceArgs};
+use crate::inputs::etcd::open::{self, Pass};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

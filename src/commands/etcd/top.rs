@@ -1,8 +1,9 @@
 //! `plimsoll etcd top`: the largest objects.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::{Keyspace, Mode, top};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass, SourceArgs};
+use crate::inputs::etcd::open::{self, Pass};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -1,9 +1,10 @@
 //! `plimsoll etcd usage`: what fills the key space.
 
+use super::SourceArgs;
 use crate::analysis::keyspace::report::{self, Shape};
 use crate::analysis::keyspace::{By, Keyspace, Mode, by};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass, SourceArgs};
+use crate::inputs::etcd::open::{self, Pass};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -38,7 +38,8 @@ pub(super) struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// Only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=, as for traffic.
+    /// Only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=,
+    /// as for traffic.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Only these kinds, with commas: docs/guard.md has their names.

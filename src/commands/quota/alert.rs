@@ -8,7 +8,7 @@ use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
 use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::messages;
-use crate::inputs::quotas::{self as inputs, Asked, NEEDED, SourceFlags};
+use crate::inputs::quotas::{self, Asked, NEEDED, SourceFlags};
 use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
 use crate::model::input::InputReport;
 use crate::model::question;
@@ -179,7 +179,7 @@ struct Seen {
 fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen, Error> {
     let sources = args.source.question(context.io.now)?;
     let asked = Asked { sources: &sources, access: Some(&args.source) };
-    let mut read = inputs::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
+    let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
         context.say("no quotas are known here: nothing is taken for over")?;

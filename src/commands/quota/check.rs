@@ -5,7 +5,7 @@ use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
 use crate::analysis::quota::{lint, owners, propose};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
-use crate::inputs::quotas::{self as inputs, Asked, Inputs, NEEDED, SourceFlags};
+use crate::inputs::quotas::{self, Asked, Inputs, NEEDED, SourceFlags};
 use crate::model::alert::{Config, Key};
 use crate::model::question::{self, QuotaSources};
 use crate::model::time::Micros;
@@ -106,7 +106,7 @@ pub(super) fn answer(
     let sort_by = context.sort_by(&FIELDS)?;
     let config = config(question)?;
     let asked = Asked { sources: &question.source, access };
-    let mut inputs = inputs::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
+    let mut inputs = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {
         context

@@ -8,7 +8,7 @@ use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
 use crate::inputs::flow::FlowFlags;
-use crate::inputs::quotas::{self as inputs, Asked, Inputs, SourceFlags};
+use crate::inputs::quotas::{self, Asked, Inputs, SourceFlags};
 use crate::model::question::{self, PeakOf};
 use crate::model::quota::{Namespace, Quotas};
 use crate::model::time::Micros;
@@ -129,7 +129,7 @@ pub(super) fn answer(
     }
     let sort_by = context.sort_by(&FIELDS)?;
     let asked = Asked { sources: &question.source, access };
-    let inputs = inputs::read(asked, question.peak != PeakOf::Max, context)?;
+    let inputs = quotas::read(asked, question.peak != PeakOf::Max, context)?;
     let peak = match question.peak {
         PeakOf::Max => Peak::Max,
         PeakOf::P999 => Peak::P999,

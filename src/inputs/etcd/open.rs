@@ -2,7 +2,7 @@
 
 use crate::analysis::keyspace::report::File;
 use crate::analysis::keyspace::{self, Keyspace};
-use crate::cli::{Context, Error, MomentFlags};
+use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
 use crate::model::keyspace::{Object, Seen, Want};
 use crate::model::moment::{Capture, too_early, up_to};
@@ -17,27 +17,6 @@ use crate::sources::open::{Packing, Place, Source};
 use crate::views::text::plain;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
-
-/// Flags that all commands share that read a database.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SourceArgs {
-    /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
-    /// holds one.
-    #[arg(value_name = "SOURCE")]
-    pub source: String,
-    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
-    #[arg(long, value_name = "PREFIX")]
-    pub prefix: Option<String>,
-    #[command(flatten)]
-    pub moment: MomentFlags,
-}
-
-impl SourceArgs {
-    /// The moment that is asked for.
-    pub(crate) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
-        self.moment.resolve(now).map_err(Error::Usage)
-    }
-}
 
 /// An open database, and where it was found.
 #[derive(Debug)]
@@ -68,13 +47,10 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
     let mut opened: Option<Opened> = None;
     let mut foreign: Vec<String> = Vec::new();
     for mut source in found.databases {
-        let bolt = bolt(&mut source)?;
-        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-        match Database::read(bolt) {
-            Err(error) => foreign.push(format!("{}: {error}", plain(&source.path))),
-            Ok(database) => {
+        match read(&mut source)? {
+            Err(why) => foreign.push(why),
+            Ok(now) => {
                 let of = |opened: &Opened| opened.database.bolt.meta.transaction;
-                let now = Opened { path: source.path, size, database };
                 if opened.as_ref().is_none_or(|other| of(&now) > of(other)) {
                     opened = Some(now);
                 }
@@ -107,12 +83,10 @@ pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
     let mut dated: Vec<(Micros, Opened)> = Vec::new();
     let mut unused: Vec<String> = Vec::new();
     for mut source in found.databases {
-        let bolt = bolt(&mut source)?;
-        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-        match Database::read(bolt) {
-            Err(error) => unused.push(format!("{}: {error}", plain(&source.path))),
-            Ok(database) => match taken(&source, &database) {
-                Some(at) => dated.push((at, Opened { path: source.path, size, database })),
+        match read(&mut source)? {
+            Err(why) => unused.push(why),
+            Ok(opened) => match taken(&source, &opened.database) {
+                Some(at) => dated.push((at, opened)),
                 None => unused.push(format!("{}: its time is not known", plain(&source.path))),
             },
         }
@@ -154,11 +128,9 @@ fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, 
     let mut ends: Vec<Opened> = Vec::new();
     let mut foreign = None;
     for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {
-        let bolt = bolt(&mut source)?;
-        let size = if source.size > 0 { source.size } else { bolt.file_bytes };
-        match Database::read(bolt) {
-            Ok(database) => ends.push(Opened { path: source.path, size, database }),
-            Err(error) => foreign = foreign.or(Some(format!("{}: {error}", plain(&source.path)))),
+        match read(&mut source)? {
+            Ok(opened) => ends.push(opened),
+            Err(why) => foreign = foreign.or(Some(why)),
         }
         ends.sort_by_key(|opened| opened.database.bolt.meta.transaction);
         if ends.len() > 2 {
@@ -169,6 +141,16 @@ fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, 
         Some(error) => Err(Error::Input(error)),
         None => Ok(ends),
     }
+}
+
+/// Reads a database; of another program's file, what it is.
+fn read(source: &mut Source) -> Result<Result<Opened, String>, Error> {
+    let bolt = bolt(source)?;
+    let size = if source.size > 0 { source.size } else { bolt.file_bytes };
+    Ok(match Database::read(bolt) {
+        Ok(database) => Ok(Opened { path: source.path.clone(), size, database }),
+        Err(error) => Err(format!("{}: {error}", plain(&source.path))),
+    })
 }
 
 fn bolt(source: &mut Source) -> Result<Bolt, Error> {
