@@ -7,6 +7,7 @@ pub mod clients;
 pub mod compare;
 pub mod controllers;
 pub mod dims;
+pub mod explain;
 pub mod extract;
 pub mod filter;
 pub mod flow;

@@ -1,5 +1,6 @@
 //! The program: the command line is parsed literally, the command runs, and what it comes to is an exit code.
 
+mod help;
 #[cfg(test)]
 #[cfg(all(feature = "live", feature = "history"))]
 mod questions;
@@ -27,7 +28,7 @@ pub struct Cli {
 impl Cli {
     /// The parser, named as the program was called.
     pub fn parser() -> clap::Command {
-        Self::command()
+        help::arranged(Self::command())
     }
 }
 
@@ -43,6 +44,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
         if let Some(program) = args.first_mut() {
             *program = OsString::from("kubectl plimsoll");
         }
+    }
+    // `help COMMAND` is `COMMAND --help`.
+    if args.get(1).is_some_and(|word| word == "help") {
+        if args.len() == 3 && args[2] == "options" {
+            let _ = write!(io.out, "{}", help::options(Cli::command()));
+            return finish(Ok(()), io);
+        }
+        args.remove(1);
+        args.push(OsString::from("--help"));
     }
     let words = args.clone();
     let cli = match parser.try_get_matches_from_mut(args).and_then(|matches| Cli::from_arg_matches(&matches)) {

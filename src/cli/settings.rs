@@ -169,7 +169,8 @@ impl Settings {
 
     /// Settles the flags.
     pub fn resolve(flags: &ViewFlags, io: &Io) -> Result<Self, Error> {
-        let (config, warning) = match &flags.config {
+        // An empty variable is as good as none.
+        let (config, warning) = match flags.config.as_deref().filter(|path| !path.as_os_str().is_empty()) {
             Some(path) => (read(path, true)?, None),
             None => match io.config_file.as_deref() {
                 None => (Config::default(), None),

@@ -9,6 +9,7 @@ pub mod collect;
 pub mod compare;
 pub mod controllers;
 pub mod etcd;
+pub mod explain;
 #[cfg(feature = "history")]
 pub mod forecast;
 pub mod guard;
@@ -39,47 +40,49 @@ use std::io::Write as _;
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Who sends what to the apiserver: requests, errors, latency and peaks by any dimensions.
+    /// Break requests down by verb, resource, client and more.
     Traffic(Box<traffic::Args>),
-    /// How each client behaves, what is wrong with it, and what to do.
+    /// Profile client behaviour: findings and remedies.
     Clients(Box<clients::Args>),
-    /// What fills etcd, and how it does.
+    /// Show what fills etcd, and etcd health.
     Etcd(etcd::Args),
-    /// Whether a cgroup is really full, of cache or of heap, and giving cache back.
+    /// Tell page cache from heap in cgroups; reclaim cache.
     Memory(memory::Args),
-    /// Dangerous operations: who did what, what went with it, and what would have stopped it.
+    /// Detect dangerous operations, incidents and risky webhooks.
     Guard(guard::Args),
-    /// How evenly several apiservers carry the load, since when not, who pins it, and what would even it out.
+    /// Show load balance across apiservers, and remedies.
     Balance(Box<balance::Args>),
-    /// What changed between two times or two clusters, and what of it is more than noise.
+    /// Compare two time windows or clusters, beyond noise.
     Compare(Box<compare::Args>),
-    /// How the scheduler and the controllers keep up: work queues, pods that wait, leaders that change.
+    /// Show work queues, pending pods and leader changes.
     Controllers(Box<controllers::Args>),
-    /// One file that explains an incident: what happened, since when, who caused it, how sure that is, what to do.
+    /// Write one file that explains an incident.
     Report(Box<report::Args>),
-    /// See it in the terminal: a live cluster, logs that are being written, or a bundle that is replayed.
+    /// Explore a live cluster, logs or a bundle.
     #[cfg(feature = "tui")]
     Tui(Box<tui::Args>),
-    /// Take a bundle of a live cluster, politely: metrics, objects, seats and queues, heap and etcd where wanted.
+    /// Take a bundle of a live cluster, rate-limited.
     #[cfg(feature = "live")]
     Collect(Box<collect::Args>),
-    /// What quotas should be, and what is wrong with them.
+    /// Propose, check and lint quotas; alert their owners.
     Quota(quota::Args),
-    /// When limits will be reached: quotas, nodes, seats, etcd, memory, or any series.
+    /// Forecast when limits of quotas, nodes, etcd are reached.
     #[cfg(feature = "history")]
     Forecast(Box<forecast::Args>),
-    /// Keep a flight recorder: samples of a cluster into a history store.
+    /// Record samples and audit roll-ups into a store.
     #[cfg(feature = "history")]
     Record(Box<record::Args>),
-    /// Keep what one pass over audit logs yields, as files: the log is gone soon, its roll-up answers for it.
+    /// Write roll-ups of audit logs as Parquet files.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
-    /// What the Go heap of an apiserver, or of any Go program, holds.
+    /// Analyse heap profiles of apiservers and Go programs.
     Heap(heap::Args),
-    /// List or remove the roll-ups of large audit logs that are kept across runs.
+    /// Explain a finding, a metric or a term, offline.
+    Explain(explain::Args),
+    /// List or remove cached roll-ups of large logs.
     #[cfg(feature = "history")]
     Cache(cache::Args),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     Completions(shell::CompletionArgs),
     /// Print the manual page.
     Man,
@@ -122,6 +125,7 @@ impl Command {
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
             Self::Heap(args) => heap::run(args, context),
+            Self::Explain(args) => explain::run(args, context),
             #[cfg(feature = "history")]
             Self::Cache(args) => cache::run(args, context),
             Self::Completions(args) => shell::completions(args, parser(), context),

@@ -13,6 +13,7 @@ use crate::analysis::incident::suspects::{Suspect, rise, suspects};
 use crate::analysis::judge::candidates::Operation;
 use crate::analysis::judge::paged::Paged;
 use crate::analysis::judge::rolled::Rolled;
+use crate::analysis::judge::signals::MIN_INTERVALS;
 use crate::analysis::judge::vitals::Vitals;
 use crate::analysis::judge::{self, Input, LoadSeries, Requests};
 use crate::analysis::metrics::Kept;
@@ -28,6 +29,7 @@ use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros, together};
+use crate::model::units::duration;
 use crate::sources::audit::settle;
 use crate::sources::find::{self, Found, Wanted};
 use crate::sources::open::SourceError;
@@ -77,7 +79,9 @@ pub(crate) struct Load {
     pub(crate) suspects: Vec<Suspect>,
     /// What can't be seen, if something important can't.
     pub(crate) blind: Option<&'static str>,
-    /// Which episode is the heaviest that users noticed, or that somebody named.
+    /// Whether what was read is too short to show what is usual.
+    pub(crate) is_short: bool,
+    /// Which episode is the heaviest.
     pub(crate) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
     pub(crate) courses: Vec<(String, Vec<(Micros, f64)>)>,
@@ -268,8 +272,9 @@ impl Load {
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
         let judged = judge::judge(&input);
         self.blind = rolled.as_ref().filter(|_| paged.is_none()).and_then(|own| judge::blind(own.kinds()));
-        let heaviest = judged.episodes.iter().enumerate().filter(|(_, own)| own.grade < Grade::Surge || own.is_given);
-        self.heaviest = heaviest.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
+        self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
+        let all = judged.episodes.iter().enumerate();
+        self.heaviest = all.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
         let mut ids = Vec::new();
         let mut episodes = Vec::new();
         for (place, own) in judged.episodes.iter().enumerate() {
@@ -290,15 +295,26 @@ impl Load {
         episodes
     }
 
-    /// What episodes come to: the heaviest that users noticed, or that they would have.
+    /// What episodes come to: a surge that nobody noticed is no incident, unless somebody named it.
     pub(crate) fn verdict(&self, episodes: &[Episode]) -> Verdict {
         match self.heaviest.and_then(|place| episodes.get(place)) {
             Some(own) => {
-                Verdict::Incident(Stretch { from: own.from, to: own.to, score: own.confidence, is_given: own.is_given })
+                let Episode { from, to, confidence: score, is_given, .. } = *own;
+                let stretch = Stretch { from, to, score, is_given };
+                match own.grade == Grade::Surge && !is_given {
+                    true => Verdict::Surge(stretch),
+                    false => Verdict::Incident(stretch),
+                }
             }
             None if self.pulse.is_none() => Verdict::Unknown(
                 "neither audit logs nor a series of metrics pages of apiservers show how the load went".to_owned(),
             ),
+            None if self.is_short => {
+                let covered = self.span.map_or_else(String::new, |(from, to)| format!(", {}", duration(to - from)));
+                Verdict::Unknown(format!(
+                    "what was read{covered}, is too short to show what is usual; it takes a minute"
+                ))
+            }
             None => Verdict::Quiet("latency, 429s and 5xx stayed near their baseline".to_owned()),
         }
     }

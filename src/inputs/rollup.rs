@@ -3,7 +3,7 @@
 use super::logs::{self, Answered, Fold, Question};
 use crate::analysis::dims::Known;
 use crate::analysis::filter::Filter;
-use crate::analysis::rollup::stored::{Tables, Wanted, is_answered};
+use crate::analysis::rollup::stored::{Tables, Wanted, chooses_logs, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
@@ -34,9 +34,12 @@ pub struct Selection {
 impl Selection {
     /// Whether it is to be taken.
     pub fn takes(&self, event: &Timed<'_, '_>) -> bool {
-        self.since.is_none_or(|since| event.at >= since)
-            && self.until.is_none_or(|until| event.at < until)
-            && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
+        self.is_within(event) && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
+    }
+
+    /// Whether it is of the time that is asked for.
+    fn is_within(&self, event: &Timed<'_, '_>) -> bool {
+        self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until)
     }
 }
 
@@ -85,7 +88,9 @@ impl Fold for Rolling {
     type Answer = Rollup;
     fn worker(&self) -> Observing<'_> {
         let observer = if self.selection.with_seams { Observer::whole() } else { Observer::default() };
-        Observing { observer, selection: &self.selection }
+        let filters = &self.selection.filters;
+        let is_whole = !filters.is_empty() && !filters.iter().any(|filter| chooses_logs(filter.dim));
+        Observing { observer, selection: &self.selection, is_whole }
     }
     fn begin(&self) -> Part {
         let part = Part::new(self.streams);
@@ -336,6 +341,8 @@ pub(crate) fn conditions_on_clients(texts: &[String], because: &str) -> Result<V
 pub(crate) struct Observing<'s> {
     observer: Observer,
     selection: &'s Selection,
+    /// Whether the time of events that conditions leave out is looked at, too.
+    is_whole: bool,
 }
 
 impl Worker for Observing<'_> {
@@ -344,6 +351,8 @@ impl Worker for Observing<'_> {
     fn event(&mut self, event: Timed<'_, '_>) {
         if self.selection.takes(&event) {
             self.observer.event(event);
+        } else if self.is_whole && self.selection.is_within(&event) {
+            self.observer.leave_out(event.at);
         }
     }
     fn flush(&mut self) -> Batch {

@@ -48,9 +48,9 @@ impl Measure {
     pub fn words(self) -> &'static str {
         match self {
             Self::Requests => "requests",
-            Self::ServerTime => "seconds that requests took, by the second in which they ended",
+            Self::ServerTime => "mean requests in flight",
             Self::Lists => "LISTs",
-            Self::Throttled => "429 (told to come back later)",
+            Self::Throttled => "429 (throttled)",
             Self::Errors => "5xx errors",
             Self::Slow => "requests of a second or longer",
         }
@@ -75,6 +75,8 @@ pub struct Stretch {
 pub enum Verdict {
     /// There was.
     Incident(Stretch),
+    /// There was none, but load rose for a time.
+    Surge(Stretch),
     /// There was none, and how it is known.
     Quiet(String),
     /// It can't be told, and why.
@@ -85,8 +87,8 @@ impl Verdict {
     /// The window, if there is one.
     pub fn window(&self) -> Option<Span> {
         match self {
-            Self::Incident(stretch) => Some((stretch.from, stretch.to)),
-            _ => None,
+            Self::Incident(stretch) | Self::Surge(stretch) => Some((stretch.from, stretch.to)),
+            Self::Quiet(_) | Self::Unknown(_) => None,
         }
     }
 
@@ -94,6 +96,7 @@ impl Verdict {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Incident(_) => "incident",
+            Self::Surge(_) => "surge",
             Self::Quiet(_) => "none",
             Self::Unknown(_) => "unknown",
         }
@@ -223,7 +226,7 @@ pub struct Card {
     /// Requests a second before, within and after the window; without a window the middle one is that of all of the
     /// time.
     pub rps: [Option<f64>; 3],
-    /// Its part of the work that came on top; `None` without a window.
+    /// Its part of the added load; `None` without a window.
     pub share: Option<f64>,
     /// What it asks for: in words, and requests a second before and within.
     pub asks: Vec<(String, [f64; 2])>,
@@ -398,7 +401,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 17] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -415,6 +418,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
     ("tui", &[]),
     ("collect", &[]),
     ("record", &["import"]),
+    ("explain", &[]),
 ];
 
 /// Flags without a value that sentences name.

@@ -118,7 +118,14 @@ fn scaled(size: f64, base: f64, letters: &[&str]) -> String {
 
 /// `8m 49s`, `2d 3h`, `1.5s`: the two largest parts.
 pub fn duration(micros: Micros) -> String {
-    let seconds = micros / SECOND;
+    // Rounded to what is shown, and no further.
+    let rounded = |unit: i64| micros.saturating_add(unit * SECOND / 2) / (unit * SECOND) * unit;
+    let seconds = match micros / SECOND {
+        ..10 => 0,
+        10..3_599 => rounded(1),
+        3_599..86_370 => rounded(60),
+        _ => rounded(3_600),
+    };
     let part = |count: i64, unit: &str, rest: i64, small: &str| {
         if rest == 0 { format!("{count}{unit}") } else { format!("{count}{unit} {rest}{small}") }
     };
@@ -209,6 +216,9 @@ mod tests {
         assert_eq!(duration(529 * SECOND), "8m 49s");
         assert_eq!(duration(1_500_000), "1.50s");
         assert_eq!(duration(90_000 * SECOND), "1d 1h");
+        assert_eq!(duration(149_900_000), "2m 30s");
+        assert_eq!(duration(3_599_600_000), "1h");
+        assert_eq!(duration(86_399 * SECOND), "1d");
     }
 
     #[test]

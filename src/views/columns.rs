@@ -51,7 +51,12 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind) -> Column {
     Column { name, title, kind, wide: true }
 }
 
-const COLUMNS: [Column; 331] = [
+const COLUMNS: [Column; 336] = [
+    column("topic", "WHAT", Kind::Text),
+    column("topic_kind", "KIND", Kind::Text),
+    column("meaning", "MEANING", Kind::Text),
+    wide("text", "TEXT", Kind::Text),
+    wide("page", "PAGE", Kind::Text),
     column("taken", "WHAT", Kind::Text),
     column("taken_from", "FROM", Kind::Text),
     column("outcome", "OUTCOME", Kind::Text),

@@ -12,6 +12,7 @@ mod json;
 mod markdown;
 pub mod message;
 pub mod objects;
+pub mod page;
 mod table;
 pub mod text;
 pub mod textfile;

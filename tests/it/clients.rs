@@ -260,6 +260,43 @@ fn large_lists() {
 }
 
 #[test]
+fn conditions_choose_clients_and_not_the_time() {
+    // A client of two minutes among eight: its rate is of all the time that was looked at, as without a condition.
+    let all = clients(&[&sample("list-storm")]);
+    let user = "system:serviceaccount:batch:event-spammer";
+    let one = clients(&[&sample("list-storm"), "--where", &format!("user={user}")]);
+    assert_eq!(one["window"], all["window"]);
+    let rps = |report: &Value| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["client"]["user"] == user).unwrap()["rps"].as_f64().unwrap()
+    };
+    assert_eq!(rps(&one), rps(&all));
+    // Counted from the log: terminal events, by all of the seconds between the first event and the last.
+    let (mut requests, mut first, mut last) = (0.0, f64::MAX, f64::MIN);
+    for instance in ["apiserver-0", "apiserver-1"] {
+        for line in sample_bytes(&format!("list-storm/audit/{instance}/audit.log.zst")).split(|byte| *byte == b'\n') {
+            let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+            let stamp: jiff::Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
+            let at = stamp.as_microsecond() as f64 / 1e6;
+            (first, last) = (first.min(at), last.max(at));
+            let is_its = event["user"]["username"] == user && event["stage"] == "ResponseComplete";
+            requests += if is_its { 1.0 } else { 0.0 };
+        }
+    }
+    let counted = requests / (last - first);
+    assert!((rps(&one) / counted - 1.0).abs() < 0.01, "{} {counted}", rps(&one));
+    // Of a stored roll-up too.
+    let home = folder();
+    let to = home.path().join("r").display().to_string();
+    plimsoll(&["rollup", &sample("list-storm"), "--to", &to]).exits(0);
+    let stored = clients(&[&to, "--where", &format!("user={user}")]);
+    assert_eq!((&stored["window"], rps(&stored)), (&one["window"], rps(&one)));
+    // A condition on the cluster chooses logs.
+    let none = clients(&[&sample("list-storm"), "--where", "cluster!=lab-1"]);
+    assert!(none["rows"].as_array().unwrap().is_empty(), "{none}");
+}
+
+#[test]
 fn conditions_choose_clients_and_times() {
     let all = of_sample("list-storm");
     let some =

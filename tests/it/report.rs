@@ -160,6 +160,13 @@ fn added_load_is_what_python_counts() {
             ranked += 1;
         }
         assert!(ranked >= 8, "{ranked}");
+        // Quantiles are those of buckets that are a fifth wide.
+        let shown = report["episodes"].as_array().unwrap().iter().find(is_it).unwrap()["effects"].as_array().unwrap();
+        let p99 = shown.iter().find(|effect| effect["name"] == "p99_s").unwrap();
+        for (at, field) in ["before", "within"].into_iter().enumerate() {
+            let other = theirs["alike_p99_s"][at].as_f64().unwrap();
+            assert!((number(p99, field) / other).ln().abs() < 0.15, "{name} {field}: {p99}, not {other}");
+        }
         assert_eq!(clients[0]["user"], theirs["clients"][0]["user"]);
         for (at, part) in [("before", "calm"), ("within", "within")] {
             for phase in report["tables"]["phases"].as_array().unwrap() {
@@ -234,7 +241,7 @@ fn without_any_one_source_it_works_and_is_no_surer() {
         let bundle = copied("list-storm", home.path(), &[folders]);
         let report = report(&bundle, &[]);
         assert_eq!(report["coverage"]["missing"], json!([source]));
-        assert_eq!(report["incident"]["verdict"], "incident", "without {source}: {}", report["incident"]);
+        assert_eq!(report["incident"]["verdict"], "surge", "without {source}: {}", report["incident"]);
         let first = &report["rows"][0];
         let is_same = first["cause"] == "client-surge";
         assert!(!is_same || number(first, "confidence") <= whole + 1e-9, "without {source}: {first}, with all {whole}");

@@ -100,7 +100,7 @@ fn commands_are_copied_prompts_replaced_and_filters_shown_at_80_columns() {
     screen.shows("Findings: 5 critical");
     screen.keys(&["Enter"]);
     // From the start to the remedy of the heaviest episode in two keys.
-    screen.shows("incident");
+    screen.shows("─ episode ─");
     let popup = screen.settled();
     screen.keys(&["G"]);
     screen.keys(&["k"]);

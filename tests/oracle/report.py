@@ -91,7 +91,7 @@ def load(bundle, parts, phases):
     for one in ended:
         if one["user"] != "system:apiserver":
             beat = beats[one["at"] // (PIECE * 1_000_000)]
-            beat["rps"] += 1
+            beat["rps"] += one["kind"][0] not in ("watch", "connect", "proxy")
             beat["lists_per_s"] += one["kind"][0] == "list"
             beat["throttled_per_s"] += one["code"] == 429
             if not one["long"]:
@@ -128,7 +128,28 @@ def load(bundle, parts, phases):
     for part, [[low, high]] in phases.items():
         pieces = [n for n in range(int(low // 5e6), int(high // 5e6) + 1) if low <= n * 5e6 < high]
         means[part] = {name: sum(beats[n][name] for n in pieces) / PIECE / len(pieces) for name in ["rps", "lists_per_s", "throttled_per_s", "server_time"]}
-    return {"clients": clients, "phases": means}
+    return {"clients": clients, "phases": means, "alike_p99_s": alike_p99(ended, parts, length)}
+
+
+def alike_p99(ended, parts, length):
+    """The 99th percentile at baseline, and within: there each client and kind counts at most at its rate at baseline."""
+    took = {part: collections.defaultdict(list) for part in parts}
+    for one in ended:
+        if not one["long"] and one["user"] != "system:apiserver":
+            user = "system:node:*" if one["user"].startswith("system:node:") else one["user"]
+            for part, spans in parts.items():
+                if any(low <= one["at"] < high for low, high in spans):
+                    took[part][user, one["agent"], one["kind"]].append(one["took"] / 1e6)
+    def quantile(weighed):
+        weighed.sort()
+        wanted = 0.99 * sum(weight for _, weight in weighed)
+        for value, weight in weighed:
+            wanted -= weight
+            if wanted <= 0:
+                return value
+    rate = lambda part, key: len(took[part].get(key, [])) / length[part]
+    within = [(value, min(1, rate("calm", key) / rate("within", key))) for key, all_of in took["within"].items() for value in all_of]
+    return [quantile([(value, 1) for all_of in took["calm"].values() for value in all_of]), quantile([pair for pair in within if pair[1] > 0])]
 
 
 def names(bundle):

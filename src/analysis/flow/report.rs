@@ -226,6 +226,13 @@ impl Proposal<'_> {
             },
         );
         lines.push(format!("    all others: refused {}", grouped(after.rejected() - fenced.rejected())));
+        if fenced.requests > 0 && (fenced.rejected() as f64) < MIN_BINDING * fenced.requests as f64 {
+            lines.push(format!(
+                "The limit hardly binds: it rejects {} of the requests that it meets, since they seldom come at once. It caps how many \
+                 run at a time, not how many are sent: to lower the load, fix the client or stop it.",
+                percent(fenced.rejected() as f64 / fenced.requests as f64)
+            ));
+        }
         lines.push(
             "What the replay can't know (docs/flowcontrol.md): retries of clients that are refused, seats of large LISTs.".to_owned(),
         );
@@ -376,6 +383,9 @@ impl Proposal<'_> {
         }
     }
 }
+
+/// A limit that rejects less than this part of what it meets lowers nobody's load.
+const MIN_BINDING: f64 = 0.1;
 
 fn fate_in_words(fate: &Fate) -> String {
     let mut parts = vec![format!("refused {}", grouped(fate.rejected()))];

@@ -203,7 +203,11 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "leads") => "nobody added more load".to_owned(),
         (_, "grown") => format!("more work was asked for, and {} of it is its", percent(value)),
         (_, "share_rps") => format!("{} of the added requests are its", percent(value)),
-        (_, "times") => format!("its requests rose to {} times their baseline", times(value)),
+        // The feature is damped where there were hardly any before: for people what was counted.
+        (_, "times") => match suspect(words, candidate) {
+            Some(own) => format!("its requests: {}", change(own.rps)),
+            None => format!("its requests rose to {} times their baseline", times(value)),
+        },
         (_, "size") => format!("its added requests are {} of all requests at baseline", percent(value)),
         (_, "onset") => "it rose as the episode began".to_owned(),
         (_, "throttled") => format!("{} of its requests were throttled (429)", percent(value)),

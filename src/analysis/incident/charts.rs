@@ -122,6 +122,9 @@ fn levels(facts: &Facts, metric: Metric, accept: &dyn Fn(&Fact) -> bool) -> Vec<
     all.into_iter().map(|(instance, line)| (name(instance), line.into_iter().collect())).collect()
 }
 
+/// Which requests are counted.
+const REQUESTS: &str = "requests, without watches and the apiservers' own";
+
 /// The load in the calm before the window, within it, and after it.
 pub fn phases(pulse: &Pulse, calm: Span, window: Span) -> Vec<Phases> {
     let parts = [calm, window, (window.1, pulse.span.1)];
@@ -130,12 +133,12 @@ pub fn phases(pulse: &Pulse, calm: Span, window: Span) -> Vec<Phases> {
         let unit = if measure == Measure::ServerTime { Unit::Count } else { Unit::PerSecond };
         all.push(Phases {
             name: measure.name(),
-            words: measure.words(),
+            words: if measure == Measure::Requests { REQUESTS } else { measure.words() },
             unit,
             values: parts.map(|part| pulse.mean(measure, part)),
         });
     }
-    for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "99th percentile, ms")] {
+    for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "99th percentile of all, ms")] {
         let values = parts.map(|part| pulse.quantile(q, part));
         if values.iter().any(Option::is_some) {
             all.push(Phases { name, words, unit: Unit::Count, values });

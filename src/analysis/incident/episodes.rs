@@ -13,6 +13,8 @@ use crate::model::units::{bytes, duration, significant};
 const NOTABLE: f64 = 1.5;
 /// Memory or a database that grew by so much has grown.
 const GROWN: f64 = 1.3;
+/// Fewer requests have no 99th percentile.
+const MIN_TIMED: f64 = 100.0;
 /// Effects that a headline names.
 const NAMED: usize = 2;
 
@@ -37,7 +39,9 @@ impl Form {
 /// An episode as a report shows it. `ids` are those that are taken.
 pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>) -> Episode {
     let own = words.episode;
-    let effects = effects(own, vitals);
+    let mut effects = effects(own, vitals);
+    // Of a surge nobody noticed the latency: load comes first.
+    effects.sort_by_key(|effect| own.grade == Grade::Surge && effect.name == "p99_s");
     let causes = causes(words);
     let mut id = format!("e-{}", time::format(own.from - own.from.rem_euclid(60 * SECOND)).replace([':', '-'], ""));
     if let Some(cut) = id.find('.') {
@@ -98,8 +102,8 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         return all;
     };
     let rate = |of: fn(&Profile) -> f64| [before, within].map(|profile| of(profile) / profile.seconds.max(1.0));
-    let p99 = [before, within].map(|profile| profile.latency.quantile(0.99).unwrap_or(0.0));
-    if p99[1] >= NOTABLE * p99[0] && p99[1] >= 0.01 {
+    let p99 = [before, within].map(|profile| profile.alike.quantile(0.99).unwrap_or(0.0));
+    if within.alike.count() >= MIN_TIMED && p99[1] >= NOTABLE * p99[0] && p99[1] >= 0.01 {
         add("p99_s", "p99", Form::Seconds, p99, source);
     }
     for (name, words, of) in [
@@ -158,6 +162,7 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         State::Ongoing => format!("ongoing for {lasted}"),
         State::Ended | State::Unknown => format!("for {lasted}, ended"),
     };
+    let unnoticed = if own.grade == Grade::Surge { ", users did not notice" } else { "" };
     let grade = own.grade.name().to_uppercase();
     let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);
     let impact: Vec<String> = effects.iter().take(NAMED).map(change).collect();
@@ -171,5 +176,5 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),
         _ => "; no likely cause found".to_owned(),
     };
-    format!("{grade} {state}: {impact}{cause}.")
+    format!("{grade} {state}{unnoticed}: {impact}{cause}.")
 }

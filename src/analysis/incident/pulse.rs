@@ -67,6 +67,11 @@ fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
     })
 }
 
+/// What lasts is counted when it ends, and says nothing of the load until then.
+fn is_long_running(verb: &str) -> bool {
+    matches!(verb, "watch" | "connect" | "proxy")
+}
+
 impl Pulse {
     /// By rows of audit logs, split by verb and by intervals of `piece`.
     pub fn of_logs(rows: &[Row], piece: Micros, span: Span) -> Self {
@@ -74,15 +79,15 @@ impl Pulse {
         let piece = longer(piece, span.1 - span.0);
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for row in rows {
-            let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
             let verb = row.dims.first().map_or("", String::as_str);
+            if is_long_running(verb) {
+                continue;
+            }
+            let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
             for (sum, count) in beat.counts.iter_mut().zip(counts(verb, &row.stats)) {
                 *sum += count;
             }
-            // A watch is answered when it starts; how long that takes is no work of the request's.
-            if verb != "watch" {
-                beat.latency.merge(&row.stats.latency);
-            }
+            beat.latency.merge(&row.stats.latency);
         }
         Self { source: Source::Audit, piece, span, known: Measure::ALL.to_vec(), beats }
     }
@@ -107,7 +112,7 @@ impl Pulse {
         let grid = Grid { tile: piece, span: (from, to) };
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
-            for (verb, code, course) in facts.codes_of(number) {
+            for (verb, code, course) in facts.codes_of(number).filter(|(verb, ..)| !is_long_running(verb)) {
                 for &(interval, difference) in course {
                     let Some(&span) = instance.intervals.get(interval as usize) else { continue };
                     // What a page counts is spread evenly over the time since the one before.

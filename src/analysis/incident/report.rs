@@ -62,7 +62,7 @@ pub fn report(incident: &Incident) -> Report {
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
     // Where there was an incident its causes are told; else what is wrong all the time.
-    report.findings_shown = Some(if incident.verdict.window().is_some() { 0 } else { FINDINGS });
+    report.findings_shown = Some(if matches!(incident.verdict, Verdict::Incident(_)) { 0 } else { FINDINGS });
     report.notes = notes(incident);
     for (name, value) in more(incident) {
         report.more.insert(name.to_owned(), value);
@@ -162,11 +162,15 @@ fn notes(incident: &Incident) -> Vec<String> {
 /// Findings of all commands, each once: first the heaviest episode, then by severity, weight in it, confidence.
 fn findings(incident: &Incident) -> Vec<Finding> {
     let mut all = Vec::new();
-    if let Verdict::Incident(stretch) = &incident.verdict {
+    if let Verdict::Incident(stretch) | Verdict::Surge(stretch) = &incident.verdict {
         let likeliest = incident.causes.first();
         let is_it = |own: &&Episode| (own.from, own.to) == (stretch.from, stretch.to);
-        let grade = incident.episodes.iter().find(is_it).map_or(Grade::Incident, |own| own.grade);
-        let mut finding = Finding::new("incident", grade.severity(), &[]);
+        let own = incident.episodes.iter().find(is_it);
+        let grade = own.map_or(Grade::Incident, |own| own.grade);
+        let mut finding = match (&incident.verdict, own) {
+            (Verdict::Surge(_), Some(own)) => Finding::new("episode", grade.severity(), &[("episode", &own.id)]),
+            _ => Finding::new("incident", grade.severity(), &[]),
+        };
         finding.confidence = stretch.score;
         (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
         finding.summary =
@@ -256,8 +260,8 @@ fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
     let is_it = |own: &&Episode| incident.verdict.window() == Some((own.from, own.to));
     let grade = incident.episodes.iter().find(is_it).map(|own| own.grade);
     let verdict = match &incident.verdict {
-        Verdict::Incident(stretch) => json!({
-            "verdict": "incident", "from": time::format(stretch.from), "to": time::format(stretch.to),
+        Verdict::Incident(stretch) | Verdict::Surge(stretch) => json!({
+            "verdict": incident.verdict.name(), "from": time::format(stretch.from), "to": time::format(stretch.to),
             "seconds": seconds(stretch.to - stretch.from), "score": stretch.score, "given": stretch.is_given,
             "grade": grade.map(Grade::name), "calm_from": incident.calm.map(|calm| time::format(calm.0)),
             "calm_to": incident.calm.map(|calm| time::format(calm.1)),

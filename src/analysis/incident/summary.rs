@@ -39,19 +39,24 @@ pub fn summary(told: &Told<'_>) -> Vec<String> {
     let chronic = (told.chronic > 0)
         .then(|| format!("Apart from that: {}, see the sections.", counted(told.chronic as u64, "finding")));
     let when = told.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
+    let none = |why: &str| {
+        let blind = told.blind.map_or_else(String::new, |blind| format!("; {blind}"));
+        format!("NO INCIDENT FOUND{when}: {why}{blind}.")
+    };
     let mut lines = match (told.verdict, told.heaviest.map(|place| &told.episodes[place])) {
-        (Verdict::Quiet(why), _) => {
-            let but = if told.episodes.is_empty() { "" } else { "; load rose for a time, and nobody noticed (below)" };
-            let blind = told.blind.map_or_else(String::new, |blind| format!("; {blind}"));
-            vec![format!("NO INCIDENT FOUND{when}: {why}{but}{blind}.")]
+        (Verdict::Quiet(why), _) => vec![none(why)],
+        (Verdict::Surge(_), Some(own)) => {
+            let mut lines = incident(told, own);
+            lines.push(none("hardly any request was slow for its kind, throttled (429) or failed (5xx)"));
+            lines
         }
         (Verdict::Unknown(why), _) => vec![format!("NOT KNOWN whether there was an incident: {why}.")],
         (_, Some(own)) => incident(told, own),
-        (Verdict::Incident(_), None) => Vec::new(),
+        (Verdict::Incident(_) | Verdict::Surge(_), None) => Vec::new(),
     };
     let others = told.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != told.heaviest);
     lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", clock(own.from), own.headline)));
-    lines.extend(chronic.filter(|_| told.heaviest.is_none()));
+    lines.extend(chronic.filter(|_| !matches!(told.verdict, Verdict::Incident(_))));
     lines.extend(without);
     lines
 }
@@ -77,7 +82,8 @@ fn incident(told: &Told<'_>, own: &Episode) -> Vec<String> {
             lines.push("Impact: latency and errors stayed near their baseline.".to_owned());
         }
     } else {
-        lines.push(format!("Impact: {}.", effects.join(", ")));
+        let what = if own.grade == Grade::Surge { "Changes" } else { "Impact" };
+        lines.push(format!("{what}: {}.", effects.join(", ")));
     }
     let done: Vec<String> = operations(told, (own.from, own.to));
     if !done.is_empty() {

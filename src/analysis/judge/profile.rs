@@ -76,6 +76,8 @@ pub struct Profile {
     pub instances: Vec<f64>,
     /// All latencies but of long-running requests.
     pub latency: Latencies,
+    /// The same of what was asked for at baseline, too: [`like_before`].
+    pub alike: Latencies,
     /// Sums of what intervals hold.
     pub tiles: Sums,
 }
@@ -163,4 +165,38 @@ pub fn profiles(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles]) ->
         }
     });
     all
+}
+
+/// Fills in [`Profile::alike`]. `sets` and `profiles` come in pairs: a baseline, and what is compared with it.
+///
+/// Within an episode each caller and kind of request counts at most at its rate of the baseline, and not at all if the
+/// baseline has none. Otherwise somebody who asks for more of what takes long by nature would raise the quantiles of
+/// all, though nobody waits for longer.
+pub fn like_before(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles], profiles: &mut [Profile]) {
+    let rate = |profile: &Profile, pair| {
+        profile.pairs.get(&pair).map_or(0.0, |count: &Count| count.timed / profile.seconds.max(1.0))
+    };
+    let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    let mut weights: Vec<BTreeMap<(u32, u32), f32>> = Vec::with_capacity(sets.len() / 2);
+    for (number, (tiles, pair)) in sets.chunks(2).zip(profiles.chunks_mut(2)).enumerate() {
+        let ([_, within], [before, now]) = (tiles, pair) else { continue };
+        for at in within.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
+            of[at].push(number as u16);
+        }
+        let weight = |pair| (rate(before, pair) / rate(now, pair).max(f64::MIN_POSITIVE)).min(1.0) as f32;
+        weights.push(now.pairs.keys().map(|pair| (*pair, weight(*pair))).collect());
+        before.alike = before.latency.clone();
+    }
+    let mut latency = Vec::new();
+    requests.each(&mut |row| {
+        if series.classes[row.kind] == Class::Long {
+            return;
+        }
+        for number in of.get(row.tile).into_iter().flatten().map(|number| usize::from(*number)) {
+            let Some(weight) = weights[number].get(&(row.caller as u32, row.kind as u32)) else { continue };
+            latency.clear();
+            latency.extend(row.latency.iter().map(|(seconds, count)| (*seconds, count * weight)));
+            profiles[2 * number + 1].alike.add(&latency);
+        }
+    });
 }

@@ -6,6 +6,8 @@ use crate::model::incident::{Source, Span};
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
+/// Fewer intervals do not show what is usual.
+pub const MIN_INTERVALS: usize = 6;
 /// Kubernetes' objectives allow one request in a hundred to be slow; so many may fail or be throttled, too.
 const ALLOWED: f64 = 0.01;
 /// Fewer bad requests than this are chance.
@@ -131,7 +133,7 @@ pub struct Deviation {
 /// All deviations in a series.
 pub fn deviations(series: &LoadSeries) -> Vec<Deviation> {
     let mut all = Vec::new();
-    if series.tiles.len() < 6 {
+    if series.tiles.len() < MIN_INTERVALS {
         return all;
     }
     for (signal, bad) in [

@@ -105,6 +105,30 @@ fn nothing_is_found_where_nothing_is() {
     assert_eq!(judged(&made, None).len(), 0);
 }
 
+/// LISTs take 200 ms each, are one in two hundred, and come from one client a hundred times as often.
+fn listed_more(seconds: f32) -> Made {
+    Made::new(60, |tile, (caller, kind, _), own| match kind {
+        LIST => {
+            let count = own.count * if caller == 3 && within(tile) { 15.0 } else { 0.15 };
+            Asked { count, seconds: 0.2, ..own }
+        }
+        _ => Asked { seconds: if within(tile) { seconds } else { 0.008 }, ..own },
+    })
+}
+
+#[test]
+fn who_asks_for_more_of_what_takes_long_makes_nobody_slower() {
+    // All requests together have a 99th percentile of 8 ms, then of 200 ms; those that were asked for before keep theirs.
+    let found = judged(&listed_more(0.008), None);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Surge), "{found:?}");
+    let [before, within] = &found[0].profiles[0].1;
+    let [was, now, alike] = [&before.latency, &within.latency, &within.alike].map(|own| own.quantile(0.99).unwrap());
+    assert!(was < 0.02 && now > 0.15 && alike < 0.02, "{was} {now} {alike}");
+    // Where the others wait, too, speed is lost.
+    let found = judged(&listed_more(0.08), None);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Degraded), "{found:?}");
+}
+
 #[test]
 fn a_client_that_lists_is_the_cause_and_who_waits_is_not() {
     let made = Made::new(60, |tile, (caller, kind, _), own| {

@@ -2,7 +2,7 @@
 
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::episodes::{Draft, episodes, without_recurring};
-use super::profile::{Profile, Tiles, profiles};
+use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::LoadSeries;
 use super::signals::{Deviation, deviations};
@@ -128,7 +128,11 @@ pub fn judge(input: &Input<'_>) -> Judged {
         .iter()
         .zip(input.requests)
         .zip(&sets)
-        .map(|((own, requests), (tiles, _))| profiles(*requests, own, tiles).into_iter())
+        .map(|((own, requests), (tiles, _))| {
+            let mut all = profiles(*requests, own, tiles);
+            like_before(*requests, own, tiles, &mut all);
+            all.into_iter()
+        })
         .collect();
     let mut judged = Vec::new();
     for (number, draft) in drafts.iter().enumerate() {
@@ -169,8 +173,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
 fn is_slower(case: &Case<'_>) -> bool {
     let Some(view) = case.views.first().filter(|view| view.before.seconds >= MIN_BASELINE_S) else { return false };
     SLOWER_BY_S.iter().any(|(q, by)| {
-        let [was, now] = [&view.before, &view.within].map(|own| own.latency.quantile(*q).unwrap_or(0.0));
-        view.within.tiles.timed >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by
+        let [was, now] = [&view.before, &view.within].map(|own| own.alike.quantile(*q).unwrap_or(0.0));
+        view.within.alike.count() >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by
     })
 }
 

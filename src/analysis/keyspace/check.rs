@@ -346,7 +346,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &[],
                 format!("{} in namespaces that are gone: {what}", counted(check.failed, "object")),
                 &evidence,
-                "nothing will delete them any more: make the namespace again and delete it, or delete the keys",
+                "the namespace controller no longer deletes them: delete them with kubectl; those that a finalizer holds need their namespace to be created again, and deleted",
             ),
             "owners" => found.add(
                 "etcd-dangling-owner",
@@ -354,7 +354,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &[],
                 format!("{} to owners that are gone: {what}", counted(check.failed, "reference")),
                 &evidence,
-                "the garbage collector deletes these within minutes; if it does not, see its log in kube-controller-manager (a broken APIService stops it)",
+                "the garbage collector deletes these within minutes; if it does not, see its log in kube-controller-manager (before Kubernetes 1.32 one broken APIService stops all of it)",
             ),
             _ => found.add(
                 "etcd-damaged",

@@ -95,7 +95,7 @@ pub(super) fn of_size(file: &File, found: &mut Found<'_>) {
             format!("member {member} has raised {alarm}"),
             &json!({"alarm": alarm}),
             if alarm == "NOSPACE" {
-                "free space: delete, compact, defragment; then etcdctl alarm disarm, without which writes stay refused"
+                "free space: delete, compact by hand (apiservers can't while the alarm stands), defragment; then etcdctl alarm disarm: until then etcd rejects writes"
             } else {
                 "the member's data is not what the others have: take it out, and let it be filled again from the others"
             },
@@ -270,7 +270,7 @@ pub(super) fn of_free_pages(file: &File, runs: u64, pages: u64, middle: Option<u
             &[],
             format!("{} free pages lie in {} runs, half of them of no more than 2 pages", grouped(pages), grouped(runs)),
             &json!({"free_pages": pages, "free_runs": runs}),
-            "defragment in a quiet hour; members that run with --experimental-bootstrap-defrag-threshold-megabytes do it when they start",
+            "defragment in a quiet hour; members that run with --bootstrap-defrag-threshold-megabytes (before 3.6: --experimental-bootstrap-defrag-threshold-megabytes) do it when they start",
         );
     }
 }

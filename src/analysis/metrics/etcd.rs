@@ -342,7 +342,7 @@ fn block(of: &[Health<'_>]) -> Table {
     Table { columns, rows: rows.collect(), ..Table::default() }
 }
 
-/// Log writes: what etcd's hardware guide asks for; its heartbeat interval; when its own alerts fire.
+/// Log writes: what etcd's FAQ asks for; its heartbeat interval; when its own alerts fire.
 const FSYNC_MS: [f64; 3] = [10.0, 100.0, 500.0];
 /// Commits: the same three.
 const COMMIT_MS: [f64; 3] = [25.0, 250.0, 1000.0];

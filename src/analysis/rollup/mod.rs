@@ -201,7 +201,8 @@ impl Part {
 
     /// Takes a block, in the order of its stream.
     pub fn take(&mut self, stream: usize, batch: Batch) {
-        let Batch { keys, names, observations, callers } = batch;
+        let Batch { keys, names, observations, callers, left_out } = batch;
+        self.span = together(self.span, left_out);
         let to = self.keys.renumber(&keys);
         for seen in &callers {
             self.clients.take(seen, to.traffic[seen.key as usize], &mut self.keys);

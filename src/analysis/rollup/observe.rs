@@ -179,6 +179,8 @@ pub struct Batch {
     pub observations: Vec<Observation>,
     /// Callers.
     pub callers: Vec<CallerSeen>,
+    /// First and last of the events that conditions left out: rates are of all the time that was looked at.
+    pub left_out: Option<(Micros, Micros)>,
 }
 
 /// Makes observations on one thread.
@@ -374,6 +376,13 @@ impl Observer {
         let client = xxh3_64(&self.scratch[..self.scratch.len() - e.source.raw().len() - 1]);
         let source = self.batch.keys.symbols.intern_json(e.source).0;
         Person { actor, client, source, seen: self.caller(event, row) }
+    }
+
+    /// Notes the time of an event that conditions leave out.
+    #[inline]
+    pub fn leave_out(&mut self, at: Micros) {
+        let (first, last) = self.batch.left_out.unwrap_or((at, at));
+        self.batch.left_out = Some((first.min(at), last.max(at)));
     }
 
     /// Ends a block.

@@ -383,8 +383,7 @@ impl Loader {
 
     /// The roll-up of all that was taken.
     pub fn finish(mut self) -> Rollup {
-        // Of some clients the time is theirs, as it is where a log is read.
-        let is_whole = self.wanted.filters.is_empty();
+        let is_whole = !self.wanted.filters.iter().any(|filter| chooses_logs(filter.dim));
         self.part.span = if is_whole { self.span } else { self.active };
         self.part.late = self.late;
         self.part.traffic.at_least(self.longest);
@@ -455,6 +454,11 @@ pub(super) fn notable(cells: &[Cells<'_>], row: usize, kinds: &[&'static str]) -
         identity: None,
         starts: false,
     })
+}
+
+/// Whether a condition on this chooses among logs: of what it leaves out it is not known whether it was looked at.
+pub fn chooses_logs(dim: Dim) -> bool {
+    matches!(dim, Dim::Cluster | Dim::Instance)
 }
 
 /// The value of a dimension for cluster, user, agent, group and resource; empty for others.

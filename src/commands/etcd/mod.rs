@@ -36,28 +36,28 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What fills the key space: keys, revisions and bytes by resource, namespace, owner, manager, label.
+    /// Show keys, revisions and bytes by resource, namespace, owner.
     Usage(usage::Args),
-    /// The key space as a flame graph: resource, namespace, name.
+    /// Draw the key space as a flame graph.
     Flame(flame::Args),
-    /// The largest objects.
+    /// List the largest objects.
     Top(top::Args),
-    /// What is written again and again: hot keys, dead bytes, what compaction and defragmentation would return.
+    /// List hot keys and what compaction would return.
     History(history::Args),
-    /// How full the file's pages are, and how its free pages lie.
+    /// Show how full pages are, and free pages.
     Pages(pages::Args),
-    /// Whether the file is whole: checksums, trees, order, values, leases, owners; and its hashes.
+    /// Check a database: checksums, trees, values, leases, owners.
     Check(check::Args),
-    /// What was added, removed and changed between two files.
+    /// Show objects added, removed and changed between two databases.
     Diff(diff::Args),
-    /// Which resources to move to an etcd of their own (--etcd-servers-overrides).
+    /// Propose resources to move to an etcd of their own.
     Split(split::Args),
-    /// Objects of a snapshot as YAML that can be applied: those that are gone since, or those that are named.
+    /// Restore objects of a snapshot as YAML manifests.
     Extract(Box<extract::Args>),
-    /// A snapshot of a member that runs, checked.
+    /// Take a snapshot of a member, and check it.
     #[cfg(feature = "live")]
     Pull(Box<pull::Args>),
-    /// How etcd does by its metrics: disk and commit latency, leader, proposals, watchers, size against quota.
+    /// Judge etcd health by metrics: disk, leader, watchers, size.
     Health(health::Args),
 }
 

@@ -27,14 +27,13 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum GuardCommand {
-    /// Who did what that can cost a cluster dear, what went with it, and what would have stopped it; from audit logs.
+    /// List dangerous operations: who, what, cascade, prevention.
     Events(Box<events::Args>),
     /// List outages, incidents and surges; report them live with --follow.
     Episodes(Box<episodes::Args>),
-    /// ValidatingAdmissionPolicies that stop them inside the apiserver; with a SOURCE, what they would have said to
-    /// what was asked.
+    /// Print admission policies, or replay them over audit logs.
     Policies(Box<policies::Args>),
-    /// Admission webhooks: what fails when they can't be asked, which requests they are asked about, how fast they are.
+    /// Judge admission webhooks: failures, scope, latency.
     Webhooks(Box<webhooks::Args>),
 }
 

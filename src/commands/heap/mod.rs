@@ -37,11 +37,11 @@ impl Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What functions, files, packages or lines hold, themselves (flat) and with all that they call (cum).
+    /// List what functions hold, flat and cumulative.
     Top(Box<TopArgs>),
-    /// A flame graph: SVG that can be searched and zoomed, or folded text for other tools.
+    /// Draw a flame graph: SVG or folded text.
     Flame(Box<FlameArgs>),
-    /// What has changed between two profiles.
+    /// Show what changed between two profiles.
     Diff(Box<DiffArgs>),
 }
 

@@ -18,11 +18,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What a cgroup's bytes are, what is left below its limit, and a verdict.
+    /// Show what cgroups hold, their headroom, and a verdict.
     Show(Box<show::Args>),
-    /// The same again and again: rates, pressure, a chart; findings when a verdict holds.
+    /// Watch cgroups: rates, pressure, a chart, findings.
     Watch(Box<watch::Args>),
-    /// Gives page cache back to the machine; only says what it would do unless told --yes.
+    /// Reclaim page cache; a dry run without --yes.
     Reclaim(Box<reclaim::Args>),
 }
 

@@ -21,14 +21,13 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum QuotaCommand {
-    /// What each namespace's quota should be: the peak of what was used, and headroom.
+    /// Propose quotas: peak of usage plus headroom.
     Propose(Box<propose::Args>),
-    /// How full quotas are, and when they will be full; exit code 1 where one is critical.
+    /// Check how full quotas are; exit code 1 if critical.
     Check(Box<check::Args>),
-    /// Tell owners whose quotas come near their limits: by mail, Slack, webhook or Alertmanager, in working hours, for
-    /// cron.
+    /// Alert owners of quotas that are nearly full.
     Alert(Box<alert::Args>),
-    /// What is wrong with quotas, requests and limits as they stand.
+    /// Find mistakes in quotas, requests and limits.
     Lint(Box<lint::Args>),
 }
 

@@ -12,6 +12,7 @@ use crate::inputs::pages::Folding;
 use crate::model::forecast::Unit;
 use crate::model::incident::{Chart, Episode, Source, Span, Verdict};
 use crate::model::memory::Sample;
+use crate::model::report::Severity;
 use crate::model::time::{Micros, together};
 use crate::sources::cgroup;
 use crate::sources::find::{self, Wanted};
@@ -38,7 +39,7 @@ fn told(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
             let first = letters.next().map(char::to_uppercase).into_iter().flatten();
             format!("{}.", first.chain(letters).collect::<String>().trim_end_matches('.'))
         }
-        (None, Verdict::Incident(_)) => String::new(),
+        (None, Verdict::Incident(_) | Verdict::Surge(_)) => String::new(),
     };
     let pulse = load.pulse.as_ref();
     let mut charts = charts::charts(pulse, &[], &load.facts, &load.memory);
@@ -46,7 +47,8 @@ fn told(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
         let place = charts.iter().position(|chart| chart.unit != Unit::PerSecond).unwrap_or(charts.len());
         charts.splice(place..place, latency(&load.facts, pulse.piece));
     }
-    Course { charts, verdict: words, window: verdict.window(), span: load.span }
+    let severity = heaviest.map_or(Severity::Info, |own| own.grade.severity());
+    Course { charts, verdict: words, severity, window: verdict.window(), span: load.span }
 }
 
 /// Latency in time by the histograms of pages; of logs the pulse has it.

@@ -91,8 +91,9 @@ fn page(incident: &Incident, report: &Report) -> Json {
         incident.verdict.window().and_then(|window| incident.episodes.iter().find(|own| (own.from, own.to) == window));
     let (badge, name) = match (&incident.verdict, heaviest) {
         (Verdict::Incident(stretch), _) if stretch.is_given => ("Window as named", "incident"),
-        (Verdict::Incident(_), Some(own)) => (grade(own.grade), own.grade.name()),
+        (Verdict::Incident(_) | Verdict::Surge(_), Some(own)) => (grade(own.grade), own.grade.name()),
         (Verdict::Incident(_), None) => ("Incident", "incident"),
+        (Verdict::Surge(_), None) => ("Surge", "surge"),
         (Verdict::Quiet(_), _) => ("No incident found", "none"),
         (Verdict::Unknown(_), _) => ("Not known", "unknown"),
     };
@@ -248,7 +249,7 @@ fn card(card: &Card) -> Json {
         Some(share) => vec![
             rate(before, "before"),
             rate(within, "within"),
-            Some(json!({"value": percent(share), "of": "of the work that came on top"})),
+            Some(json!({"value": percent(share), "of": "of the added load"})),
         ],
         None => vec![rate(within, "requests")],
     };

@@ -36,15 +36,12 @@ fn words(state: &State) -> Vec<(Severity, String)> {
     }
     match (&state.story[..], &state.course) {
         ([first, rest @ ..], _) => {
-            let is_grave = state.course.as_ref().is_some_and(|course| course.window.is_some());
-            all.push((if is_grave { Severity::Critical } else { Severity::Info }, first.clone()));
+            let severity = state.course.as_ref().map_or(Severity::Info, |course| course.severity);
+            all.push((severity, first.clone()));
             all.extend(rest.iter().take(3).map(|line| (Severity::Info, line.clone())));
         }
         ([], Some(course)) => {
-            all.push((
-                if course.window.is_some() { Severity::Warning } else { Severity::Info },
-                course.verdict.clone(),
-            ));
+            all.push((course.severity, course.verdict.clone()));
         }
         ([], None) if !state.is_live && state.found.as_ref().is_some_and(|found| found.holders.is_empty()) => {
             all.push((
@@ -83,7 +80,7 @@ fn lines(state: &State) -> Vec<Line<'_>> {
             "failures" if line.starts_with("requests") => "slow (1 s or longer)".to_owned(),
             "latency_ms" if line == "median" => "p50 ms".to_owned(),
             "latency_ms" => "p99 ms".to_owned(),
-            "server_time" => "seconds of work a s".to_owned(),
+            "server_time" => "in flight (mean)".to_owned(),
             "requests" | "failures" => line.to_owned(),
             "inflight" => format!("in flight {line}"),
             "seats" => format!("seats {line}"),

@@ -72,6 +72,8 @@ pub struct Course {
     pub charts: Vec<Chart>,
     /// Whether something stands out, in a sentence.
     pub verdict: String,
+    /// How grave that is.
+    pub severity: Severity,
     /// When it was that something stood out.
     pub window: Option<Span>,
     /// What the sources cover.

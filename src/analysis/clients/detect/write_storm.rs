@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const RATE: f64 = 10.0;
 /// Of the cluster's writes in that minute: one client in four.
 const SHARE: f64 = 0.25;
-/// From here on it is critical, with [`CRITICAL_SHARE`]: half again what controller-runtime and kube-controller-manager
-/// allow themselves (20 a second), so it goes on at full speed with its own limit raised or removed.
+/// From here on it is critical, with [`CRITICAL_SHARE`]: half again what kube-controller-manager and, up to 0.20,
+/// controller-runtime allow themselves (20 a second), so it goes on at full speed with its own limit raised or removed.
 const CRITICAL_RATE: f64 = 30.0;
 /// More than all others together.
 const CRITICAL_SHARE: f64 = 0.5;
@@ -171,9 +171,10 @@ fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Fou
         )
     } else {
         format!(
-            "throttle it: plimsoll clients LOG --emit fence --client {} (or --emit gateway); see what it writes: \
-             {look}; then give it a limit of its own (client-go: QPS and Burst of rest.Config), and let it write only \
-             what differs",
+            "limit its rate with a gateway (plimsoll clients LOG --emit gateway), or, if many of its writes run at \
+             once, throttle it with priority and fairness (--emit fence --client {}); see what it writes: {look}; then \
+             give it a limit of its own (client-go: QPS and Burst of rest.Config), and let it write only what \
+             differs",
             quote(profile.who.user)
         )
     };

@@ -82,7 +82,7 @@ impl Looked<'_> {
                 "attempt_mean_ms": self.attempts("scheduled").and_then(|own| own.mean_ms),
             }),
             remedy: format!(
-                "see where its time goes{}: lower percentageOfNodesToScore, make expensive constraints fewer, raise its --kube-api-qps if it holds itself back",
+                "see where its time goes{}: lower percentageOfNodesToScore, make expensive constraints fewer, raise clientConnection.qps of its configuration if it holds itself back",
                 slowest.unwrap_or_default()
             ),
         })

@@ -27,7 +27,7 @@ pub(in crate::analysis::controllers) fn on_calls(facts: &Facts, calls: &[Calls])
             confidence: 0.9,
             summary: format!("{} holds itself back: each of its requests waits {} for its own limit before it is sent", instance.called(), ms(mean)),
             evidence: json!({"limiter_mean_ms": mean, "limiter_p99_ms": calls.limiter_p99_ms, "requests_per_s": calls.per_s, "request_mean_ms": calls.mean_ms}),
-            remedy: "raise --kube-api-qps and --kube-api-burst (by default 20 and 30 of kube-controller-manager, 50 and 100 of kube-scheduler), as far as the apiserver has seats to spare: plimsoll clients --seats".to_owned(),
+            remedy: "raise clientConnection.qps and burst of kube-scheduler's configuration (50 and 100 by default), or --kube-api-qps and --kube-api-burst of kube-controller-manager (20 and 30), as far as the apiserver has seats to spare: plimsoll clients --seats".to_owned(),
         };
         said.of(instance, ("", ""))
     };

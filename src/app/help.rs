@@ -1,0 +1,156 @@
+//! How help is arranged: commands in groups, an example first, and with `-h` only the usual flags.
+
+use clap::{Arg, Command};
+use std::fmt::Write as _;
+
+/// Commands by what people come for; all of them are here, each once.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Investigate", &["report", "tui", "traffic", "clients", "compare", "balance", "controllers", "explain"]),
+    ("Capacity", &["quota", "forecast", "etcd", "memory", "heap"]),
+    ("Watch and alert", &["guard"]),
+    ("Collect and keep", &["collect", "record", "rollup", "cache"]),
+];
+
+/// What is for shells.
+const OTHERS: [&str; 2] = ["completions", "man"];
+
+/// What the program is for, by example.
+const EXAMPLES: [(&str, &str); 3] = [
+    ("report incident/ -o html > report.html", "what happened, who caused it, what to do"),
+    ("tui --context prod", "a live cluster in the terminal"),
+    ("quota check --fail-on critical", "for cron: exit code 1 where a quota is full"),
+];
+
+/// Examples that `-h` shows.
+const FIRST: usize = 3;
+/// Headings of flags that most calls do without: `--help` shows them.
+const RARE: [&str; 4] = ["Output", "Prometheus", "Cluster", "Cgroups"];
+/// Flags among these that are worth a line with `-h`.
+const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
+/// The explanation of a flag with `-h` is no longer.
+const SHORT: usize = 66;
+/// The usage comes behind the examples.
+const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+
+/// Arranges the help of the program and of all its commands.
+pub fn arranged(parser: Command) -> Command {
+    let overview = overview(&parser);
+    let parser = each_flag(parser).mut_subcommands(command);
+    parser.override_help(overview)
+}
+
+/// The help of the program: its commands in groups.
+fn overview(parser: &Command) -> String {
+    let mut text = String::new();
+    let about = parser.get_about().map(ToString::to_string).unwrap_or_default();
+    let _ = writeln!(text, "{about}\n\nUsage: plimsoll <COMMAND> [OPTIONS]\n\nExamples:");
+    for (command, what) in EXAMPLES {
+        let _ = writeln!(text, "  {:<52}  # {what}", format!("plimsoll {command}"));
+    }
+    let line = |name: &str| {
+        let about = parser.find_subcommand(name)?.get_about()?.to_string();
+        Some(format!("  {name:<12} {about}\n"))
+    };
+    for (group, names) in GROUPS {
+        let _ = write!(text, "\n{group}:\n{}", names.iter().filter_map(|name| line(name)).collect::<String>());
+    }
+    let _ = write!(
+        text,
+        "\nFor shells: {}. Flags of all commands: plimsoll help options. Of one: plimsoll COMMAND -h, or --help.\n\
+         Exit codes: 0 ok, 1 findings at or above --fail-on, 2 usage, 3 part of an input could not be read.",
+        OTHERS.join(", ")
+    );
+    text
+}
+
+/// Arranges the help of a command and of those below it.
+fn command(own: Command) -> Command {
+    let after = own.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut parts = after.splitn(2, "\n\n");
+    let (examples, rest) = match parts.next().filter(|part| part.starts_with("EXAMPLES")) {
+        Some(examples) => (examples.to_owned(), parts.next().unwrap_or_default().to_owned()),
+        None => (String::new(), after.clone()),
+    };
+    // The heading and the first of them.
+    let first: Vec<&str> = examples.lines().take(1 + FIRST).collect();
+    let mut own = each_flag(own).help_template(TEMPLATE).mut_subcommands(command);
+    if !examples.is_empty() {
+        own = own.before_help(first.join("\n")).before_long_help(examples);
+    }
+    own.after_help("--help shows all flags and what they mean; plimsoll help options those of every command.")
+        .after_long_help(rest)
+}
+
+fn each_flag(own: Command) -> Command {
+    own.mut_args(|flag| {
+        let is_rare = flag.get_help_heading().is_some_and(|heading| RARE.contains(&heading));
+        let is_usual = USUAL.contains(&flag.get_id().as_str());
+        shortened(flag).hide_short_help(is_rare && !is_usual)
+    })
+}
+
+/// With `-h` the first clause of what a flag is for, with `--help` all of it.
+fn shortened(flag: Arg) -> Arg {
+    let Some(help) = flag.get_help().map(ToString::to_string) else { return flag };
+    let long = flag.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
+    let ends = [": ", "; ", ". ", " (", ", "].into_iter().filter_map(|end| help.find(end)).filter(|at| *at >= 12);
+    let cut = match ends.min() {
+        Some(at) if help.len() > SHORT => &help[..at],
+        _ => &help,
+    };
+    flag.help(cut.trim_end_matches('.').to_owned()).long_help(long)
+}
+
+/// The flags of every command; `parser` is not arranged.
+pub fn options(parser: Command) -> String {
+    let text = parser.help_template("{all-args}").render_long_help().to_string();
+    let from = text.find("Output:").unwrap_or_default();
+    text[from..].trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Cli;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn all_commands_are_in_one_group_and_described_in_ten_words() {
+        let parser = Cli::parser();
+        let all: BTreeSet<&str> = parser.get_subcommands().map(Command::get_name).collect();
+        let told: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).chain(&OTHERS).copied().collect();
+        assert_eq!(told.len(), all.len());
+        assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), all);
+        fn describe(command: &Command) {
+            for own in command.get_subcommands() {
+                let about = own.get_about().map(ToString::to_string).unwrap_or_default();
+                let words = about.split_whitespace().count();
+                assert!((2..=10).contains(&words) && !about.ends_with('.'), "{}: {about}", own.get_name());
+                describe(own);
+            }
+        }
+        describe(&parser);
+    }
+
+    #[test]
+    fn help_fits_on_a_screen_and_begins_with_an_example() {
+        let mut parser = Cli::parser();
+        parser.build();
+        let lines = |text: &str| text.trim_end().lines().count();
+        let overview = parser.render_help().to_string();
+        assert!(lines(&overview) < 40 && overview.lines().all(|line| line.chars().count() <= 110), "{overview}");
+        fn look(command: &mut Command, lines: &dyn Fn(&str) -> usize) {
+            for own in command.get_subcommands_mut() {
+                let text = own.render_help().to_string();
+                assert!(lines(&text) < 40, "{}: {} lines\n{text}", own.get_name(), lines(&text));
+                let is_leaf = !own.has_subcommands() && !OTHERS.contains(&own.get_name());
+                let is_shown = text.find("plimsoll ").unwrap_or(usize::MAX) < text.find("Usage:").unwrap_or(0);
+                assert!(!is_leaf || is_shown, "{}: no example before its usage\n{text}", own.get_name());
+                look(own, lines);
+            }
+        }
+        look(&mut parser, &lines);
+        let options = options(<Cli as clap::CommandFactory>::command());
+        assert!(options.starts_with("Output:") && options.contains("--fail-on"), "{options}");
+    }
+}
