@@ -63,7 +63,9 @@ pub fn topics() -> Vec<Topic> {
 pub fn explain(name: &str) -> Result<Topic, Vec<String>> {
     let wanted = plain(name);
     let topics = topics();
-    if let Some(found) = topics.iter().find(|own| plain(&own.name) == wanted) {
+    // `episode` is a finding, `Episode` a term.
+    let exact = topics.iter().find(|own| own.name == name.trim());
+    if let Some(found) = exact.or_else(|| topics.iter().find(|own| plain(&own.name) == wanted)) {
         return Ok(found.clone());
     }
     if let Some(metric) = metric(name.trim()) {

@@ -51,8 +51,9 @@ fn overview(parser: &Command) -> String {
         let about = parser.find_subcommand(name)?.get_about()?.to_string();
         Some(format!("  {name:<12} {about}\n"))
     };
+    text.push('\n');
     for (group, names) in GROUPS {
-        let _ = write!(text, "\n{group}:\n{}", names.iter().filter_map(|name| line(name)).collect::<String>());
+        let _ = write!(text, "{group}:\n{}", names.iter().filter_map(|name| line(name)).collect::<String>());
     }
     let _ = write!(
         text,
@@ -66,11 +67,8 @@ fn overview(parser: &Command) -> String {
 /// Arranges the help of a command and of those below it.
 fn command(own: Command) -> Command {
     let after = own.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let mut parts = after.splitn(2, "\n\n");
-    let (examples, rest) = match parts.next().filter(|part| part.starts_with("EXAMPLES")) {
-        Some(examples) => (examples.to_owned(), parts.next().unwrap_or_default().to_owned()),
-        None => (String::new(), after.clone()),
-    };
+    let (examples, rest): (Vec<&str>, Vec<&str>) = after.split("\n\n").partition(|part| part.starts_with("EXAMPLES"));
+    let (examples, rest) = (examples.join("\n"), rest.join("\n\n"));
     // The heading and the first of them.
     let first: Vec<&str> = examples.lines().take(1 + FIRST).collect();
     let mut own = each_flag(own).help_template(TEMPLATE).mut_subcommands(command);
@@ -93,12 +91,26 @@ fn each_flag(own: Command) -> Command {
 fn shortened(flag: Arg) -> Arg {
     let Some(help) = flag.get_help().map(ToString::to_string) else { return flag };
     let long = flag.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
-    let ends = [": ", "; ", ". ", " (", ", "].into_iter().filter_map(|end| help.find(end)).filter(|at| *at >= 12);
-    let cut = match ends.min() {
-        Some(at) if help.len() > SHORT => &help[..at],
-        _ => &help,
+    flag.help(clause(&help)).long_help(long)
+}
+
+/// The first clause of a sentence, if it is too long as a whole.
+fn clause(help: &str) -> String {
+    if help.chars().count() <= SHORT {
+        return help.trim_end_matches('.').to_owned();
+    }
+    // Not within brackets.
+    let is_whole = |at: &usize| {
+        let count = |c: char| help[..*at].matches(c).count();
+        count('(') == count(')') && count('[') == count(']')
     };
-    flag.help(cut.trim_end_matches('.').to_owned()).long_help(long)
+    let ends = [": ", "; ", ". ", " (", " ["].into_iter().flat_map(|end| help.match_indices(end)).map(|(at, _)| at);
+    let cut = ends.filter(|at| (24..=SHORT).contains(at)).filter(is_whole).max();
+    match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(|at| *at <= SHORT).max()) {
+        Some(at) if cut.is_some() => help[..at].trim_end_matches('.').to_owned(),
+        Some(at) => format!("{} …", &help[..at]),
+        None => help.to_owned(),
+    }
 }
 
 /// The flags of every command; `parser` is not arranged.
@@ -130,6 +142,16 @@ mod tests {
             }
         }
         describe(&parser);
+    }
+
+    #[test]
+    fn a_clause_is_whole_or_shows_that_it_is_cut() {
+        assert_eq!(clause("Split by time."), "Split by time");
+        let long = "Keep single points for this long; of older days what they came to is kept: peak, quantiles, mean.";
+        assert_eq!(clause(long), "Keep single points for this long");
+        let long =
+            "End after this time [default with --follow: never; with --every: after 10 m], whatever else is said";
+        assert_eq!(clause(long), "End after this time [default with --follow: never; with --every: …");
     }
 
     #[test]

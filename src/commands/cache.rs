@@ -29,8 +29,10 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
     /// List the roll-ups that are kept.
+    #[command(after_help = "EXAMPLES\n  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'")]
     Ls,
     /// Remove all of them.
+    #[command(after_help = "EXAMPLES\n  plimsoll cache clear")]
     Clear,
 }
 

@@ -71,7 +71,7 @@ mod tests {
         write(text, str::to_owned, &style, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "One two three four five six\nseven.\n\nACT\n\n- a b c d e f g h i j k l m n\n  o p q r\n\n    plimsoll clients audit.log --where user=somebody\nend\n"
+            "One two three four five six\nseven.\n\nACT\n\n- a b c d e f g h i j k l m\n  n o p q r\n\n    plimsoll clients audit.log --where user=somebody\nend\n"
         );
     }
 }

@@ -30,6 +30,7 @@ mod coverage;
 mod damage;
 #[cfg(feature = "live")]
 mod deploy;
+mod docs;
 mod etcd_extract;
 mod etcd_flame;
 mod etcd_health;

@@ -72,7 +72,7 @@ fn a_report_reads_each_log_twice_and_once_more_if_the_window_moves() {
     // A fence takes what all clients do, once for all of them, then what it would hold back, and what would have become
     // of that.
     let page = traced(&[&["report", &bundle, "-o", "html"], window.as_slice()].concat());
-    let fences = page.output.matches("<summary>Manifests that fence").count();
+    let fences = page.output.matches("<summary>Manifests that throttle").count();
     let passes = page.passes("/audit/");
     assert!(fences > 0 && passes <= 3.6 + 2.0 * fences as f64, "{passes} with {fences} fences");
 }

@@ -162,7 +162,7 @@ fn added_load_is_what_python_counts() {
         assert!(ranked >= 8, "{ranked}");
         // Quantiles are those of buckets that are a fifth wide.
         let shown = report["episodes"].as_array().unwrap().iter().find(is_it).unwrap()["effects"].as_array().unwrap();
-        let p99 = shown.iter().find(|effect| effect["name"] == "p99_s").unwrap();
+        let p99 = shown.iter().find(|effect| effect["measure"] == "p99_s").unwrap();
         for (at, field) in ["before", "within"].into_iter().enumerate() {
             let other = theirs["alike_p99_s"][at].as_f64().unwrap();
             assert!((number(p99, field) / other).ln().abs() < 0.15, "{name} {field}: {p99}, not {other}");

@@ -12,6 +12,11 @@ use crate::model::units::counted;
 
 /// What is wrong with quotas, requests and limits as they stand.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll quota lint                                 the kubeconfig's cluster
+  plimsoll quota lint incident/ -n web                one namespace of a bundle
+  plimsoll quota lint --fail-on critical              for CI: exit code 1")]
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,

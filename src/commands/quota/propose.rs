@@ -22,6 +22,11 @@ use std::path::{Path, PathBuf};
 ///
 /// With -o yaml it prints ResourceQuotas for kubectl apply --server-side -f -. It changes nothing itself.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll quota propose incident/ -n web                       peak of usage and 20 % headroom, beside today's quotas
+  plimsoll quota propose --prometheus http://prometheus:9090    from sixty days of kube-state-metrics
+  plimsoll quota propose history/ -o yaml | kubectl apply --server-side -f -")]
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,

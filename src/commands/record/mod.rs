@@ -62,7 +62,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
-    /// Read samples from CSV, Parquet, or answers of Prometheus into the store.
+    /// Import samples from CSV, Parquet or Prometheus answers.
     Import(import::Args),
 }
 

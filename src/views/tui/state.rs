@@ -284,7 +284,8 @@ impl State {
     pub fn all_findings(&self) -> Vec<&Finding> {
         // The report puts them in order: the heaviest episode first, then what weighs in it.
         let mut all: Vec<&Finding> = self.of_report.iter().collect();
-        all.sort_by_key(|finding| (finding.id != "incident", std::cmp::Reverse(finding.severity)));
+        let is_it = |finding: &Finding| matches!(finding.id.as_str(), "incident" | "episode");
+        all.sort_by_key(|finding| (!is_it(finding), std::cmp::Reverse(finding.severity)));
         if self.story.is_empty() {
             all = self.findings.values().flatten().collect();
             all.sort_by(|a, b| a.graver(b).then_with(|| a.id.cmp(&b.id)));
