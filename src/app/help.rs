@@ -57,7 +57,7 @@ fn overview(parser: &Command) -> String {
     }
     let _ = write!(
         text,
-        "\nFor shells: {}. Flags of all commands: plimsoll help options. Of one: plimsoll COMMAND -h, or --help.\n\
+        "\nFor shells: {}. Flags: plimsoll COMMAND -h or --help; of all commands: plimsoll help options.\n\
          Exit codes: 0 ok, 1 findings at or above --fail-on, 2 usage, 3 part of an input could not be read.",
         OTHERS.join(", ")
     );

@@ -7,6 +7,7 @@ use crate::model::time::{self, Micros};
 use crate::model::units::{duration, parse_bytes, parse_duration};
 use crate::views::Format;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct ViewFlags {
     pub fail_on: Option<FailOn>,
     /// Read settings from this file (default: plimsoll/config.toml in the user's config folder).
     #[arg(long, env = "PLIMSOLL_CONFIG", value_name = "FILE", global = true, help_heading = OUTPUT)]
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub config: Option<PathBuf>,
     /// Threads that parse (default: one per core).
     #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", global = true, help_heading = OUTPUT)]

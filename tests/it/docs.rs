@@ -1,6 +1,6 @@
 //! The documents: links lead somewhere, commands are those of the program, and the tutorial shows what it prints.
 
-use crate::support::{plimsoll, root};
+use crate::support::{folder, hermetic, plimsoll, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn commands_are_those_of_the_program() {
             let Some(words) = is_shell.then(|| words(line)).flatten() else { continue };
             // A synopsis, and a line that begins with the name and goes on as prose.
             let is_form = words.iter().any(|word| word.contains(['[', '…', '⟨']) || word == "...");
-            if !is_form && words.first().is_some_and(|word| !word.starts_with('-')) {
+            if !is_form && words.first().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_lowercase())) {
                 commands
                     .entry(words)
                     .or_insert_with(|| format!("{}: {line}", path.strip_prefix(root()).unwrap().display()));
@@ -162,14 +162,10 @@ fn the_tutorial_shows_what_the_program_prints() {
         }
         let binary = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-        let ran = Command::new("sh")
-            .args(["-c", &command])
-            .current_dir(root())
-            .env("COLUMNS", "100")
-            .env("PATH", path)
-            .env("PLIMSOLL_CONFIG", "")
-            .output()
-            .unwrap();
+        let home = folder();
+        let mut shell = hermetic(Command::new("sh"), home.path());
+        shell.args(["-c", &command]).current_dir(root()).env("COLUMNS", "100").env("PATH", path);
+        let ran = shell.output().unwrap();
         let printed = String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap();
         let mut rest: Vec<&str> = printed.lines().map(str::trim_end).collect();
         let mut is_cut = false;

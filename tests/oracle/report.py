@@ -83,11 +83,6 @@ def load(bundle, parts, phases):
             if event["verb"] == "watch" and event["stage"] == "ResponseStarted" and within(round(seconds(event["stageTimestamp"]) * 1e6)):
                 agent = event.get("userAgent", "").split("/")[0].split(" ")[0]
                 counts[part][folded(event["user"]["username"]), agent]["watch",][0] += 1
-    # What a watch takes until it is answered.
-    for event in all_events:
-        at = round(seconds(event["stageTimestamp"]) * 1e6)
-        if event["verb"] == "watch" and event["stage"] == "ResponseStarted" and event["user"]["username"] != "system:apiserver" and bounds[0] <= at < bounds[1]:
-            beats[at // (PIECE * 1_000_000)]["server_time"] += max(0, at - round(seconds(event["requestReceivedTimestamp"]) * 1e6)) / 1e6
     for one in ended:
         if one["user"] != "system:apiserver":
             beat = beats[one["at"] // (PIECE * 1_000_000)]

@@ -107,8 +107,8 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         add("p99_s", "p99", Form::Seconds, p99, source);
     }
     for (name, words, of) in [
-        ("errors_per_s", "5xx", (|own: &Profile| own.tiles.errors) as fn(&Profile) -> f64),
-        ("throttled_per_s", "429s", |own| own.tiles.throttled),
+        ("errors_per_s", "5xx", (|own: &Profile| own.tiles.errors + own.tiles.long[0]) as fn(&Profile) -> f64),
+        ("throttled_per_s", "429s", |own| own.tiles.throttled + own.tiles.long[1]),
     ] {
         let values = rate(of);
         if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {

@@ -56,7 +56,10 @@ pub struct Pulse {
 
 fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
     let slow = stats.latency.count() - stats.latency.below(SLOW);
+    let is_long = is_long_running(verb);
     Measure::ALL.map(|measure| match measure {
+        // Of these only what fails, which ends at once.
+        Measure::Requests | Measure::ServerTime | Measure::Slow if is_long => 0.0,
         Measure::Requests => stats.requests as f64,
         Measure::ServerTime => stats.latency.sum as f64 / 1e6,
         Measure::Lists if verb == "list" => stats.requests as f64,
@@ -67,7 +70,7 @@ fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
     })
 }
 
-/// What lasts is counted when it ends, and says nothing of the load until then.
+/// What lasts is counted when it ends, and how long it took says nothing of the load.
 fn is_long_running(verb: &str) -> bool {
     matches!(verb, "watch" | "connect" | "proxy")
 }
@@ -80,14 +83,13 @@ impl Pulse {
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for row in rows {
             let verb = row.dims.first().map_or("", String::as_str);
-            if is_long_running(verb) {
-                continue;
-            }
             let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
             for (sum, count) in beat.counts.iter_mut().zip(counts(verb, &row.stats)) {
                 *sum += count;
             }
-            beat.latency.merge(&row.stats.latency);
+            if !is_long_running(verb) {
+                beat.latency.merge(&row.stats.latency);
+            }
         }
         Self { source: Source::Audit, piece, span, known: Measure::ALL.to_vec(), beats }
     }
@@ -112,7 +114,7 @@ impl Pulse {
         let grid = Grid { tile: piece, span: (from, to) };
         let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
-            for (verb, code, course) in facts.codes_of(number).filter(|(verb, ..)| !is_long_running(verb)) {
+            for (verb, code, course) in facts.codes_of(number) {
                 for &(interval, difference) in course {
                     let Some(&span) = instance.intervals.get(interval as usize) else { continue };
                     // What a page counts is spread evenly over the time since the one before.
@@ -120,7 +122,7 @@ impl Pulse {
                         let beat = beats.entry(grid.first() + place as i64).or_default();
                         for (sum, measure) in beat.counts.iter_mut().zip(Measure::ALL) {
                             let counts = match measure {
-                                Measure::Requests => true,
+                                Measure::Requests => !is_long_running(verb),
                                 Measure::Lists => verb == "list",
                                 Measure::Throttled => code == "429",
                                 Measure::Errors => code.starts_with('5') || code == "0",

@@ -95,6 +95,8 @@ pub struct Sums {
     pub errors: f64,
     /// 429.
     pub throttled: f64,
+    /// Errors and 429s of long-running requests.
+    pub long: [f64; 2],
     /// Requests whose latency is known.
     pub timed: f64,
     /// Slow ones.
@@ -115,6 +117,7 @@ impl Sums {
         self.throttled += all.throttled;
         self.timed += all.timed;
         self.slow += all.slow;
+        self.long.iter_mut().zip(tile.long).for_each(|(sum, own)| *sum += own);
         self.watches += tile.watches;
         self.work += tile.work;
     }

@@ -154,6 +154,8 @@ pub struct Tile {
     pub felt: [Felt; 3],
     /// Watches that started.
     pub watches: f64,
+    /// Long-running requests that failed, and that were throttled: they ended at once. Not part of `felt`.
+    pub long: [f64; 2],
     /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled is none.
     pub work: f64,
     /// Mean of the logarithms of how many times slower than usual requests are, each kind by its number of requests.
@@ -270,6 +272,8 @@ impl LoadSeries {
         let Some(place) = place(class) else {
             // A watch counts when it starts.
             tile.watches += f64::from(count);
+            tile.long[0] += row.errors;
+            tile.long[1] += row.throttled;
             self.by_instance[row.instance][row.tile] += f64::from(count);
             self.by_caller[row.caller].add(row.tile, f64::from(count));
             return;
