@@ -2,17 +2,15 @@
 
 use super::SourceArgs;
 use crate::analysis::keyspace::check::{self, Check, Revisions};
-use crate::analysis::keyspace::{self, Hand, Keyspace, Mode};
+use crate::analysis::keyspace::{self, Mode};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open::{self, Opened};
-use crate::model::keyspace::{Object, Want};
+use crate::inputs::etcd::walked::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
+use crate::sources::etcd::Walk;
 use crate::sources::etcd::bolt::Fault;
-use crate::sources::etcd::mvcc::{KeyValue, Revision};
-use crate::sources::etcd::{KeyWorker, Walk, object};
-use std::collections::HashSet;
 
 /// Arguments of `plimsoll etcd check`.
 #[derive(Debug, clap::Args)]
@@ -36,21 +34,6 @@ pub(super) struct Args {
     no_trailer: bool,
 }
 
-struct Folding<'s> {
-    hand: Hand<'s>,
-    revisions: Revisions,
-    want: &'s Want,
-}
-
-impl KeyWorker for Folding<'_> {
-    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
-        let seen = open::seen(at, is_tombstone, kv, stored);
-        let object = if is_tombstone { Object::default() } else { object::look(kv.value, self.want) };
-        self.revisions.take(&seen, &object);
-        self.hand.take_object(&seen, &object);
-    }
-}
-
 impl Args {
     /// What the flags ask.
     pub(super) fn question(&self, now: Micros) -> Result<question::EtcdCheck, Error> {
@@ -63,21 +46,17 @@ impl Args {
     }
 }
 
+/// What it asks of the database.
+pub(super) fn asks() -> Ask {
+    Ask { mode: Mode::Links, looks: Looks::Whole, hashes: true }
+}
+
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdCheck, context: &mut Context<'_>) -> Result<Report, Error> {
     let opened = open::open_for(&question.source, question.at, context)?;
     let store = &opened.database.store;
-    let space = Keyspace::new(question.prefix.as_deref(), Mode::Links, store.compacted()).noting(store.compacting_to());
-    space.expect(opened.database.key_pages());
-    let want = space.want();
-    let make = || Folding { hand: space.hand(), revisions: Revisions::default(), want: &want };
-    let (workers, walk) = opened.database.walk(context.settings.threads, true, make);
-    let mut revisions = Revisions::default();
-    let mut dropped: HashSet<(u64, u64)> = HashSet::new();
-    for worker in workers {
-        revisions.merge(worker.revisions);
-        dropped.extend(worker.hand.finish());
-    }
+    let walked = opened.walked(question.prefix.as_deref(), &asks(), context);
+    let (space, walk, mut dropped) = (&walked.space, &walked.walk, walked.dropped.clone());
     let mut lives = false;
     space.each(|key, _| lives |= key.lives());
     if !lives {
@@ -87,12 +66,13 @@ pub(super) fn answer(question: &question::EtcdCheck, context: &mut Context<'_>) 
     let mut transactions: Vec<u64> = dropped.iter().map(|(_, main)| *main).collect();
     transactions.sort_unstable();
     let is_dropped = |key: &[u8], main| dropped.contains(&(keyspace::hash(key), main));
-    let kv_hash = opened.database.kv_hash(&walk, context.settings.threads, &transactions, is_dropped);
-    let file = opened.file(&walk, context)?;
-    let mut checks = structure(&opened, &walk, question.no_trailer);
-    checks.extend([revisions.values, revisions.revisions]);
-    let dangling = check::dangling(&space, &store.leases.keys().copied().collect());
-    let names = opened.names(&space, &dangling.wanted(), context.settings.threads);
+    let kv_hash = opened.database.kv_hash(walk, context.settings.threads, &transactions, is_dropped);
+    let file = opened.file(&walked, context)?;
+    let mut checks = structure(&opened, walk, question.no_trailer);
+    let Revisions { values, revisions } = walked.revisions.clone();
+    checks.extend([values, revisions]);
+    let dangling = check::dangling(space, &store.leases.keys().copied().collect());
+    let names = opened.names(space, &dangling.wanted(), context.settings.threads);
     checks.extend(dangling.checks(&names));
     Ok(check::report(checks, dangling.idle_leases(), Some(kv_hash), file))
 }

@@ -1,9 +1,10 @@
 //! `plimsoll etcd diff`: what changed between two databases.
 
+use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::diff::{self, Shape};
-use crate::analysis::keyspace::{Keyspace, Mode};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass};
+use crate::inputs::etcd::open;
+use crate::inputs::etcd::walked::Ask;
 use crate::model::question;
 use crate::model::report::Report;
 
@@ -42,9 +43,13 @@ impl Args {
     }
 }
 
+/// What it asks of each database.
+pub(super) fn asks() -> Ask {
+    Ask::keys(Mode::Values)
+}
+
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -> Result<Report, Error> {
-    let pass = Pass { decode: false, hashes: false };
     let mut sides = Vec::new();
     let databases = match &question.after {
         Some(after) => [open::open(&question.before, context)?, open::open(after, context)?],
@@ -59,19 +64,19 @@ pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -
         }
     };
     for opened in databases {
-        let space = Keyspace::new(question.prefix.as_deref(), Mode::Values, opened.database.store.compacted());
-        let (file, _) = opened.fold(&space, pass, context)?;
-        sides.push((opened, space, file));
+        let walked = opened.walked(question.prefix.as_deref(), &asks(), context);
+        let file = opened.file(&walked, context)?;
+        sides.push((opened, walked, file));
     }
     let [(before, old, file_before), (after, new, file_after)] =
         <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
-    let compared = diff::compare(&old, &new);
+    let compared = diff::compare(&old.space, &new.space);
     let wanted = compared.wanted(question.objects);
-    let mut names = before.names(&old, &wanted, context.settings.threads);
+    let mut names = before.names(&old.space, &wanted, context.settings.threads);
     let rest: Vec<u64> = wanted.into_iter().filter(|hash| !names.contains_key(hash)).collect();
-    names.extend(after.names(&new, &rest, context.settings.threads));
+    names.extend(after.names(&new.space, &rest, context.settings.threads));
     let shape =
         Shape { objects: question.objects, sort_by: context.settings.sort_by.as_deref(), top: context.settings.top };
-    let report = compared.report(&names, &new, [file_before, file_after], &shape);
+    let report = compared.report(&names, &new.space, [file_before, file_after], &shape);
     Ok(report)
 }

@@ -2,9 +2,10 @@
 
 use super::SourceArgs;
 use crate::analysis::keyspace::flame::{self, Weight};
-use crate::analysis::keyspace::{By, Keyspace, Mode, Row, by};
+use crate::analysis::keyspace::{By, Mode, Row, by};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Opened, Pass};
+use crate::inputs::etcd::open::{self, Opened};
+use crate::inputs::etcd::walked::Ask;
 use crate::model::flame::Tree;
 use crate::model::question;
 use crate::model::time::Micros;
@@ -65,9 +66,13 @@ pub(super) fn answer(question: &question::EtcdFlame, context: &mut Context<'_>) 
     Ok(tree)
 }
 
+/// What it asks of each database.
+pub(super) fn asks() -> Ask {
+    Ask::keys(Mode::By(By::NamePrefix))
+}
+
 fn rows(opened: &Opened, question: &question::EtcdFlame, context: &mut Context<'_>) -> Result<Vec<Row>, Error> {
-    let mode = Mode::By(By::NamePrefix);
-    let space = Keyspace::new(question.prefix.as_deref(), mode, opened.database.store.compacted());
-    opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
-    Ok(by::rows(&space, &By::NamePrefix, context.settings.threads).0)
+    let walked = opened.walked(question.prefix.as_deref(), &asks(), context);
+    opened.file(&walked, context)?;
+    Ok(by::rows(&walked.space, &By::NamePrefix, context.settings.threads).0)
 }

@@ -1,16 +1,14 @@
 //! `plimsoll etcd history`: what is written again and again.
 
 use super::SourceArgs;
-use crate::analysis::keyspace::history::{self, By, Clock, Shape};
-use crate::analysis::keyspace::{Hand, Keyspace, Mode};
+use crate::analysis::keyspace::Mode;
+use crate::analysis::keyspace::history::{self, By, Shape};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::model::keyspace::{Object, Want};
+use crate::inputs::etcd::walked::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
-use crate::sources::etcd::mvcc::{KeyValue, Revision};
-use crate::sources::etcd::{KeyWorker, object};
 
 /// Arguments of `plimsoll etcd history`.
 #[derive(Debug, clap::Args)]
@@ -29,22 +27,6 @@ pub(super) struct Args {
     by: By,
 }
 
-struct Folding<'s> {
-    hand: Hand<'s>,
-    clock: Clock,
-    compacted: u64,
-    want: Want,
-}
-
-impl KeyWorker for Folding<'_> {
-    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
-        let seen = open::seen(at, is_tombstone, kv, stored);
-        let object = if is_tombstone { Object::default() } else { object::look(kv.value, &self.want) };
-        self.clock.take(object.written, at.main > self.compacted);
-        self.hand.take_object(&seen, &object);
-    }
-}
-
 impl Args {
     /// What the flags ask.
     pub(super) fn question(&self, now: Micros) -> Result<question::EtcdHistory, Error> {
@@ -57,22 +39,21 @@ impl Args {
     }
 }
 
+/// What it asks of the database.
+pub(super) fn asks() -> Ask {
+    Ask { mode: Mode::Plain, looks: Looks::Times, hashes: false }
+}
+
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdHistory, context: &mut Context<'_>) -> Result<Report, Error> {
     let opened = open::open_for(&question.source, question.at, context)?;
-    let compacted = opened.database.store.compacted();
-    let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, compacted);
-    let want = Want { time: true, ..Want::default() };
-    let make = || Folding { hand: space.hand(), clock: Clock::default(), compacted, want: want.clone() };
-    let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
-    let mut clock = Clock::default();
-    // What a worker still holds is counted once it is gone.
-    workers.into_iter().for_each(|worker| clock.merge(worker.clock));
-    let file = opened.file(&walk, context)?;
+    let walked = opened.walked(question.prefix.as_deref(), &asks(), context);
+    let file = opened.file(&walked, context)?;
+    let space = &walked.space;
     let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
-    let keys = if question.by == By::Key { history::keys(&space, sort_by.as_deref(), top) } else { Vec::new() };
+    let keys = if question.by == By::Key { history::keys(space, sort_by.as_deref(), top) } else { Vec::new() };
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
-    let names = opened.names(&space, &hashes, context.settings.threads);
+    let names = opened.names(space, &hashes, context.settings.threads);
     let shape = Shape { by: question.by, sort_by: sort_by.as_deref(), top };
-    Ok(history::report(&space, &keys, &names, clock, file, &shape))
+    Ok(history::report(space, &keys, &names, walked.clock, file, &shape))
 }

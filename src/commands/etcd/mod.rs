@@ -21,7 +21,8 @@ pub(in crate::commands) use pull::one as pull_one;
 use super::show;
 use crate::analysis::answer::Answer;
 use crate::cli::{Context, Error, FailOn, MomentFlags};
-use crate::model::question::Question;
+use crate::inputs::etcd::walked::Ask;
+use crate::model::question::{self, Question};
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
@@ -80,6 +81,21 @@ impl SourceArgs {
     pub(super) fn at(&self, now: Micros) -> Result<Option<Micros>, Error> {
         self.moment.resolve(now).map_err(Error::Usage)
     }
+}
+
+/// What the questions about a database as it is ask of it: `usage`, `history` and `check`, as a report asks them.
+pub(in crate::commands) fn asks_of_state() -> Vec<Ask> {
+    vec![usage::asks(&question::EtcdUsage::default()), history::asks(), check::asks()]
+}
+
+/// What `diff` asks of each of its databases.
+pub(in crate::commands) fn ask_of_diff() -> Ask {
+    diff::asks()
+}
+
+/// What `flame` asks.
+pub(in crate::commands) fn ask_of_flame() -> Ask {
+    flame::asks()
 }
 
 /// Runs the command.

@@ -34,7 +34,7 @@ impl Args {
 pub(super) fn answer(question: &question::EtcdPages, context: &mut Context<'_>) -> Result<Report, Error> {
     let opened = open::open_for(&question.source, question.at, context)?;
     let (_, walk) = opened.database.walk(context.settings.threads, false, || ());
-    let file = opened.file(&walk, context)?;
+    let file = opened.pages(&walk, context)?;
     let pages = opened.database.bolt.meta.pages.min(opened.database.bolt.file_bytes / file.page_size.max(1));
     let mut free = Vec::new();
     let mut run = 0;

@@ -1,9 +1,10 @@
 //! `plimsoll etcd split`: which resources to move to an etcd of their own.
 
 use super::SourceArgs;
-use crate::analysis::keyspace::{By, Keyspace, Mode, by, split};
+use crate::analysis::keyspace::{By, Mode, by, split};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass};
+use crate::inputs::etcd::open;
+use crate::inputs::etcd::walked::Ask;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
@@ -35,8 +36,8 @@ impl Args {
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdSplit, context: &mut Context<'_>) -> Result<Report, Error> {
     let opened = open::open_for(&question.source, question.at, context)?;
-    let space = Keyspace::new(question.prefix.as_deref(), Mode::By(By::Resource), opened.database.store.compacted());
-    let (file, _) = opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
-    let (rows, total) = by::rows(&space, &By::Resource, context.settings.threads);
+    let walked = opened.walked(question.prefix.as_deref(), &Ask::keys(Mode::By(By::Resource)), context);
+    let file = opened.file(&walked, context)?;
+    let (rows, total) = by::rows(&walked.space, &By::Resource, context.settings.threads);
     Ok(split::report(&rows, &total, file, context.settings.top))
 }

@@ -1,9 +1,10 @@
 //! `plimsoll etcd top`: the largest objects.
 
 use super::SourceArgs;
-use crate::analysis::keyspace::{Keyspace, Mode, top};
+use crate::analysis::keyspace::{Mode, top};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass};
+use crate::inputs::etcd::open;
+use crate::inputs::etcd::walked::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
@@ -35,11 +36,12 @@ impl Args {
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdTop, context: &mut Context<'_>) -> Result<Report, Error> {
     let opened = open::open_for(&question.source, question.at, context)?;
-    let space = Keyspace::new(question.prefix.as_deref(), Mode::Plain, opened.database.store.compacted());
-    let (file, _) = opened.fold(&space, Pass { decode: true, hashes: false }, context)?;
+    let ask = Ask { looks: Looks::Living, ..Ask::keys(Mode::Plain) };
+    let walked = opened.walked(question.prefix.as_deref(), &ask, context);
+    let (space, file) = (&walked.space, opened.file(&walked, context)?);
     let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);
-    let keys = top::keys(&space, sort_by.as_deref(), count);
+    let keys = top::keys(space, sort_by.as_deref(), count);
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
-    let names = opened.names(&space, &hashes, context.settings.threads);
-    Ok(top::report(&space, &keys, &names, file, sort_by.as_deref(), count))
+    let names = opened.names(space, &hashes, context.settings.threads);
+    Ok(top::report(space, &keys, &names, file, sort_by.as_deref(), count))
 }

@@ -2,9 +2,10 @@
 
 use super::SourceArgs;
 use crate::analysis::keyspace::report::{self, Shape};
-use crate::analysis::keyspace::{By, Keyspace, Mode, by};
+use crate::analysis::keyspace::{By, Mode, by};
 use crate::cli::{Context, Error};
-use crate::inputs::etcd::open::{self, Pass};
+use crate::inputs::etcd::open;
+use crate::inputs::etcd::walked::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
@@ -58,6 +59,12 @@ impl Args {
 }
 
 /// Answers the question.
+/// What it asks of the database.
+pub(super) fn asks(question: &question::EtcdUsage) -> Ask {
+    let looks = if question.keys_only { Looks::Keys } else { Looks::Living };
+    Ask { mode: Mode::By(question.by.clone()), looks, hashes: !question.keys_only }
+}
+
 pub(super) fn answer(question: &question::EtcdUsage, context: &mut Context<'_>) -> Result<Report, Error> {
     if question.keys_only && matches!(question.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
         return Err(Error::Usage(
@@ -65,15 +72,13 @@ pub(super) fn answer(question: &question::EtcdUsage, context: &mut Context<'_>) 
         ));
     }
     let opened = open::open_for(&question.source, question.at, context)?;
-    let compacted = opened.database.store.compacted();
-    let space = Keyspace::new(question.prefix.as_deref(), Mode::By(question.by.clone()), compacted);
-    let pass = Pass { decode: !question.keys_only, hashes: !question.keys_only };
-    let (mut file, _) = opened.fold(&space, pass, context)?;
+    let walked = opened.walked(question.prefix.as_deref(), &asks(question), context);
+    let mut file = opened.file(&walked, context)?;
     file.quota = super::quota(question.quota_bytes, &question.source, context);
-    let (rows, total) = by::rows(&space, &question.by, context.settings.threads);
+    let (rows, total) = by::rows(&walked.space, &question.by, context.settings.threads);
     // The report may take as much memory again. To unmap a large file, and to free what was kept of a million keys,
     // takes as long as to write the rows.
-    std::thread::spawn(move || drop((opened, space)));
+    std::thread::spawn(move || drop((opened, walked)));
     let shape = Shape { by: question.by.clone(), sort_by: context.settings.sort_by.clone(), top: context.settings.top };
     Ok(report::report(rows, &total, file, &shape))
 }

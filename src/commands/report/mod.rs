@@ -10,6 +10,7 @@ use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
+use crate::inputs::etcd::walked::Together;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
 use crate::inputs::{logs, profiles};
@@ -178,6 +179,7 @@ fn incident(
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.shared.replace(Some(Memo::default()));
     context.shared.replace(Some(profiles::Memo::default()));
+    Together::begin(context);
     context.tell_losses_once();
     keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;
@@ -185,6 +187,7 @@ fn incident(
     load.is_whole = question.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
     load.history.clone_from(&question.history);
     load.pages(found, context)?;
+    sections::walk_ends(&load, context);
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
     let (of_logs, rollup, names, mut sections) = logs::together(context, |context| {
         let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
@@ -208,6 +211,7 @@ fn incident(
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;
+    Together::end(context);
     let known = Known {
         span: load.span,
         episodes: &episodes,

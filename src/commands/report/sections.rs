@@ -3,7 +3,9 @@
 use crate::analysis::answer::Answer;
 use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error, Progress, Shown};
-use crate::commands::answer;
+use crate::commands::{answer, etcd};
+use crate::inputs::etcd::walked::Ask;
+use crate::inputs::etcd::{open, removed};
 use crate::inputs::load::Load;
 use crate::inputs::logs;
 use crate::model::incident::{Cause, Flame, Section, Source, Span};
@@ -197,6 +199,33 @@ fn database(load: &Load) -> Option<String> {
     }
 }
 
+/// Walks once over each of the two databases that are compared, for all that asks how they differ.
+pub(super) fn walk_ends(load: &Load, context: &mut Context<'_>) {
+    if let [_, _] = load.ends.as_slice() {
+        let mut asks = vec![etcd::ask_of_diff(), etcd::ask_of_flame()];
+        asks.extend(load.has(Audit).then(removed::asks));
+        load.ends.iter().for_each(|path| walk(path, &asks, context));
+    }
+}
+
+/// Walks once over the database of which it is asked what fills it and whether it is whole.
+fn walk_last(load: &Load, context: &mut Context<'_>) {
+    if let Some(path) = database(load) {
+        let mut asks = etcd::asks_of_state();
+        asks.extend((load.ends.len() < 2).then(etcd::ask_of_flame));
+        walk(&path, &asks, context);
+    }
+}
+
+fn walk(path: &str, asks: &[Ask], context: &mut Context<'_>) {
+    let shown = Shown { format: Format::Json, top: None };
+    // A database that can't be read is reported where it is asked for.
+    let _ = context.compose(shown, |context| {
+        open::open(path, context)?.walk_ahead(None, asks, context);
+        Ok(())
+    });
+}
+
 /// What audit logs tell: of the window where there is one.
 fn of_window(load: &Load, window: Option<Span>) -> Vec<Asked> {
     let mut wanted = Vec::new();
@@ -274,6 +303,9 @@ impl Sections {
                 .filter(|asked| asked.asks_logs(load) == (asks == Asks::LogsOfAllTime))
                 .collect(),
         };
+        if asks == Asks::Other {
+            walk_last(load, context);
+        }
         let mut sections = Self::default();
         let progress = Progress::count(
             wanted.len() as u64,

@@ -5,6 +5,7 @@ pub mod newest;
 pub mod open;
 pub mod removed;
 pub mod sizes;
+pub mod walked;
 
 use crate::cli::{Context, Error};
 use crate::model::time::Micros;
@@ -12,13 +13,13 @@ use crate::sources::find::{self, Wanted};
 
 /// Paths of the database that was written first and of the one that was written last, of those that sources hold; none
 /// where there are not two.
-pub(crate) fn ends(sources: &[String], context: &Context<'_>) -> Result<Vec<String>, Error> {
-    Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path).collect())
+pub(crate) fn ends(sources: &[String], context: &mut Context<'_>) -> Result<Vec<String>, Error> {
+    Ok(open::ends(sources, context)?.into_iter().flatten().map(|opened| opened.path.clone()).collect())
 }
 
 /// Path of the newest database at or before a moment; it is said which.
 pub(crate) fn path_at(sources: &[String], moment: Micros, context: &mut Context<'_>) -> Result<String, Error> {
-    Ok(open::open_at(sources, moment, context)?.path)
+    Ok(open::open_at(sources, moment, context)?.path.clone())
 }
 
 /// Whether sources hold a database.

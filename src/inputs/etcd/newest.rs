@@ -86,5 +86,5 @@ pub(crate) fn objects<T>(
             opened.path
         ))?;
     }
-    Ok(Some((opened.path, taken)))
+    Ok(Some((opened.path.clone(), taken)))
 }

@@ -1,22 +1,23 @@
 //! The database that a command is about, and one pass over it.
 
+use super::walked::{Looks, Together, Walked};
 use crate::analysis::keyspace::report::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
-use crate::model::keyspace::{Object, Seen, Want};
+use crate::model::keyspace::Seen;
 use crate::model::moment::{Capture, too_early, up_to};
 use crate::model::time::Micros;
 use crate::sources::etcd::bolt::Bolt;
 use crate::sources::etcd::map::Data;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
-use crate::sources::etcd::object;
 use crate::sources::etcd::{Database, KeyWorker, Walk, taken};
 use crate::sources::find::{self, Wanted};
 use crate::sources::open::{Packing, Place, Source};
 use crate::views::text::plain;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::sync::Arc;
 
 /// An open database, and where it was found.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens the database that a question is about: of several in a folder the latest, or the newest at or before a moment.
-pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Arc<Opened>, Error> {
     match at {
         Some(moment) => open_at(std::slice::from_ref(source), moment, context),
         None => open(source, context),
@@ -38,19 +39,19 @@ pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Contex
 }
 
 /// Opens the database that the argument names; of several in a folder the one that was written last.
-pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Opened>, Error> {
     let found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
     for error in &found.errors {
         context.lost(error)?;
     }
     let names: Vec<String> = found.databases.iter().map(|source| source.path.clone()).collect();
-    let mut opened: Option<Opened> = None;
+    let mut opened: Option<Arc<Opened>> = None;
     let mut foreign: Vec<String> = Vec::new();
     for mut source in found.databases {
-        match read(&mut source)? {
+        match read(&mut source, context)? {
             Err(why) => foreign.push(why),
             Ok(now) => {
-                let of = |opened: &Opened| opened.database.bolt.meta.transaction;
+                let of = |opened: &Arc<Opened>| opened.database.bolt.meta.transaction;
                 if opened.as_ref().is_none_or(|other| of(&now) > of(other)) {
                     opened = Some(now);
                 }
@@ -75,15 +76,15 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Opened, 
 }
 
 /// Opens the newest of the databases that were taken at or before a moment, and says which it is.
-pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Context<'_>) -> Result<Opened, Error> {
+pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Context<'_>) -> Result<Arc<Opened>, Error> {
     let found = find::find(arguments, Wanted::Databases, context.io.now);
     for error in &found.errors {
         context.lost(error)?;
     }
-    let mut dated: Vec<(Micros, Opened)> = Vec::new();
+    let mut dated: Vec<(Micros, Arc<Opened>)> = Vec::new();
     let mut unused: Vec<String> = Vec::new();
     for mut source in found.databases {
-        match read(&mut source)? {
+        match read(&mut source, context)? {
             Err(why) => unused.push(why),
             Ok(opened) => match taken(&source, &opened.database) {
                 Some(at) => dated.push((at, opened)),
@@ -110,25 +111,25 @@ pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
 
 /// The database that was written first, and the one that was written last, of those that sources hold; none where there
 /// are not two.
-pub(crate) fn ends(arguments: &[String], context: &Context<'_>) -> Result<Option<[Opened; 2]>, Error> {
-    Ok(<[Opened; 2]>::try_from(extremes(arguments, context)?).ok())
+pub(crate) fn ends(arguments: &[String], context: &mut Context<'_>) -> Result<Option<[Arc<Opened>; 2]>, Error> {
+    Ok(<[Arc<Opened>; 2]>::try_from(extremes(arguments, context)?).ok())
 }
 
 /// The database that was written first, of those that sources hold.
-pub(crate) fn first(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+pub(crate) fn first(arguments: &[String], context: &mut Context<'_>) -> Result<Option<Arc<Opened>>, Error> {
     Ok(extremes(arguments, context)?.into_iter().next())
 }
 
 /// The database that was written last, of those that sources hold.
-pub(crate) fn last(arguments: &[String], context: &Context<'_>) -> Result<Option<Opened>, Error> {
+pub(crate) fn last(arguments: &[String], context: &mut Context<'_>) -> Result<Option<Arc<Opened>>, Error> {
     Ok(extremes(arguments, context)?.pop())
 }
 
-fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, Error> {
-    let mut ends: Vec<Opened> = Vec::new();
+fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Vec<Arc<Opened>>, Error> {
+    let mut ends: Vec<Arc<Opened>> = Vec::new();
     let mut foreign = None;
     for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {
-        match read(&mut source)? {
+        match read(&mut source, context)? {
             Ok(opened) => ends.push(opened),
             Err(why) => foreign = foreign.or(Some(why)),
         }
@@ -143,12 +144,19 @@ fn extremes(arguments: &[String], context: &Context<'_>) -> Result<Vec<Opened>, 
     }
 }
 
-/// Reads a database; of another program's file, what it is.
-fn read(source: &mut Source) -> Result<Result<Opened, String>, Error> {
+/// Reads a database, unless it is open already; of another program's file, what it is.
+fn read(source: &mut Source, context: &mut Context<'_>) -> Result<Result<Arc<Opened>, String>, Error> {
+    if let Some(opened) = Together::opened(context, &source.path) {
+        return Ok(Ok(opened));
+    }
     let bolt = bolt(source)?;
     let size = if source.size > 0 { source.size } else { bolt.file_bytes };
     Ok(match Database::read(bolt) {
-        Ok(database) => Ok(Opened { path: source.path.clone(), size, database }),
+        Ok(database) => {
+            let opened = Arc::new(Opened { path: source.path.clone(), size, database });
+            Together::keep(context, &opened);
+            Ok(opened)
+        }
         Err(error) => Err(format!("{}: {error}", plain(&source.path))),
     })
 }
@@ -172,29 +180,17 @@ fn bolt(source: &mut Source) -> Result<Bolt, Error> {
     Bolt::open(data).map_err(|error| input(format!("{}: {error}", source.path)))
 }
 
-/// How a pass is made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pass {
-    /// Whether values are looked at.
-    pub decode: bool,
-    /// Whether the hashes are computed.
-    pub hashes: bool,
-}
-
 impl Opened {
-    /// Fills `space` with every key, and says what is damaged.
-    pub(crate) fn fold(&self, space: &Keyspace, pass: Pass, context: &mut Context<'_>) -> Result<(File, Walk), Error> {
-        let want = space.want();
-        space.expect(self.database.key_pages());
-        let make = || Folding { hand: space.hand(), want: &want, decode: pass.decode };
-        let (_, walk) = self.database.walk(context.settings.threads, pass.hashes, make);
-        let mut file = self.file(&walk, context)?;
-        file.decoded = pass.decode;
-        Ok((file, walk))
+    /// What is known of the file after a pass; says what is damaged.
+    pub(crate) fn file(&self, walked: &Walked, context: &mut Context<'_>) -> Result<File, Error> {
+        let mut file = self.pages(&walked.walk, context)?;
+        file.hash = file.hash.filter(|_| walked.ask.hashes);
+        file.decoded = walked.ask.looks != Looks::Keys;
+        Ok(file)
     }
 
-    /// What is known of the file after a pass; says what is damaged.
-    pub(crate) fn file(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
+    /// The same after a walk that looked at pages alone.
+    pub(crate) fn pages(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
         for damage in &walk.damages.told {
             context.lost(format!(
                 "{}: {damage}; what it held is not counted. Take another snapshot, or one of another member",
@@ -259,13 +255,6 @@ impl Opened {
     }
 }
 
-/// The keyspace of analysis as a worker of the source's walk.
-struct Folding<'s> {
-    hand: keyspace::Hand<'s>,
-    want: &'s Want,
-    decode: bool,
-}
-
 /// A revision as analysis takes it.
 pub(crate) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
     Seen {
@@ -278,17 +267,6 @@ pub(crate) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stor
         version: kv.version,
         lease: kv.lease,
         stored: stored as u64,
-    }
-}
-
-impl KeyWorker for Folding<'_> {
-    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
-        let seen = seen(at, is_tombstone, kv, stored);
-        if self.decode {
-            self.hand.take(&seen, |value| object::look(value, self.want));
-        } else {
-            self.hand.take_object(&seen, &Object::default());
-        }
     }
 }
 

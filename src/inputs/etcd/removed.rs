@@ -1,9 +1,11 @@
 //! Which objects are in one database and no more in a newer one, for `plimsoll guard`.
 
-use super::open::{self, Opened, Pass};
+use super::open::{self, Opened};
+use super::walked::Ask;
+use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::diff::{self, Removed};
-use crate::analysis::keyspace::{Keyspace, Mode};
 use crate::cli::{Context, Error};
+use std::sync::Arc;
 
 /// What is gone between two databases.
 #[derive(Debug)]
@@ -25,16 +27,21 @@ pub(crate) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Op
     open::ends(sources, context)?.map(|sides| compare(sides, context)).transpose()
 }
 
-fn compare(sides: [Opened; 2], context: &mut Context<'_>) -> Result<Between, Error> {
+/// What it asks of each database.
+pub(crate) fn asks() -> Ask {
+    Ask::keys(Mode::Plain)
+}
+
+fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between, Error> {
     let files = sides.iter().map(|side| side.path.clone()).collect();
     let mut spaces = Vec::new();
     for side in &sides {
-        let space = Keyspace::new(None, Mode::Plain, side.database.store.compacted());
-        side.fold(&space, Pass { decode: false, hashes: false }, context)?;
-        spaces.push(space);
+        let walked = side.walked(None, &asks(), context);
+        side.file(&walked, context)?;
+        spaces.push(walked);
     }
     let removed = match spaces.as_slice() {
-        [old, new] => diff::compare(old, new).removed(),
+        [old, new] => diff::compare(&old.space, &new.space).removed(),
         _ => Removed::new(),
     };
     Ok(Between { removed, files })

@@ -1,6 +1,7 @@
 //! How large the objects of a database are as JSON, for `plimsoll clients`.
 
-use super::open::{self, Pass};
+use super::open;
+use super::walked::Ask;
 use crate::analysis::clients::cost::as_json;
 use crate::analysis::clients::sizes::{Size, Sizes};
 use crate::analysis::keyspace::{Key, Keyspace, Links, Mode, hash};
@@ -74,9 +75,9 @@ fn as_listed(mut object: Map<String, Value>, is_typed: bool, version: u64) -> Ma
 /// Measures every object that lives in the database.
 pub(crate) fn sizes(source: &str, context: &mut Context<'_>) -> Result<Sizes, Error> {
     let opened = open::open(source, context)?;
-    let space = Keyspace::new(None, Mode::Plain, opened.database.store.compacted());
-    opened.fold(&space, Pass { decode: false, hashes: false }, context)?;
-    let make = || Measuring { space: &space, sizes: Sizes::default() };
+    let walked = opened.walked(None, &Ask::keys(Mode::Plain), context);
+    opened.file(&walked, context)?;
+    let make = || Measuring { space: &walked.space, sizes: Sizes::default() };
     let (workers, _) = opened.database.walk(context.settings.threads, false, make);
     let mut all = Sizes::of_file(&opened.path);
     workers.into_iter().for_each(|worker| all.merge(worker.sizes));

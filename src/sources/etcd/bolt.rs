@@ -210,6 +210,11 @@ impl Bolt {
         Ok(Self { data, meta, metas_valid: [first.is_some(), second.is_some()], file_bytes, is_snapshot })
     }
 
+    /// Whether it is a file that is mapped, and not held in memory.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.data, Data::Mapped(..))
+    }
+
     /// Bytes that the database counts as its own: what etcd compares with its quota.
     pub fn db_bytes(&self) -> u64 {
         self.meta.pages.saturating_mul(u64::from(self.meta.page_size))

@@ -1,0 +1,225 @@
+//! Walks over databases. What several questions ask of one database is answered by one walk, and kept until all that
+//! are asked together have their answers.
+
+use super::open::{Opened, seen};
+use crate::analysis::keyspace::check::Revisions;
+use crate::analysis::keyspace::history::Clock;
+use crate::analysis::keyspace::{Hand, Keyspace, Mode};
+use crate::cli::Context;
+use crate::model::keyspace::{Object, Want};
+use crate::sources::etcd::mvcc::{KeyValue, Revision};
+use crate::sources::etcd::object;
+use crate::sources::etcd::{KeyWorker, Walk};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Unpacked databases that are kept open are no larger: they are in memory.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// Which values are looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// None: keys alone.
+    #[default]
+    Keys,
+    /// Those that live.
+    Living,
+    /// All, for when they were written.
+    Times,
+    /// All, for whether they are whole.
+    Whole,
+}
+
+/// What is asked of a database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// What is kept of each key.
+    pub mode: Mode,
+    /// Which values are looked at.
+    pub looks: Looks,
+    /// Whether the hashes of the database are computed.
+    pub hashes: bool,
+}
+
+impl Ask {
+    /// Of keys, without a look at values.
+    pub(crate) fn keys(mode: Mode) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// What is wanted of an object.
+    fn want(&self, space: &Keyspace) -> Want {
+        Want { time: self.looks == Looks::Times, ..space.want() }
+    }
+}
+
+/// What a walk came to.
+#[derive(Debug)]
+pub(crate) struct Walked {
+    /// What was asked.
+    pub ask: Ask,
+    /// All keys.
+    pub space: Keyspace,
+    /// The walk itself: what is damaged, which pages are used, the hash.
+    pub walk: Arc<Walk>,
+    /// The times that values tell; of [`Looks::Times`].
+    pub clock: Clock,
+    /// What single revisions were looked at for; of [`Looks::Whole`].
+    pub revisions: Revisions,
+    /// Revisions that a compaction leaves out: hashes of keys and transactions; of [`Looks::Whole`].
+    pub dropped: HashSet<(u64, u64)>,
+}
+
+/// What questions that are asked together share of databases, so that none is opened or walked for each of them.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    opened: Vec<Arc<Opened>>,
+    /// By path and prefix.
+    walked: Vec<(String, Option<String>, Arc<Walked>)>,
+}
+
+impl Together {
+    /// Begins to share.
+    pub(crate) fn begin(context: &mut Context<'_>) {
+        context.shared.replace(Some(Self::default()));
+    }
+
+    /// Ends it, and frees what was kept.
+    pub(crate) fn end(context: &mut Context<'_>) {
+        if let Some(shared) = context.shared.replace::<Self>(None) {
+            // To free what was kept of a million keys takes as long as to write a report.
+            std::thread::spawn(move || drop(shared));
+        }
+    }
+
+    /// A database that is open already.
+    pub(super) fn opened(context: &Context<'_>, path: &str) -> Option<Arc<Opened>> {
+        context.shared.get::<Self>()?.opened.iter().find(|opened| opened.path == path).cloned()
+    }
+
+    /// Keeps a database open, if there are others who may ask for it.
+    pub(super) fn keep(context: &mut Context<'_>, opened: &Arc<Opened>) {
+        if let Some(shared) = context.shared.get_mut::<Self>()
+            && (opened.database.bolt.is_mapped() || opened.database.bolt.file_bytes <= KEPT_BYTES)
+        {
+            shared.opened.push(Arc::clone(opened));
+        }
+    }
+}
+
+impl Opened {
+    /// What a question asks, by a walk of its own if nobody has asked the same.
+    pub(crate) fn walked(&self, prefix: Option<&str>, ask: &Ask, context: &mut Context<'_>) -> Arc<Walked> {
+        let kept = context.shared.get::<Together>().and_then(|shared| {
+            let is_it = |(path, of, own): &&(String, Option<String>, Arc<Walked>)| {
+                *path == self.path && of.as_deref() == prefix && own.ask == *ask
+            };
+            shared.walked.iter().find(is_it).map(|own| Arc::clone(&own.2))
+        });
+        if let Some(kept) = kept {
+            return kept;
+        }
+        let mut made = self.walk_for(prefix, std::slice::from_ref(ask), context);
+        made.swap_remove(0)
+    }
+
+    /// Walks once for several questions that will be asked.
+    pub(crate) fn walk_ahead(&self, prefix: Option<&str>, asks: &[Ask], context: &mut Context<'_>) {
+        let made = self.walk_for(prefix, asks, context);
+        if let Some(shared) = context.shared.get_mut::<Together>() {
+            let kept = made.into_iter().map(|made| (self.path.clone(), prefix.map(str::to_owned), made));
+            shared.walked.extend(kept);
+        }
+    }
+
+    fn walk_for(&self, prefix: Option<&str>, asks: &[Ask], context: &Context<'_>) -> Vec<Arc<Walked>> {
+        let store = &self.database.store;
+        let space = |ask: &Ask| {
+            let space = Keyspace::new(prefix, ask.mode.clone(), store.compacted());
+            let space = if ask.looks == Looks::Whole { space.noting(store.compacting_to()) } else { space };
+            space.expect(self.database.key_pages());
+            space
+        };
+        let spaces: Vec<Keyspace> = asks.iter().map(space).collect();
+        let want = together(asks.iter().zip(&spaces).map(|(ask, space)| ask.want(space)));
+        let compacted = store.compacted();
+        let make = || Worker {
+            parts: asks.iter().zip(&spaces).map(|(ask, space)| Part::new(ask.looks, space.hand())).collect(),
+            want: &want,
+            looks_at_all: asks.iter().any(|ask| matches!(ask.looks, Looks::Times | Looks::Whole)),
+            compacted,
+        };
+        let hashes = asks.iter().any(|ask| ask.hashes);
+        let (workers, walk) = self.database.walk(context.settings.threads, hashes, make);
+        let walk = Arc::new(walk);
+        let mut sums: Vec<(Clock, Revisions, HashSet<(u64, u64)>)> = vec![Default::default(); asks.len()];
+        for part in workers.into_iter().flat_map(|worker| worker.parts.into_iter().enumerate()) {
+            let (number, Part { hand, clock, revisions, .. }) = part;
+            let sum = &mut sums[number];
+            sum.0.merge(clock);
+            sum.1.merge(revisions);
+            // What a hand still holds is counted once it is finished.
+            sum.2.extend(hand.finish());
+        }
+        let made = asks.iter().cloned().zip(spaces).zip(sums).map(|((ask, space), (clock, revisions, dropped))| {
+            Arc::new(Walked { ask, space, walk: Arc::clone(&walk), clock, revisions, dropped })
+        });
+        made.collect()
+    }
+}
+
+/// All that several want of an object; of labels the first, as there is one place for it.
+fn together(wants: impl Iterator<Item = Want>) -> Want {
+    wants.fold(Want::default(), |all, one| Want {
+        owners: all.owners || one.owners,
+        managers: all.managers || one.managers,
+        label: all.label.or(one.label),
+        time: all.time || one.time,
+    })
+}
+
+/// What one question makes of revisions, on one thread.
+struct Part<'s> {
+    looks: Looks,
+    hand: Hand<'s>,
+    clock: Clock,
+    revisions: Revisions,
+}
+
+impl<'s> Part<'s> {
+    fn new(looks: Looks, hand: Hand<'s>) -> Self {
+        Self { looks, hand, clock: Clock::default(), revisions: Revisions::default() }
+    }
+}
+
+/// All of them, on one thread.
+struct Worker<'s> {
+    parts: Vec<Part<'s>>,
+    want: &'s Want,
+    /// Whether a question looks at all values.
+    looks_at_all: bool,
+    compacted: u64,
+}
+
+impl KeyWorker for Worker<'_> {
+    fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, stored: usize) {
+        let seen = seen(at, is_tombstone, kv, stored);
+        // Each value is looked at once, and those that are superseded only if somebody looks at all of them.
+        let look = || if is_tombstone { Object::default() } else { object::look(kv.value, self.want) };
+        let object = self.looks_at_all.then(look);
+        for part in &mut self.parts {
+            match (part.looks, &object) {
+                (Looks::Living, None) => part.hand.take(&seen, |_| look()),
+                (Looks::Keys, _) | (_, None) => part.hand.take_object(&seen, &Object::default()),
+                (looks, Some(object)) => {
+                    match looks {
+                        Looks::Times => part.clock.take(object.written, at.main > self.compacted),
+                        Looks::Whole => part.revisions.take(&seen, object),
+                        Looks::Keys | Looks::Living => {}
+                    }
+                    part.hand.take_object(&seen, object);
+                }
+            }
+        }
+    }
+}
