@@ -78,6 +78,35 @@ fn a_report_reads_each_log_twice_and_once_more_if_the_window_moves() {
 }
 
 #[test]
+fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
+    let bundle = sample("list-storm");
+    let told = traced(&["report", &bundle, "-o", "json"]);
+    for name in ["before.db.zst", "after.db.zst"] {
+        let (path, bytes) = told.read.iter().find(|(path, _)| path.ends_with(name)).unwrap();
+        // Its begin is looked at besides, to tell what it is.
+        let passes = bytes.as_f64().unwrap() / fs::metadata(path).unwrap().len() as f64;
+        assert!((1.0..1.9).contains(&passes), "{name}: {passes}");
+    }
+    // One walk for several questions answers each as a walk of its own does.
+    let report: Value = serde_json::from_str(&told.output).unwrap();
+    for (section, words) in [
+        ("etcd_usage", &["etcd", "usage"][..]),
+        ("etcd_history", &["etcd", "history"]),
+        ("etcd_check", &["etcd", "check"]),
+    ] {
+        let after = sample("list-storm/etcd/after.db.zst");
+        let alone = plimsoll(&[words, &[&after, "-o", "json", "--top", "0"]].concat());
+        let alone: Value = serde_json::from_str(&alone.stdout).unwrap();
+        let all = report["sections"].as_array().unwrap();
+        let own = &all.iter().find(|own| own["name"] == section).unwrap()["report"];
+        assert!(!own["rows"].as_array().unwrap().is_empty(), "{section}");
+        for field in ["rows", "totals", "findings"] {
+            assert_eq!(own[field], alone[field], "{section} {field}");
+        }
+    }
+}
+
+#[test]
 fn two_windows_of_one_log_are_compared_in_one_pass() {
     let home = folder();
     let bundle = unpacked(home.path());

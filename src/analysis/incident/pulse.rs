@@ -122,7 +122,7 @@ impl Pulse {
                         let beat = beats.entry(grid.first() + place as i64).or_default();
                         for (sum, measure) in beat.counts.iter_mut().zip(Measure::ALL) {
                             let counts = match measure {
-                                Measure::Requests => !is_long_running(verb),
+                                Measure::Requests => !is_long_running(&verb),
                                 Measure::Lists => verb == "list",
                                 Measure::Throttled => code == "429",
                                 Measure::Errors => code.starts_with('5') || code == "0",
