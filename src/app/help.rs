@@ -24,7 +24,10 @@ const EXAMPLES: [(&str, &str); 3] = [
 /// Examples that `-h` shows.
 const FIRST: usize = 3;
 /// Headings of flags that most calls do without: `--help` shows them.
-const RARE: [&str; 4] = ["Output", "Prometheus", "Cluster", "Cgroups"];
+const RARE: [&str; 6] = ["Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
+/// Single flags that most calls do without.
+const RARE_FLAGS: [&str; 11] =
+    ["season", "events", "ended", "chart", "name", "template", "state", "give_up", "owner_key", "live", "days"];
 /// Flags among these that are worth a line with `-h`.
 const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
 /// The explanation of a flag with `-h` is no longer.
@@ -81,7 +84,8 @@ fn command(own: Command) -> Command {
 
 fn each_flag(own: Command) -> Command {
     own.mut_args(|flag| {
-        let is_rare = flag.get_help_heading().is_some_and(|heading| RARE.contains(&heading));
+        let is_rare = flag.get_help_heading().is_some_and(|heading| RARE.contains(&heading))
+            || RARE_FLAGS.contains(&flag.get_id().as_str());
         let is_usual = USUAL.contains(&flag.get_id().as_str());
         shortened(flag).hide_short_help(is_rare && !is_usual)
     })

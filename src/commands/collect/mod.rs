@@ -65,8 +65,6 @@ pub struct Args {
     /// Members of etcd, with commas between; each is tried until one has sent all.
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "include_etcd", value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
-    #[command(flatten)]
-    access: AccessFlags,
     /// Copy audit logs with request and response bodies [default: their sizes only]. They hold what clients sent and
     /// were answered, Secrets included if the audit policy logs them.
     #[arg(long)]
@@ -78,6 +76,8 @@ pub struct Args {
     /// Who answers for the cluster, for reports.
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
+    #[command(flatten)]
+    access: AccessFlags,
     #[command(flatten)]
     kube: KubeFlags,
 }
