@@ -8,6 +8,7 @@ pub mod clients;
 pub mod collect;
 pub mod compare;
 pub mod controllers;
+pub mod dashboards;
 pub mod etcd;
 #[cfg(feature = "history")]
 pub mod forecast;
@@ -74,6 +75,8 @@ pub enum Command {
     /// Keep what one pass over audit logs yields, as files: the log is gone soon, its roll-up answers for it.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
+    /// Write Grafana boards and Prometheus rules to a folder.
+    Dashboards(dashboards::Args),
     /// What the Go heap of an apiserver, or of any Go program, holds.
     Heap(heap::Args),
     /// List or remove the roll-ups of large audit logs that are kept across runs.
@@ -121,6 +124,7 @@ impl Command {
             Self::Record(args) => record::run(args, context),
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
+            Self::Dashboards(args) => dashboards::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             #[cfg(feature = "history")]
             Self::Cache(args) => cache::run(args, context),

@@ -398,7 +398,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 17] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -412,6 +412,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 16] = [
     ("controllers", &[]),
     ("report", &[]),
     ("rollup", &[]),
+    ("dashboards", &[]),
     ("tui", &[]),
     ("collect", &[]),
     ("record", &["import"]),
