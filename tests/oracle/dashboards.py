@@ -5,18 +5,21 @@
     dashboards.py rules RULES.yaml... -- BUNDLE...
     dashboards.py grafana BOARD.json...
 
-A BUNDLE is a folder with metrics/INSTANCE/SECONDS.txt[.zst], as in samples/; its name is the label `cluster`, and `job` follows from
-the instance's name. Beside the pages Prometheus holds `up`, and FIXTURE series: what cAdvisor, kube-state-metrics, the kubelet and
+A BUNDLE is a folder with metrics/INSTANCE/SECONDS.txt[.zst] (or INSTANCE/...), as in samples/, or NAME.tar.zst that holds the
+folder NAME; its name is the label `cluster`, and `job` follows from the instance's name. Beside the pages Prometheus holds `up`, and FIXTURE series: what cAdvisor, kube-state-metrics, the kubelet and
 node_exporter would export, with their names and labels, made from cgroup and object captures of the same bundle.
 
-panels     QUESTIONS.json: {"metrics": [NAME, ...], "queries": {ID: PROMQL, ...}, "at": {CLUSTER: SECONDS before its last page}}.
-           Each query is asked at the end of each bundle. Prints {ID: {CLUSTER: [{"metric": ..., "value": ...}, ...]}}; clusters
-           without an answer are left out. Exits with 1, and says which, if an expression is not valid.
+panels     QUESTIONS.json: {"metrics": [NAME, ...], "queries": {ID: PROMQL, ...}}.
+           Each query is asked at the end of each bundle. Prints {"answers": {ID: {CLUSTER: [{"metric": ..., "value": ...}, ...]}},
+           "counted": {CLUSTER: {...}}}: clusters without an answer are left out; `counted` is what the last 300 s of bundles with
+           pages of etcd come to by a count of the pages, without Prometheus. Exits with 1, and says which, if an expression is not
+           valid.
 rules      Evaluates the rule files over the pages with promtool, page by page as they were taken, and prints for each bundle which
            alerts were pending or firing: {CLUSTER: {ALERT: {"pending": N, "firing": N}}} (N: evaluations).
 grafana    Reads boards with the types of Grafana's published schema (grafana-foundation-sdk), writes them again, and compares.
 """
 import glob
+import io
 import json
 import math
 import os
@@ -24,6 +27,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.parse
@@ -57,7 +61,7 @@ def taken(path):
 def pages(bundle):
     """(labels, seconds, text) of each page."""
     cluster = os.path.basename(bundle.rstrip("/"))
-    found = sorted(glob.glob(os.path.join(bundle, "metrics", "*", "*")))
+    found = sorted(glob.glob(os.path.join(bundle, "metrics", "*", "*")) or glob.glob(os.path.join(bundle, "*", "*")))
     if not found:
         fail(f"{bundle} has no metrics pages")
     for path in found:
@@ -227,8 +231,9 @@ def panels(file, bundles):
             for name, query in asked["queries"].items():
                 results[name] = {}
                 for cluster, end in ends.items():
+                    # A second later: no page lies on the edge of a window, which versions of Prometheus take differently.
                     try:
-                        answer = server.ask(query, end - asked.get("at", {}).get(cluster, 0))
+                        answer = server.ask(query, end + 1)
                     except urllib.error.HTTPError as error:
                         wrong.append(f"{name}: {query}: {error.read().decode()[:500]}")
                         break
@@ -240,7 +245,83 @@ def panels(file, bundles):
             server.process.wait()
     if wrong:
         fail("\n".join(wrong))
-    return results
+    counted = {os.path.basename(bundle): count(bundle) for bundle in bundles if glob.glob(os.path.join(bundle, "metrics", "etcd-*"))}
+    return {"answers": results, "counted": counted}
+
+
+def count(bundle):
+    """What boards show of the last 300 s, from differences between pages. Only what does not depend on how Prometheus extrapolates:
+    quantiles and ratios, of series that are on the first and the last page of the window."""
+    own, end = {}, 0
+    for labels, at, text in pages(bundle):
+        end = max(end, at)
+        own.setdefault(labels, []).append((at, text))
+    grown, gauges = {}, {}
+    for labels, taken_pages in own.items():
+        within = [text for at, text in taken_pages if end - 299 <= at]
+        first, last = ({(name, series): float(value) for name, series, value in PAGE.findall(text)} for text in (within[0], within[-1]))
+        instance = re.search(r'instance="([^"]*)"', labels)[1]
+        for (name, series), value in last.items():
+            named = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', series))
+            gauges.setdefault(name, []).append(({**named, "instance": instance}, value))
+            if (name, series) in first:
+                grown.setdefault(name, []).append(({**named, "instance": instance}, value - first[name, series]))
+
+    def total(name, by, where=lambda labels: True):
+        sums = {}
+        for labels, value in grown.get(name, []):
+            if where(labels):
+                key = tuple(labels.get(label, "") for label in by)
+                sums[key] = sums.get(key, 0) + value
+        return sums
+
+    def quantile(q, name, by, where):
+        found = {}
+        for (le, *key), value in total(name + "_bucket", ["le", *by], where).items():
+            found.setdefault(tuple(key), []).append((float(le), value))
+        for key, buckets in found.items():
+            buckets.sort()
+            rank, low, below = q * buckets[-1][1], 0, 0
+            for bound, value in buckets:
+                if value >= rank and value > 0:
+                    yield " ".join(key), low if math.isinf(bound) else low + (bound - low) * (rank - below) / (value - below)
+                    break
+                low, below = bound, value
+
+    long = ("proxy", "exec", "attach", "log", "portforward")
+    writes = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
+    sizes, counts = (total("apiserver_response_sizes" + part, ["resource"], lambda l: l["verb"] == "LIST") for part in ("_sum", "_count"))
+
+    def counts_for_objective(l):
+        return (l["verb"] in ("GET", "LIST", *writes) and l["scope"] in ("resource", "namespace", "cluster") and l["resource"]
+                and l["subresource"] not in long)
+
+    sli = "apiserver_request_sli_duration_seconds"
+    all_of_them = sum(total(sli + "_count", [], counts_for_objective).values())
+    in_time = sum(total(sli + "_bucket", [], lambda l: counts_for_objective(l) and float(l["le"]) == (
+        1 if l["verb"] in writes or l["scope"] == "resource" else 30)).values())
+    failed = sum(total("apiserver_request_total", [], lambda l: counts_for_objective(l) and (l["code"] == "0" or l["code"][0] == "5")).values())
+    requests = sum(total("apiserver_request_total", [], counts_for_objective).values())
+    size = {l["instance"]: value for l, value in gauges["etcd_mvcc_db_total_size_in_bytes"]}
+    quota = {l["instance"]: value for l, value in gauges["etcd_server_quota_backend_bytes"]}
+    objects = {}
+    for l, value in gauges["apiserver_resource_objects"]:
+        name = f'{l["resource"]} {l["group"]}'.strip()
+        objects[name] = max(objects.get(name, 0), value)
+    levels = {}
+    for name, sign in (("apiserver_flowcontrol_current_executing_seats", 0), ("apiserver_flowcontrol_current_limit_seats", 1)):
+        for l, value in gauges[name]:
+            if l["priority_level"] != "exempt":
+                levels.setdefault((l["instance"], l["priority_level"]), [0, 0])[sign] += value
+    return {
+        "burn": ((all_of_them - in_time) + failed) / requests / 0.01,
+        "slowest": dict(quantile(0.99, sli, ["verb", "resource"], lambda l: l["verb"] not in ("WATCH", "WATCHLIST", "CONNECT")
+                                 and l["resource"] and l["subresource"] not in long)),
+        "list_size": {key[0]: sizes[key] / counts[key] for key in sizes if counts[key]},
+        "database": max(size[instance] / quota[instance] for instance in size),
+        "objects": dict(sorted(objects.items(), key=lambda one: -one[1])[:10]),
+        "level": max(seats / limit for seats, limit in levels.values() if limit),
+    }
 
 
 def number(text):
@@ -253,12 +334,11 @@ def number(text):
 def rules(files, bundles):
     """promtool evaluates rules and the time that alerts have to hold; the expected results are wrong on purpose, since it then says
     what it got."""
-    import yaml
     known, alerts = set(), []
     for file in files:
         text = open(file).read()
         known |= set(re.findall(r"[a-z_]+", text))
-        alerts += [rule["alert"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"] if "alert" in rule]
+        alerts += re.findall(r"- alert: (\w+)", text)
     results = {}
     for bundle in bundles:
         cluster = os.path.basename(bundle.rstrip("/"))
@@ -314,6 +394,9 @@ def grafana(files):
     from grafana_foundation_sdk.models.dashboard import Dashboard
     register_default_plugins()
 
+    # Fields of annotations that belong to the data source: the schema leaves them open, and its types drop them.
+    is_open = re.compile(r"\.annotations\.list\[\d+\]\.(step|titleFormat|textFormat)")
+
     def lost(before, after, path):
         if isinstance(before, dict) and isinstance(after, dict):
             for name, value in before.items():
@@ -333,23 +416,38 @@ def grafana(files):
     for file in files:
         before = json.load(open(file))
         after = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(before)))
-        faults[os.path.basename(file)] = list(lost(before, after, ""))
+        faults[os.path.basename(file)] = [fault for fault in lost(before, after, "") if not is_open.fullmatch(fault)]
     return faults
+
+
+def unpacked(bundle, folder):
+    """The folder of a bundle; of an archive only what is read here is unpacked."""
+    if not bundle.endswith(".tar.zst"):
+        return bundle
+    name = os.path.basename(bundle)[:-len(".tar.zst")]
+    with tarfile.open(fileobj=io.BytesIO(replay.read(bundle))) as archive:
+        wanted = [one for one in archive.getmembers() if one.isfile() and one.name.split("/")[1] in ("metrics", "cgroup")]
+        archive.extractall(folder, wanted, filter="data")
+    return os.path.join(folder, name)
 
 
 def main():
     what, *rest = sys.argv[1:] or [""]
-    if what == "panels":
-        result = panels(rest[0], rest[1:])
-    elif what == "rules":
-        cut = rest.index("--")
-        result = rules(rest[:cut], rest[cut + 1:])
-    elif what == "grafana":
-        result = grafana(rest)
-    else:
-        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(what, rest, folder)
     json.dump(result, sys.stdout, indent=1)
     print()
+
+
+def run(what, rest, folder):
+    if what == "panels":
+        return panels(rest[0], [unpacked(bundle, folder) for bundle in rest[1:]])
+    if what == "rules":
+        cut = rest.index("--")
+        return rules(rest[:cut], [unpacked(bundle, folder) for bundle in rest[cut + 1:]])
+    if what == "grafana":
+        return grafana(rest)
+    sys.exit(__doc__)
 
 
 if __name__ == "__main__":

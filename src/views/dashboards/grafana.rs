@@ -80,7 +80,7 @@ fn variables(board: &Board) -> Vec<Value> {
 fn variable(name: &str, label: &str, query: &str, all: &str) -> Value {
     json!({
         "name": name, "label": label, "type": "query", "datasource": source(),
-        "query": {"query": query, "refId": "StandardVariableQuery", "qryType": 1}, "definition": query,
+        "query": {"query": query, "refId": "StandardVariableQuery", "qryType": 1},
         "regex": "", "sort": 1, "refresh": 2, "hide": 0, "multi": true, "includeAll": true, "allValue": all, "skipUrlSync": false,
         "current": {"selected": true, "text": ["All"], "value": ["$__all"]}, "options": []
     })

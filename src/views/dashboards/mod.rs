@@ -78,7 +78,7 @@ fn readme(boards: &[Board]) -> String {
         let (id, title, panels, question) = (&board.id, &board.title, board.panels().count(), &board.question);
         let _ = writeln!(out, "| [{title}](grafana/{id}.json) | {panels} | {question} |");
     }
-    out += "\n## Panels that need more\n\nAll other panels show data on the captures in `samples/`.\n\n\
+    out += "\n## Panels that need more\n\nAll other panels show data on the captures in `samples/` and `benches/incidents/captured/`.\n\n\
         | board | panel | needs |\n|---|---|---|\n";
     for board in boards {
         for (panel, needs) in board.panels().filter_map(|panel| Some((panel, panel.needs.as_ref()?))) {

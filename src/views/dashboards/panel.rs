@@ -1,6 +1,6 @@
 //! What a board is made of: rows of panels with their queries, read from `boards/*.yaml`, and where each panel lies in the grid.
 
-use super::promql::expand;
+use super::promql::{expand, of_all_time};
 use serde::Deserialize;
 
 /// Columns of Grafana's grid.
@@ -120,7 +120,7 @@ pub struct Panel {
     /// Whether the axis ends at 1.
     #[serde(default)]
     pub share: bool,
-    /// What it shows nothing without, where the captures in `samples/` lack that.
+    /// What it shows nothing without, where the captures in `samples/` and `benches/incidents/captured/` lack that.
     pub needs: Option<String>,
 }
 
@@ -160,9 +160,12 @@ pub fn boards() -> Result<Vec<Board>, serde_yaml_ng::Error> {
 
 fn board(text: &str) -> Result<Board, serde_yaml_ng::Error> {
     let mut board: Board = serde_yaml_ng::from_str(text)?;
-    let queries = board.rows.iter_mut().flat_map(|row| &mut row.panels).flat_map(|panel| &mut panel.queries);
-    for query in queries {
-        query.expr = expand(&query.expr);
+    for panel in board.rows.iter_mut().flat_map(|row| &mut row.panels) {
+        let is_in_time = matches!(panel.kind, Kind::Graph(_) | Kind::Stack(_));
+        for query in &mut panel.queries {
+            let expr = expand(&query.expr);
+            query.expr = if is_in_time { of_all_time(expr) } else { expr };
+        }
     }
     Ok(board)
 }

@@ -31,6 +31,12 @@ pub fn expand(expr: &str) -> String {
     out
 }
 
+/// `topk` chooses anew at each step, so that lines break off; in a graph the largest of all of the shown time are meant.
+pub fn of_all_time(expr: String) -> String {
+    let inner = expr.strip_prefix("topk(10, ").and_then(|rest| rest.strip_suffix(')'));
+    inner.map(|own| format!("({own}) and topk(10, max_over_time(({own})[$range:1m] @ end()))")).unwrap_or(expr)
+}
+
 /// The expression in one line, with the other placeholders in Grafana's notation.
 pub fn for_grafana(expr: &str) -> String {
     let line = expr.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -38,10 +44,12 @@ pub fn for_grafana(expr: &str) -> String {
         .replace("$all", r#"cluster=~"$cluster""#)
         .replace("[$rate]", "[$__rate_interval]")
         .replace("[$range]", "[$__range]")
+        .replace("[$range:1m]", "[$__range:1m]")
 }
 
 fn burn(window: &str) -> String {
-    format!("({}) / {} / {BUDGET}", bad("$sel,", window), counted("$sel,", window))
+    // Rounding may leave less than nothing.
+    format!("clamp_min(({}) / {} / {BUDGET}, 0)", bad("$sel,", window), counted("$sel,", window))
 }
 
 fn counted(matchers: &str, window: &str) -> String {
