@@ -55,15 +55,15 @@ fn oracle(words: &[String]) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// Runs a program that `.ci/setup` installs; what it prints.
+/// Runs a program that `.ci/setup` installs; what it prints to stdout.
 #[track_caller]
 fn passes(program: &str, words: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(words).current_dir(root());
     let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}; run .ci/setup"));
-    let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{program} {words:?}:\n{all}");
-    all
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{program} {words:?}:\n{out}{err}");
+    out
 }
 
 fn captured(name: &str) -> String {
@@ -187,7 +187,10 @@ fn questions() -> BTreeMap<String, String> {
         }
         for annotation in board["annotations"]["list"].as_array().unwrap().iter().filter(|one| one["expr"].is_string())
         {
-            all.insert(format!("{uid} / {} / annotation", text(annotation, "name")), chosen(text(annotation, "expr")));
+            all.insert(
+                format!("{uid} / {} / annotation", text(annotation, "name")),
+                format!("last_over_time(({})[5m:15s])", chosen(text(annotation, "expr"))),
+            );
         }
     }
     all

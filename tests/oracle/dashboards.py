@@ -10,7 +10,7 @@ folder NAME; its name is the label `cluster`, and `job` follows from the instanc
 node_exporter would export, with their names and labels, made from cgroup and object captures of the same bundle.
 
 panels     QUESTIONS.json: {"metrics": [NAME, ...], "queries": {ID: PROMQL, ...}}.
-           Each query is asked at the end of each bundle. Prints {"answers": {ID: {CLUSTER: [{"metric": ..., "value": ...}, ...]}},
+           Each query is asked a minute behind the end of each bundle. Prints {"answers": {ID: {CLUSTER: [{"metric": ..., "value": ...}, ...]}},
            "counted": {CLUSTER: {...}}}: clusters without an answer are left out; `counted` is what the last 300 s of bundles with
            pages of etcd come to by a count of the pages, without Prometheus. Exits with 1, and says which, if an expression is not
            valid.
@@ -37,6 +37,9 @@ import prometheus as replay
 
 PAGE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", re.M)
 JOBS = {"apiserver": "apiserver", "etcd": "etcd", "kube-controller-manager": "kube-controller-manager", "kube-scheduler": "kube-scheduler"}
+# Seconds behind the last page at which queries are asked. Steps of subqueries are whole minutes: one of them lies behind that page.
+# And no page lies on the edge of a window, which versions of Prometheus take differently.
+AFTER = 61
 SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "m": 1e-3, "": 1}
 
 
@@ -231,9 +234,8 @@ def panels(file, bundles):
             for name, query in asked["queries"].items():
                 results[name] = {}
                 for cluster, end in ends.items():
-                    # A second later: no page lies on the edge of a window, which versions of Prometheus take differently.
                     try:
-                        answer = server.ask(query, end + 1)
+                        answer = server.ask(query, end + AFTER)
                     except urllib.error.HTTPError as error:
                         wrong.append(f"{name}: {query}: {error.read().decode()[:500]}")
                         break
@@ -258,7 +260,7 @@ def count(bundle):
         own.setdefault(labels, []).append((at, text))
     grown, gauges = {}, {}
     for labels, taken_pages in own.items():
-        within = [text for at, text in taken_pages if end - 299 <= at]
+        within = [text for at, text in taken_pages if end + AFTER - 300 < at]
         first, last = ({(name, series): float(value) for name, series, value in PAGE.findall(text)} for text in (within[0], within[-1]))
         instance = re.search(r'instance="([^"]*)"', labels)[1]
         for (name, series), value in last.items():

@@ -111,6 +111,9 @@ fn panel(panel: &Panel, place: Place, id: usize) -> Value {
         "unit": panel.unit, "color": {"mode": color(panel)},
         "thresholds": {"mode": "absolute", "steps": thresholds(panel)}, "mappings": [], "noValue": "no data"
     });
+    if panel.unit.starts_with("suffix:") {
+        defaults["decimals"] = json!(2);
+    }
     if panel.share {
         (defaults["min"], defaults["max"]) = (json!(0), json!(1));
     }
