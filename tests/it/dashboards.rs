@@ -1,5 +1,5 @@
-//! `plimsoll dashboards`: the folder `dashboards/` is what it writes; every panel answers on captured pages in a real Prometheus;
-//! every alert fires and stays silent where it should; Grafana's published schema takes the boards.
+//! `plimsoll dashboards`: the folder `dashboards/` is what it writes; every panel answers on captured pages in a real
+//! Prometheus; every alert fires and stays silent where it should; Grafana's published schema takes the boards.
 
 use crate::support::{feed, folder, none, plimsoll, python, root, sample, write};
 use plimsoll::views::dashboards::metrics::METRICS;

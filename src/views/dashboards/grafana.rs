@@ -17,7 +17,8 @@ pub fn board(board: &Board) -> Value {
     let mut panels = Vec::new();
     for (row, (heading, inside)) in board.rows.iter().zip(places(board)) {
         panels.push(json!({
-            "id": panels.len() + 1, "type": "row", "title": row.title, "collapsed": false, "gridPos": grid(heading), "panels": []
+            "id": panels.len() + 1, "type": "row", "title": row.title, "collapsed": false, "gridPos": grid(heading),
+            "panels": []
         }));
         for (own, place) in row.panels.iter().zip(inside) {
             panels.push(panel(own, place, panels.len() + 1));
@@ -37,7 +38,8 @@ pub fn board(board: &Board) -> Value {
         "timepicker": {},
         "timezone": "utc",
         "links": [{
-            "type": "dashboards", "title": "Control plane", "tags": ["plimsoll"], "asDropdown": true, "includeVars": true, "keepTime": true,
+            "type": "dashboards", "title": "Control plane", "tags": ["plimsoll"], "asDropdown": true,
+            "includeVars": true, "keepTime": true,
             "targetBlank": false, "icon": "external link", "tooltip": "", "url": ""
         }],
         "annotations": {"list": [
@@ -64,7 +66,8 @@ fn variables(board: &Board) -> Vec<Value> {
     let instances = format!("label_values({}{{cluster=~\"$cluster\"}}, instance)", board.instances_of);
     let mut all = vec![
         json!({
-            "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "regex": "", "refresh": 1, "hide": 0,
+            "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "regex": "",
+            "refresh": 1, "hide": 0,
             "multi": false, "includeAll": false, "skipUrlSync": false, "current": {}, "options": []
         }),
         variable("cluster", "Cluster", "label_values(apiserver_request_total, cluster)", ".*"),
@@ -81,7 +84,8 @@ fn variable(name: &str, label: &str, query: &str, all: &str) -> Value {
     json!({
         "name": name, "label": label, "type": "query", "datasource": source(),
         "query": {"query": query, "refId": "StandardVariableQuery", "qryType": 1},
-        "regex": "", "sort": 1, "refresh": 2, "hide": 0, "multi": true, "includeAll": true, "allValue": all, "skipUrlSync": false,
+        "regex": "", "sort": 1, "refresh": 2, "hide": 0, "multi": true, "includeAll": true, "allValue": all,
+        "skipUrlSync": false,
         "current": {"selected": true, "text": ["All"], "value": ["$__all"]}, "options": []
     })
 }
@@ -102,7 +106,8 @@ fn panel(panel: &Panel, place: Place, id: usize) -> Value {
     let is_table = matches!(panel.kind, Kind::Table(_));
     let targets = panel.queries.iter().zip('A'..).map(|(query, name)| {
         json!({
-            "refId": name.to_string(), "datasource": source(), "expr": for_grafana(&query.expr), "legendFormat": query.legend,
+            "refId": name.to_string(), "datasource": source(), "expr": for_grafana(&query.expr),
+            "legendFormat": query.legend,
             "instant": is_instant, "range": !is_instant, "format": if is_table { "table" } else { "time_series" },
             "editorMode": "code"
         })
@@ -125,12 +130,16 @@ fn panel(panel: &Panel, place: Place, id: usize) -> Value {
         _ => {}
     }
     let mut value = json!({
-        "id": id, "type": kind, "title": panel.title(), "description": panel.description, "datasource": source(), "gridPos": grid(place),
-        "fieldConfig": {"defaults": defaults, "overrides": []}, "options": options(panel), "targets": targets.collect::<Vec<_>>()
+        "id": id, "type": kind, "title": panel.title(), "description": panel.description, "datasource": source(),
+        "gridPos": grid(place),
+        "fieldConfig": {"defaults": defaults, "overrides": []}, "options": options(panel),
+        "targets": targets.collect::<Vec<_>>()
     });
     if is_table {
         value["transformations"] = json!([
-            {"id": "organize", "options": {"excludeByName": {"Time": true, "__name__": true, "job": true}, "renameByName": {}, "indexByName": {}}},
+            {"id": "organize", "options": {
+                "excludeByName": {"Time": true, "__name__": true, "job": true}, "renameByName": {}, "indexByName": {}
+            }},
             {"id": "sortBy", "options": {"sort": [{"field": "Value", "desc": true}]}}
         ]);
     }
@@ -153,9 +162,12 @@ fn thresholds(panel: &Panel) -> Vec<Value> {
 fn lines(panel: &Panel) -> Value {
     let is_stack = matches!(panel.kind, Kind::Stack(_));
     json!({
-        "drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1, "fillOpacity": if is_stack { 30 } else { 5 }, "gradientMode": "none",
-        "showPoints": "never", "pointSize": 4, "spanNulls": false, "axisPlacement": "auto", "axisLabel": "", "axisSoftMin": 0,
-        "scaleDistribution": {"type": "linear"}, "stacking": {"mode": if is_stack { "normal" } else { "none" }, "group": "A"},
+        "drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1,
+        "fillOpacity": if is_stack { 30 } else { 5 }, "gradientMode": "none",
+        "showPoints": "never", "pointSize": 4, "spanNulls": false, "axisPlacement": "auto", "axisLabel": "",
+        "axisSoftMin": 0,
+        "scaleDistribution": {"type": "linear"},
+        "stacking": {"mode": if is_stack { "normal" } else { "none" }, "group": "A"},
         "thresholdsStyle": {"mode": if panel.steps().1.is_empty() { "off" } else { "dashed" }}
     })
 }
@@ -164,19 +176,26 @@ fn options(panel: &Panel) -> Value {
     let last = json!({"calcs": ["lastNotNull"], "fields": "", "values": false});
     match panel.kind {
         Kind::Stat(_) => json!({
-            "reduceOptions": last, "colorMode": "background", "graphMode": "area", "justifyMode": "auto", "orientation": "auto",
+            "reduceOptions": last, "colorMode": "background", "graphMode": "area", "justifyMode": "auto",
+            "orientation": "auto",
             "textMode": if panel.queries.len() > 1 { "value_and_name" } else { "value" }, "wideLayout": true
         }),
         Kind::Graph(_) | Kind::Stack(_) => json!({
-            "legend": {"displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": ["lastNotNull", "max"], "sortBy": "Max", "sortDesc": true},
+            "legend": {
+                "displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": ["lastNotNull", "max"],
+                "sortBy": "Max", "sortDesc": true
+            },
             "tooltip": {"mode": "multi", "sort": "desc"}
         }),
         Kind::Bars(_) => json!({
-            "reduceOptions": last, "displayMode": "gradient", "orientation": "horizontal", "valueMode": "color", "namePlacement": "auto",
+            "reduceOptions": last, "displayMode": "gradient", "orientation": "horizontal", "valueMode": "color",
+            "namePlacement": "auto",
             "showUnfilled": true, "sizing": "auto", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 300
         }),
         Kind::Table(_) => {
-            json!({"showHeader": true, "cellHeight": "sm", "footer": {"show": false, "reducer": ["sum"], "countRows": false, "fields": ""}})
+            json!({
+                "showHeader": true, "cellHeight": "sm",
+                "footer": {"show": false, "reducer": ["sum"], "countRows": false, "fields": ""}})
         }
     }
 }

@@ -260,7 +260,7 @@ pub fn find(series: &str) -> Option<&'static Metric> {
     named(series).or_else(|| ENDINGS.iter().find_map(|ending| named(series.strip_suffix(ending)?)))
 }
 
-/// Names of series in an expression: words that are followed by `{` or `[`, or that are metrics of the table.
+/// Names of series in an expression: words that are followed by `{` or `[`, that have a colon, or that the table has.
 pub fn series(expr: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = expr;
@@ -275,7 +275,8 @@ pub fn series(expr: &str) -> Vec<&str> {
         let word = &rest[start..];
         let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
         let follows = &word[end..];
-        if follows.starts_with(['{', '[']) || find(&word[..end]).is_some() {
+        // Recording rules have colons in their names.
+        if follows.starts_with(['{', '[']) || word[..end].contains(':') || find(&word[..end]).is_some() {
             found.push(&word[..end]);
         }
         rest = follows;

@@ -1,4 +1,5 @@
-//! What a board is made of: rows of panels with their queries, read from `boards/*.yaml`, and where each panel lies in the grid.
+//! What a board is made of: rows of panels with their queries, read from `boards/*.yaml`, and where each panel lies in
+//! the grid.
 
 use super::promql::{expand, of_all_time};
 use serde::Deserialize;

@@ -119,7 +119,8 @@ const SCRAPED: [Scraped; 4] = [
     },
 ];
 
-/// ServiceMonitors for those who have none of these components yet: they keep what boards and rules use, and nothing else.
+/// ServiceMonitors for those who do not scrape these components yet: they keep what boards and rules use, and nothing
+/// else.
 pub fn service_monitors() -> Vec<Value> {
     SCRAPED.iter().map(service_monitor).collect()
 }
@@ -129,11 +130,12 @@ fn service_monitor(own: &Scraped) -> Value {
         METRICS.iter().filter(|metric| own.sources.contains(&metric.source)).map(|metric| metric.name).collect();
     let labels: Map<String, Value> =
         own.labels.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    let kept = format!("({})(_bucket|_sum|_count)?", names.join("|"));
     let mut endpoint = json!({
         "port": own.port,
         "interval": "30s",
         "metricRelabelings": [
-            {"action": "keep", "sourceLabels": ["__name__"], "regex": format!("({})(_bucket|_sum|_count)?", names.join("|"))},
+            {"action": "keep", "sourceLabels": ["__name__"], "regex": kept},
         ]
     });
     if own.port != "http-metrics" {

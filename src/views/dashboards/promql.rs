@@ -31,7 +31,7 @@ pub fn expand(expr: &str) -> String {
     out
 }
 
-/// `topk` chooses anew at each step, so that lines break off; in a graph the largest of all of the shown time are meant.
+/// `topk` chooses anew at each step, so that lines break off; in a graph the ten with the highest maximum are meant.
 pub fn of_all_time(expr: String) -> String {
     let inner = expr.strip_prefix("topk(10, ").and_then(|rest| rest.strip_suffix(')'));
     inner.map(|own| format!("({own}) and topk(10, max_over_time(({own})[$range:1m] @ end()))")).unwrap_or(expr)
@@ -56,7 +56,8 @@ fn counted(matchers: &str, window: &str) -> String {
     format!("sum by (cluster) (rate(apiserver_request_total{{{matchers}{COUNTED},{RESOURCES}}}[{window}]))")
 }
 
-/// Too slow (mutating and reads of one object 1 s, reads of more 30 s), or answered with 0 or 5xx; one that is both counts twice.
+/// Too slow (mutating and reads of one object 1 s, reads of more 30 s), or answered with 0 or 5xx; one that is both
+/// counts twice.
 /// Prometheus 3 writes the bound 1 as `1.0`.
 fn bad(matchers: &str, window: &str) -> String {
     let sli = "apiserver_request_sli_duration_seconds";
@@ -68,10 +69,7 @@ fn bad(matchers: &str, window: &str) -> String {
     .map(|class| format!("rate({sli}_bucket{{{matchers}{class},{RESOURCES}}}[{window}])"))
     .join("\n  or ");
     let all = counted(matchers, window);
-    format!(
-        "sum by (cluster) (rate({sli}_count{{{matchers}{COUNTED},{RESOURCES}}}[{window}]))\n\
-         - sum by (cluster) (\n  {in_time}\n)\n\
-         + (\n  sum by (cluster) (rate(apiserver_request_total{{{matchers}{COUNTED},{RESOURCES},code=~\"0|5..\"}}[{window}]))\n  \
-         or 0 * {all}\n)"
-    )
+    let timed = format!("sum by (cluster) (rate({sli}_count{{{matchers}{COUNTED},{RESOURCES}}}[{window}]))");
+    let failed = counted(&format!("{matchers}code=~\"0|5..\","), window);
+    format!("{timed}\n- sum by (cluster) (\n  {in_time}\n)\n+ (\n  {failed}\n  or 0 * {all}\n)")
 }
