@@ -275,8 +275,9 @@ pub fn series(expr: &str) -> Vec<&str> {
         let word = &rest[start..];
         let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
         let follows = &word[end..];
-        // Recording rules have colons in their names.
-        if follows.starts_with(['{', '[']) || word[..end].contains(':') || find(&word[..end]).is_some() {
+        // Recording rules have colons in their names; so have the steps of subqueries.
+        let is_recorded = word[..end].contains(':') && word.starts_with(|c: char| c.is_ascii_alphabetic());
+        if follows.starts_with(['{', '[']) || is_recorded || find(&word[..end]).is_some() {
             found.push(&word[..end]);
         }
         rest = follows;

@@ -89,7 +89,7 @@ pub enum Kind {
     Table(String),
 }
 
-/// A PromQL expression, in the notation of [`super::promql`], and how its series are called.
+/// A PromQL expression, in the notation of `promql.rs`, and how its series are called.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
