@@ -8,6 +8,7 @@ pub mod clients;
 pub mod collect;
 pub mod compare;
 pub mod controllers;
+pub mod dashboards;
 pub mod etcd;
 pub mod explain;
 #[cfg(feature = "history")]
@@ -75,6 +76,8 @@ pub enum Command {
     /// Write roll-ups of audit logs as Parquet files.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
+    /// Write Grafana boards and Prometheus rules to a folder.
+    Dashboards(dashboards::Args),
     /// Analyse heap profiles of apiservers and Go programs.
     Heap(heap::Args),
     /// Explain a finding, a metric or a term, offline.
@@ -124,6 +127,7 @@ impl Command {
             Self::Record(args) => record::run(args, context),
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
+            Self::Dashboards(args) => dashboards::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             Self::Explain(args) => explain::run(args, context),
             #[cfg(feature = "history")]

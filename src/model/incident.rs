@@ -401,7 +401,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 17] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 18] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -415,6 +415,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 17] = [
     ("controllers", &[]),
     ("report", &[]),
     ("rollup", &[]),
+    ("dashboards", &[]),
     ("tui", &[]),
     ("collect", &[]),
     ("record", &["import"]),

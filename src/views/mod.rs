@@ -5,6 +5,7 @@ mod chart;
 pub mod columns;
 pub mod contrast_svg;
 mod csv;
+pub mod dashboards;
 pub mod flame;
 pub mod forecast_svg;
 pub mod incident;

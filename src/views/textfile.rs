@@ -79,6 +79,12 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Names of all metrics that [`write()`] writes.
+pub fn metrics() -> Vec<String> {
+    let names = METRICS.iter().map(|(_, metric, _)| *metric).chain(["verdict", "finding"]);
+    names.map(|name| format!("plimsoll_memory_{name}")).collect()
+}
+
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

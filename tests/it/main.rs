@@ -28,6 +28,7 @@ mod compare_lab;
 mod controllers;
 mod coverage;
 mod damage;
+mod dashboards;
 #[cfg(feature = "live")]
 mod deploy;
 mod docs;
