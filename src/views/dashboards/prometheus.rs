@@ -10,6 +10,9 @@ const REPOSITORY: &str = match option_env!("CARGO_PKG_REPOSITORY") {
     _ => "https://github.com/plimsoll-io/plimsoll",
 };
 
+/// Ends each summary: the cluster, where there is a label.
+const CLUSTER: &str = "{{ with $labels.cluster }} ({{ . }}){{ end }}";
+
 /// The runbook of an alert.
 pub fn runbook(id: &str) -> String {
     format!("{REPOSITORY}/blob/main/docs/runbooks/alerts/{id}.md")
@@ -26,7 +29,7 @@ fn alert(rule: &Alert) -> Value {
         "for": rule.holds,
         "labels": {"severity": rule.severity.label()},
         "annotations": {
-            "summary": rule.summary,
+            "summary": format!("{}{CLUSTER}", rule.summary),
             "description": rule.description,
             "runbook_url": runbook(&rule.id),
             "dashboard": format!("/d/plimsoll-{}", rule.board),
