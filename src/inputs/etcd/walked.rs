@@ -152,16 +152,17 @@ impl Opened {
         let hashes = asks.iter().any(|ask| ask.hashes);
         let (workers, walk) = self.database.walk(context.settings.threads, hashes, make);
         let walk = Arc::new(walk);
-        let mut sums: Vec<(Clock, Revisions, HashSet<(u64, u64)>)> = vec![Default::default(); asks.len()];
+        let mut sums: Vec<Sums> = vec![Sums::default(); asks.len()];
         for part in workers.into_iter().flat_map(|worker| worker.parts.into_iter().enumerate()) {
             let (number, Part { hand, clock, revisions, .. }) = part;
             let sum = &mut sums[number];
-            sum.0.merge(clock);
-            sum.1.merge(revisions);
+            sum.clock.merge(clock);
+            sum.revisions.merge(revisions);
             // What a hand still holds is counted once it is finished.
-            sum.2.extend(hand.finish());
+            sum.dropped.extend(hand.finish());
         }
-        let made = asks.iter().cloned().zip(spaces).zip(sums).map(|((ask, space), (clock, revisions, dropped))| {
+        let made = asks.iter().cloned().zip(spaces).zip(sums).map(|((ask, space), sums)| {
+            let Sums { clock, revisions, dropped } = sums;
             Arc::new(Walked { ask, space, walk: Arc::clone(&walk), clock, revisions, dropped })
         });
         made.collect()
@@ -176,6 +177,14 @@ fn together(wants: impl Iterator<Item = Want>) -> Want {
         label: all.label.or(one.label),
         time: all.time || one.time,
     })
+}
+
+/// What all threads made of revisions for one question.
+#[derive(Debug, Clone, Default)]
+struct Sums {
+    clock: Clock,
+    revisions: Revisions,
+    dropped: HashSet<(u64, u64)>,
 }
 
 /// What one question makes of revisions, on one thread.
