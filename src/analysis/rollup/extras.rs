@@ -4,7 +4,7 @@
 
 use super::deprecated::Calls;
 use super::extra::Extra;
-use super::extra_rows::{Cascades, Count, Load, LoadKey, Omitted, OmittedKey};
+use super::extra_rows::{Cascades, Count, Load};
 use super::keys::Keys;
 use super::leases::{self, LeaseKey, Leases, Named};
 use super::notable::{Notable, is_control_plane};
@@ -16,6 +16,7 @@ use super::writers::{Busy, PairKey, Turns};
 use crate::analysis::controllers::handovers::Run;
 use crate::analysis::guard::consequences::Gone;
 use crate::analysis::quota::refused::Refusals;
+use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey};
 use crate::model::symbols::Symbol;
 use crate::model::time::Micros;
 use std::collections::BTreeSet;

@@ -1,12 +1,12 @@
 //! What a roll-up keeps of its beginning and its end, so that parts of one log that follow one another in time become the
 //! roll-up of the whole (docs/rollup.md, section 7).
 
-use super::edge_writes::{self, EdgeWrite, EdgeWrites};
-use super::keys::{Keys, TrafficKey};
+use super::edge_writes::EdgeWrites;
+use super::keys::{Keys, LoadKey, TrafficKey};
 use super::objects::EdgeObject;
 use super::sequences::{Last, Request, Sequences, Turn};
 use super::tables::{Rollup, key_text};
-use super::writers::WrittenKey;
+use super::writers::{EdgeWrite, WrittenKey};
 use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
 use crate::analysis::repeated::IdSample;
@@ -42,8 +42,8 @@ impl Seams {
         self.started.sort_unstable_by_key(|(identity, start)| (start.at, *identity));
         self.ended.sort_unstable_by_key(|(identity, end)| (end.at, *identity));
         self.firsts.sort_by_key(|(first, _)| (first.at, first.received, first.request, first.turn));
-        edge_writes::sort(&mut self.first_writes);
-        edge_writes::sort(&mut self.last_writes);
+        EdgeWrite::sort(&mut self.first_writes);
+        EdgeWrite::sort(&mut self.last_writes);
         self.objects.sort_by_cached_key(|one| {
             let subject = keys.subject_text(one.subject).map(str::to_owned);
             (one.tile, subject, keys.symbols.get(one.namespace).to_owned(), one.name.clone())
@@ -386,7 +386,7 @@ impl Undone {
         };
         match self {
             Self::Start { at, key, open } => {
-                let load = super::extra_rows::LoadKey::of(rollup.keys.traffic.get(key), &rollup.keys);
+                let load = LoadKey::of(rollup.keys.traffic.get(key), &rollup.keys);
                 let load = rollup.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
                 if let Some(row) = find(&mut rollup.extra.load, tile(at, length), load) {
                     row.requests = row.requests.saturating_sub(1);

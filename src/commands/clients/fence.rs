@@ -1,7 +1,7 @@
 //! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests
 //! with it.
 
-use super::emit::{Analysed, writes_manifests};
+use super::analysed::{Analysed, writes_manifests};
 use crate::analysis::answer::Answer;
 use crate::analysis::clients::named;
 use crate::analysis::dims::Dim;

@@ -1,6 +1,6 @@
 //! What is put into a bundle beside what the apiservers give: files, cgroups of this machine, metrics pages by URL.
 
-use super::take::{Taker, stamp};
+use super::taker::{Taker, stamp};
 use crate::actions::bundle::part;
 use crate::cli::Error;
 use crate::model::time::Micros;

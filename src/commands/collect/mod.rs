@@ -3,11 +3,11 @@
 mod also;
 mod redact;
 mod take;
+mod taker;
 mod told;
 
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
-use crate::cli::repeat::sleep_until;
-use crate::cli::repeat::stop_signal;
+use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::commands::etcd::AccessFlags;
 use crate::model::time::{self, SECOND};
@@ -20,9 +20,9 @@ use redact::Whole;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use take::Taker;
+use taker::Taker;
 #[cfg(feature = "tui")]
-pub(super) use take::stamp;
+pub(super) use taker::stamp;
 
 /// Arguments of `plimsoll collect`.
 #[derive(Debug, clap::Args)]

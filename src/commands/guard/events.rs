@@ -3,7 +3,7 @@
 use super::follow::{self, FollowFlags};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::guard::report::{Told, report};
-use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
+use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, is_of_kinds, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::show;
@@ -94,13 +94,6 @@ impl Args {
     }
 }
 
-/// Whether operations of this kind are asked for.
-pub(super) fn wants(question: &question::GuardEvents, one: &Notable) -> bool {
-    // A drain is derived from these two.
-    let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
-    question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let question = args.question(context.io.now)?;
@@ -137,7 +130,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     };
     let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(told);
     seen.events -= once(&mut operations);
-    operations.retain(|one| wants(question, one));
+    operations.retain(|one| is_of_kinds(one, &question.kinds));
     let owners = owners(question, &operations, context)?;
     let around =
         Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };

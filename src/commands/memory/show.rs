@@ -2,7 +2,8 @@
 
 use crate::analysis::answer::Answer;
 use crate::analysis::memory::heap;
-use crate::analysis::memory::report::{self, Seen, Told};
+use crate::analysis::memory::report::{self, Told};
+use crate::analysis::memory::seen::Seen;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
 use crate::commands::show;

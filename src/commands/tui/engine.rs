@@ -9,7 +9,7 @@ use crate::commands;
 use crate::inputs::held::Held;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 use crate::model::report::{Severity, Table};
 use crate::sources::clock::now;
 use crate::sources::find::{self, Wanted};

@@ -4,7 +4,7 @@ use super::engine::Worker;
 use crate::analysis::answer;
 use crate::cli::{Io, Settings, Shown};
 use crate::commands;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 use crate::model::question::{Kind, Question, Traffic};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::time::SECOND;

@@ -7,6 +7,7 @@
 //! Lines go through the same parser as those of whole files. Plain files are read with `pread`.
 
 mod known;
+mod read_at;
 mod tail;
 mod watch;
 

@@ -3,7 +3,7 @@
 
 use super::files;
 use super::group::{self, Group};
-use crate::model::memory::{Sample, Version};
+use crate::model::memory::Sample;
 use crate::model::time::Micros;
 use crate::sources::archive;
 use crate::sources::open::SourceError;
@@ -54,22 +54,8 @@ pub fn read_text(text: &str, name: &str, at: Micros) -> Option<Sample> {
     if sample.is_empty() {
         return None;
     }
-    sample.version = version(&sample);
+    sample.version = files::version(&sample);
     Some(sample)
-}
-
-/// Which interface these files are of.
-pub(super) fn version(sample: &Sample) -> Version {
-    let v1 = ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.failcnt"]
-        .iter()
-        .any(|file| sample.value(file).is_some())
-        || sample.stat("total_rss").is_some()
-        || sample.stat("rss").is_some();
-    match (v1, sample.pressure) {
-        (false, _) => Version::V2,
-        (true, None) => Version::V1,
-        (true, Some(_)) => Version::Hybrid,
-    }
 }
 
 fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceError> {

@@ -2,12 +2,13 @@
 
 use super::Tab;
 use super::state::State;
-use crate::model::incident::{Source, Span, command_line};
+use crate::model::cause::Source;
+use crate::model::incident::command_line;
 use crate::model::question::{
     self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Forecast, GuardEvents, HeapFlame, HeapTop, Kind, MemoryShow,
     Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
 };
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Micros, Span};
 
 /// What kinds of sources there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use super::grid::Grid;
 use super::icicle::Icicle;
 use super::{Tab, Want};
 use crate::model::flame::Tree;
-use crate::model::incident::{Chart, Entry, Span};
+use crate::model::incident::{Chart, Entry};
 use crate::model::picture::Picture;
 use crate::model::report::{Finding, Report, Severity, Table};
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use crate::model::units::percent;
 use crate::views::table::tables_for_people;
 
