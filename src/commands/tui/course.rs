@@ -7,8 +7,8 @@ use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
 use crate::cli::{Context, Error};
 use crate::inputs::load::{Load, pulse_of_logs};
-use crate::inputs::logs;
 use crate::inputs::pages::Folding;
+use crate::inputs::together;
 use crate::model::cause::Source;
 use crate::model::episode::Episode;
 use crate::model::forecast::Unit;
@@ -132,7 +132,7 @@ impl SoFar {
         if !found.streams.is_empty() {
             load.read.insert(0, Source::Audit);
         }
-        let (of_logs, rollup) = logs::together(context, |context| {
+        let (of_logs, rollup) = together::run(context, |context| {
             let rollup = load.rollup(context);
             let found = find::find(sources, Wanted::Logs, context.io.now);
             Ok((pulse_of_logs(found, (None, None), context)?, rollup?))

@@ -14,7 +14,7 @@ use crate::model::report::{Severity, Table};
 use crate::sources::clock::now;
 use crate::sources::find::{self, Wanted};
 use crate::views::Format;
-use crate::views::tui::ask::Role;
+use crate::views::tui::want::Role;
 use crate::views::tui::{Answer, Ask, Found, Msg, Want};
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;

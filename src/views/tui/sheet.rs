@@ -1,6 +1,5 @@
 //! What a question came to, made ready to be drawn: by whoever answers, so that the one who draws need not.
 
-use super::ask::Role;
 use super::grid::Grid;
 use super::icicle::Icicle;
 use super::{Tab, Want};
@@ -11,6 +10,7 @@ use crate::model::report::{Finding, Report, Severity, Table};
 use crate::model::time::{Micros, Span};
 use crate::model::units::percent;
 use crate::views::table::tables_for_people;
+use crate::views::tui::want::Role;
 
 /// A part of a tab.
 #[derive(Debug, Clone)]

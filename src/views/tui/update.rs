@@ -1,6 +1,6 @@
 //! How messages change the state, and what is to be done outside because of them.
 
-use super::ask::{Role, WEIGHTS};
+use super::ask::WEIGHTS;
 use super::keys::{Action, behind_escape};
 use super::popup::{ANALYSING, Asks, Look, Popup};
 use super::scene::Scene;
@@ -13,6 +13,7 @@ use crate::model::incident::commands;
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
+use crate::views::tui::want::Role;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 /// How long something is said in the last line.
