@@ -1,6 +1,6 @@
 //! `plimsoll traffic` on what is live: pages of a cluster's apiservers, or of URLs, taken again and again.
 
-use super::traffic::{Args, interval_for};
+use super::traffic_flags::{Args, interval_for};
 use super::traffic_metrics::{query, report};
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;

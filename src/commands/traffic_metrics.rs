@@ -1,6 +1,6 @@
 //! `plimsoll traffic` on metrics pages.
 
-use super::traffic::{dims, interval_for, shape};
+use super::traffic_flags::{dims, interval_for, shape};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};

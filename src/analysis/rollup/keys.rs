@@ -271,6 +271,22 @@ impl Keys {
         Renumbering { symbols, traffic }
     }
 
+    /// The text columns of a traffic key.
+    pub fn traffic_text(&self, number: u32) -> [String; 12] {
+        let k = self.traffic.get(number);
+        let [cluster, user, agent, group, resource] = self.subject_text(k.subject);
+        let s = |symbol| self.symbols.get(symbol);
+        let is_other = number == 0;
+        let scope = if is_other { OTHER } else { k.scope.name() };
+        let other = || if is_other { OTHER.to_owned() } else { String::new() };
+        let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace] =
+            [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
+                .map(str::to_owned);
+        let code = k.code.map_or_else(other, |code| code.to_string());
+        let shape = k.shape.map_or_else(other, |shape| shape.encode());
+        [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape]
+    }
+
     /// The text columns of a subject: cluster, user, agent, group, resource.
     pub fn subject_text(&self, number: u32) -> [&str; 5] {
         let k = self.subjects.get(number);
