@@ -1,6 +1,6 @@
 //! Nothing is kept across runs where Parquet can't be written.
 
-use super::logs::{Answered, CacheUse, Question};
+use super::log_question::{Answered, CacheUse, Question};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::sources::audit::pass::Outcome;

@@ -4,7 +4,7 @@ use crate::analysis::clients::Clients;
 use crate::analysis::clients::detect::Found;
 use crate::analysis::metrics::facts::Facts;
 use crate::cli::Context;
-use crate::inputs::rollup::Selection;
+use crate::inputs::selection::Selection;
 use crate::model::question;
 use crate::sources::audit::pass::Outcome;
 use crate::views::Format;

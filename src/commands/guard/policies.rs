@@ -7,7 +7,8 @@ use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifest
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
 use crate::inputs::found;
-use crate::inputs::rollup::{self, Chosen, Selection};
+use crate::inputs::rollup::{self, Chosen};
+use crate::inputs::selection::Selection;
 use crate::model::registry::ObjectKey;
 use crate::model::report::Window as Span;
 use crate::model::time;

@@ -12,7 +12,7 @@ use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
-use crate::inputs::{logs, profiles};
+use crate::inputs::{profiles, together};
 use crate::model::cause::Source;
 use crate::model::incident::{Incident, Own, Verdict, quote};
 use crate::model::question;
@@ -187,7 +187,7 @@ fn incident(
     load.history.clone_from(&question.history);
     load.pages(found, context)?;
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
-    let (of_logs, rollup, names, mut sections) = logs::together(context, |context| {
+    let (of_logs, rollup, names, mut sections) = together::run(context, |context| {
         let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
         let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
         let rollup = load.rollup(context);
@@ -205,7 +205,7 @@ fn incident(
     let words = question.sources.iter().map(|source| quote(source)).collect::<Vec<String>>().join(" ");
     let mut episodes = load.judge(given, &sections.answers, &words);
     let verdict = load.verdict(&episodes);
-    let of_window = logs::together(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
+    let of_window = together::run(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;

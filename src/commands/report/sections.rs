@@ -5,7 +5,7 @@ use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error, Progress, Shown};
 use crate::commands::answer;
 use crate::inputs::load::Load;
-use crate::inputs::logs;
+use crate::inputs::{logs, together};
 use crate::model::cause::{Cause, Source};
 use crate::model::incident::{Flame, Section};
 use crate::model::question::{self, Bounds, Question};
@@ -382,7 +382,7 @@ pub(super) fn manifests(load: &Load, causes: &mut [Cause], context: &mut Context
         likely.push((cause, Question::Clients(question::Clients { sources, emit, ..Default::default() })));
     }
     // All of them begin with the same roll-up.
-    let answers = logs::together(context, |context| {
+    let answers = together::run(context, |context| {
         let ask = |question: &Question, context: &mut Context<'_>| {
             context.compose(Shown::default(), |context| answer(question, context))
         };
