@@ -12,7 +12,7 @@ use crate::inputs::{found, pages};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll balance`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use crate::model::report::{Report, Table, Value, Window};
 use crate::model::rollup::{MANIFEST, Manifest, SEAMS, TABLES};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, percent};
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 use std::path::PathBuf;
 
 /// Arguments of `plimsoll rollup`.

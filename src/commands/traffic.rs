@@ -20,7 +20,8 @@ use crate::model::bundle::Bundle;
 use crate::model::question::{self, Bounds, Kind};
 use crate::model::time::SECOND;
 use crate::sources::audit::settle;
-use crate::sources::find::{LogStream, Wanted};
+use crate::sources::found::LogStream;
+use crate::sources::wanted::Wanted;
 use std::sync::Arc;
 
 /// Runs the command.

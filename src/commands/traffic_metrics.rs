@@ -10,7 +10,7 @@ use crate::cli::{Context, Error};
 use crate::inputs::pages::{self, PagesTold};
 use crate::model::question;
 use crate::model::report::Report;
-use crate::sources::find::Found;
+use crate::sources::found::Found;
 
 /// Answers by the pages that were found.
 pub(super) fn answer(

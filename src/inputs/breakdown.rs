@@ -13,7 +13,7 @@ use crate::inputs::logs::ask;
 use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
-use crate::sources::find::Found;
+use crate::sources::found::Found;
 use std::sync::Arc;
 
 /// Asks for a breakdown of audit logs, and beside it what they show of what metrics count.

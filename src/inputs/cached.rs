@@ -20,7 +20,7 @@ use crate::model::time::Micros;
 use crate::model::units::{bytes, duration};
 use crate::sources::audit::pass::Outcome;
 use crate::sources::cache::{self as reading, Kept, Rest};
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::cli::{Context, Error};
 use crate::inputs::selection::Selection;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::audit::pass::Outcome;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use crate::sources::open::{Place, Source};
 use std::fs;
 use std::path::PathBuf;

@@ -5,9 +5,10 @@ use crate::analysis::rollup::stored::Wanted;
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::Reading;
 use crate::model::question::Bounds;
-use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
+use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
+use crate::sources::watcher::Watcher;
 use std::sync::Arc;
 
 /// What can be answered by one pass over audit logs.

@@ -10,7 +10,7 @@ use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

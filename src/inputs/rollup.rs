@@ -10,9 +10,10 @@ use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
-use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
+use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
+use crate::sources::watcher::Watcher;
 use std::marker::PhantomData;
 use std::sync::Arc;
 

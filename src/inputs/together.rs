@@ -5,7 +5,7 @@ use super::log_question::{Answered, Question, key};
 use super::logs::{Heard, ask};
 use super::pages;
 use crate::cli::{Context, Error};
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 
 /// Answers several; those about the same logs by one pass.
 pub(crate) fn ask_all<Q: Question + Clone>(

@@ -4,7 +4,7 @@ use super::log_question::{Answered, CacheUse, Question};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::sources::audit::pass::Outcome;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::convert::Infallible;
 
 /// Logs whose roll-up can be kept: none.

@@ -21,7 +21,7 @@ use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question::{self, Form};
 use crate::model::time::Micros;
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 use analysed::Analysed;
 use serde_json::json;
 

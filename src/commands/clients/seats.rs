@@ -18,9 +18,11 @@ use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
-use crate::sources::find::{self, Found, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::Found;
 use crate::sources::open::{Packing, SourceError};
 use crate::sources::pages::{Clock, PageFile, PageFolder};
+use crate::sources::wanted::Wanted;
 use std::io::Read as _;
 
 /// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten

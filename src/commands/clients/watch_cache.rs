@@ -10,7 +10,7 @@ use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question;
 use crate::model::report::Report;
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 
 /// What they hold.
 pub(super) fn answer(

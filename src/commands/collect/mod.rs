@@ -11,9 +11,9 @@ use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::commands::etcd::AccessFlags;
 use crate::model::time::{self, SECOND};
-use crate::sources::audit::pass::Watcher;
 use crate::sources::etcd::pull::Endpoint;
 use crate::sources::live::Cluster;
+use crate::sources::watcher::Watcher;
 #[cfg(feature = "tui")]
 pub(super) use also::{group, page};
 use redact::Whole;

@@ -25,7 +25,8 @@ use crate::model::question::Question;
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll etcd`.
 #[derive(Debug, clap::Args)]

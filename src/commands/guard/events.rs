@@ -16,8 +16,8 @@ use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::sources::alerts;
-use crate::sources::find::Wanted;
 use crate::sources::objects::captures::{self, Captures};
+use crate::sources::wanted::Wanted;
 use std::collections::HashMap;
 use std::sync::Arc;
 

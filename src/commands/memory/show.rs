@@ -16,7 +16,8 @@ use crate::model::report::{Report, Value};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]

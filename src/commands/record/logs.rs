@@ -9,11 +9,13 @@ use crate::inputs::selection::Selection;
 use crate::inputs::{log_question, rolled};
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
-use crate::sources::find::{self, LogStream, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place};
 use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store};
+use crate::sources::wanted::Wanted;
 use std::time::{Duration, Instant};
 
 /// A part is no shorter than this while logs are followed.

@@ -10,7 +10,7 @@ use crate::model::cause::{Cause, Source};
 use crate::model::incident::{Flame, Section};
 use crate::model::question::{self, Bounds, Question};
 use crate::model::time::{Micros, SECOND, Span};
-use crate::sources::audit::pass::Watcher;
+use crate::sources::watcher::Watcher;
 use crate::views::Format;
 use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
 
