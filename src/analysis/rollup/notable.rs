@@ -85,7 +85,7 @@ impl Notable {
     pub fn of(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Self {
         let e = event.event;
         let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-        let impersonated = crate::analysis::dims::member(e.impersonated, "username")
+        let impersonated = crate::model::walk::member(e.impersonated, "username")
             .and_then(|name| serde_json::from_slice::<String>(name).ok())
             .unwrap_or_default();
         Self {

@@ -1,6 +1,6 @@
 //! The database that a command is about, and one pass over it.
 
-use crate::analysis::keyspace::report::File;
+use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
 use crate::model::input::InputReport;

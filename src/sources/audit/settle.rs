@@ -6,7 +6,6 @@ use crate::model::stray::{Kept, MAX_DURATION};
 use crate::model::time::{Micros, together};
 use crate::sources::found::LogStream;
 use crate::sources::open::{EDGE, HEAD, Place, Source};
-use std::io::Read;
 
 /// Times of one end of a file that are enough to see what it is about.
 const ENOUGH: usize = 3;
