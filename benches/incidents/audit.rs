@@ -3,8 +3,8 @@
 use crate::cluster::Cluster;
 use crate::sim::{End, Outcome, Sink};
 use plimsoll::analysis::judge::requests::{Axes, Grid, Requests, Row};
+use plimsoll::model::cause::Source;
 use plimsoll::model::histogram::{bucket, midpoint};
-use plimsoll::model::incident::Source;
 use plimsoll::model::time::{Micros, SECOND};
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@ use crate::truth::{Grade, Ready};
 use plimsoll::analysis::judge::candidates::{Candidate, Operation};
 use plimsoll::analysis::judge::requests::Class;
 use plimsoll::analysis::judge::{self, Requests};
-use plimsoll::model::incident;
+use plimsoll::model::episode;
 use plimsoll::model::time::{Micros, SECOND};
 
 /// What a judge is given.
@@ -98,10 +98,10 @@ fn own(requests: &[&dyn Requests], ready: &Ready, input: Input) -> Vec<Found> {
         from: own.from,
         to: own.to,
         grade: match own.grade {
-            incident::Grade::Outage => Grade::Outage,
-            incident::Grade::Incident => Grade::Incident,
-            incident::Grade::Degraded => Grade::Degraded,
-            incident::Grade::Surge => Grade::Surge,
+            episode::Grade::Outage => Grade::Outage,
+            episode::Grade::Incident => Grade::Incident,
+            episode::Grade::Degraded => Grade::Degraded,
+            episode::Grade::Surge => Grade::Surge,
         },
         causes: own.causes.into_iter().map(cause).collect(),
     };

@@ -6,8 +6,8 @@ use crate::rng::{hash, unit};
 use crate::sim::{Effect, End, Outcome, Shape, Sink};
 use plimsoll::analysis::judge::requests::{Axes, Caller, Grid, Requests, Row};
 use plimsoll::analysis::judge::vitals::{Point, Vital, Vitals};
-use plimsoll::model::incident::{Source, Span};
-use plimsoll::model::time::{Micros, SECOND};
+use plimsoll::model::cause::Source;
+use plimsoll::model::time::{Micros, SECOND, Span};
 
 /// Of `apiserver_request_duration_seconds`, s.
 pub const BOUNDS: [f64; 22] = [

@@ -5,8 +5,7 @@ use crate::rng::{hash, unit};
 use crate::sim::Effect;
 use plimsoll::analysis::judge::vitals::{Course, Point, Start, Vital};
 use plimsoll::analysis::metrics::facts::Component;
-use plimsoll::model::incident::Span;
-use plimsoll::model::time::{Micros, SECOND};
+use plimsoll::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 impl Metrics {

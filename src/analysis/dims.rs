@@ -6,8 +6,7 @@ use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, MAX_TEXT, cut};
 use crate::model::time::{self, SECOND};
 use crate::model::uri::{ReadShape, Scope, path_scope};
-pub use crate::model::walk::member;
-use crate::model::walk::strings;
+use crate::model::walk::{member, strings};
 use std::borrow::Cow;
 use std::str::FromStr;
 
@@ -202,12 +201,6 @@ pub fn account(user: &str) -> Option<(&str, &str)> {
 /// The user under whose name a client is kept: all kubelets are one.
 pub fn folded(user: &str) -> &str {
     if user.starts_with("system:node:") { "system:node:*" } else { user }
-}
-
-/// The string that `raw` JSON is.
-pub fn text_of(raw: &[u8]) -> Option<JsonStr<'_>> {
-    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    Some(JsonStr::new(inner, inner.contains(&b'\\')))
 }
 
 /// The node that a request came from: the kubelet's own, else the one that the token says its pod runs on.

@@ -1,78 +1,18 @@
-//! What a command works with: settings, writers, the clock, and whether anything was lost.
+//! What a command works with: settings, writers, and whether anything was lost.
 
 use super::error::Error;
+use super::flags::FailOn;
+use super::io::Io;
 use super::memory::give_back;
-use super::settings::{self, FailOn, Settings, Shown};
+use super::settings::{Settings, Shown};
 use super::shared::Shared;
 use crate::model::flame::Tree;
 use crate::model::moment::Capture;
 use crate::model::report::Report;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self};
 use crate::views;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
-
-/// The outside world, asked once.
-pub struct Io {
-    /// Data.
-    pub out: Box<dyn Write>,
-    /// Everything else.
-    pub err: Box<dyn Write>,
-    /// Whether a person reads `out`.
-    pub out_is_terminal: bool,
-    /// Whether a person reads `err`.
-    pub err_is_terminal: bool,
-    /// Columns of the terminal.
-    pub width: Option<usize>,
-    /// Whether `NO_COLOR` is set.
-    pub no_color: bool,
-    /// Cores that may be used.
-    pub cores: usize,
-    /// Where the config file would be.
-    pub config_file: Option<PathBuf>,
-    /// Where roll-ups are kept if nobody names another folder.
-    pub cache_folder: Option<PathBuf>,
-    /// What time it is.
-    pub now: Micros,
-}
-
-impl std::fmt::Debug for Io {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Io").finish_non_exhaustive()
-    }
-}
-
-impl Io {
-    /// The process's own.
-    pub fn process() -> Self {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let out_is_terminal = io::stdout().is_terminal();
-        let columns = variable("COLUMNS").and_then(|text| text.to_str()?.parse().ok());
-        Self {
-            out: Box::new(io::BufWriter::new(io::stdout())),
-            err: Box::new(io::stderr()),
-            out_is_terminal,
-            err_is_terminal: io::stderr().is_terminal(),
-            width: columns.or_else(|| out_is_terminal.then(terminal_width)?),
-            no_color: variable("NO_COLOR").is_some(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            config_file: settings::config_file(
-                variable("XDG_CONFIG_HOME").map(PathBuf::from),
-                variable("HOME").map(PathBuf::from),
-            ),
-            cache_folder: settings::cache_folder(
-                variable("XDG_CACHE_HOME").map(PathBuf::from),
-                variable("HOME").map(PathBuf::from),
-            ),
-            now: jiff::Timestamp::now().as_microsecond(),
-        }
-    }
-}
-
-fn terminal_width() -> Option<usize> {
-    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
-}
+use std::io::Write;
 
 /// What a command works with.
 #[derive(Debug)]

@@ -1,18 +1,67 @@
 //! Flag groups that commands share.
 
-use super::settings::{FailOn, When, Whether};
 use crate::model::input::Dedupe;
 use crate::model::question::Bounds;
+use crate::model::report::Severity;
 use crate::model::time::{self, Micros};
 use crate::model::units::{duration, parse_bytes, parse_duration};
 use crate::views::Format;
-use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The heading of flags about the output in --help.
 const OUTPUT: &str = "Output";
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Whether to show progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Whether {
+    /// On a terminal, for what takes longer than a second.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+}
+
+/// Which findings make the exit code 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    /// Critical ones.
+    Critical,
+    /// Warnings and critical ones.
+    Warning,
+    /// None.
+    #[default]
+    Never,
+}
+
+impl FailOn {
+    /// Whether a finding of `severity` counts.
+    pub fn includes(self, severity: Severity) -> bool {
+        match self {
+            Self::Critical => severity >= Severity::Critical,
+            Self::Warning => severity >= Severity::Warning,
+            Self::Never => false,
+        }
+    }
+}
 
 /// How to print.
 #[derive(Debug, Clone, Default, Args)]

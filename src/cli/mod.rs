@@ -4,19 +4,21 @@
 mod context;
 mod error;
 mod flags;
+mod io;
 mod memory;
 mod progress;
 pub mod repeat;
 mod settings;
 mod shared;
 
-pub use context::{Context, Io};
+pub use context::Context;
 pub use error::Error;
 pub use flags::{
-    KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser,
+    FailOn, KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser,
     parse_every, parse_length, parse_time,
 };
+pub use io::Io;
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;
-pub use settings::{Cache, FailOn, Settings, Shown};
+pub use settings::{Cache, Settings, Shown};
 pub use shared::Shared;

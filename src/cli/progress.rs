@@ -1,6 +1,6 @@
 //! Progress on stderr, for what takes longer than a second.
 
-use crate::sources::audit::pass::Watcher;
+use crate::sources::watcher::Watcher;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

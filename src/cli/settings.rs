@@ -1,63 +1,13 @@
 //! Settings, settled once: flags, then `PLIMSOLL_*`, then the config file, then these defaults.
 
-use super::context::Io;
 use super::error::Error;
-use super::flags::{ViewFlags, parse_size};
+use super::flags::{FailOn, ViewFlags, When, Whether, parse_size};
+use super::io::Io;
 use crate::model::input::{Dedupe, Reading};
-use crate::model::report::Severity;
 use crate::views::{Format, Style};
-use clap::ValueEnum;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// When to use colour.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    /// On a terminal, unless `NO_COLOR` is set.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// Whether to show progress.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Whether {
-    /// On a terminal, for what takes longer than a second.
-    #[default]
-    Auto,
-    /// Never.
-    Never,
-}
-
-/// Which findings make the exit code 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FailOn {
-    /// Critical ones.
-    Critical,
-    /// Warnings and critical ones.
-    Warning,
-    /// None.
-    #[default]
-    Never,
-}
-
-impl FailOn {
-    /// Whether a finding of `severity` counts.
-    pub fn includes(self, severity: Severity) -> bool {
-        match self {
-            Self::Critical => severity >= Severity::Critical,
-            Self::Warning => severity >= Severity::Warning,
-            Self::Never => false,
-        }
-    }
-}
 
 /// The config file. Unknown keys are errors: a misspelt one would silently do nothing.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -280,16 +230,4 @@ fn read(path: &Path, must_exist: bool) -> Result<Config, Unread> {
     };
     toml::from_str(&text)
         .map_err(|error| Unread::Wrong(Error::Usage(format!("{}: {}", path.display(), error.to_string().trim()))))
-}
-
-/// Where roll-ups are kept; nowhere if the user has no folder.
-pub(super) fn cache_folder(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    let home = home?;
-    Some(xdg.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(".cache")).join("plimsoll"))
-}
-
-/// Where the config file is looked for.
-pub(super) fn config_file(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    let folder = xdg.filter(|p| p.is_absolute()).or_else(|| home.map(|home| home.join(".config")))?;
-    Some(folder.join("plimsoll/config.toml"))
 }

@@ -6,12 +6,13 @@ use crate::analysis::balance::report::{Loaded, Told, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
-use crate::inputs::rollup::{self, Covered, Selection};
+use crate::inputs::rollup::{self, Covered};
+use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll balance`.
 #[derive(Debug, clap::Args)]

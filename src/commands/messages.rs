@@ -1,6 +1,7 @@
 //! Messages of a command: made from what is to be told, kept until they are delivered, and given up after a while.
 
-use crate::actions::notify::deliver::{self, Outcome, Standing};
+use crate::actions::notify::deliver::{self, Outcome};
+use crate::actions::notify::standing::Standing;
 use crate::actions::notify::store::{State, Store};
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error};

@@ -25,6 +25,7 @@ pub mod report;
 pub mod rollup_files;
 mod shell;
 pub mod traffic;
+mod traffic_flags;
 mod traffic_follow;
 mod traffic_live;
 mod traffic_metrics;
@@ -42,7 +43,7 @@ use std::io::Write as _;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Break requests down by verb, resource, client and more.
-    Traffic(Box<traffic::Args>),
+    Traffic(Box<traffic_flags::Args>),
     /// Profile client behaviour: findings and remedies.
     Clients(Box<clients::Args>),
     /// Show what fills etcd, and etcd health.

@@ -4,12 +4,13 @@ use crate::actions::rollup::write;
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::found;
 use crate::inputs::manifest::{giving, manifest};
-use crate::inputs::rollup::{self, Selection};
+use crate::inputs::rollup::{self};
+use crate::inputs::selection::Selection;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::rollup::{MANIFEST, Manifest, SEAMS, TABLES};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, percent};
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 use std::path::PathBuf;
 
 /// Arguments of `plimsoll rollup`.

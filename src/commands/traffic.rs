@@ -1,7 +1,7 @@
 //! `plimsoll traffic`: who sends what.
 
-use super::traffic_follow::{self, FollowFlags};
-use super::{show, traffic_live, traffic_metrics};
+use super::traffic_flags::{Args, dims, interval_for, shape};
+use super::{show, traffic_follow, traffic_live, traffic_metrics};
 use crate::analysis::answer::{Answer, ClientRate, Rows};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
@@ -9,100 +9,20 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::Windows;
-use crate::analysis::traffic::Query;
-use crate::analysis::traffic::logs;
-use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Line, Measured, Shape};
-use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
+use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Line, Measured};
+use crate::analysis::traffic::{Query, logs};
+use crate::cli::{Context, Error, FailOn};
 use crate::inputs::breakdown::read;
 use crate::inputs::flow::{self, FlowFlags, Matched};
 use crate::inputs::found::{Version, find, server_version};
 use crate::inputs::pages;
 use crate::model::bundle::Bundle;
 use crate::model::question::{self, Bounds, Kind};
-use crate::model::time::{Micros, SECOND};
-use crate::model::units::parse_duration;
+use crate::model::time::SECOND;
 use crate::sources::audit::settle;
-use crate::sources::find::{LogStream, Wanted};
-use std::str::FromStr;
+use crate::sources::found::LogStream;
+use crate::sources::wanted::Wanted;
 use std::sync::Arc;
-
-/// Arguments of `plimsoll traffic`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-DIMENSIONS
-  of audit logs: verb resource group subresource namespace name user serviceaccount agent agent-version
-    source-ip node code code-class instance cluster scope list-kind stage minute flow_schema priority_level
-  of metrics: verb resource group version subresource scope code component instance cluster, or
-    flow_schema priority_level instance cluster
-
-EXAMPLES
-  plimsoll traffic audit.log --by verb,resource,user
-  plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list --where 'resource!=leases' --since -1h
-  kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
-  plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
-  plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change
-  plimsoll traffic --context prod --by verb,resource --follow
-  kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
-  plimsoll traffic bundle/ --from metrics --health")]
-pub struct Args {
-    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any:
-    /// the metrics of all apiservers that the kubeconfig can name.
-    #[arg(value_name = "SOURCE")]
-    pub(super) sources: Vec<String>,
-    /// Break down by these dimensions.
-    #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
-    pub(super) by: Vec<String>,
-    /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
-    #[arg(long = "where", value_name = "EXPR")]
-    pub(super) filters: Vec<String>,
-    /// What to read where there are both (default: audit logs).
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(super) from: Option<Kind>,
-    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in
-    /// place of the rows.
-    #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
-    pub(super) health: bool,
-    #[command(flatten)]
-    time: TimeFlags,
-    #[command(flatten)]
-    pub(super) follow: FollowFlags,
-    /// Split by time: a table per interval, and the course of each row as bars.
-    #[arg(long, conflicts_with = "follow")]
-    pub(super) series: bool,
-    /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
-    #[arg(long, value_name = "DURATION", requires = "series")]
-    interval: Option<String>,
-    /// Compare with this source.
-    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
-    baseline: Vec<String>,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
-    /// says).
-    #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
-    k8s_version: Option<String>,
-    #[command(flatten)]
-    pub(super) flow: FlowFlags,
-    #[command(flatten)]
-    pub(super) kube: KubeFlags,
-}
-
-impl Args {
-    /// What the flags ask of sources that can be read as they are.
-    pub fn question(&self, now: Micros) -> Result<question::Traffic, Error> {
-        Ok(question::Traffic {
-            sources: self.sources.clone(),
-            by: self.by.clone(),
-            filters: self.filters.clone(),
-            from: self.from,
-            health: self.health,
-            bounds: self.time.resolve(now).map_err(Error::Usage)?,
-            series: self.series,
-            interval: self.interval.as_deref().map(interval).transpose()?,
-            baseline: self.baseline.clone(),
-            k8s_version: self.k8s_version.clone(),
-            flow_schemas: self.flow.flow_schemas.clone(),
-        })
-    }
-}
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
@@ -251,35 +171,6 @@ fn rates(measured: &Measured) -> Vec<ClientRate> {
         Some(ClientRate { user: user.clone(), agent: agent.clone(), rps: line.measures.rps? })
     };
     measured.rows.iter().filter_map(rate).collect()
-}
-
-/// How a breakdown is to be shown. Another command that asks may want the rows that people are not shown.
-pub(super) fn shape(context: &Context<'_>) -> Shape {
-    Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top, shown_only: !context.is_composing() }
-}
-
-/// `--by` and `--where` as dimensions of what is read.
-pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
-    let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
-    let by = question.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
-    let filters =
-        question.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;
-    Ok((by, filters))
-}
-
-fn interval(text: &str) -> Result<Micros, Error> {
-    match parse_duration(text) {
-        Some(length) if length >= SECOND && length % SECOND == 0 => Ok(length),
-        _ => {
-            Err(Error::Usage(format!("--interval {text}: an interval is a whole number of seconds, e.g. 10s, 5m, 1h")))
-        }
-    }
-}
-
-/// The shortest round interval that makes no more than 60 of the span.
-pub(super) fn interval_for(span: Micros) -> Micros {
-    const STEPS: [i64; 11] = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
-    STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * 86_400 * SECOND)
 }
 
 fn check_sort_field(args: &question::Traffic, context: &Context<'_>) -> Result<(), Error> {

@@ -1,11 +1,10 @@
 //! `plimsoll traffic --follow`: who sends what, while it is being sent.
 
-use super::traffic::shape;
+use super::traffic_flags::{FollowFlags, shape};
 use crate::analysis::traffic::logs::{self, Reading};
-use crate::analysis::traffic::report;
-use crate::analysis::traffic::{Plan, Query, Traffic};
+use crate::analysis::traffic::{Plan, Query, Traffic, report};
 use crate::cli::repeat::{print_again, stop_signal};
-use crate::cli::{Context, Error, parse_every};
+use crate::cli::{Context, Error};
 use crate::inputs::breakdown::Counting;
 use crate::inputs::found::Version;
 use crate::model::bundle::Bundle;
@@ -21,44 +20,6 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// How long the end may take: what is left to read then is left out.
 const LAST: Duration = Duration::from_secs(5);
-
-/// Flags of `plimsoll traffic --follow`.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything
-    /// counted so far each time.
-    #[arg(long)]
-    follow: bool,
-    /// How often to print, and to take pages of a live cluster or of URLs [default: 10s].
-    #[arg(long, value_name = "DURATION")]
-    every: Option<String>,
-    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second
-    /// page].
-    #[arg(long = "for", value_name = "DURATION")]
-    length: Option<String>,
-}
-
-impl FollowFlags {
-    /// Whether to follow.
-    pub(super) fn wanted(&self) -> bool {
-        self.follow
-    }
-
-    /// Whether a time was given.
-    pub(super) fn is_timed(&self) -> bool {
-        self.every.is_some() || self.length.is_some()
-    }
-
-    /// `--every`.
-    pub(super) fn every(&self) -> Result<Duration, Error> {
-        duration("--every", self.every.as_deref().unwrap_or("10s"))
-    }
-
-    /// `--for`.
-    pub(super) fn length(&self) -> Result<Option<Duration>, Error> {
-        self.length.as_deref().map(|text| duration("--for", text)).transpose()
-    }
-}
 
 /// Runs the command.
 pub(super) fn run(
@@ -175,8 +136,4 @@ impl Live<'_> {
         self.printed += 1;
         Ok(())
     }
-}
-
-fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
-    parse_every(text).map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
 }

@@ -1,6 +1,6 @@
 //! `plimsoll traffic` on what is live: pages of a cluster's apiservers, or of URLs, taken again and again.
 
-use super::traffic::{Args, interval_for};
+use super::traffic_flags::{Args, interval_for};
 use super::traffic_metrics::{query, report};
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;
@@ -11,10 +11,11 @@ use crate::inputs::pages::Folding;
 use crate::model::input::{InputReport, Loss};
 use crate::model::question::{self, Kind};
 use crate::sources::arguments::is_url;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;
 use crate::sources::pages::{PageFile, PagesRead, read_page};
+use crate::sources::wanted::Wanted;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

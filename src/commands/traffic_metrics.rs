@@ -1,6 +1,6 @@
 //! `plimsoll traffic` on metrics pages.
 
-use super::traffic::{dims, interval_for, shape};
+use super::traffic_flags::{dims, interval_for, shape};
 use crate::analysis::metrics::Kept;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
@@ -10,7 +10,7 @@ use crate::cli::{Context, Error};
 use crate::inputs::pages::{self, PagesTold};
 use crate::model::question;
 use crate::model::report::Report;
-use crate::sources::find::Found;
+use crate::sources::found::Found;
 
 /// Answers by the pages that were found.
 pub(super) fn answer(

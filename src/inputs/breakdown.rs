@@ -8,11 +8,12 @@ use crate::analysis::traffic::logs::Reading;
 use crate::analysis::traffic::stored as from_rollup;
 use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
 use crate::cli::{Context, Error};
-use crate::inputs::logs::{CacheUse, Fold, Question, ask};
+use crate::inputs::log_question::{CacheUse, Fold, Question};
+use crate::inputs::logs::ask;
 use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
-use crate::sources::find::Found;
+use crate::sources::found::Found;
 use std::sync::Arc;
 
 /// Asks for a breakdown of audit logs, and beside it what they show of what metrics count.

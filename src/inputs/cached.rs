@@ -1,15 +1,15 @@
 //! Roll-ups that are kept across runs: looked for before logs are read, extended by what these gained, and kept when one
 //! was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
 
-use super::logs::{self, Answered, CacheUse, Question};
+use super::log_question::{self, Answered, CacheUse, Question};
 use super::manifest::{giving, manifest};
 use super::rolled::take_in;
-use super::rollup::Selection;
 use crate::actions::cache as writing;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::folds::Folds;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
+use crate::inputs::selection::Selection;
 use crate::model::cached::{Entry, EntryStream, FORM};
 use crate::model::event::Stage;
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
@@ -20,7 +20,7 @@ use crate::model::time::Micros;
 use crate::model::units::{bytes, duration};
 use crate::sources::audit::pass::Outcome;
 use crate::sources::cache::{self as reading, Kept, Rest};
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ impl Cacheable {
             None
         } else {
             let selection = Selection { with_seams: true, ..Selection::default() };
-            let (rollup, of_new) = logs::answer(rest.streams, &selection, context.settings.reading(), &());
+            let (rollup, of_new) = log_question::answer(rest.streams, &selection, context.settings.reading(), &());
             if !is_exact(before, &rollup, &of_new) || !is_within((wanted.since, wanted.until), &span_of(&rollup)) {
                 return Ok(None);
             }

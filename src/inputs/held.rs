@@ -1,13 +1,13 @@
 //! Roll-ups of logs that are held in memory: the terminal UI steps through a log in time and reads it once. They answer
 //! for windows in whole tiles, as long as the files are as they were.
 
-use super::logs::{self, Answered, Key, Question, key};
-use super::rollup::Selection;
+use super::log_question::{self, Answered, Key, Question, key};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
+use crate::inputs::selection::Selection;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::audit::pass::Outcome;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use crate::sources::open::{Place, Source};
 use std::fs;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl Held {
         let places: Vec<PathBuf> = places(&streams);
         let marks = marks(&places);
         let selection = Selection { with_steps: true, ..Selection::default() };
-        let (rollup, outcome) = logs::answer(streams, &selection, context.settings.reading(), &());
+        let (rollup, outcome) = log_question::answer(streams, &selection, context.settings.reading(), &());
         if marks.is_none() || marks != self::marks(&places) {
             return Ok(None);
         }

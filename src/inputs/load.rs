@@ -22,17 +22,21 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
 use crate::inputs::breakdown::{Breaking, Broken};
-use crate::inputs::rollup::Selection;
-use crate::inputs::{breakdown, etcd, logs, pages, profiles, rollup};
+use crate::inputs::selection::Selection;
+use crate::inputs::{breakdown, etcd, pages, profiles, rollup, together};
 use crate::model::bundle::Bundle;
-use crate::model::incident::{Episode, Grade, Source, Span, Stretch, Verdict};
+use crate::model::cause::Source;
+use crate::model::episode::{Episode, Grade};
+use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
-use crate::model::time::{self, Micros, together};
+use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
-use crate::sources::find::{self, Found, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::Found;
 use crate::sources::open::SourceError;
+use crate::sources::wanted::Wanted;
 use crate::sources::{cgroup, objects::captures};
 use std::path::Path;
 use std::sync::Arc;
@@ -93,7 +97,7 @@ impl Load {
     pub(crate) fn read(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<Self, Error> {
         let (mut load, found) = Self::look(sources, within, context)?;
         load.pages(found, context)?;
-        let (of_logs, rollup) = logs::together(context, |context| {
+        let (of_logs, rollup) = together::run(context, |context| {
             let rollup = load.rollup(context);
             Ok((load.pulse_of_logs(context)?, rollup?))
         })?;
@@ -243,7 +247,8 @@ impl Load {
     fn count<const N: usize>(&self, queries: [Query; N], context: &mut Context<'_>) -> Result<[Arc<Broken>; N], Error> {
         let streams = || find::find(&self.sources, Wanted::Logs, context.io.now).streams;
         let asked = queries.into_iter().map(|query| (streams(), Breaking::of(query))).collect();
-        let answers: Vec<Arc<Broken>> = logs::ask_all(asked, context)?.into_iter().map(|(broken, _)| broken).collect();
+        let answers: Vec<Arc<Broken>> =
+            together::ask_all(asked, context)?.into_iter().map(|(broken, _)| broken).collect();
         give_back();
         answers.try_into().map_err(|_| Error::Input("the logs are gone".to_owned()))
     }

@@ -1,124 +1,19 @@
 //! What is asked of audit logs. A command asks one question and gets its answer; where several commands are run
-//! together, as a report does, their questions are heard first (`together`) and answered by one pass over each log.
+//! together, as a report does, their questions are heard first ([`super::together`]) and answered by one pass over each
+//! log.
 
 use super::cached::Cacheable;
-use super::pages;
+use super::log_question::{Answered, CacheUse, Fold, Key, Question, answer, key, progress};
 use crate::analysis::rollup::Rollup;
-use crate::analysis::rollup::stored::Wanted;
-use crate::cli::{Context, Error, Progress};
+use crate::cli::{Context, Error};
 use crate::model::event::Timed;
-use crate::model::input::Reading;
 use crate::model::question::Bounds;
-use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
+use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What can be answered by one pass over audit logs.
-pub(crate) trait Question: Send + Sync + 'static {
-    /// What makes the answer.
-    type Fold: Fold<Answer = Self::Answer>;
-    /// The answer.
-    type Answer: Send + Sync + 'static;
-
-    /// Which times it is about.
-    fn bounds(&self) -> Bounds;
-
-    /// What makes the answer from so many streams.
-    fn fold(&self, streams: usize) -> Self::Fold;
-
-    /// Whether the other has the same answer.
-    fn is(&self, other: &Self) -> bool;
-
-    /// What of a stored roll-up answers it; says what it would take where none does.
-    fn stored(&self) -> Result<Wanted, String> {
-        Err(not_in_a_rollup("this"))
-    }
-
-    /// Whether the answer of a roll-up that is held, for whole tiles of it, is the log's own.
-    fn is_exact(&self, _held: &Rollup) -> bool {
-        true
-    }
-
-    /// The answer of what was [wanted](Self::stored) of a roll-up.
-    fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
-        self.stored().and(Err(String::new()))
-    }
-
-    /// How a roll-up that the cache keeps may answer it.
-    fn cache_use(&self) -> CacheUse {
-        CacheUse::Never
-    }
-
-    /// The question whose answer is this one's, and a roll-up that the cache can keep.
-    fn to_keep(&self) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        None
-    }
-
-    /// The answer of a roll-up of all of the logs; `None` where the logs may tell something else.
-    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet nothing is kept"))]
-    fn of_kept(&self, rollup: Rollup) -> Option<Self::Answer> {
-        self.of_rollup(rollup).ok()
-    }
-}
-
-/// How a roll-up of all of the logs that the cache keeps may answer a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CacheUse {
-    /// Not at all.
-    Never,
-    /// In place of the logs where that is quicker.
-    IfCheap,
-    /// In place of the logs.
-    Whole,
-}
-
-/// That a roll-up does not tell something, and what would.
-fn not_in_a_rollup(what: &str) -> String {
-    format!("a roll-up does not tell {what}: name the audit log itself in its place (docs/rollup.md, section 6)")
-}
-
-/// Refuses stored roll-ups where single events are looked at.
-pub(crate) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> {
-    match streams.iter().filter(|own| own.is_rolled()).find_map(|own| own.files.first()) {
-        Some(file) => Err(Error::Usage(format!("{}: {}", file.path, not_in_a_rollup(what)))),
-        None => Ok(()),
-    }
-}
-
-/// What makes an answer: workers on threads, and what each block gave, put together in the order of the streams.
-pub(crate) trait Fold: Send + Sync {
-    /// What takes events, on one thread.
-    type Worker<'f>: Worker<Batch = Self::Batch>
-    where
-        Self: 'f;
-    /// What a block gave.
-    type Batch: Send + 'static;
-    /// What blocks come to.
-    type State: Send;
-    /// What all comes to.
-    type Answer;
-
-    /// A worker for one thread.
-    fn worker(&self) -> Self::Worker<'_>;
-
-    /// What no block comes to.
-    fn begin(&self) -> Self::State;
-
-    /// Takes what comes of a stream.
-    fn take(&self, state: &mut Self::State, delivery: Delivery<Self::Batch>);
-
-    /// The answer.
-    fn finish(&self, state: Self::State, workers: Vec<Self::Worker<'_>>) -> Self::Answer;
-}
-
-/// An answer, and what was read for it. Others may have asked the same.
-pub(crate) type Answered<A> = (Arc<A>, Outcome);
 
 /// Answers a question; it is said what was lost.
 pub(crate) fn ask<Q: Question>(
@@ -135,26 +30,6 @@ pub(crate) fn ask<Q: Question>(
     };
     outcome.losses.iter().try_for_each(|loss| context.lost(loss))?;
     Ok((answer, outcome))
-}
-
-/// Answers several; those about the same logs by one pass.
-pub(crate) fn ask_all<Q: Question + Clone>(
-    asked: Vec<(Vec<LogStream>, Q)>,
-    context: &mut Context<'_>,
-) -> Result<Vec<Answered<Q::Answer>>, Error> {
-    let all = |asked: Vec<(Vec<LogStream>, Q)>, context: &mut Context<'_>| -> Result<Vec<_>, Error> {
-        let answers: Vec<_> = asked.into_iter().map(|(streams, question)| ask(streams, question, context)).collect();
-        // All of them are heard, and not the first only.
-        answers.into_iter().collect()
-    };
-    if context.shared.get::<Heard>().is_some() || asked.iter().any(|(streams, _)| key(streams).is_none()) {
-        return all(asked, context);
-    }
-    let again = |asked: &[(Vec<LogStream>, Q)]| {
-        let stream = |streams: &[LogStream]| streams.iter().filter_map(LogStream::again).collect();
-        asked.iter().map(|(streams, question)| (stream(streams), question.clone())).collect()
-    };
-    together(context, |context| all(again(&asked), context))
 }
 
 /// One question by a pass of its own.
@@ -195,70 +70,6 @@ fn keep(own: &Cacheable, answer: &dyn Any, outcome: &Outcome, context: &mut Cont
     answer.downcast_ref().map_or(Ok(()), |rollup: &Rollup| own.keep(rollup, outcome, context))
 }
 
-/// The same without a command around it.
-pub(crate) fn answer<Q: Question>(
-    streams: Vec<LogStream>,
-    question: &Q,
-    how: impl Into<Reading>,
-    watcher: &dyn Watcher,
-) -> (Q::Answer, Outcome) {
-    let how = how.into();
-    settled(streams, question.bounds(), |streams| {
-        let fold = question.fold(streams.len());
-        let mut state = fold.begin();
-        let (workers, outcome) =
-            pass::run(streams, how, watcher, || fold.worker(), |delivery| fold.take(&mut state, delivery));
-        (fold.finish(state, workers), outcome)
-    })
-}
-
-/// Progress of a pass over logs.
-pub(crate) fn progress(streams: &[LogStream], context: &Context<'_>) -> Progress {
-    let bytes = streams.iter().flat_map(|stream| &stream.files).map(|file| file.size).sum();
-    Progress::bytes(bytes, context.settings.progress)
-}
-
-/// Rounds of hearing, at most: who waits for pages asks the rest in the next one.
-const ROUNDS: usize = 4;
-
-/// Runs something that asks until all is answered: at first to hear what is asked, of which nothing is known yet
-/// ([`Error::Unanswered`]), then with the answers, for which each log and each page was read once. What is asked only
-/// when a log has answered something else has a pass of its own.
-pub(crate) fn together<T>(
-    context: &mut Context<'_>,
-    mut run: impl FnMut(&mut Context<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let outer = context.shared.replace(Some(Heard { is_hearing: true, ..Heard::default() }));
-    let mut round = 0;
-    let result = loop {
-        let result = run(context);
-        if matches!(result, Err(Error::Output(_))) {
-            break result;
-        }
-        round += 1;
-        let more = pages::answer(context) && round < ROUNDS;
-        let Some(heard) = context.shared.get_mut::<Heard>() else { break result };
-        if more {
-            heard.asked.iter_mut().for_each(|asked| asked.waiting = 0);
-        } else if heard.is_hearing
-            && (heard.has_unshared || !heard.asked.is_empty() || matches!(result, Err(Error::Unanswered)))
-        {
-            let mut heard = std::mem::take(heard);
-            let answered = heard.answer(context);
-            heard.is_hearing = false;
-            context.shared.replace(Some(heard));
-            if let Err(error) = answered {
-                break Err(error);
-            }
-        } else {
-            break result;
-        }
-    };
-    context.shared.replace(outer);
-    pages::forget(context);
-    result
-}
-
 /// Whether questions are only heard for now: what does not ask need not be done yet.
 pub(crate) fn is_hearing(context: &Context<'_>) -> bool {
     context.shared.get::<Heard>().is_some_and(|heard| heard.is_hearing)
@@ -267,39 +78,26 @@ pub(crate) fn is_hearing(context: &Context<'_>) -> bool {
 /// Questions that were heard, and their answers.
 #[derive(Debug, Default)]
 pub struct Heard {
-    is_hearing: bool,
+    pub(super) is_hearing: bool,
     /// Whether somebody asked what has a pass of its own.
-    has_unshared: bool,
-    asked: Vec<Asked>,
+    pub(super) has_unshared: bool,
+    pub(super) asked: Vec<Asked>,
 }
 
 /// A question that somebody waits for.
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     key: Key,
     /// Until it is answered.
     streams: Vec<LogStream>,
     question: Box<dyn AnyQuestion>,
     /// How many have asked it and have no answer yet.
-    waiting: usize,
+    pub(super) waiting: usize,
     answer: Option<AnyAnswer>,
 }
 
 /// The answer of any question.
 type AnyAnswer = (Arc<dyn Any + Send + Sync>, Outcome);
-
-/// Which logs: cluster and instance of each, and its files.
-pub(crate) type Key = Vec<(String, String, Vec<String>)>;
-
-/// `None` where the logs can be read only once, or roll-ups answer for them: what these hold is no pass of a log.
-pub(crate) fn key(streams: &[LogStream]) -> Option<Key> {
-    let one = |own: &LogStream| {
-        own.again().filter(|own| !own.is_rolled())?;
-        let files = own.files.iter().map(|file| file.path.clone()).collect();
-        Some((own.stream.cluster.clone(), own.stream.instance.clone(), files))
-    };
-    streams.iter().map(one).collect()
-}
 
 /// What comes of asking among others.
 enum Told<Q: Question> {
@@ -336,7 +134,7 @@ impl Heard {
     }
 
     /// Answers all that was heard, with one pass for each set of logs.
-    fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let keys: BTreeSet<Key> = self.asked.iter().map(|asked| asked.key.clone()).collect();
         for key in keys {
             let mut of: Vec<&mut Asked> = self.asked.iter_mut().filter(|asked| asked.key == key).collect();

@@ -1,5 +1,5 @@
 //! What commands read, whichever asks: sources found, opened and read once for all questions that need them
-//! (`logs::together`), from logs, stored roll-ups, pages, databases, profiles, cgroups and objects.
+//! (`together`), from logs, stored roll-ups, pages, databases, profiles, cgroups and objects.
 
 pub mod breakdown;
 #[cfg(feature = "history")]
@@ -15,6 +15,7 @@ pub mod held;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod load;
+pub mod log_question;
 pub mod logs;
 #[cfg(feature = "history")]
 pub mod manifest;
@@ -27,3 +28,5 @@ pub mod quotas;
 #[cfg(feature = "history")]
 pub mod rolled;
 pub mod rollup;
+pub mod selection;
+pub mod together;

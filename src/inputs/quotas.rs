@@ -10,7 +10,8 @@ use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
 use crate::inputs::moment;
-use crate::inputs::rollup::{self, Observe, Selection};
+use crate::inputs::rollup::{self, Observe};
+use crate::inputs::selection::Selection;
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;

@@ -1,16 +1,16 @@
 //! Answers from stored roll-ups, in place of the logs that they were made of.
 
-use super::logs::{self, Answered, Question};
-use super::rollup::Selection;
+use super::log_question::{self, Answered, Question};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
+use crate::inputs::selection::Selection;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TableSpec, kind};
 use crate::model::time::{self, Micros, SECOND};
-use crate::sources::archive::shown;
+use crate::sources::archive_names::shown;
 use crate::sources::audit::pass::Outcome;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use crate::sources::open::{Place, Source};
 use crate::sources::rolled::{Rolled, open};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         // Of a window what came before it matters to some.
         let since = if tables.look_back() { None } else { since };
         let selection = Selection { since, until, with_seams: true, ..Selection::default() };
-        let (rollup, of_logs) = logs::answer(raw, &selection, context.settings.reading(), &());
+        let (rollup, of_logs) = log_question::answer(raw, &selection, context.settings.reading(), &());
         take_in(&mut loader, tables, &rollup, &of_logs).map_err(Error::Input)?;
         outcome.inputs.extend(of_logs.inputs);
         outcome.losses.extend(of_logs.losses);

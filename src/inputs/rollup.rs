@@ -1,116 +1,25 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
-use super::logs::{self, Answered, Fold, Question};
-use crate::analysis::dims::Known;
+use super::log_question::{self, Answered, Fold, Question};
+use super::selection::Selection;
+use super::{logs, together};
 use crate::analysis::filter::Filter;
-use crate::analysis::rollup::stored::{Tables, Wanted, chooses_logs, is_answered};
-use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::{Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
-use crate::sources::audit::pass::{self, Delivery, Outcome, Watcher, Worker};
+use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
+use crate::sources::watcher::Watcher;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Which events are taken.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Selection {
-    /// From here on.
-    pub since: Option<Micros>,
-    /// Before this.
-    pub until: Option<Micros>,
-    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told
-    /// apart.
-    pub filters: Vec<Filter>,
-    /// Whether all tables are made, and what parts are joined by is kept.
-    pub with_seams: bool,
-    /// Whether what its windows are derived from is kept.
-    pub with_steps: bool,
-}
-
-impl Selection {
-    /// Whether it is to be taken.
-    pub fn takes(&self, event: &Timed<'_, '_>) -> bool {
-        self.is_within(event) && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
-    }
-
-    /// Whether it is of the time that is asked for.
-    fn is_within(&self, event: &Timed<'_, '_>) -> bool {
-        self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until)
-    }
-}
-
-/// A selection asks for the roll-up of what it takes.
-impl Question for Selection {
-    type Fold = Rolling;
-    type Answer = Rollup;
-    fn bounds(&self) -> Bounds {
-        (self.since, self.until)
-    }
-    fn fold(&self, streams: usize) -> Rolling {
-        Rolling { selection: self.clone(), streams }
-    }
-    fn is(&self, other: &Self) -> bool {
-        self == other
-    }
-    fn stored(&self) -> Result<Wanted, String> {
-        self.filters.iter().try_for_each(is_answered)?;
-        let Self { since, until, filters, with_seams, .. } = self.clone();
-        let tables = if with_seams { Tables::All } else { Tables::Clients };
-        Ok(Wanted { since, until, filters, with_seams, tables })
-    }
-    fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
-        Ok(rollup)
-    }
-    fn cache_use(&self) -> logs::CacheUse {
-        // Of some clients, late events are not told apart.
-        if self.filters.is_empty() { logs::CacheUse::Whole } else { logs::CacheUse::Never }
-    }
-    fn to_keep(&self) -> Option<Self> {
-        let is_whole = self.filters.is_empty() && self.bounds() == (None, None);
-        is_whole.then(|| Self { with_seams: true, ..Self::default() })
-    }
-}
-
-/// Makes a roll-up.
-pub(crate) struct Rolling {
-    selection: Selection,
-    streams: usize,
-}
-
-impl Fold for Rolling {
-    type Worker<'f> = Observing<'f>;
-    type Batch = Batch;
-    type State = Part;
-    type Answer = Rollup;
-    fn worker(&self) -> Observing<'_> {
-        let observer = if self.selection.with_seams { Observer::whole() } else { Observer::default() };
-        let filters = &self.selection.filters;
-        let is_whole = !filters.is_empty() && !filters.iter().any(|filter| chooses_logs(filter.dim));
-        Observing { observer, selection: &self.selection, is_whole }
-    }
-    fn begin(&self) -> Part {
-        let part = Part::new(self.streams);
-        let part = if self.selection.with_seams { part.with_seams() } else { part };
-        if self.selection.with_steps { part.with_steps() } else { part }
-    }
-    fn take(&self, part: &mut Part, delivery: Delivery<Batch>) {
-        match delivery {
-            Delivery::Block { stream, batch } => part.take(stream, batch),
-            Delivery::End { stream } => part.end(stream),
-        }
-    }
-    fn finish(&self, part: Part, _: Vec<Observing<'_>>) -> Rollup {
-        part.finish()
-    }
-}
-
 /// Reads `streams` and makes their roll-up, with all tables.
 pub fn roll_up(streams: Vec<LogStream>, threads: usize, watcher: &dyn Watcher) -> (Rollup, Outcome) {
-    logs::answer(streams, &Selection { with_seams: true, ..Selection::default() }, threads, watcher)
+    log_question::answer(streams, &Selection { with_seams: true, ..Selection::default() }, threads, watcher)
 }
 
 /// The same, of some events and for a command: with progress, and it is said what was lost.
@@ -129,7 +38,7 @@ pub(crate) fn read_all(
     asked: Vec<(Vec<LogStream>, Selection)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Rollup>>, Error> {
-    let answers = logs::ask_all(asked, context)?;
+    let answers = together::ask_all(asked, context)?;
     answers.iter().try_for_each(|(_, outcome)| tell_copies(outcome, context))?;
     Ok(answers)
 }
@@ -248,8 +157,8 @@ pub(crate) fn pass<W: Worker, S: Default>(
     take: impl Fn(&mut S, W::Batch),
     context: &mut Context<'_>,
 ) -> Result<(S, Outcome), Error> {
-    logs::only_logs(&streams, "this")?;
-    let progress = logs::progress(&streams, context);
+    log_question::only_logs(&streams, "this")?;
+    let progress = log_question::progress(&streams, context);
     let (all, outcome) = settled(streams, (selection.since, selection.until), |streams| {
         let mut all = S::default();
         let (_, outcome) = pass::run(streams, context.settings.reading(), &progress, &make, |delivery| {
@@ -334,28 +243,5 @@ pub(crate) fn conditions_on_clients(texts: &[String], because: &str) -> Result<V
             WHO.join(", ")
         ))),
         None => Ok(filters),
-    }
-}
-
-/// The observer of analysis as a worker of the source's pass.
-pub(crate) struct Observing<'s> {
-    observer: Observer,
-    selection: &'s Selection,
-    /// Whether the time of events that conditions leave out is looked at, too.
-    is_whole: bool,
-}
-
-impl Worker for Observing<'_> {
-    type Batch = Batch;
-    #[inline]
-    fn event(&mut self, event: Timed<'_, '_>) {
-        if self.selection.takes(&event) {
-            self.observer.event(event);
-        } else if self.is_whole && self.selection.is_within(&event) {
-            self.observer.leave_out(event.at);
-        }
-    }
-    fn flush(&mut self) -> Batch {
-        self.observer.flush()
     }
 }

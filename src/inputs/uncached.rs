@@ -1,10 +1,10 @@
 //! Nothing is kept across runs where Parquet can't be written.
 
-use super::logs::{Answered, CacheUse, Question};
+use super::log_question::{Answered, CacheUse, Question};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::sources::audit::pass::Outcome;
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
 use std::convert::Infallible;
 
 /// Logs whose roll-up can be kept: none.

@@ -1,8 +1,8 @@
 //! Episodes: times in which something was wrong, or in which load changed beyond noise. (Rules: docs/judge.md.)
 
-use crate::model::incident::{Cause, Source, Span};
+use crate::model::cause::{Cause, Source};
 use crate::model::report::Severity;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 
 /// How grave an episode is, the gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

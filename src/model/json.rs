@@ -67,6 +67,12 @@ impl<'a> JsonStr<'a> {
     }
 }
 
+/// The string that `raw` JSON is.
+pub fn text_of(raw: &[u8]) -> Option<JsonStr<'_>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some(JsonStr::new(inner, inner.contains(&b'\\')))
+}
+
 /// Resolves the escapes of a JSON string. Lone surrogates and unknown escapes become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
     let mut out: Vec<u8> = Vec::with_capacity(raw.len());

@@ -8,6 +8,7 @@ pub mod apf;
 pub mod bundle;
 #[cfg(feature = "history")]
 pub mod cached;
+pub mod cause;
 pub mod episode;
 pub mod event;
 pub mod flame;

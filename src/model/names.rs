@@ -1,4 +1,4 @@
-//! Names of the series that `plimsoll record` writes. They are a contract: stores hold them for years. (Units:
+//! Names of series. Those that `plimsoll record` writes are a contract: stores hold them for years. (Units:
 //! docs/history.md.)
 //!
 //! Those that objects come to are in `analysis::quota::collect`.
@@ -23,3 +23,6 @@ pub const ETCD_IN_USE: &str = "etcd_db_in_use_bytes";
 pub const ETCD_QUOTA: &str = "etcd_quota_bytes";
 /// Memory of a cgroup in bytes: `path`, `kind` (`usage`, `working_set`, `anon`, `file`, `limit`).
 pub const CGROUP_MEMORY: &str = "cgroup_memory_bytes";
+/// What all pods of the cluster request, against what its nodes can hold: `resource` (`cpu`, `memory`, `pods`). It is
+/// not recorded: forecasts sum it.
+pub const CLUSTER_REQUESTS: &str = "cluster_requests";

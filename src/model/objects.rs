@@ -1,7 +1,6 @@
 //! Kubernetes objects, as far as capacity depends on them.
 
 use crate::model::quantity::Quantity;
-use crate::model::quota::Namespace;
 use crate::model::time::Micros;
 use crate::model::waiting::Waiting;
 use crate::model::webhooks::Webhook;
@@ -9,6 +8,17 @@ use std::collections::BTreeMap;
 
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
+
+/// A namespace, with what its owner is read from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
 
 /// A container's resources.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,21 +1,10 @@
 //! Quotas: what stands in a namespace, what is used of it, and whose it is.
 
-use crate::model::objects::{Amounts, Scope};
+use crate::model::objects::{Amounts, Namespace, Scope};
 use crate::model::quantity::{Form, Quantity};
 use crate::model::series::Day;
 use crate::model::time::Micros;
 use std::collections::BTreeMap;
-
-/// A namespace, as far as quotas care.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Namespace {
-    /// Its name.
-    pub name: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
-}
 
 /// What a ResourceQuota grants of one resource, and what is used of it.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -126,6 +126,9 @@ pub fn format(at: Micros) -> String {
     }
 }
 
+/// From here, to there.
+pub type Span = (Micros, Micros);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 //! name: nothing is left of them however the program ends. What a program that was killed left of the rest is removed
 //! by the next one that unpacks something.
 
+use super::archive_names;
 use super::content::{Content, look};
 use super::open::{HEAD, Packing, Place, SourceError, begin, recognise, unpack};
 use crate::model::units::bytes as size;
@@ -59,8 +60,6 @@ struct All {
     /// The folder, and its lock.
     home: Option<(PathBuf, File)>,
     archives: HashMap<PathBuf, Unpacked>,
-    /// Where archives lie now, and what they are called.
-    names: Vec<(PathBuf, String)>,
 }
 
 static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
@@ -78,25 +77,11 @@ pub fn member(path: &Path) -> Result<Option<PathBuf>, SourceError> {
     Ok(known.filter(|known| known.exists()))
 }
 
-/// A file as it is called in messages: in an archive by the archive's name.
-pub fn shown(path: &Path) -> String {
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = all.names.iter().find_map(|(root, name)| Some(Path::new(name).join(path.strip_prefix(root).ok()?)));
-    known.as_deref().unwrap_or(path).display().to_string()
-}
-
-/// Whether a file lies there only while the program runs, unpacked from an archive.
-pub fn is_unpacked(path: &Path) -> bool {
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.names.iter().any(|(root, _)| path.starts_with(root))
-}
-
 /// The folder that an archive was unpacked into, with its databases if they are wanted; `None` if it is no archive.
 pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, SourceError> {
     if !archive.is_file() {
         return Ok(None);
     }
-    // Recognised at first, for that asks in turn what it is called.
     let source = recognise(&Place::File(archive.to_owned()))?;
     if source.content != Content::TAR {
         return Ok(None);
@@ -122,7 +107,7 @@ pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, Sour
     let done = fs::create_dir_all(&new.base).and_then(|()| new.unpack(archive, source.packing, which));
     done.inspect_err(|_| drop(fs::remove_dir_all(own))).map_err(failed)?;
     let root = new.root();
-    all.names.push((root.clone(), archive.display().to_string()));
+    archive_names::add(root.clone(), archive.display().to_string());
     all.archives.insert(real, new);
     Ok(Some(root))
 }
@@ -130,6 +115,7 @@ pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, Sour
 /// Removes what was unpacked.
 pub fn clear() {
     let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
+    archive_names::clear();
     if let Some((home, _)) = all.home {
         let _ = fs::remove_dir_all(home);
     }

@@ -3,15 +3,15 @@
 //! An entry is a folder `rollup-…` with [`ENTRY`], which tells the logs, and a stored roll-up of them beside it. A log is
 //! known by its first line and by a hash of the bytes before the place to which it was read.
 
-use super::archive;
+use super::archive_names;
 use super::content::Content;
-use super::find::LogStream;
 use super::open::{HEAD, Packing, Place, Source};
 use super::piece::{identity, rest};
 use super::rolled::{Rolled, checksum, open};
 use crate::model::cached::{ENTRY, Entry, EntryFile, EntryStream, FORM};
 use crate::model::input::Dedupe;
 use crate::model::rollup::MANIFEST;
+use crate::sources::found::LogStream;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -121,7 +121,7 @@ fn read(folder: &Path) -> Result<Option<Kept>, ()> {
 /// Whether all of these logs are files that can be read again, and lie where they stay.
 pub fn can_be_kept(streams: &[LogStream]) -> bool {
     let stays = |file: &Source| match &file.place {
-        Place::File(path) => !archive::is_unpacked(path),
+        Place::File(path) => !archive_names::is_unpacked(path),
         Place::Once(_) | Place::Url(_) => false,
     };
     !streams.is_empty() && streams.iter().all(|own| !own.is_rolled() && own.files.iter().all(stays))

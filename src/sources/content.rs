@@ -1,10 +1,9 @@
 //! What a file holds, told by how it begins.
 
 use crate::model::time::{Micros, TimeParser};
-use crate::sources::apf;
-use crate::sources::audit;
 use crate::sources::exposition::{Dialect, Item, Reader};
-use crate::sources::pprof;
+use crate::sources::pprof::recognise;
+use crate::sources::{apf, audit};
 
 /// What a file holds, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +69,7 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if let Some(archive) = archive(head) {
         return (archive, None);
     }
-    if pprof::begins_like_one(head) {
+    if recognise::begins_like_one(head) {
         return (Content::Profile, None);
     }
     let text = head.trim_ascii_start();
@@ -122,7 +121,7 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
         } else {
             "it is JSON without audit events"
         }
-    } else if pprof::is_other_text(text) {
+    } else if recognise::is_other_text(text) {
         "it is a Go profile as text, but not of the heap"
     } else if is_html(text) {
         "it is an HTML page, as a proxy or a log-in sends it"

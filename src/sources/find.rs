@@ -4,8 +4,10 @@
 use super::archive;
 use super::arguments::expand_for;
 use super::content::Content;
+use super::found::{Found, LogStream};
 use super::open::{Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
+use super::wanted::Wanted;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::{Days, Kept};
@@ -35,90 +37,6 @@ const PLAIN_FOLDERS: [&str; 17] = [
     "forms",
     "damage",
 ];
-
-/// Files that make up one log, in order.
-#[derive(Debug)]
-pub struct LogStream {
-    /// Which apiserver's log it is.
-    pub stream: Stream,
-    /// Its files, oldest first.
-    pub files: Vec<Source>,
-    /// Which times are taken; the same for all streams that are read together.
-    pub kept: Kept,
-    /// Whether events may be in it twice: it is an export of a log service, or its files overlap.
-    pub has_copies: bool,
-    /// Where a stored roll-up, whose manifest is the only file, stands for the log: how long its tiles are.
-    pub rolled: Option<Micros>,
-}
-
-impl LogStream {
-    /// Whether a stored roll-up stands for it.
-    pub fn is_rolled(&self) -> bool {
-        self.rolled.is_some()
-    }
-
-    /// The same once more; `None` if it can be read only once.
-    pub fn again(&self) -> Option<Self> {
-        let files = self.files.iter().map(Source::again).collect::<Option<Vec<_>>>()?;
-        Some(Self { stream: self.stream.clone(), files, kept: self.kept.clone(), ..*self })
-    }
-}
-
-/// What a command reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Audit logs.
-    Logs,
-    /// Metrics pages.
-    Pages,
-    /// Both.
-    Both,
-    /// etcd's database.
-    Databases,
-    /// Go profiles; `sources::pprof` finds them.
-    Profiles,
-    /// Dump pages of API Priority and Fairness, and what can be read beside them: logs and metrics pages.
-    Dumps,
-}
-
-impl Wanted {
-    fn wants(self, content: Content) -> bool {
-        match content {
-            Content::AuditLines | Content::AuditDocument | Content::Blank | Content::Rollup => {
-                matches!(self, Self::Logs | Self::Both | Self::Dumps)
-            }
-            Content::Metrics => matches!(self, Self::Pages | Self::Both | Self::Dumps),
-            Content::Dump => self == Self::Dumps,
-            Content::Database => self == Self::Databases,
-            // An empty log is a log without events; a page is never empty.
-            Content::Empty => matches!(self, Self::Logs | Self::Both),
-            Content::Profile | Content::Archive(_) | Content::Other(_) => false,
-        }
-    }
-}
-
-/// What was found behind the arguments.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// The logs.
-    pub streams: Vec<LogStream>,
-    /// Clusters and instances of empty files in folders that are called as the logs are.
-    pub empty_logs: Vec<(String, String)>,
-    /// The metrics pages, by folder.
-    pub pages: Vec<PageFolder>,
-    /// Dump pages of API Priority and Fairness, by folder.
-    pub dumps: Vec<PageFolder>,
-    /// etcd's databases.
-    pub databases: Vec<Source>,
-    /// The bundle's description, from the first `bundle.yaml` that was met.
-    pub bundle: Option<Bundle>,
-    /// Files in folders that hold something else; they are left to other commands.
-    pub other_files: usize,
-    /// Folders that were named and hold no audit log, with the number of files looked at.
-    pub without_logs: Vec<(String, usize)>,
-    /// Inputs that could not be used.
-    pub errors: Vec<SourceError>,
-}
 
 /// Finds the audit logs behind `arguments`. What can't be used is reported beside what can.
 pub fn audit_logs(arguments: &[String]) -> Found {

@@ -3,6 +3,7 @@
 pub mod alerts;
 pub mod apf;
 pub mod archive;
+pub mod archive_names;
 pub mod arguments;
 pub mod audit;
 #[cfg(feature = "history")]
@@ -13,6 +14,7 @@ pub mod content;
 pub mod etcd;
 pub mod exposition;
 pub mod find;
+pub mod found;
 pub mod limits;
 #[cfg(feature = "live")]
 pub mod live;
@@ -33,5 +35,7 @@ mod rolled;
 mod split;
 #[cfg(feature = "history")]
 pub mod store;
+pub mod wanted;
+pub mod watcher;
 
 pub use open::SourceError;

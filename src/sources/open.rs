@@ -1,21 +1,24 @@
 //! One input: where its bytes are, how they are packed, and what they are, told by how they begin.
 
 use super::content::{Content, look};
-use super::find::Wanted;
 use crate::model::input::LossKind;
 use crate::model::time::Micros;
-use crate::sources::archive;
-use crate::sources::audit;
 use crate::sources::split::Splitter;
+use crate::sources::wanted::Wanted;
+use crate::sources::{archive_names, audit};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How much of a file is looked at to tell what it is.
 pub(super) const HEAD: usize = 64 << 10;
+
+/// Lines of one end of a file that are looked at to see which times it is about. Folders may have thousands of files,
+/// and where so few mislead, the count of days says so.
+pub(super) const EDGE: usize = 16;
 
 /// An input that could not be opened or is not what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -241,7 +244,7 @@ pub fn recognise(place: &Place) -> Result<Source, SourceError> {
 fn look_into(place: &Place) -> Result<Source, SourceError> {
     let path = match place {
         Place::Once(path) if path == Path::new("/dev/stdin") => "-".to_owned(),
-        Place::File(path) | Place::Once(path) => archive::shown(path),
+        Place::File(path) | Place::Once(path) => archive_names::shown(path),
         Place::Url(url) => url.clone(),
     };
     let io = |error| SourceError::Io { path: path.clone(), error };
@@ -391,12 +394,28 @@ impl Source {
                 unpack(self.packing, Cursor::new(&head)).map(|reader| reader.take(HEAD as u64).read_to_end(&mut plain)),
             ),
         }
-        audit::settle::times_in(plain.split(|&byte| byte == b'\n').take(lines))
+        audit::times_in(plain.split(|&byte| byte == b'\n').take(lines))
+    }
+
+    /// Times of the events in so many lines, at most, at the end of a file that can be read at any place.
+    pub fn tail_times(&self, lines: usize) -> Vec<Micros> {
+        let Place::File(path) = &self.place else { return Vec::new() };
+        if !self.is_seekable() {
+            return Vec::new();
+        }
+        let read = || {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(self.size.saturating_sub(HEAD as u64)))?;
+            let mut tail = Vec::new();
+            file.take(HEAD as u64).read_to_end(&mut tail)?;
+            Ok::<_, std::io::Error>(tail)
+        };
+        audit::times_in(read().unwrap_or_default().trim_ascii_end().rsplit(|&byte| byte == b'\n').take(lines))
     }
 
     /// The time of the last event near its end, where that can be looked at.
     pub(super) fn last_time(&self) -> Option<Micros> {
-        audit::settle::tail_times(self, audit::settle::EDGE).into_iter().max()
+        self.tail_times(EDGE).into_iter().max()
     }
 
     /// Whether it can be read at any place, by several threads.

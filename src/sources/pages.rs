@@ -5,7 +5,7 @@ use super::open::{Packing, Place, Source};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
 use crate::model::time::{self, Micros, SECOND};
-use crate::sources::audit::pass::Watcher;
+use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;

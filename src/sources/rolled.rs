@@ -5,12 +5,13 @@ use crate::model::event::Stream;
 use crate::model::rollup::{Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
 use crate::model::stray::Kept;
 use crate::model::time::{Micros, SECOND};
-use crate::sources::archive::shown;
-use crate::sources::find::{Found, LogStream};
+use crate::sources::archive_names::shown;
+use crate::sources::found::{Found, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
-use crate::sources::store::{guarded, is_one_of, replaced};
+use crate::sources::store::guarded;
 use polars::io::SerReader;
 use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -223,4 +224,14 @@ fn with_rows(
         }
     }
     take(&Rows { count: frame.height(), columns: held.iter_mut().map(cells).collect() })
+}
+
+/// The names of roll-ups whose place others have taken.
+pub fn replaced<'p>(parts: impl Iterator<Item = &'p Rolled>) -> BTreeSet<String> {
+    parts.flat_map(|part| &part.manifest.replaces).cloned().collect()
+}
+
+/// Whether a folder is called so.
+pub fn is_one_of(folder: &Path, names: &BTreeSet<String>) -> bool {
+    folder.file_name().is_some_and(|name| names.contains(name.to_string_lossy().as_ref()))
 }

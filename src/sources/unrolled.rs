@@ -1,7 +1,7 @@
 //! Stored roll-ups where Parquet can't be read.
 
-use super::find::Found;
 use super::open::{Source, SourceError};
+use crate::sources::found::Found;
 
 /// Says that they can't be read.
 pub(super) fn add(found: &mut Found, sources: &[Source]) {

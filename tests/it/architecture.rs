@@ -217,7 +217,7 @@ fn the_scan_can_fail() {
         ("model/a.rs", "use crate::model::time; // use crate::views;"),
         ("model/a.rs", "/* use crate::views; */ const T: &str = \"use crate::views; println!\";"),
         ("sources/a.rs", "use crate::{model::time, sources::{open, split}};"),
-        ("cli/a.rs", "use crate::sources::audit::pass::Watcher;"),
+        ("cli/a.rs", "use crate::sources::watcher::Watcher;"),
         ("commands/a.rs", "use crate::analysis::x; use crate::sources::y;"),
         ("main.rs", "fn main() { eprintln!(\"x\"); }"),
         ("model/a.rs", &"\n".repeat(600)),

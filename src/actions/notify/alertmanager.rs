@@ -2,8 +2,8 @@
 //! while it stands.
 
 use super::Fault;
-use super::deliver::Standing;
 use super::http::Target;
+use crate::actions::notify::standing::Standing;
 use crate::model::alert::{Alert, Deed, EpisodeNews, Level, Login, Parcel, Url};
 use crate::model::time::{self, Micros, SECOND};
 use serde_json::{Map, Value, json};

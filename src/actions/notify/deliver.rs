@@ -1,11 +1,10 @@
 //! Sends what is in the outbox: each channel on its own, so that one that fails or hangs does not hold up others.
 
 use super::Fault;
+use super::standing::Standing;
 use super::store::Store;
-use crate::model::alert::{Alert, Channel, Parcel, Way};
-use crate::model::time::Micros;
+use crate::model::alert::{Channel, Parcel, Way};
 use crate::sources::retry::{Asked, Retries, RetryPolicy};
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -20,19 +19,6 @@ const RETRIES: RetryPolicy = RetryPolicy {
     total_pause: Duration::MAX,
     asked: Asked::Lengthens,
 };
-
-/// What Alertmanager is to go on knowing, by owner, and which channels those owners have.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
-    /// The cluster.
-    pub cluster: String,
-    /// What time it is.
-    pub at: Micros,
-    /// Alerts by owner.
-    pub alerts: BTreeMap<String, Vec<Alert>>,
-    /// Channels by owner.
-    pub channels: BTreeMap<String, Vec<String>>,
-}
 
 /// What became of a parcel on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,7 +219,8 @@ fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
 mod ways {
     //! The channels as senders.
 
-    use super::{Sender, Standing};
+    use super::Sender;
+    use crate::actions::notify::standing::Standing;
     use crate::actions::notify::{Fault, alertmanager::Alertmanager, slack::Slack, smtp::Mailer, webhook::Webhook};
     use crate::model::alert::Parcel;
     use std::time::Duration;

@@ -9,6 +9,7 @@
 //! acceptance and our record of it sends it again, with the same id. Nothing else is sent twice, and nothing is lost.
 
 pub mod deliver;
+pub mod standing;
 pub mod store;
 
 #[cfg(feature = "live")]

@@ -2,9 +2,11 @@
 
 mod lowered;
 mod note;
+mod repair;
 
 pub use lowered::Lowered;
-pub use note::{Lock, Repaired, repair};
+pub use note::Lock;
+pub use repair::{Repaired, repair};
 
 use crate::model::memory::Amount;
 use crate::sources::cgroup::Group;

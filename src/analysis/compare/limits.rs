@@ -1,7 +1,7 @@
 //! `--fail-on-increase`: which numbers may rise by how much.
 
 use super::noise::Verdict;
-use super::report::{name, quantity, signed};
+use super::words::{name, quantity, signed};
 use super::{Area, METRICS, Metric, Row};
 use crate::model::report::{Finding, Severity};
 use crate::model::units::parse_share;

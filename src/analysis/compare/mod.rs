@@ -9,6 +9,7 @@ pub mod noise;
 pub mod pages;
 pub mod report;
 pub mod states;
+mod words;
 
 use crate::model::time::{Micros, SECOND};
 use noise::{Measured, Verdict};

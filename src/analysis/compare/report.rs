@@ -2,14 +2,14 @@
 
 use super::limits::{self, Limit};
 use super::noise::{Measured, Verdict};
+use super::words::{name, quantity, signed};
 use super::{Area, Metric, Row, Unit};
-use crate::analysis::dims::short_user;
 use crate::model::forecast::Unit as PictureUnit;
 use crate::model::input::InputReport;
 use crate::model::picture::Contrast;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{self, Micros};
-use crate::model::units::{bytes, counted, duration, grouped, signed_percent, significant};
+use crate::model::units::{counted, duration, grouped, significant};
 use serde_json::json;
 
 /// What a report is made of besides rows.
@@ -274,55 +274,6 @@ fn for_people(row: &Row) -> Vec<Value> {
         between.as_str().into(),
         course(&row.pair.before, &row.pair.after),
     ]
-}
-
-/// `+30 %`; of much more how many times it is.
-pub(super) fn signed(change: f64) -> String {
-    match change {
-        _ if change.is_infinite() => "any".to_owned(),
-        999.0.. => "> 1,000×".to_owned(),
-        10.0.. => format!("{}×", significant(change + 1.0)),
-        _ => signed_percent(change),
-    }
-}
-
-/// A value with its unit.
-pub(super) fn quantity(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::PerSecond => format!("{}/s", significant(value)),
-        Unit::Millis => format!("{} ms", significant(value)),
-        Unit::Count => grouped(value.round() as u64),
-        Unit::Bytes => bytes(value),
-    }
-}
-
-/// What a row is of: `node-agent (monitoring:node-agent)`, `list pods`, `all`.
-pub(super) fn name(row: &Row) -> String {
-    let field =
-        |name: &str| row.pair.subject.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
-    let (user, agent) = (field("user"), field("agent"));
-    let user = short_user(user);
-    let slash = if field("subresource").is_empty() { String::new() } else { format!("/{}", field("subresource")) };
-    let group = if field("group").is_empty() { String::new() } else { format!(".{}", field("group")) };
-    match (row.pair.area, field("verb")) {
-        (Area::Clients, _) if agent.is_empty() => short(user),
-        (Area::Clients, _) => format!("{} ({})", short(agent), short(user)),
-        (_, "") => [field("resource").to_owned() + &group, field("name").to_owned(), field("instance").to_owned()]
-            .into_iter()
-            .find(|name| !name.is_empty())
-            .unwrap_or_else(|| "all".to_owned()),
-        (_, verb) if field("resource").is_empty() => format!("{verb} (no resource)"),
-        (_, verb) => format!("{verb} {}{group}{slash}", field("resource")),
-    }
-}
-
-/// The start of a name, which may be as long as its owner likes.
-fn short(name: &str) -> String {
-    const LONGEST: usize = 60;
-    match name.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
 }
 
 /// Windows below this tell little from chance, in microseconds.

@@ -1,9 +1,9 @@
 //! Leaders that change, from the writes to their leases in audit logs.
 
-use crate::analysis::dims::member;
 use crate::model::event::Timed;
 use crate::model::json::cut;
 use crate::model::time::{Micros, SECOND};
+use crate::model::walk::member;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 

@@ -8,6 +8,7 @@ pub mod handovers;
 mod leaders;
 mod people;
 pub mod queues;
+pub mod read;
 pub mod report;
 pub mod scheduler;
 mod tables;

@@ -1,6 +1,6 @@
 //! What people see of the tables: the columns and rows that matter, courses as bars.
 
-use super::report::Read;
+use crate::analysis::controllers::read::Read;
 use crate::model::report::{Table, Value};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::{counted, duration};

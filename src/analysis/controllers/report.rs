@@ -3,54 +3,18 @@
 use super::calls::{Calls, calls};
 use super::classes::Classes;
 use super::findings::{is_held, on_calls, on_classes, on_elections, on_queues, on_schedulers, on_untried};
-use super::handovers::{Handover, Lease, Run, handovers, ran_out};
+use super::handovers::{Handover, handovers};
 use super::leaders::elections;
 use super::people;
 use super::queues::{Queue, queues};
+use super::read::Read;
 use super::scheduler::{Scheduler, Waiting, placed_ms, schedulers, waiting};
 use super::tables::{of_attempts, of_calls, of_handovers, of_kinds, of_leaders, of_pending, of_queues, of_stages};
-use crate::analysis::metrics::facts::Facts;
-use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{counted, duration, percent};
 use serde_json::json;
 use std::collections::BTreeMap;
-
-/// What was read.
-#[derive(Debug, Default)]
-pub struct Read {
-    /// Metrics.
-    pub facts: Facts,
-    /// Writes to leases, by lease; `None` without audit logs.
-    pub leases: Option<BTreeMap<Lease, Vec<Run>>>,
-    /// From the first event that was read to the last.
-    pub logged: Option<(Micros, Micros)>,
-    /// By cluster: until when all of its logs reach. What comes later may be missing in one of them.
-    pub logged_until: BTreeMap<String, Micros>,
-    /// Pods that wait; `None` without objects.
-    pub classes: Option<Classes>,
-    /// When the objects were taken.
-    pub taken: Option<Micros>,
-    /// What was read.
-    pub inputs: Vec<InputReport>,
-    /// Pages whose time is that of their file's last change.
-    pub undated: usize,
-    /// Rows of each table that people asked for; then they are shown what hardly matters, too.
-    pub top: Option<usize>,
-    /// Whether people want all columns.
-    pub wide: bool,
-}
-
-impl Read {
-    /// Leases that had run out when the logs of their cluster end, each with its last holder and for how long.
-    pub fn ran_out(&self) -> impl Iterator<Item = (&Lease, &Run, Micros)> {
-        self.leases.iter().flatten().filter_map(|(lease, runs)| {
-            let run = runs.last()?;
-            Some((lease, run, ran_out(run, *self.logged_until.get(&lease.0)?)?))
-        })
-    }
-}
 
 const SCHEMA: &str = "plimsoll.controllers/v1";
 

@@ -1,11 +1,10 @@
 //! Which FlowSchema a request matches, as kube-apiserver decides it: the schemas in the order of their precedence, then
 //! of their names; the first that matches counts.
 
-use crate::analysis::dims::{member, text_of};
 use crate::model::event::Event;
 use crate::model::flowcontrol::{FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject};
-use crate::model::json::JsonStr;
-use crate::model::walk::strings;
+use crate::model::json::{JsonStr, text_of};
+use crate::model::walk::{member, strings};
 use std::borrow::Cow;
 
 /// The schema and level that every apiserver has, whether the objects are there or not.

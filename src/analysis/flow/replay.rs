@@ -4,12 +4,14 @@
 use super::classify::{Classifier, Sets};
 use super::matching::{Set, caller};
 use super::queues::{Arrival, Fate, Level, flow_hash};
-use crate::analysis::dims::{folded, member, text_of};
+use crate::analysis::dims::folded;
 use crate::model::event::{Event, Stage, Timed};
 use crate::model::flowcontrol::{Distinguisher, FlowSchema, Limit};
 use crate::model::histogram::Histogram;
+use crate::model::json::text_of;
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
+use crate::model::walk::member;
 use hashbrown::HashMap;
 use std::borrow::Cow;
 use std::cmp::Reverse;

@@ -8,8 +8,8 @@ use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUE
 use crate::model::forecast::{ASSUMED_QUOTA, Grid, Part, Target, Unit};
 use crate::model::grid::History;
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
-    ETCD_QUOTA, NAMESPACE_USAGE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
+    ETCD_DB, ETCD_IN_USE, ETCD_QUOTA, NAMESPACE_USAGE,
 };
 use crate::model::quota::is_bytes;
 use crate::model::series::{DAY, Selector, Series};
@@ -18,8 +18,6 @@ use crate::model::units::counted;
 use regex::Regex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What all pods of the cluster ask for, against what its nodes can hold: by `resource` (`cpu`, `memory`, `pods`).
-pub const CLUSTER_REQUESTS: &str = "cluster_requests";
 /// The part of a sum that holds all that are not named.
 pub const OTHERS: &str = "(others)";
 /// Parts of a sum that are named: so many of the largest, and so many of those that grew most.

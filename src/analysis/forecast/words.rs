@@ -1,11 +1,10 @@
 //! What a series is called by people, what limits it, and what to do when the limit comes near.
 
-use super::targets::CLUSTER_REQUESTS;
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::{Backtest, Unit};
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
-    NAMESPACE_USAGE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
+    ETCD_DB, ETCD_IN_USE, NAMESPACE_USAGE,
 };
 use crate::model::registry::qualified;
 use crate::model::series::Series;

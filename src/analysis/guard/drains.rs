@@ -1,21 +1,8 @@
 //! Nodes that are drained: cordons, and the evictions by the same actor that follow them, are one row.
 
-use super::groups::Group;
+use super::group::{Evictions, Group};
 use crate::model::time::Micros;
-use std::collections::{BTreeSet, HashMap};
-
-/// What a drain did to pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Evictions {
-    /// Requests: kubectl asks again every 5 s where a budget refuses.
-    pub requests: u64,
-    /// Different pods that were evicted, or may have been.
-    pub pods: u64,
-    /// Requests that came to nothing: refused by a disruption budget (429), or not there any more.
-    pub failed: u64,
-    /// Where.
-    pub namespaces: BTreeSet<String>,
-}
+use std::collections::HashMap;
 
 /// Cluster, user, impersonated user, agent.
 type Actor = (String, String, String, String);
@@ -92,7 +79,8 @@ fn one(mut rows: Vec<Group>) -> Vec<Group> {
 #[cfg(test)]
 mod tests {
     use super::super::classify::Seen;
-    use super::super::groups::{Around, groups};
+    use super::super::group::Around;
+    use super::super::groups::groups;
     use crate::analysis::rollup::notable::Notable;
     use crate::model::time::SECOND;
     use std::collections::HashMap;

@@ -1,10 +1,9 @@
 //! What `plimsoll guard events` says: a timeline, findings, what the log hides.
 
 use super::classify::Seen;
-use super::drains::Evictions;
-use super::groups::Group;
 use super::rules::Rule;
 use super::words::{gone, outcome, summary, what, who};
+use crate::analysis::guard::group::{Evictions, Group};
 use crate::model::input::{Coverage, InputReport};
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros};

@@ -1,7 +1,9 @@
-//! The kinds of operations: what they are called, how grave they are, what would have stopped them.
+//! The kinds of operations: what they are called, how grave they are, what would have stopped them; what that says of
+//! a group.
 
 use super::bodies::{ESCALATES, UNSEEN};
-use super::groups::Group;
+use super::group::Group;
+use crate::analysis::rollup::notable::Notable;
 use crate::model::report::Severity;
 
 /// A kind of operation.
@@ -189,6 +191,30 @@ impl Rule {
         let is_little = self.least > 1 && group.objects() < self.least as u64;
         if (is_tried || is_little) && self.kind != "forbidden" { Severity::Info } else { (self.severity)(group) }
     }
+}
+
+impl Group {
+    /// Whether it is worth a row.
+    pub fn counts(&self) -> bool {
+        Rule::of(self.first.kind).is_some_and(|rule| self.most >= rule.least as u64 && !self.is_cleanup)
+    }
+
+    /// How grave it is.
+    pub fn severity(&self) -> Severity {
+        Rule::of(self.first.kind).map_or(Severity::Info, |rule| rule.severity(self)).max(self.floor)
+    }
+
+    /// What would have prevented it.
+    pub fn stopped_by(&self) -> Option<String> {
+        Rule::of(self.first.kind).map(|rule| rule.stopped_by.to_owned())
+    }
+}
+
+/// Whether an operation is of one of these kinds; of any where none is named.
+pub fn is_of_kinds(one: &Notable, kinds: &[String]) -> bool {
+    // A drain is derived from these two.
+    let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
+    kinds.is_empty() || kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
 }
 
 #[cfg(test)]

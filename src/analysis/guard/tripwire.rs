@@ -3,8 +3,9 @@
 //! it gets worse.
 
 use super::classify::{Batch, Seen};
-use super::groups::{Around, Group, Grouping, Key, key, sort};
+use super::groups::{Grouping, Key, key, sort};
 use super::rules::Rule;
+use crate::analysis::guard::group::{Around, Group};
 use crate::analysis::rollup::notable::Notable;
 use crate::model::alert::{Deed, Message};
 use crate::model::report::Severity;

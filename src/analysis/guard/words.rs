@@ -1,7 +1,6 @@
 //! What was done, in words.
 
-use super::drains::Evictions;
-use super::groups::Group;
+use super::group::{Evictions, Group};
 use super::rules::Rule;
 use crate::analysis::dims::short_user;
 use crate::model::alert::{Deed, Level};
@@ -155,4 +154,26 @@ pub(super) fn deed(group: &Group) -> Option<Deed> {
         stopped_by: Rule::of(first.kind).map_or("", |rule| rule.stopped_by).to_owned(),
         audit_id: first.audit_id.clone(),
     })
+}
+
+impl Group {
+    /// Who did it, for people.
+    pub fn who(&self) -> String {
+        who(self)
+    }
+
+    /// What was done, for people.
+    pub fn what(&self) -> String {
+        what(self)
+    }
+
+    /// What came of it, for people: `done`, `3 done, 2 refused`.
+    pub fn outcome(&self) -> String {
+        outcome(self)
+    }
+
+    /// What a message says of it; nothing where it is no more than info.
+    pub fn deed(&self) -> Option<Deed> {
+        deed(self)
+    }
 }

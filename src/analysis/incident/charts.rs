@@ -4,10 +4,11 @@ use super::pulse::Pulse;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Fact, Facts};
+use crate::model::cause::Source;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Chart, Measure, Phases, Source, Span};
+use crate::model::incident::{Chart, Measure, Phases};
 use crate::model::memory::Sample;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use std::collections::BTreeMap;
 
 /// Points of a line; of more, those that lie together become their mean.

@@ -5,7 +5,8 @@ use crate::analysis::judge::Episode as Judgement;
 use crate::analysis::judge::profile::Profile;
 use crate::analysis::judge::signals::Deviation;
 use crate::analysis::judge::vitals::{Vital, Vitals};
-use crate::model::incident::{Cause, Effect, Episode, Grade, SignalSpan, Source, State};
+use crate::model::cause::{Cause, Source};
+use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, duration, significant};
 

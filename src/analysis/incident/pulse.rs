@@ -3,9 +3,10 @@
 use crate::analysis::judge::requests::Grid;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::traffic::{Row, Stats};
+use crate::model::cause::Source;
 use crate::model::histogram::Histogram;
-use crate::model::incident::{Measure, Source, Span};
-use crate::model::time::{Micros, SECOND};
+use crate::model::incident::Measure;
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// How long a piece of time is, if the sources tell it that finely.

@@ -5,7 +5,8 @@
 //! colon, behind `in` or `-n`. Elsewhere it is a word of the sentence.
 
 use crate::analysis::dims::account;
-use crate::model::incident::{Cause, Incident};
+use crate::model::cause::Cause;
+use crate::model::incident::Incident;
 use crate::model::report::{Finding, Report, Table, Value};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,11 @@
 //! What `plimsoll report` says, as tables and findings.
 
-use crate::model::incident::{Card, Cause, Effect, Entry, Episode, Grade, Incident, Phases, SignalSpan, Span, Verdict};
+use crate::model::cause::Cause;
+use crate::model::episode::{Effect, Episode, Grade, SignalSpan};
+use crate::model::incident::{Card, Entry, Incident, Phases, Verdict};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
-use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::time::{self, Micros, SECOND, Span, clock};
 use crate::model::units::percent;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
@@ -269,7 +271,7 @@ fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
         Verdict::Quiet(why) | Verdict::Unknown(why) => json!({"verdict": incident.verdict.name(), "why": why}),
     };
     let evidence = |cause: &Cause| {
-        let of = |all: &[crate::model::incident::Evidence]| -> Vec<Json> {
+        let of = |all: &[crate::model::cause::Evidence]| -> Vec<Json> {
             all.iter().map(|one| json!({"text": one.text, "source": one.source.name(), "weight": one.weight})).collect()
         };
         json!({

@@ -1,8 +1,10 @@
 //! What happened, in a few sentences.
 
-use crate::model::incident::{Entry, Episode, Grade, Source, Span, Verdict};
+use crate::model::cause::Source;
+use crate::model::episode::{Episode, Grade};
+use crate::model::incident::{Entry, Verdict};
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::time::{self, Micros, SECOND, Span, clock};
 use crate::model::units::counted;
 
 /// Episodes beside the heaviest that are shown.

@@ -8,8 +8,7 @@ use crate::analysis::judge::profile::{Added, Count, Profile};
 use crate::analysis::judge::requests::{Caller, Kind, Requests};
 use crate::analysis::judge::series::LoadSeries;
 use crate::analysis::robust::median;
-use crate::model::incident::Span;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// A kind of request of a client, before and within.

@@ -9,10 +9,12 @@ use crate::analysis::judge::vitals::{Start, kills, starts};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
-use crate::model::incident::{Entry, Episode, Source, Span, State};
+use crate::model::cause::Source;
+use crate::model::episode::{Episode, State};
+use crate::model::incident::Entry;
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros, SECOND, Span};
 use crate::model::units::{bytes, counted, percent, significant};
 
 /// A group fuller than this is worth a line.

@@ -1,9 +1,10 @@
 //! Report live episodes: each when it begins, when it gets worse, and when it ends.
 
 use crate::model::alert::{EpisodeNews, Level};
-use crate::model::incident::{Cause, Episode, Grade, Span, State};
+use crate::model::cause::Cause;
+use crate::model::episode::{Episode, Grade, State};
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros, SECOND, Span};
 
 /// Of the same episode the begin is found up to so far apart when more is reported, in µs.
 const MOVES: Micros = 60 * SECOND;

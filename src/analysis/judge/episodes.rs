@@ -4,8 +4,9 @@ use super::series::LoadSeries;
 use super::signals::{Deviation, Signal};
 use super::vitals::Vitals;
 use crate::analysis::metrics::facts::Component;
-use crate::model::incident::{Grade, Source, Span, State};
-use crate::model::time::{Micros, SECOND};
+use crate::model::cause::Source;
+use crate::model::episode::{Grade, State};
+use crate::model::time::{Micros, SECOND, Span};
 
 /// What pauses for less than this is one episode, in µs.
 const PAUSE: Micros = 20 * SECOND;

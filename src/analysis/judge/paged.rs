@@ -4,10 +4,9 @@
 use super::requests::{Axes, Caller, Grid, Kind, Requests, Row};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance};
-use crate::analysis::metrics::traffic::verb;
+use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
 use crate::analysis::traffic::Outcome;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
 

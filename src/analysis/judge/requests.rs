@@ -1,7 +1,7 @@
 //! What the judge reads: requests by time, caller and kind, whatever they were counted from.
 
-use crate::model::incident::{Source, Span};
-use crate::model::time::{Micros, SECOND};
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
 
 /// Who asks: user (all kubelets are one) and agent; both empty where the source does not say.
 pub type Caller = [String; 2];

@@ -3,8 +3,8 @@
 use super::requests::{Axes, Grid, Requests, Row};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
+use crate::model::cause::Source;
 use crate::model::histogram::midpoint;
-use crate::model::incident::Source;
 use crate::model::time::SECOND;
 use hashbrown::HashMap;
 use std::hash::Hash;

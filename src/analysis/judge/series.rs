@@ -6,7 +6,7 @@
 
 use super::requests::{Class, Grid, Kind, Requests, Row, is_control_plane};
 use crate::analysis::robust::median;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 
 /// Of the intervals, sorted by how much slower requests are than usual, this part counts as quiet. A longer episode
 /// than the rest of it would become the baseline.

@@ -2,8 +2,8 @@
 
 use super::excursions::{Baseline, baseline, excursions, maximal};
 use super::series::{Felt, LoadSeries, Tile};
-use crate::model::incident::{Source, Span};
-use crate::model::time::{Micros, SECOND};
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
 
 /// Fewer intervals do not show what is usual.

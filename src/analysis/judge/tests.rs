@@ -4,7 +4,8 @@ use super::candidates::Candidate;
 use super::requests::{Axes, Caller, Grid, Requests, Row};
 use super::vitals::{Course, Point, Vital, Vitals};
 use super::{Episode, Input, judge};
-use crate::model::incident::{Grade, Source, State};
+use crate::model::cause::Source;
+use crate::model::episode::{Grade, State};
 use crate::model::time::{Micros, SECOND};
 use proptest::prelude::*;
 

@@ -8,8 +8,9 @@ use super::series::LoadSeries;
 use super::signals::{Deviation, deviations};
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
-use crate::model::incident::{Grade, Source, Span, State};
-use crate::model::time::{Micros, SECOND};
+use crate::model::cause::Source;
+use crate::model::episode::{Grade, State};
+use crate::model::time::{Micros, SECOND, Span};
 
 /// The baseline is as long as this many times the episode, within bounds, s.
 const BASELINE_TIMES: f64 = 4.0;

@@ -4,9 +4,8 @@
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance};
-use crate::model::incident::Span;
 use crate::model::memory::Sample;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// A process that started so soon behind the first page is not known to have been another before.

@@ -1,10 +1,10 @@
 //! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory
 //! grows with the number of keys alone: about 70 bytes each.
 
-use super::by::By;
 use super::key::{HELM, Kept, Key, NONE, Sums, TOMBSTONE, hash, short};
 use super::stem::name_prefix;
 use crate::model::keyspace::{Encoding, Object, Seen, Want};
+use crate::model::question::KeysBy as By;
 use crate::model::registry;
 use crate::model::symbols::{Symbol, Symbols};
 use hashbrown::{HashMap, HashTable};

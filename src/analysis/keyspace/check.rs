@@ -1,7 +1,7 @@
 //! Whether a database is whole: what its values say of themselves and of each other.
 
-use super::report::File;
 use super::{Keyspace, findings, hash};
+use crate::analysis::keyspace::file::File;
 use crate::model::keyspace::{Object, Seen};
 use crate::model::report::{Report, Severity, Table, Value};
 use crate::model::units::counted;

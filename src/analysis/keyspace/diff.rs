@@ -1,7 +1,8 @@
 //! What was added, removed and changed between two databases.
 
-use super::report::{File, hidden, sort};
+use super::report::{hidden, sort};
 use super::{Key, Keyspace, Links, findings};
+use crate::analysis::keyspace::file::File;
 use crate::model::report::{Report, Severity, Table, Value};
 use crate::model::units::{bytes, counted};
 use serde_json::json;

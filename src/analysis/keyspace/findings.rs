@@ -1,7 +1,7 @@
 //! What is wrong with what fills a database. (Thresholds and their reasons: docs/findings.md.)
 
-use super::report::{File, of};
 use super::{By, Row, Usage};
+use crate::analysis::keyspace::file::{File, of};
 use crate::model::report::{Finding, Severity, Value};
 use crate::model::units::{bytes, counted, grouped, percent};
 use serde_json::{Value as Json, json};

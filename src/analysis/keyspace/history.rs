@@ -1,7 +1,8 @@
 //! What is written again and again.
 
-use super::report::{File, hidden, of, sort};
+use super::report::{hidden, sort};
 use super::{Key, Keyspace, findings, top};
+use crate::analysis::keyspace::file::{File, of};
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, duration, grouped};

@@ -5,6 +5,7 @@ mod arena;
 pub mod by;
 pub mod check;
 pub mod diff;
+pub mod file;
 mod findings;
 pub mod flame;
 pub mod history;

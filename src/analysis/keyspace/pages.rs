@@ -1,7 +1,7 @@
 //! How full the pages of a file are, and how its free pages lie.
 
 use super::findings;
-use super::report::File;
+use crate::analysis::keyspace::file::File;
 use crate::model::keyspace::BucketPages;
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::{counted, grouped, percent};

@@ -1,8 +1,9 @@
 //! Which resources to move to an etcd of their own, by `kube-apiserver --etcd-servers-overrides`.
 //! (Source: apiserver server/options/etcd.go: `group/resource#servers;servers`, of resources that are compiled in.)
 
-use super::report::{File, of, sort};
+use super::report::sort;
 use super::{Row, Usage};
+use crate::analysis::keyspace::file::{File, of};
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::bytes;
 

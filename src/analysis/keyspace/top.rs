@@ -1,7 +1,8 @@
 //! The largest objects.
 
-use super::report::{File, of, sort};
+use super::report::sort;
 use super::{Key, Keyspace, findings};
+use crate::analysis::keyspace::file::{File, of};
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::counted;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Verdicts as findings. (Thresholds: docs/findings.md.)
 
-use super::report::Seen;
 use super::verdict::Verdict;
+use crate::analysis::memory::seen::Seen;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, Micros};
 

@@ -1,6 +1,6 @@
 //! Go's own account of its heap beside the group's anonymous memory: by metrics, or by a heap profile.
 
-use super::report::Seen;
+use crate::analysis::memory::seen::Seen;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Table, Value};

@@ -7,4 +7,5 @@ pub mod plan;
 pub mod rates;
 pub mod reclaimed;
 pub mod report;
+pub mod seen;
 pub mod verdict;

@@ -4,7 +4,8 @@ use super::account::{Account, Part, amount};
 use super::findings;
 use super::heap::Heap;
 use super::rates::Rates;
-use super::verdict::{Judged, Verdict, judge};
+use super::seen::Seen;
+use super::verdict::{Judged, Verdict};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::{Report, Table, Value, Window};
@@ -72,30 +73,7 @@ pub const FIELDS: [&str; 57] = [
     "unknown",
 ];
 
-/// One group: a sample and what follows from it.
-#[derive(Debug, Clone)]
-pub struct Seen {
-    /// The sample.
-    pub sample: Sample,
-    /// Its bytes.
-    pub account: Account,
-    /// What happened before it.
-    pub rates: Option<Rates>,
-    /// How it is.
-    pub judged: Judged,
-    /// How deep below the group that was asked for.
-    pub depth: u64,
-}
-
 impl Seen {
-    /// Looks at a sample, and at one before it.
-    pub fn new(sample: Sample, before: Option<&Sample>, host: Option<u64>) -> Self {
-        let account = Account::of(&sample, host);
-        let rates = before.and_then(|before| Rates::between(before, &sample, host));
-        let judged = judge(&sample, &account, rates.as_ref());
-        Self { sample, account, rates, judged, depth: 0 }
-    }
-
     /// The values of [`FIELDS`].
     fn row(&self) -> Vec<Value> {
         let (a, s) = (&self.account, &self.sample);

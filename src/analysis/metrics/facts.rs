@@ -3,7 +3,7 @@
 
 use super::catalogue::{Metric, Part};
 use super::fold::{Fold, Process, START_SLACK};
-use super::traffic::verb;
+use super::names::verb_of;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
 use std::borrow::Cow;
@@ -474,4 +474,10 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
         (instance, lane)
     };
     lanes.into_iter().enumerate().map(instance).collect()
+}
+
+/// The verb of a fact of a request metric, as audit logs call it.
+pub(in crate::analysis) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
+    let label = |at: usize| facts.text(fact.labels[at]);
+    verb_of(label(0), label(3), label(5), facts.instances[fact.instance].is_before(20))
 }

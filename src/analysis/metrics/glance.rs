@@ -4,7 +4,8 @@
 use super::catalogue::{Metric, Part};
 use super::facts::{Component, Fact, Facts};
 use super::quantile::Buckets;
-use super::traffic::{is_long, is_watch, verb};
+use super::traffic::{is_long, is_watch};
+use crate::analysis::metrics::facts::verb;
 use crate::model::registry::qualified;
 use crate::model::report::Value;
 use crate::model::time::{self, Micros};

@@ -1,5 +1,6 @@
-//! What older apiservers call resources in the labels of storage and watch cache metrics, as resources and groups
-//! are called everywhere else. (docs/metrics.md, section 7; samples/metrics-forms/README.md has the sources.)
+//! Verbs of request metrics as audit logs call them, and what older apiservers call resources in the labels of storage
+//! and watch cache metrics, as resources and groups are called everywhere else. (docs/metrics.md, section 7;
+//! samples/metrics-forms/README.md has the sources.)
 
 use crate::model::registry::{PREFIXES, group_of};
 use std::borrow::Cow;
@@ -39,6 +40,26 @@ fn plural(kind: &str) -> String {
     } else {
         kind + "s"
     }
+}
+
+/// The verb of a request metric, as audit logs call it; `is_old`: of an apiserver before 1.20.
+pub(super) fn verb_of<'f>(verb: &'f str, resource: &str, scope: &str, is_old: bool) -> Cow<'f, str> {
+    if resource.is_empty() {
+        return Cow::Owned(verb.to_ascii_lowercase());
+    }
+    Cow::Borrowed(match verb {
+        "LIST" => "list",
+        "GET" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" | "APPLY" => "patch",
+        // Up to 1.19 the scope is that of the route, and collections have a verb of their own.
+        "DELETE" if scope == "resource" || is_old => "delete",
+        "DELETE" => "deletecollection",
+        "WATCH" | "WATCHLIST" => "watch",
+        "CONNECT" => "connect",
+        other => return Cow::Owned(other.to_ascii_lowercase()),
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::catalogue::{Catalogue, Metric, label_names};
 use super::fold::START_SLACK;
 use super::names;
-use super::traffic::verb_of;
+use crate::analysis::metrics::names::verb_of;
 use crate::model::names::{
     APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, ETCD_DB, ETCD_IN_USE, ETCD_QUOTA,
 };

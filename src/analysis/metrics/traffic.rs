@@ -1,7 +1,7 @@
 //! Requests by the dimensions that metrics have. (Rules: docs/metrics.md, section 3.)
 
 use super::catalogue::{Metric, Part};
-use super::facts::{Fact, Facts};
+use super::facts::{Fact, Facts, verb};
 use super::quantile::Buckets;
 use crate::analysis::filter::Filter;
 use crate::analysis::traffic::report::{Line, Measured, Measures};
@@ -94,32 +94,6 @@ impl FromStr for Dim {
         let hint = if known { " (only audit logs tell)" } else { "" };
         Err(format!("{why} '{text}'{hint}; there are: {}", names.join(" ")))
     }
-}
-
-/// The verb of a fact of a request metric, as audit logs call it.
-pub(in crate::analysis) fn verb<'f>(facts: &'f Facts, fact: &Fact) -> Cow<'f, str> {
-    let label = |at: usize| facts.text(fact.labels[at]);
-    verb_of(label(0), label(3), label(5), facts.instances[fact.instance].is_before(20))
-}
-
-/// The verb of a request metric, as audit logs call it; `is_old`: of an apiserver before 1.20.
-pub(super) fn verb_of<'f>(verb: &'f str, resource: &str, scope: &str, is_old: bool) -> Cow<'f, str> {
-    if resource.is_empty() {
-        return Cow::Owned(verb.to_ascii_lowercase());
-    }
-    Cow::Borrowed(match verb {
-        "LIST" => "list",
-        "GET" => "get",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" | "APPLY" => "patch",
-        // Up to 1.19 the scope is that of the route, and collections have a verb of their own.
-        "DELETE" if scope == "resource" || is_old => "delete",
-        "DELETE" => "deletecollection",
-        "WATCH" | "WATCHLIST" => "watch",
-        "CONNECT" => "connect",
-        other => return Cow::Owned(other.to_ascii_lowercase()),
-    })
 }
 
 fn scope(scope: &str) -> &str {

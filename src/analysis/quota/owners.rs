@@ -74,7 +74,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::model::alert::{Templates, Thresholds};
-    use crate::model::quota::Namespace;
+    use crate::model::objects::Namespace;
     use std::time::Duration;
 
     fn owner(name: &str, patterns: &[&str]) -> Owner {

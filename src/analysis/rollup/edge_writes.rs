@@ -1,27 +1,9 @@
 //! Writes near the ends of a roll-up: by them turns between writes of different parts of one log are found.
 
-use super::writers::{LONGEST_TURN, Writers, WrittenKey};
+use super::writers::{EdgeWrite, LONGEST_TURN, Writers};
 use crate::analysis::rollup::keys::Keys;
 use crate::model::time::Micros;
 use hashbrown::HashMap;
-
-/// One of the first two writes to an object, or of the last two.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EdgeWrite {
-    /// Hash of the object.
-    pub object: u64,
-    /// 0 or 1, from the end on.
-    pub place: u8,
-    /// When.
-    pub at: Micros,
-    /// By whom, and to what; of the last writes without subresource, namespace and name.
-    pub key: WrittenKey,
-}
-
-/// Puts them in an order that depends on the log alone.
-pub fn sort(writes: &mut [EdgeWrite]) {
-    writes.sort_unstable_by_key(|write| (write.object, write.place));
-}
 
 /// The edges of parts that follow one another, as those of the whole.
 #[derive(Debug, Default)]
@@ -34,8 +16,8 @@ pub struct EdgeWrites {
 impl EdgeWrites {
     /// Goes on with a part: turns between its writes and those of parts that end before it begins are counted.
     pub fn follow(&mut self, mut first: Vec<EdgeWrite>, mut last: Vec<EdgeWrite>, writers: &mut Writers, keys: &Keys) {
-        sort(&mut first);
-        sort(&mut last);
+        EdgeWrite::sort(&mut first);
+        EdgeWrite::sort(&mut last);
         for write in first {
             let two = self.lasts.entry(write.object).or_default();
             if let [later, earlier] = &two[..]

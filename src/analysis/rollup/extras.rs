@@ -4,18 +4,18 @@
 
 use super::deprecated::Calls;
 use super::extra::Extra;
-use super::extra_rows::{Cascades, Count, Load, LoadKey, Omitted, OmittedKey};
+use super::extra_rows::{Cascades, Count, Load};
 use super::keys::Keys;
 use super::leases::{self, LeaseKey, Leases, Named};
-use super::notable::{Notable, is_control_plane};
+use super::notable::{self, Notable, is_control_plane};
 use super::operations::{Created, CreatedKey, Operations};
 use super::shared::Shared;
-use super::tables::{Rollup, sorted};
-use super::tiles::{OTHER_KEY, Progress, Scale, Tiles};
+use super::tiles::{OTHER_KEY, Progress, Scale, Tiles, sorted};
 use super::writers::{Busy, PairKey, Turns};
 use crate::analysis::controllers::handovers::Run;
 use crate::analysis::guard::consequences::Gone;
 use crate::analysis::quota::refused::Refusals;
+use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey};
 use crate::model::symbols::Symbol;
 use crate::model::time::Micros;
 use std::collections::BTreeSet;
@@ -187,76 +187,77 @@ pub(super) struct ExtraTables {
     pub(super) without: BTreeSet<String>,
 }
 
-/// Hands the rows of one of these tables, as text, to `each`; false if there is no such table.
-pub(super) fn rows(rollup: &Rollup, table: &str, each: &mut dyn FnMut(Vec<String>)) -> bool {
-    let (keys, extra) = (&rollup.keys, &rollup.extra);
-    let numbers = |numbers: &[i64]| numbers.iter().map(i64::to_string).collect::<Vec<_>>();
-    let line = |texts: &[&[&str]], more: Vec<String>| {
-        let mut row: Vec<String> = texts.iter().copied().flatten().map(|text| (*text).to_owned()).collect();
-        row.extend(more);
-        row
-    };
-    let texts = |symbols: [Symbol; 4]| symbols.map(|symbol| keys.symbols.get(symbol));
-    let span = |span: Option<(Micros, Micros)>| span.unwrap_or_default();
-    match table {
-        "load" => extra.load.iter().for_each(|(tile, key, row)| {
-            let LoadKey { cluster, instance, verb, class } = *keys.extra.loads.get(*key as u32);
-            let [cluster, instance, verb] = [cluster, instance, verb].map(|symbol| keys.symbols.get(symbol));
-            let Load { requests, open, ended, latency } = row;
-            let mut more = [requests, open, ended].map(u64::to_string).to_vec();
-            more.extend([latency.encode(), latency.sum.to_string(), latency.max.to_string()]);
-            each(line(&[&[&tile.to_string(), cluster, instance, verb, class]], more));
-        }),
-        "omitted" => extra.omitted.iter().for_each(|(tile, key, row)| {
-            let k = keys.extra.omitted.get(*key as u32);
-            let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
-            let [instance, verb, subresource, namespace] = texts([k.instance, k.verb, k.subresource, k.namespace]);
-            let fact = if *key == OTHER_KEY { super::keys::OTHER } else { k.fact.name() };
-            let all = [cluster, instance, user, agent, verb, group, resource, subresource, namespace, fact];
-            each(line(&[&[&tile.to_string()], &all], vec![row.0.to_string()]));
-        }),
-        "cascades" => extra.cascades.iter().for_each(|(tile, key, Cascades(gone))| {
-            let Gone { objects, collections, first, last } = *gone;
-            let mut more = [objects, collections].map(|count| count.to_string()).to_vec();
-            more.extend(numbers(&[first, last]));
-            each(line(&[&[&tile.to_string()], &texts(*keys.extra.cascades.get(*key as u32))], more));
-        }),
-        "refusals" => extra.refusals.iter().for_each(|(tile, key, row)| {
-            let (first, last) = span(row.span);
-            let mut more = vec![row.count.to_string(), row.needed.to_string()];
-            more.extend(numbers(&[first, last]));
-            each(line(&[&[&tile.to_string()], &texts(*keys.extra.refusals.get(*key as u32))], more));
-        }),
-        "operations" => extra.operations.iter().for_each(|one| {
-            let mut row = super::tables::notable_row(one);
-            row.extend([one.received.unwrap_or_default().to_string(), one.starts.to_string()]);
-            each(row);
-        }),
-        "created" => extra.created.iter().for_each(|(key, calls)| {
-            let (first, last) = span(calls.span);
-            let mut row = key.to_vec();
-            row.push(calls.requests.to_string());
-            row.extend(numbers(&[first, last]));
-            each(row);
-        }),
-        "leases" => extra.leases.iter().for_each(|(tile, lease, run)| {
-            let lease = lease.map(|symbol| keys.symbols.get(symbol));
-            let mut row = line(&[&[&tile.to_string()], &lease], numbers(&[run.first, run.last]));
-            row.extend(texts(run.holder.0).map(str::to_owned));
-            row.extend([run.writes.to_string(), run.longest.to_string(), run.is_released.to_string()]);
-            row.push(run.lasts.unwrap_or_default().to_string());
-            each(row);
-        }),
-        "writes" => extra.writes.iter().for_each(|(minute, key, count)| {
-            each(line(&[&[&minute.to_string()], &key.text(keys)], vec![count.to_string()]));
-        }),
-        "alternations" => extra.alternations.iter().for_each(|(pair, turns)| {
-            let ((object, other), (first, last)) = (pair.text(keys), span(turns.span));
-            let mut more = vec![turns.turns.to_string()];
-            more.extend(numbers(&[first, last]));
-            each(line(&[&object, &other], more));
-        }),
-        _ => return false,
+impl ExtraTables {
+    /// Hands the rows of one of these tables, as text, to `each`; false if there is no such table.
+    pub(super) fn rows(&self, keys: &Keys, table: &str, each: &mut dyn FnMut(Vec<String>)) -> bool {
+        let numbers = |numbers: &[i64]| numbers.iter().map(i64::to_string).collect::<Vec<_>>();
+        let line = |texts: &[&[&str]], more: Vec<String>| {
+            let mut row: Vec<String> = texts.iter().copied().flatten().map(|text| (*text).to_owned()).collect();
+            row.extend(more);
+            row
+        };
+        let texts = |symbols: [Symbol; 4]| symbols.map(|symbol| keys.symbols.get(symbol));
+        let span = |span: Option<(Micros, Micros)>| span.unwrap_or_default();
+        match table {
+            "load" => self.load.iter().for_each(|(tile, key, row)| {
+                let LoadKey { cluster, instance, verb, class } = *keys.extra.loads.get(*key as u32);
+                let [cluster, instance, verb] = [cluster, instance, verb].map(|symbol| keys.symbols.get(symbol));
+                let Load { requests, open, ended, latency } = row;
+                let mut more = [requests, open, ended].map(u64::to_string).to_vec();
+                more.extend([latency.encode(), latency.sum.to_string(), latency.max.to_string()]);
+                each(line(&[&[&tile.to_string(), cluster, instance, verb, class]], more));
+            }),
+            "omitted" => self.omitted.iter().for_each(|(tile, key, row)| {
+                let k = keys.extra.omitted.get(*key as u32);
+                let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
+                let [instance, verb, subresource, namespace] = texts([k.instance, k.verb, k.subresource, k.namespace]);
+                let fact = if *key == OTHER_KEY { super::keys::OTHER } else { k.fact.name() };
+                let all = [cluster, instance, user, agent, verb, group, resource, subresource, namespace, fact];
+                each(line(&[&[&tile.to_string()], &all], vec![row.0.to_string()]));
+            }),
+            "cascades" => self.cascades.iter().for_each(|(tile, key, Cascades(gone))| {
+                let Gone { objects, collections, first, last } = *gone;
+                let mut more = [objects, collections].map(|count| count.to_string()).to_vec();
+                more.extend(numbers(&[first, last]));
+                each(line(&[&[&tile.to_string()], &texts(*keys.extra.cascades.get(*key as u32))], more));
+            }),
+            "refusals" => self.refusals.iter().for_each(|(tile, key, row)| {
+                let (first, last) = span(row.span);
+                let mut more = vec![row.count.to_string(), row.needed.to_string()];
+                more.extend(numbers(&[first, last]));
+                each(line(&[&[&tile.to_string()], &texts(*keys.extra.refusals.get(*key as u32))], more));
+            }),
+            "operations" => self.operations.iter().for_each(|one| {
+                let mut row = notable::row(one);
+                row.extend([one.received.unwrap_or_default().to_string(), one.starts.to_string()]);
+                each(row);
+            }),
+            "created" => self.created.iter().for_each(|(key, calls)| {
+                let (first, last) = span(calls.span);
+                let mut row = key.to_vec();
+                row.push(calls.requests.to_string());
+                row.extend(numbers(&[first, last]));
+                each(row);
+            }),
+            "leases" => self.leases.iter().for_each(|(tile, lease, run)| {
+                let lease = lease.map(|symbol| keys.symbols.get(symbol));
+                let mut row = line(&[&[&tile.to_string()], &lease], numbers(&[run.first, run.last]));
+                row.extend(texts(run.holder.0).map(str::to_owned));
+                row.extend([run.writes.to_string(), run.longest.to_string(), run.is_released.to_string()]);
+                row.push(run.lasts.unwrap_or_default().to_string());
+                each(row);
+            }),
+            "writes" => self.writes.iter().for_each(|(minute, key, count)| {
+                each(line(&[&[&minute.to_string()], &key.text(keys)], vec![count.to_string()]));
+            }),
+            "alternations" => self.alternations.iter().for_each(|(pair, turns)| {
+                let ((object, other), (first, last)) = (pair.text(keys), span(turns.span));
+                let mut more = vec![turns.turns.to_string()];
+                more.extend(numbers(&[first, last]));
+                each(line(&[&object, &other], more));
+            }),
+            _ => return false,
+        }
+        true
     }
-    true
 }

@@ -1,7 +1,7 @@
 //! The tables of [`super::extras`] from stored ones, and as analyses read them.
 
 use super::deprecated::Calls;
-use super::extra_rows::{Cascades, Count, Load, LoadKey, Omitted, OmittedKey, VERBS};
+use super::extra_rows::{Cascades, Count, Load};
 use super::keys::OTHER;
 use super::leases::{self, Named};
 use super::notable::{KINDS, KINDS_MORE, Notable};
@@ -12,6 +12,7 @@ use super::writers::{PairKey, Turns, WrittenKey};
 use crate::analysis::controllers::handovers::{Lease, Run};
 use crate::analysis::guard::consequences::{Gone, Place};
 use crate::analysis::quota::refused::{Refusals, Refused};
+use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey, VERBS};
 use crate::model::histogram::Histogram;
 use crate::model::rollup::{Cells, Rows, TableSpec};
 use crate::model::symbols::Symbol;

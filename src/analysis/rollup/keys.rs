@@ -1,6 +1,6 @@
 //! Row keys as numbers: who asked for what, interned once, so that the tables work on small integers.
 
-use super::extra_rows::ExtraKeys;
+use crate::analysis::dims::code_class;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
@@ -271,9 +271,144 @@ impl Keys {
         Renumbering { symbols, traffic }
     }
 
+    /// The text columns of a traffic key.
+    pub fn traffic_text(&self, number: u32) -> [String; 12] {
+        let k = self.traffic.get(number);
+        let [cluster, user, agent, group, resource] = self.subject_text(k.subject);
+        let s = |symbol| self.symbols.get(symbol);
+        let is_other = number == 0;
+        let scope = if is_other { OTHER } else { k.scope.name() };
+        let other = || if is_other { OTHER.to_owned() } else { String::new() };
+        let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace] =
+            [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
+                .map(str::to_owned);
+        let code = k.code.map_or_else(other, |code| code.to_string());
+        let shape = k.shape.map_or_else(other, |shape| shape.encode());
+        [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape]
+    }
+
     /// The text columns of a subject: cluster, user, agent, group, resource.
     pub fn subject_text(&self, number: u32) -> [&str; 5] {
         let k = self.subjects.get(number);
         [k.cluster, k.user, k.agent, k.group, k.resource].map(|symbol| self.symbols.get(symbol))
+    }
+}
+
+/// Verbs that `load` tells apart; a client may send any word for a method.
+pub const VERBS: [&str; 14] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "post",
+    "put",
+    "head",
+    "options",
+    "connect",
+    "proxy",
+];
+
+/// Key of a row of `load`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LoadKey {
+    /// Cluster.
+    pub cluster: Symbol,
+    /// Apiserver.
+    pub instance: Symbol,
+    /// One of [`VERBS`], else `(other)`.
+    pub verb: Symbol,
+    /// Class of the code: `2xx`.
+    pub class: &'static str,
+}
+
+/// What an operation that is left out of a timeline was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Omitted {
+    /// A dangerous operation that was a dry run.
+    DryRun,
+    /// A write that may be dangerous, whose body the audit level hides.
+    Hidden,
+    /// Folded rows.
+    Other,
+}
+
+impl Omitted {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::DryRun, Self::Hidden, Self::Other];
+
+    /// Its name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DryRun => "dry-run",
+            Self::Hidden => "hidden",
+            Self::Other => OTHER,
+        }
+    }
+}
+
+/// Key of a row of `omitted`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OmittedKey {
+    /// Number of client and resource.
+    pub subject: u32,
+    /// Apiserver.
+    pub instance: Symbol,
+    /// Verb.
+    pub verb: Symbol,
+    /// Subresource.
+    pub subresource: Symbol,
+    /// Namespace.
+    pub namespace: Symbol,
+    /// What it was.
+    pub fact: Omitted,
+}
+
+/// Key of a row of `cascades`: cluster, namespace, group, resource; and of `refusals`: cluster, namespace, quota,
+/// resource.
+pub type FourKey = [Symbol; 4];
+
+/// Keys by number; number 0 is `(other)` in each table.
+#[derive(Debug)]
+pub struct ExtraKeys {
+    /// Of `load`.
+    pub loads: Numbered<LoadKey>,
+    /// Of `omitted`.
+    pub omitted: Numbered<OmittedKey>,
+    /// Of `cascades`.
+    pub cascades: Numbered<FourKey>,
+    /// Of `refusals`.
+    pub refusals: Numbered<FourKey>,
+}
+
+impl Default for ExtraKeys {
+    fn default() -> Self {
+        let other = OTHER_SYMBOL;
+        Self {
+            loads: Numbered::new(LoadKey { cluster: other, instance: other, verb: other, class: OTHER }),
+            omitted: Numbered::new(OmittedKey {
+                subject: 0,
+                instance: other,
+                verb: other,
+                subresource: other,
+                namespace: other,
+                fact: Omitted::Other,
+            }),
+            cascades: Numbered::new([other; 4]),
+            refusals: Numbered::new([other; 4]),
+        }
+    }
+}
+
+impl LoadKey {
+    /// Where a traffic key counts.
+    pub fn of(key: &TrafficKey, keys: &Keys) -> Self {
+        let verb = keys.symbols.get(key.verb);
+        let verb = if VERBS.contains(&verb) { key.verb } else { OTHER_SYMBOL };
+        let cluster = keys.subjects.get(key.subject).cluster;
+        Self { cluster, instance: key.instance, verb, class: code_class(key.code) }
     }
 }

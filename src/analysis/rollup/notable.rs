@@ -85,7 +85,7 @@ impl Notable {
     pub fn of(event: &Timed<'_, '_>, kind: &'static str, detail: String) -> Self {
         let e = event.event;
         let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
-        let impersonated = crate::analysis::dims::member(e.impersonated, "username")
+        let impersonated = crate::model::walk::member(e.impersonated, "username")
             .and_then(|name| serde_json::from_slice::<String>(name).ok())
             .unwrap_or_default();
         Self {
@@ -258,6 +258,33 @@ fn is_cordon(body: &[u8]) -> bool {
 
 fn parse(body: &[u8]) -> Option<Value> {
     serde_json::from_str(&String::from_utf8_lossy(body)).ok()
+}
+
+/// The columns of the table `notable`.
+pub(super) fn row(n: &Notable) -> Vec<String> {
+    let code = n.code.map_or(String::new(), |code| code.to_string());
+    let before = [&n.cluster, &n.instance].map(String::clone);
+    let texts = [
+        &n.user,
+        &n.agent,
+        &n.impersonated,
+        &n.source,
+        &n.verb,
+        &n.group,
+        &n.resource,
+        &n.subresource,
+        &n.namespace,
+        &n.name,
+        &code,
+        &n.uri,
+        &n.audit_id,
+    ];
+    let mut fields = vec![n.at.to_string()];
+    fields.extend(before);
+    fields.push(n.kind.to_owned());
+    fields.extend(texts.map(String::clone));
+    fields.extend([n.level.to_owned(), n.detail.clone()]);
+    fields
 }
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! What a roll-up keeps of its beginning and its end, so that parts of one log that follow one another in time become the
 //! roll-up of the whole (docs/rollup.md, section 7).
 
-use super::edge_writes::{self, EdgeWrite, EdgeWrites};
+use super::edge_writes::EdgeWrites;
 use super::keys::{Keys, TrafficKey};
 use super::objects::EdgeObject;
 use super::sequences::{Last, Request, Sequences, Turn};
-use super::tables::{Rollup, key_text};
-use super::writers::WrittenKey;
+use super::writers::{EdgeWrite, WrittenKey};
 use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
 use crate::analysis::repeated::IdSample;
 use crate::model::rollup::Cells;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::Micros;
 use hashbrown::HashMap;
 
 /// What is known of the ends of a roll-up.
@@ -42,12 +41,94 @@ impl Seams {
         self.started.sort_unstable_by_key(|(identity, start)| (start.at, *identity));
         self.ended.sort_unstable_by_key(|(identity, end)| (end.at, *identity));
         self.firsts.sort_by_key(|(first, _)| (first.at, first.received, first.request, first.turn));
-        edge_writes::sort(&mut self.first_writes);
-        edge_writes::sort(&mut self.last_writes);
+        EdgeWrite::sort(&mut self.first_writes);
+        EdgeWrite::sort(&mut self.last_writes);
         self.objects.sort_by_cached_key(|one| {
             let subject = keys.subject_text(one.subject).map(str::to_owned);
             (one.tile, subject, keys.symbols.get(one.namespace).to_owned(), one.name.clone())
         });
+    }
+
+    /// Hands the rows of the table `seams` to `each`.
+    pub(super) fn rows(&self, keys: &Keys, each: &mut dyn FnMut(Vec<String>)) {
+        let nobody: [String; 12] = Default::default();
+        let of_subject = |subject: u32| {
+            let [cluster, user, agent, group, resource] = keys.subject_text(subject).map(str::to_owned);
+            let mut rest: [String; 12] = Default::default();
+            (rest[0], rest[2], rest[3], rest[5], rest[6]) = (cluster, user, agent, group, resource);
+            rest
+        };
+        let open = |edge, identity: u128, open: &Open, failed: bool, times: u32| {
+            let flags = flags(&[(failed, FAILED), (open.late, LATE), (open.error, ERROR)]);
+            let (at, received) = (open.at, open.received);
+            let head = Head { edge, at, received, hash: halves(identity), flags, value: u64::from(times) };
+            row(&head, keys.traffic_text(open.key), "", [0; 3])
+        };
+        for (identity, start) in &self.started {
+            each(open("started", *identity, &start.what, start.failed, start.times));
+        }
+        for (identity, end) in &self.ended {
+            each(open("ended", *identity, end, false, 1));
+        }
+        for (request, subject) in &self.firsts {
+            let Request { at, received, request: hash, turn, written, .. } = *request;
+            let flags = flags(&[
+                (request.complete, COMPLETE),
+                (request.holds, HOLDS),
+                (request.lists, LISTS),
+                (request.rereads, REREADS),
+                (written.is_some_and(|written| written.same), SAME),
+            ]);
+            let value = written.map_or(0, |written| written.version);
+            each(row(
+                &Head { edge: "first", at, received, hash: [hash, turn], flags, value },
+                of_subject(*subject),
+                "",
+                [0; 3],
+            ));
+        }
+        for (hash, last) in &self.lasts {
+            let flags = flags(&[(last.failed.is_some(), FAILED), (last.failed == Some(super::Fact::Retry5xx), ERROR)]);
+            let received = last.read.unwrap_or_default();
+            let head = Head { edge: "last", at: last.at, received, hash: [*hash, 0], flags, value: last.version };
+            each(row(&head, nobody.clone(), "", [0; 3]));
+        }
+        for (hash, turn) in &self.turns {
+            let (at, flags, value) = match *turn {
+                Turn::Ended { at, short } => (at, flags(&[(short, SHORT)]), 0),
+                Turn::Held { at, request } => (at, HOLDS, request),
+                Turn::Listed => continue,
+            };
+            let head = Head { edge: "turn", at, received: 0, hash: [*hash, 0], flags, value };
+            each(row(&head, nobody.clone(), "", [0; 3]));
+        }
+        for object in &self.objects {
+            let (at, received) = object.object.span.unwrap_or_default();
+            let flags = flags(&[(object.is_kept, KEPT), (object.object.lease, LEASE)]);
+            let mut rest = of_subject(object.subject);
+            keys.symbols.get(object.namespace).clone_into(&mut rest[9]);
+            let head = Head { edge: "object", at, received, hash: [0; 2], flags, value: object.tile as u64 };
+            let counts = [object.object.reads, object.object.writes, object.object.conflicts];
+            each(row(&head, rest, &object.name, counts));
+        }
+        for (edge, write) in [("first-write", &self.first_writes), ("last-write", &self.last_writes)]
+            .into_iter()
+            .flat_map(|(edge, writes)| writes.iter().map(move |write| (edge, write)))
+        {
+            let mut rest = of_subject(write.key.subject);
+            if edge == "first-write" {
+                keys.symbols.get(write.key.subresource).clone_into(&mut rest[7]);
+                keys.symbols.get(write.key.namespace).clone_into(&mut rest[9]);
+            }
+            let hash = [write.object, 0];
+            let head = Head { edge, at: write.at, received: 0, hash, flags: 0, value: u64::from(write.place) };
+            let name = if edge == "first-write" { &*write.key.name } else { "" };
+            each(row(&head, rest, name, [0; 3]));
+        }
+        for (hash, count) in self.ids.counts() {
+            let head = Head { edge: "id", at: 0, received: 0, hash: [hash, 0], flags: 0, value: u64::from(count) };
+            each(row(&head, nobody.clone(), "", [0; 3]));
+        }
     }
 }
 
@@ -94,90 +175,6 @@ fn row(head: &Head, rest: [String; 12], name: &str, counts: [u64; 3]) -> Vec<Str
 
 fn halves(identity: u128) -> [u64; 2] {
     [(identity >> 64) as u64, identity as u64]
-}
-
-/// Hands the rows of the table `seams` to `each`.
-pub(super) fn rows(rollup: &Rollup, each: &mut dyn FnMut(Vec<String>)) {
-    let Some(seams) = &rollup.seams else { return };
-    let keys = &rollup.keys;
-    let nobody: [String; 12] = Default::default();
-    let of_subject = |subject: u32| {
-        let [cluster, user, agent, group, resource] = keys.subject_text(subject).map(str::to_owned);
-        let mut rest: [String; 12] = Default::default();
-        (rest[0], rest[2], rest[3], rest[5], rest[6]) = (cluster, user, agent, group, resource);
-        rest
-    };
-    let open = |edge, identity: u128, open: &Open, failed: bool, times: u32| {
-        let flags = flags(&[(failed, FAILED), (open.late, LATE), (open.error, ERROR)]);
-        let (at, received) = (open.at, open.received);
-        let head = Head { edge, at, received, hash: halves(identity), flags, value: u64::from(times) };
-        row(&head, key_text(keys, open.key), "", [0; 3])
-    };
-    for (identity, start) in &seams.started {
-        each(open("started", *identity, &start.what, start.failed, start.times));
-    }
-    for (identity, end) in &seams.ended {
-        each(open("ended", *identity, end, false, 1));
-    }
-    for (request, subject) in &seams.firsts {
-        let Request { at, received, request: hash, turn, written, .. } = *request;
-        let flags = flags(&[
-            (request.complete, COMPLETE),
-            (request.holds, HOLDS),
-            (request.lists, LISTS),
-            (request.rereads, REREADS),
-            (written.is_some_and(|written| written.same), SAME),
-        ]);
-        let value = written.map_or(0, |written| written.version);
-        each(row(
-            &Head { edge: "first", at, received, hash: [hash, turn], flags, value },
-            of_subject(*subject),
-            "",
-            [0; 3],
-        ));
-    }
-    for (hash, last) in &seams.lasts {
-        let flags = flags(&[(last.failed.is_some(), FAILED), (last.failed == Some(super::Fact::Retry5xx), ERROR)]);
-        let received = last.read.unwrap_or_default();
-        let head = Head { edge: "last", at: last.at, received, hash: [*hash, 0], flags, value: last.version };
-        each(row(&head, nobody.clone(), "", [0; 3]));
-    }
-    for (hash, turn) in &seams.turns {
-        let (at, flags, value) = match *turn {
-            Turn::Ended { at, short } => (at, flags(&[(short, SHORT)]), 0),
-            Turn::Held { at, request } => (at, HOLDS, request),
-            Turn::Listed => continue,
-        };
-        let head = Head { edge: "turn", at, received: 0, hash: [*hash, 0], flags, value };
-        each(row(&head, nobody.clone(), "", [0; 3]));
-    }
-    for object in &seams.objects {
-        let (at, received) = object.object.span.unwrap_or_default();
-        let flags = flags(&[(object.is_kept, KEPT), (object.object.lease, LEASE)]);
-        let mut rest = of_subject(object.subject);
-        keys.symbols.get(object.namespace).clone_into(&mut rest[9]);
-        let head = Head { edge: "object", at, received, hash: [0; 2], flags, value: object.tile as u64 };
-        let counts = [object.object.reads, object.object.writes, object.object.conflicts];
-        each(row(&head, rest, &object.name, counts));
-    }
-    for (edge, write) in [("first-write", &seams.first_writes), ("last-write", &seams.last_writes)]
-        .into_iter()
-        .flat_map(|(edge, writes)| writes.iter().map(move |write| (edge, write)))
-    {
-        let mut rest = of_subject(write.key.subject);
-        if edge == "first-write" {
-            keys.symbols.get(write.key.subresource).clone_into(&mut rest[7]);
-            keys.symbols.get(write.key.namespace).clone_into(&mut rest[9]);
-        }
-        let hash = [write.object, 0];
-        let head = Head { edge, at: write.at, received: 0, hash, flags: 0, value: u64::from(write.place) };
-        let name = if edge == "first-write" { &*write.key.name } else { "" };
-        each(row(&head, rest, name, [0; 3]));
-    }
-    for (hash, count) in seams.ids.counts() {
-        let head = Head { edge: "id", at: 0, received: 0, hash: [hash, 0], flags: 0, value: u64::from(count) };
-        each(row(&head, nobody.clone(), "", [0; 3]));
-    }
 }
 
 /// What is taken back of tables when an end is found in one part and its start in another.
@@ -370,53 +367,4 @@ fn meet(mut objects: Vec<EdgeObject>, part: &mut Part) -> Vec<EdgeObject> {
         }
     }
     met
-}
-
-impl Undone {
-    /// Takes it back, of the row that has it, or of that of all others.
-    pub(super) fn apply(self, rollup: &mut Rollup) {
-        let length = rollup.tile;
-        let tile = |at: Micros, length: i64| at.div_euclid(length * SECOND) * length;
-        let pulse_length = if length == 10 { 1 } else { length };
-        let pulse = |rollup: &mut Rollup, at: Micros, key: u32, take: &dyn Fn(&mut super::rows::Pulse)| {
-            let key = u64::from(rollup.keys.class(key).0);
-            if let Some(row) = find(rollup.pulse.own(), tile(at, pulse_length), key) {
-                take(row);
-            }
-        };
-        match self {
-            Self::Start { at, key, open } => {
-                let load = super::extra_rows::LoadKey::of(rollup.keys.traffic.get(key), &rollup.keys);
-                let load = rollup.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
-                if let Some(row) = find(&mut rollup.extra.load, tile(at, length), load) {
-                    row.requests = row.requests.saturating_sub(1);
-                    row.open = row.open.saturating_sub(u64::from(open));
-                }
-                if let Some(row) = find(rollup.traffic.own(), tile(at, length), u64::from(key)) {
-                    row.requests = row.requests.saturating_sub(1);
-                    row.open = row.open.saturating_sub(u64::from(open));
-                }
-            }
-            Self::Arrival { received, key } => {
-                pulse(rollup, received, key, &|row| row.starts = row.starts.saturating_sub(1));
-            }
-            Self::End { at, key, error } => {
-                let throttled = rollup.keys.traffic.get(key).code == Some(429);
-                pulse(rollup, at, key, &|row| {
-                    row.ends = row.ends.saturating_sub(1);
-                    row.errors = row.errors.saturating_sub(u32::from(error));
-                    row.throttled = row.throttled.saturating_sub(u32::from(throttled));
-                });
-            }
-        }
-    }
-}
-
-/// The row of a key in a tile, else that of all others.
-fn find<V>(rows: &mut [(i64, u64, V)], tile: i64, key: u64) -> Option<&mut V> {
-    let from = rows.partition_point(|(own, ..)| *own < tile);
-    let to = rows.partition_point(|(own, ..)| *own <= tile);
-    let of = |wanted: u64| (from..to).find(|place| rows[*place].1 == wanted);
-    let place = of(key).or_else(|| of(super::tiles::OTHER_KEY))?;
-    Some(&mut rows[place].2)
 }

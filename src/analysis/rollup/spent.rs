@@ -1,7 +1,8 @@
 //! Where an apiserver spent the time of a slow request, as it notes it in annotations.
 
-use crate::analysis::dims::{member, text_of};
 use crate::model::event::Event;
+use crate::model::json::text_of;
+use crate::model::walk::member;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 

@@ -4,6 +4,7 @@
 
 use crate::model::time::{Micros, SECOND, together};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The finest tile, in seconds.
 const TILE: i64 = 10;
@@ -131,6 +132,13 @@ impl Steps {
         let (first, last) = (place(from), place(to));
         self.long[first..last.max(first)].iter().filter(move |long| long.end >= to)
     }
+}
+
+/// A window of a roll-up: what of it lies beside the tables.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub(super) steps: Arc<Steps>,
+    pub(super) bounds: (Micros, Micros),
 }
 
 #[cfg(test)]

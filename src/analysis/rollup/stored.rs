@@ -407,7 +407,7 @@ impl Loader {
             }
         }
         let mut rollup = self.part.finish();
-        undone.iter().for_each(|undone| undone.apply(&mut rollup));
+        undone.iter().for_each(|undone| rollup.take_back(undone));
         rollup.traffic.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
         rollup.extra.load.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
         let opens = undone.iter().filter(|undone| matches!(undone, Undone::Start { open: true, .. })).count() as u64;

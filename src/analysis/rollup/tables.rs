@@ -3,18 +3,18 @@
 use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::{Calls, DeprecatedKey};
-use super::extras::{self, ExtraTables};
-use super::keys::{Keys, OTHER};
-use super::notable::{Notable, once};
+use super::extras::ExtraTables;
+use super::keys::{Keys, LoadKey, OTHER};
+use super::notable::{self, Notable, once};
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
-use super::seams::{self, Seams};
+use super::seams::{Seams, Undone};
 use super::shared::Shared;
-use super::tiles::Row;
-use super::within::Held;
+use super::steps::Held;
+use super::tiles::{Row, sorted};
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, SECOND};
 use std::sync::Arc;
 
 /// A finished roll-up. Rows of tiled tables are (start in seconds, key, values), sorted by time and by
@@ -114,32 +114,6 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
     rollup
 }
 
-/// The rows of all tiles, by time and by the text of their keys: keys are few, so they are ranked once.
-pub(super) fn sorted<V: Row>(tiles: Vec<(i64, super::tiles::Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
-    let mut tiles: Vec<(i64, Vec<(u64, V)>)> = tiles.into_iter().map(|(tile, rows)| (tile, rows.into_rows())).collect();
-    let mut met: Vec<u64> = Vec::new();
-    let mut is_met: Vec<bool> = Vec::new();
-    for (key, _) in tiles.iter().flat_map(|(_, rows)| rows) {
-        let place = V::dense(*key);
-        if place >= is_met.len() {
-            is_met.resize(place + 1, false);
-        }
-        if !std::mem::replace(&mut is_met[place], true) {
-            met.push(*key);
-        }
-    }
-    met.sort_by(|a, b| V::order(keys, *a, *b));
-    let mut rank = vec![0u32; is_met.len()];
-    met.iter().zip(0..).for_each(|(key, place)| rank[V::dense(*key)] = place);
-    // Tiles come in the order of time; their rows are few.
-    let mut all = Vec::with_capacity(tiles.iter().map(|(_, rows)| rows.len()).sum());
-    for (tile, rows) in &mut tiles {
-        rows.sort_unstable_by_key(|(key, _)| rank[V::dense(*key)]);
-        all.extend(rows.drain(..).map(|(key, row)| (*tile, key, row)));
-    }
-    all
-}
-
 impl Rollup {
     /// Hands the rows of a table, as text, to `each`; false if there is no such table.
     pub fn rows(&self, table: &str, mut each: impl FnMut(Vec<String>)) -> bool {
@@ -150,7 +124,7 @@ impl Rollup {
             "sequences" => self.facts.iter().for_each(|(tile, key, row)| each(facts_row(keys, *tile, *key, row))),
             "sources" => self.sources.iter().for_each(|(tile, key, row)| each(sources_row(keys, *tile, *key, row))),
             "objects" => self.objects.iter().for_each(|(key, name, row)| each(object_row(keys, key, name, row))),
-            "notable" => self.notable.iter().for_each(|row| each(notable_row(row))),
+            "notable" => self.notable.iter().for_each(|row| each(notable::row(row))),
             "nodes" => {
                 for (key, row) in self.clients.iter() {
                     let key = key.map(|symbol| keys.symbols.get(symbol));
@@ -164,11 +138,49 @@ impl Rollup {
                 }
             }
             "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(deprecated_row(key, row))),
-            "seams" => seams::rows(self, &mut each),
+            "seams" => self.seams.iter().for_each(|seams| seams.rows(keys, &mut each)),
             "clients" => self.clients.iter().for_each(|(key, row)| each(client_row(keys, *key, row))),
-            _ => return extras::rows(self, table, &mut each),
+            _ => return self.extra.rows(keys, table, &mut each),
         }
         true
+    }
+
+    /// Takes back what was counted, of the row that has it, or of that of all others.
+    pub(super) fn take_back(&mut self, undone: &Undone) {
+        let length = self.tile;
+        let tile = |at: Micros, length: i64| at.div_euclid(length * SECOND) * length;
+        let pulse_length = if length == 10 { 1 } else { length };
+        let pulse = |rollup: &mut Rollup, at: Micros, key: u32, take: &dyn Fn(&mut Pulse)| {
+            let key = u64::from(rollup.keys.class(key).0);
+            if let Some(row) = find(rollup.pulse.own(), tile(at, pulse_length), key) {
+                take(row);
+            }
+        };
+        match *undone {
+            Undone::Start { at, key, open } => {
+                let load = LoadKey::of(self.keys.traffic.get(key), &self.keys);
+                let load = self.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
+                if let Some(row) = find(&mut self.extra.load, tile(at, length), load) {
+                    row.requests = row.requests.saturating_sub(1);
+                    row.open = row.open.saturating_sub(u64::from(open));
+                }
+                if let Some(row) = find(self.traffic.own(), tile(at, length), u64::from(key)) {
+                    row.requests = row.requests.saturating_sub(1);
+                    row.open = row.open.saturating_sub(u64::from(open));
+                }
+            }
+            Undone::Arrival { received, key } => {
+                pulse(self, received, key, &|row| row.starts = row.starts.saturating_sub(1));
+            }
+            Undone::End { at, key, error } => {
+                let throttled = self.keys.traffic.get(key).code == Some(429);
+                pulse(self, at, key, &|row| {
+                    row.ends = row.ends.saturating_sub(1);
+                    row.errors = row.errors.saturating_sub(u32::from(error));
+                    row.throttled = row.throttled.saturating_sub(u32::from(throttled));
+                });
+            }
+        }
     }
 
     /// How many rows the tables of requests and clients have, in the order of [`crate::model::rollup::TABLES`].
@@ -187,25 +199,9 @@ impl Rollup {
     }
 }
 
-/// The text columns of a traffic key.
-pub(super) fn key_text(keys: &Keys, key: u32) -> [String; 12] {
-    let k = keys.traffic.get(key);
-    let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
-    let s = |symbol| keys.symbols.get(symbol);
-    let is_other = u64::from(key) == super::tiles::OTHER_KEY;
-    let scope = if is_other { OTHER } else { k.scope.name() };
-    let other = || if is_other { OTHER.to_owned() } else { String::new() };
-    let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace] =
-        [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
-            .map(str::to_owned);
-    let code = k.code.map_or_else(other, |code| code.to_string());
-    let shape = k.shape.map_or_else(other, |shape| shape.encode());
-    [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape]
-}
-
 fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
     let mut fields = vec![tile.to_string()];
-    fields.extend(key_text(keys, key as u32));
+    fields.extend(keys.traffic_text(key as u32));
     fields.extend([row.requests, row.open].map(|n| n.to_string()));
     let none = super::rows::TrafficMore::default();
     let more = row.more.as_deref().unwrap_or(&none);
@@ -268,32 +264,6 @@ fn object_row(keys: &Keys, key: &ObjectKey, name: &str, row: &Object) -> Vec<Str
     fields
 }
 
-pub(super) fn notable_row(n: &Notable) -> Vec<String> {
-    let code = n.code.map_or(String::new(), |code| code.to_string());
-    let before = [&n.cluster, &n.instance].map(String::clone);
-    let texts = [
-        &n.user,
-        &n.agent,
-        &n.impersonated,
-        &n.source,
-        &n.verb,
-        &n.group,
-        &n.resource,
-        &n.subresource,
-        &n.namespace,
-        &n.name,
-        &code,
-        &n.uri,
-        &n.audit_id,
-    ];
-    let mut fields = vec![n.at.to_string()];
-    fields.extend(before);
-    fields.push(n.kind.to_owned());
-    fields.extend(texts.map(String::clone));
-    fields.extend([n.level.to_owned(), n.detail.clone()]);
-    fields
-}
-
 fn client_row(keys: &Keys, key: ClientKey, client: &Client) -> Vec<String> {
     let (first, last) = client.span.unwrap_or_default();
     let text = |symbol: Symbol| keys.symbols.get(symbol);
@@ -325,4 +295,13 @@ fn pairs(keys: &Keys, counts: &[(Symbol, u32)]) -> String {
     let pairs: Vec<String> =
         counts.iter().map(|(source, count)| format!("{}={count}", keys.symbols.get(*source))).collect();
     pairs.join(";")
+}
+
+/// The row of a key in a tile, else that of all others.
+fn find<V>(rows: &mut [(i64, u64, V)], tile: i64, key: u64) -> Option<&mut V> {
+    let from = rows.partition_point(|(own, ..)| *own < tile);
+    let to = rows.partition_point(|(own, ..)| *own <= tile);
+    let of = |wanted: u64| (from..to).find(|place| rows[*place].1 == wanted);
+    let place = of(key).or_else(|| of(super::tiles::OTHER_KEY))?;
+    Some(&mut rows[place].2)
 }

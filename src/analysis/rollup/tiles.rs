@@ -346,3 +346,29 @@ impl<V: Row> Tiles<V> {
         tiles.into_iter().collect()
     }
 }
+
+/// The rows of all tiles, by time and by the text of their keys: keys are few, so they are ranked once.
+pub(super) fn sorted<V: Row>(tiles: Vec<(i64, Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
+    let mut tiles: Vec<(i64, Vec<(u64, V)>)> = tiles.into_iter().map(|(tile, rows)| (tile, rows.into_rows())).collect();
+    let mut met: Vec<u64> = Vec::new();
+    let mut is_met: Vec<bool> = Vec::new();
+    for (key, _) in tiles.iter().flat_map(|(_, rows)| rows) {
+        let place = V::dense(*key);
+        if place >= is_met.len() {
+            is_met.resize(place + 1, false);
+        }
+        if !std::mem::replace(&mut is_met[place], true) {
+            met.push(*key);
+        }
+    }
+    met.sort_by(|a, b| V::order(keys, *a, *b));
+    let mut rank = vec![0u32; is_met.len()];
+    met.iter().zip(0..).for_each(|(key, place)| rank[V::dense(*key)] = place);
+    // Tiles come in the order of time; their rows are few.
+    let mut all = Vec::with_capacity(tiles.iter().map(|(_, rows)| rows.len()).sum());
+    for (tile, rows) in &mut tiles {
+        rows.sort_unstable_by_key(|(key, _)| rank[V::dense(*key)]);
+        all.extend(rows.drain(..).map(|(key, row)| (*tile, key, row)));
+    }
+    all
+}

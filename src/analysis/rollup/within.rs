@@ -3,20 +3,13 @@
 use super::extras::ExtraTables;
 use super::rows::Traffic;
 use super::shared::Shared;
-use super::steps::Steps;
-use super::stored::{Tables, Wanted};
+use super::steps::{Held, Steps};
 use super::tables::Rollup;
 use super::tiles::OTHER_KEY;
+use super::wanted::{Tables, Wanted};
 use crate::analysis::traffic::Outcome;
 use crate::model::time::{Micros, SECOND};
 use std::sync::Arc;
-
-/// A window of a roll-up: what of it lies beside the tables.
-#[derive(Debug, Clone)]
-pub struct Held {
-    steps: Arc<Steps>,
-    bounds: (Micros, Micros),
-}
 
 impl Rollup {
     /// What is wanted of a roll-up that is held; `None` where it can't tell: of some clients, of a time that is not in

@@ -1,16 +1,11 @@
 //! `plimsoll clients --emit FORM`: what can be applied against the clients that were found.
 
+use super::analysed::Analysed;
 use super::{fence, gateway};
 use crate::analysis::answer::Answer;
-use crate::analysis::clients::Clients;
-use crate::analysis::clients::detect::Found;
-use crate::analysis::metrics::facts::Facts;
 use crate::cli::{Context, Error};
 use crate::inputs::flow::FlowFlags;
-use crate::inputs::rollup::Selection;
 use crate::model::question::{self, Form, GatewayName};
-use crate::sources::audit::pass::Outcome;
-use crate::views::Format;
 
 /// Flags of `--emit`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -69,16 +64,6 @@ pub(super) fn check(question: &question::Clients) -> Result<(), Error> {
     }
 }
 
-/// What the analysis gave.
-pub(super) struct Analysed<'a, 'r> {
-    pub(super) question: &'a question::Clients,
-    pub(super) selection: &'a Selection,
-    pub(super) clients: &'a Clients<'r>,
-    pub(super) findings: &'a [Found<'r>],
-    pub(super) facts: &'a Facts,
-    pub(super) outcome: Outcome,
-}
-
 /// The form that is asked for.
 pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> Result<Answer, Error> {
     match form {
@@ -87,9 +72,4 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
         // It needs no profiles to begin with, and was answered before.
         Form::WatchCache => Ok(Answer::Manifests(String::new())),
     }
-}
-
-/// Whether manifests are written, or a report about them.
-pub(super) fn writes_manifests(context: &Context<'_>) -> bool {
-    matches!(context.settings.format, Format::Table | Format::Yaml)
 }

@@ -1,7 +1,7 @@
 //! `--emit flowschema` and `--emit fence`: a fence around clients, and what would have become of the log's requests
 //! with it.
 
-use super::emit::{Analysed, writes_manifests};
+use super::analysed::{Analysed, writes_manifests};
 use crate::analysis::answer::Answer;
 use crate::analysis::clients::named;
 use crate::analysis::dims::Dim;
@@ -15,8 +15,8 @@ use crate::analysis::traffic::{Plan as Breaking, Query, Traffic};
 use crate::cli::{Context, Error};
 use crate::inputs::breakdown::Counting;
 use crate::inputs::flow::{self, FlowFlags, Matched};
-use crate::inputs::logs::{only_logs, progress};
-use crate::inputs::rollup::Selection;
+use crate::inputs::log_question::{only_logs, progress};
+use crate::inputs::selection::Selection;
 use crate::model::event::{Stage, Timed};
 use crate::model::question::{Emit, Form};
 use crate::model::report::Window;
@@ -24,8 +24,10 @@ use crate::model::time;
 use crate::model::units::counted;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
-use crate::sources::find::{self, LogStream, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::LogStream;
 use crate::sources::objects::flowcontrol::built_in;
+use crate::sources::wanted::Wanted;
 use crate::views::objects;
 use crate::views::text::plain;
 use serde_json::{Map, Value as Json, json};

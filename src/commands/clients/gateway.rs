@@ -1,6 +1,6 @@
 //! `plimsoll clients --emit gateway`: limits for a gateway before the apiservers.
 
-use super::emit::{Analysed, writes_manifests};
+use super::analysed::{Analysed, writes_manifests};
 use crate::analysis::answer::Answer;
 use crate::analysis::clients::gateway::{self, Asked, Gateway};
 use crate::analysis::clients::named;

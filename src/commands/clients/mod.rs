@@ -1,5 +1,6 @@
 //! `plimsoll clients`: how each client behaves.
 
+mod analysed;
 mod emit;
 mod fence;
 mod gateway;
@@ -15,11 +16,13 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::commands::show;
-use crate::inputs::rollup::{self, Selection};
+use crate::inputs::rollup::{self};
+use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question::{self, Form};
 use crate::model::time::Micros;
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
+use analysed::Analysed;
 use serde_json::json;
 
 /// Arguments of `plimsoll clients`.
@@ -126,7 +129,7 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);
     if let Some(form) = question.emit.form {
-        let analysed = emit::Analysed {
+        let analysed = Analysed {
             question,
             selection: &selection,
             clients: &clients,

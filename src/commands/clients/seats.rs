@@ -10,16 +10,19 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
 use crate::cli::{Context, Error, KubeFlags};
-use crate::inputs::rollup::{self, Selection};
+use crate::inputs::rollup::{self};
+use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::apf::{DumpPage, Moment};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
-use crate::sources::find::{self, Found, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::Found;
 use crate::sources::open::{Packing, SourceError};
 use crate::sources::pages::{Clock, PageFile, PageFolder};
+use crate::sources::wanted::Wanted;
 use std::io::Read as _;
 
 /// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten

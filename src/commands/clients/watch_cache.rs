@@ -5,11 +5,12 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error};
-use crate::inputs::rollup::{self, Selection};
+use crate::inputs::rollup::{self};
+use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question;
 use crate::model::report::Report;
-use crate::sources::find::Wanted;
+use crate::sources::wanted::Wanted;
 
 /// What they hold.
 pub(super) fn answer(

@@ -7,8 +7,8 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::inputs::manifest::manifest;
 use crate::inputs::rolled::{take_in, take_table};
-use crate::inputs::rollup::Selection;
-use crate::inputs::{logs, rollup};
+use crate::inputs::selection::Selection;
+use crate::inputs::{log_question, rollup};
 use crate::model::report::{Finding, Severity};
 use crate::model::time;
 use crate::sources::audit::pass::Outcome;
@@ -78,7 +78,7 @@ impl Log {
         let mut file = tempfile::Builder::new().suffix(".log").tempfile().unwrap();
         lines.iter().for_each(|(_, line)| writeln!(file, "{line}").unwrap());
         let streams = audit_logs(&[file.path().display().to_string()]).streams;
-        logs::answer(streams, selection, 1_usize, &())
+        log_question::answer(streams, selection, 1_usize, &())
     }
 
     fn found(&self) -> Vec<(Option<String>, Finding)> {
@@ -395,7 +395,7 @@ fn turns_between_parts_of_a_log_are_found() {
 #[test]
 fn the_sample_has_the_numbers_of_the_independent_count() {
     let streams = audit_logs(&["samples/list-storm".to_owned()]).streams;
-    let (rollup, _) = logs::answer(streams, &Selection::default(), 2_usize, &());
+    let (rollup, _) = log_question::answer(streams, &Selection::default(), 2_usize, &());
     let writes: Vec<_> = rollup.writes().collect();
     assert_eq!((writes.len(), writes.iter().map(|row| row.writes).max()), (52, Some(59)));
     let turns: Vec<u64> = rollup.alternations().map(|row| row.turns).collect();

@@ -1,15 +1,16 @@
 //! What is put into a bundle beside what the apiservers give: files, cgroups of this machine, metrics pages by URL.
 
-use super::take::{Taker, stamp};
+use super::taker::{Taker, stamp};
 use crate::actions::bundle::part;
 use crate::cli::Error;
 use crate::model::time::Micros;
-use crate::sources::archive;
 use crate::sources::arguments::{expand, is_live, is_url};
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::content::Content;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
 use crate::sources::open::{Place, recognise};
+use crate::sources::wanted::Wanted;
+use crate::sources::{archive, archive_names};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -111,7 +112,7 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
         };
         for place in places {
             let Place::File(path) = &place else { continue };
-            let of = archive::shown(path);
+            let of = archive_names::shown(path);
             let found = match recognise(&place) {
                 Ok(found) => found,
                 Err(error) => {

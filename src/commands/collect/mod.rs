@@ -3,26 +3,26 @@
 mod also;
 mod redact;
 mod take;
+mod taker;
 mod told;
 
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
-use crate::cli::repeat::sleep_until;
-use crate::cli::repeat::stop_signal;
+use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::commands::etcd::AccessFlags;
 use crate::model::time::{self, SECOND};
-use crate::sources::audit::pass::Watcher;
 use crate::sources::etcd::pull::Endpoint;
 use crate::sources::live::Cluster;
+use crate::sources::watcher::Watcher;
 #[cfg(feature = "tui")]
 pub(super) use also::{group, page};
 use redact::Whole;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use take::Taker;
+use taker::Taker;
 #[cfg(feature = "tui")]
-pub(super) use take::stamp;
+pub(super) use taker::stamp;
 
 /// Arguments of `plimsoll collect`.
 #[derive(Debug, clap::Args)]

@@ -1,9 +1,8 @@
 //! `--redact`: a bundle that was taken is written once more, with pseudonyms in place of names.
 
-use super::take::unpacked_name;
+use super::taker::unpacked_name;
 use crate::actions::bundle::BundleWriter;
-use crate::actions::fresh::Fresh;
-use crate::actions::fresh::folder;
+use crate::actions::fresh::{Fresh, folder};
 use crate::analysis::incident::redact::Names;
 use crate::analysis::incident::redact_files::{Met, meet_dump, meet_json, meet_line};
 use crate::model::time::{Micros, SECOND};

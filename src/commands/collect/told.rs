@@ -1,6 +1,6 @@
 //! What was taken, as a report.
 
-use super::take::Taken;
+use super::taker::Taken;
 use crate::actions::bundle::ARCHIVE;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time;

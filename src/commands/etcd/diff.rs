@@ -4,7 +4,7 @@ use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::diff::{self, Shape};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::inputs::etcd::walked::Ask;
+use crate::inputs::etcd::opened::Ask;
 use crate::model::question;
 use crate::model::report::Report;
 

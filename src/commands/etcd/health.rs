@@ -1,13 +1,13 @@
 //! `plimsoll etcd health`: how etcd does by its metrics.
 
-use crate::analysis::metrics::Kept;
-use crate::analysis::metrics::{etcd, report};
+use crate::analysis::metrics::{Kept, etcd, report};
 use crate::cli::{Context, Error, TimeFlags};
 use crate::inputs::pages;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 
 /// Arguments of `plimsoll etcd health`.

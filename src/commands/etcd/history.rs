@@ -5,7 +5,7 @@ use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::history::{self, By, Shape};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::inputs::etcd::walked::{Ask, Looks};
+use crate::inputs::etcd::opened::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -21,12 +21,13 @@ pub(in crate::commands) use pull::one as pull_one;
 use super::show;
 use crate::analysis::answer::Answer;
 use crate::cli::{Context, Error, FailOn, MomentFlags};
-use crate::inputs::etcd::walked::Ask;
+use crate::inputs::etcd::opened::Ask;
 use crate::model::question::{self, Question};
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll etcd`.
 #[derive(Debug, clap::Args)]

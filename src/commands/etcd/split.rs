@@ -4,7 +4,7 @@ use super::SourceArgs;
 use crate::analysis::keyspace::{By, Mode, by, split};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::inputs::etcd::walked::Ask;
+use crate::inputs::etcd::opened::Ask;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

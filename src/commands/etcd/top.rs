@@ -4,7 +4,7 @@ use super::SourceArgs;
 use crate::analysis::keyspace::{Mode, top};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::inputs::etcd::walked::{Ask, Looks};
+use crate::inputs::etcd::opened::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -5,7 +5,7 @@ use crate::analysis::keyspace::report::{self, Shape};
 use crate::analysis::keyspace::{By, Mode, by};
 use crate::cli::{Context, Error};
 use crate::inputs::etcd::open;
-use crate::inputs::etcd::walked::{Ask, Looks};
+use crate::inputs::etcd::opened::{Ask, Looks};
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;

@@ -18,7 +18,7 @@ use crate::model::question;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
 use crate::model::time::{self, Micros};
-use crate::sources::audit::pass::Watcher as _;
+use crate::sources::watcher::Watcher as _;
 use crate::views::{Format, forecast_svg};
 use asked::{Asked, Season, Step};
 use std::io::Write as _;

@@ -3,20 +3,21 @@
 use super::follow::{self, FollowFlags};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::guard::report::{Told, report};
-use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, once};
+use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, is_of_kinds, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::show;
 use crate::inputs::etcd::removed::{self, Between};
 use crate::inputs::found;
-use crate::inputs::rollup::{self, Selection};
+use crate::inputs::rollup::{self};
+use crate::inputs::selection::Selection;
 use crate::model::question;
 use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::sources::alerts;
-use crate::sources::find::Wanted;
 use crate::sources::objects::captures::{self, Captures};
+use crate::sources::wanted::Wanted;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -94,13 +95,6 @@ impl Args {
     }
 }
 
-/// Whether operations of this kind are asked for.
-pub(super) fn wants(question: &question::GuardEvents, one: &Notable) -> bool {
-    // A drain is derived from these two.
-    let is_of_drain = |kind: &str| kind == "drain" && matches!(one.kind, "cordon" | "evict");
-    question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == one.kind || is_of_drain(kind))
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let question = args.question(context.io.now)?;
@@ -137,7 +131,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     };
     let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(told);
     seen.events -= once(&mut operations);
-    operations.retain(|one| wants(question, one));
+    operations.retain(|one| is_of_kinds(one, &question.kinds));
     let owners = owners(question, &operations, context)?;
     let around =
         Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };

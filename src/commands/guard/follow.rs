@@ -1,12 +1,12 @@
 //! `plimsoll guard events --follow`: a tripwire. What is dangerous is told as it is logged.
 
-use super::events::wants;
 use super::mail::{Mail, MailFlags};
 use crate::analysis::guard::report::news;
-use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch};
+use crate::analysis::guard::{Batch, Group, Notable, Rule, Tripwire, Watch, is_of_kinds};
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, duration_parser};
-use crate::inputs::rollup::{One, Selection};
+use crate::inputs::rollup::One;
+use crate::inputs::selection::Selection;
 use crate::model::question;
 use crate::model::report::Severity;
 use crate::model::units::counted;
@@ -69,8 +69,9 @@ pub(super) fn run(
     let mut told = 0;
     while !is_over() && !follower.is_done() {
         let next = Instant::now() + TICK;
-        let is_new =
-            |one: &Notable| wants(question, one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+        let is_new = |one: &Notable| {
+            is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()))
+        };
         let mut take = |batch: Batch| wire.take(batch, is_new);
         let more = follower.poll(&mut worker, &mut || !is_over() && Instant::now() < next, &mut take);
         told += tell(wire.news(least), mail.as_mut(), context)?;
@@ -79,7 +80,9 @@ pub(super) fn run(
         }
     }
     let last = Instant::now() + LAST;
-    let is_new = |one: &Notable| wants(question, one) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()));
+    let is_new = |one: &Notable| {
+        is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()))
+    };
     let mut take = |batch: Batch| wire.take(batch, is_new);
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
         context.lost("ended before all that is in the logs had been read; let it run for longer")?;

@@ -1,6 +1,6 @@
 //! Messages of what is followed: sent by the channels of a configuration, once each, also if the run is killed between.
 
-use crate::actions::notify::deliver::Standing;
+use crate::actions::notify::standing::Standing;
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::message;
 use crate::analysis::quota::owners;

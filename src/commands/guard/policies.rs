@@ -7,12 +7,13 @@ use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifest
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
 use crate::inputs::found;
-use crate::inputs::rollup::{self, Chosen, Selection};
+use crate::inputs::rollup::{self, Chosen};
+use crate::inputs::selection::Selection;
 use crate::model::registry::ObjectKey;
 use crate::model::report::Window as Span;
 use crate::model::time;
-use crate::sources::find::Wanted;
 use crate::sources::objects::captures;
+use crate::sources::wanted::Wanted;
 use crate::views::{Format, objects};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};

@@ -6,13 +6,15 @@ use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
 use crate::inputs::pages;
-use crate::inputs::rollup::{self, Chosen, Selection};
+use crate::inputs::rollup::{self, Chosen};
+use crate::inputs::selection::Selection;
 use crate::model::objects::Objects;
 use crate::model::webhooks::Webhook;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
 use crate::sources::open::SourceError;
+use crate::sources::wanted::Wanted;
 use serde_json::Value;
 
 /// Arguments of `plimsoll guard webhooks`.

@@ -2,7 +2,8 @@
 
 use crate::analysis::answer::Answer;
 use crate::analysis::memory::heap;
-use crate::analysis::memory::report::{self, Seen, Told};
+use crate::analysis::memory::report::{self, Told};
+use crate::analysis::memory::seen::Seen;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
 use crate::commands::show;
@@ -15,7 +16,8 @@ use crate::model::report::{Report, Value};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]

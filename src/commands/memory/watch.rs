@@ -2,7 +2,8 @@
 
 use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
-use crate::analysis::memory::report::{self, Seen};
+use crate::analysis::memory::report::{self};
+use crate::analysis::memory::seen::Seen;
 use crate::analysis::memory::verdict::Verdict;
 use crate::cli::repeat::{print_again, sleep_until, stop_signal};
 use crate::cli::{Context, Error, parse_every};
@@ -12,8 +13,7 @@ use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::cgroup::Group;
-use crate::views::Format;
-use crate::views::textfile;
+use crate::views::{Format, textfile};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,8 @@
 //! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
 
 use super::check::{self, Flags};
-use crate::actions::notify::deliver::{Outcome, Standing};
+use crate::actions::notify::deliver::Outcome;
+use crate::actions::notify::standing::Standing;
 use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::quota::check::Checked;
 use crate::analysis::quota::digest::{self, Decided};
@@ -16,9 +17,8 @@ use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::counted;
 use crate::sources::alerts;
-use crate::views::Format;
-use crate::views::message;
 use crate::views::text::plain;
+use crate::views::{Format, message};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -4,17 +4,18 @@
 use super::failed;
 use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::cli::{Context, Error};
-use crate::inputs::logs;
 use crate::inputs::manifest::{giving, manifest};
-use crate::inputs::rolled;
-use crate::inputs::rollup::Selection;
+use crate::inputs::selection::Selection;
+use crate::inputs::{log_question, rolled};
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
-use crate::sources::find::{self, LogStream, Wanted};
+use crate::sources::find::{self};
+use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place};
 use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store};
+use crate::sources::wanted::Wanted;
 use std::time::{Duration, Instant};
 
 /// A part is no shorter than this while logs are followed.
@@ -100,7 +101,7 @@ impl Logs {
         let names: Vec<(String, String)> =
             streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
         let selection = Selection { with_seams: true, ..Selection::default() };
-        let (rollup, outcome) = logs::answer(streams, &selection, context.settings.reading(), &());
+        let (rollup, outcome) = log_question::answer(streams, &selection, context.settings.reading(), &());
         for loss in &outcome.losses {
             context.lost(loss)?;
         }

@@ -10,14 +10,15 @@ use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
-use crate::inputs::etcd::walked::Together;
+use crate::inputs::etcd::opened::Together;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
-use crate::inputs::{logs, profiles};
-use crate::model::incident::{Incident, Own, Source, Span, Verdict, quote};
+use crate::inputs::{profiles, together};
+use crate::model::cause::Source;
+use crate::model::incident::{Incident, Own, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Micros, Span};
 use crate::views::Format;
 use crate::views::incident as view;
 use sections::{Asks, Sections};
@@ -189,7 +190,7 @@ fn incident(
     load.pages(found, context)?;
     sections::walk_ends(&load, context);
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
-    let (of_logs, rollup, names, mut sections) = logs::together(context, |context| {
+    let (of_logs, rollup, names, mut sections) = together::run(context, |context| {
         let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
         let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
         let rollup = load.rollup(context);
@@ -207,7 +208,7 @@ fn incident(
     let words = question.sources.iter().map(|source| quote(source)).collect::<Vec<String>>().join(" ");
     let mut episodes = load.judge(given, &sections.answers, &words);
     let verdict = load.verdict(&episodes);
-    let of_window = logs::together(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
+    let of_window = together::run(context, |context| Sections::of(&load, Asks::LogsOf(verdict.window()), context))?;
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;

@@ -4,14 +4,15 @@ use crate::analysis::answer::Answer;
 use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error, Progress, Shown};
 use crate::commands::{answer, etcd};
-use crate::inputs::etcd::walked::Ask;
+use crate::inputs::etcd::opened::Ask;
 use crate::inputs::etcd::{open, removed};
 use crate::inputs::load::Load;
-use crate::inputs::logs;
-use crate::model::incident::{Cause, Flame, Section, Source, Span};
+use crate::inputs::{logs, together};
+use crate::model::cause::{Cause, Source};
+use crate::model::incident::{Flame, Section};
 use crate::model::question::{self, Bounds, Question};
-use crate::model::time::{Micros, SECOND};
-use crate::sources::audit::pass::Watcher;
+use crate::model::time::{Micros, SECOND, Span};
+use crate::sources::watcher::Watcher;
 use crate::views::Format;
 use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
 
@@ -413,7 +414,7 @@ pub(super) fn manifests(load: &Load, causes: &mut [Cause], context: &mut Context
         likely.push((cause, Question::Clients(question::Clients { sources, emit, ..Default::default() })));
     }
     // All of them begin with the same roll-up.
-    let answers = logs::together(context, |context| {
+    let answers = together::run(context, |context| {
         let ask = |question: &Question, context: &mut Context<'_>| {
             context.compose(Shown::default(), |context| answer(question, context))
         };

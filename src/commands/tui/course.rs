@@ -7,16 +7,19 @@ use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
 use crate::cli::{Context, Error};
 use crate::inputs::load::{Load, pulse_of_logs};
-use crate::inputs::logs;
 use crate::inputs::pages::Folding;
+use crate::inputs::together;
+use crate::model::cause::Source;
+use crate::model::episode::Episode;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Chart, Episode, Source, Span, Verdict};
+use crate::model::incident::{Chart, Verdict};
 use crate::model::memory::Sample;
 use crate::model::report::Severity;
-use crate::model::time::{Micros, together};
+use crate::model::time::{Micros, Span, together};
 use crate::sources::cgroup;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
 use crate::sources::pages::{PageFile, PagesRead, read_page};
+use crate::sources::wanted::Wanted;
 use crate::views::tui::Course;
 use std::collections::BTreeMap;
 
@@ -130,7 +133,7 @@ impl SoFar {
         if !found.streams.is_empty() {
             load.read.insert(0, Source::Audit);
         }
-        let (of_logs, rollup) = logs::together(context, |context| {
+        let (of_logs, rollup) = together::run(context, |context| {
             let rollup = load.rollup(context);
             let found = find::find(sources, Wanted::Logs, context.io.now);
             Ok((pulse_of_logs(found, (None, None), context)?, rollup?))

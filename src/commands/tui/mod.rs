@@ -10,6 +10,8 @@ mod objects;
 #[cfg(feature = "live")]
 mod pace;
 #[cfg(feature = "live")]
+mod shared;
+#[cfg(feature = "live")]
 mod spool;
 #[cfg(test)]
 mod steps;
@@ -179,7 +181,7 @@ fn live(
         .map_err(|error| Error::Input(format!("{}: can't write there: {error}", below.display())))?;
     let growing = Arc::new(Mutex::new(Growing::default()));
     let engine = Engine::start(context.settings.clone(), sender, Some(&growing));
-    let shared = live::Shared::new(spool, growing, sender.clone(), args.every);
+    let shared = shared::Shared::new(spool, growing, sender.clone(), args.every);
     live::still(&shared, still, history, context.settings.clone());
     if has_cluster {
         live::cluster(&shared, crate::inputs::live::target(&args.kube), args.objects);
@@ -195,7 +197,7 @@ fn live(
 
 /// Removes what was kept when it is dropped.
 #[cfg(feature = "live")]
-struct Removed<'a>(&'a live::Shared);
+struct Removed<'a>(&'a shared::Shared);
 
 #[cfg(feature = "live")]
 impl Drop for Removed<'_> {

@@ -1,11 +1,11 @@
 //! Objects of a live cluster, listed again and again where that is asked for: whole captures in the spool.
 
-use super::live::{Pace, Shared, locked};
 use super::now;
-use super::pace::retry_after;
+use super::pace::{Pace, retry_after};
+use super::shared::{Shared, locked};
 use crate::actions::bundle::private;
 use crate::actions::fresh::folder as private_folder;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 use crate::model::report::Severity;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::live::{Cluster, LiveError, Target};

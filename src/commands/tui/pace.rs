@@ -1,8 +1,16 @@
 //! How often a live source is asked: no more than it can bear.
 
+use super::shared::Shared;
+use crate::model::report::Severity;
+use crate::model::time::Micros;
+use crate::model::units::duration;
+use crate::sources::clock::now;
 use crate::sources::live::LiveError;
+use crate::views::tui::{Msg, Standing, Status};
 use std::time::Duration;
 
+/// After so many failures the cluster is looked for anew: credentials run out, apiservers move.
+const ANEW: u32 = 3;
 /// A source that fails, or asks to be left alone, is asked again after at most this, or what it asks for.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The pause is at least so many times as long as the answer took: asking is a tenth of the source's time at most.
@@ -42,6 +50,67 @@ impl Interval {
         let pause = self.every.saturating_mul(1 << self.doubled).min(LONGEST.max(self.every));
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
         pause.max(retry_after.unwrap_or_default())
+    }
+}
+
+/// How a source does, and when it is asked next.
+pub(super) struct Pace<'a> {
+    shared: &'a Shared,
+    name: String,
+    interval: Interval,
+    failures: u32,
+    since: Micros,
+    /// Whether it is asked less often than the user said, and that was told.
+    is_slow: bool,
+}
+
+impl<'a> Pace<'a> {
+    /// One that is asked this often.
+    pub(super) fn new(shared: &'a Shared, name: &str, every: Duration) -> Self {
+        let interval = Interval::new(every);
+        Self { shared, name: name.to_owned(), interval, failures: 0, since: 0, is_slow: false }
+    }
+
+    /// Reports how the source does.
+    pub(super) fn tell(&self, standing: Standing) {
+        self.shared.send(Msg::Source(Status { name: self.name.clone(), standing }));
+    }
+
+    /// It gave what was asked for, within this time, and whether only after an answer of 429 or 503; when it is asked
+    /// next.
+    pub(super) fn well(&mut self, took: Duration, is_busy: bool) -> Duration {
+        self.failures = 0;
+        self.tell(Standing::Well(now()));
+        let pause = self.interval.answered(took, is_busy);
+        let is_slow = pause > self.interval.every();
+        if is_slow != std::mem::replace(&mut self.is_slow, is_slow) {
+            let length = |time: Duration| duration(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+            let (pause, took) = (length(pause), length(took));
+            let what = match (is_slow, is_busy) {
+                (true, true) => format!("{}: it is overloaded (429 or 503); asked again in {pause}", self.name),
+                (true, false) => format!("{}: an answer takes {took}; asked every {pause}", self.name),
+                (false, _) => format!("{}: asked every {pause} again", self.name),
+            };
+            self.shared.send_said(Severity::Info, what);
+        }
+        pause
+    }
+
+    /// It failed, and perhaps asked to be left alone for a time; when it is asked again.
+    pub(super) fn failed(&mut self, why: String, retry_after: Option<Duration>) -> Duration {
+        if self.failures == 0 {
+            self.since = now();
+        }
+        let pause = self.interval.failed(retry_after);
+        self.failures += 1;
+        let again = Some(now().saturating_add(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX / 2)));
+        self.tell(Standing::Failing { since: self.since, why, again });
+        pause
+    }
+
+    /// Whether it has failed so often that it is looked for anew.
+    pub(super) fn is_long_gone(&self) -> bool {
+        self.failures >= ANEW
     }
 }
 

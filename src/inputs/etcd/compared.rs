@@ -1,7 +1,7 @@
 //! Databases as `plimsoll compare` takes them.
 
 use super::open;
-use super::walked::Ask;
+use super::opened::Ask;
 use crate::analysis::compare::states::Database;
 use crate::analysis::keyspace::{By, Mode, by};
 use crate::cli::{Context, Error};

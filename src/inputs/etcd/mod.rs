@@ -3,13 +3,15 @@
 pub mod compared;
 pub mod newest;
 pub mod open;
+pub mod opened;
 pub mod removed;
 pub mod sizes;
 pub mod walked;
 
 use crate::cli::{Context, Error};
 use crate::model::time::Micros;
-use crate::sources::find::{self, Wanted};
+use crate::sources::find::{self};
+use crate::sources::wanted::Wanted;
 
 /// Paths of the database that was written first and of the one that was written last, of those that sources hold; none
 /// where there are not two.

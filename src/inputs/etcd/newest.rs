@@ -1,6 +1,7 @@
 //! Values of some keys of a database, as they are now.
 
-use super::open::{self, Opened};
+use super::open;
+use super::opened::Opened;
 use crate::cli::{Context, Error};
 use crate::model::registry::{self, ObjectKey};
 use crate::sources::etcd::mvcc::{KeyValue, Revision};

@@ -1,34 +1,23 @@
 //! The database that a command is about, and one pass over it.
 
-use super::walked::{Looks, Together, Walked};
-use crate::analysis::keyspace::report::File;
+use super::opened::{Looks, Opened, Together, Walked};
+use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
 use crate::model::input::InputReport;
-use crate::model::keyspace::Seen;
 use crate::model::moment::{Capture, too_early, up_to};
 use crate::model::time::Micros;
 use crate::sources::etcd::bolt::Bolt;
 use crate::sources::etcd::map::Data;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{Database, KeyWorker, Walk, taken};
-use crate::sources::find::{self, Wanted};
+use crate::sources::find;
 use crate::sources::open::{Packing, Place, Source};
+use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
-
-/// An open database, and where it was found.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    /// Its path, for people.
-    pub path: String,
-    /// Bytes that were read, packed or not.
-    pub size: u64,
-    /// The database.
-    pub database: Database,
-}
 
 /// Opens the database that a question is about: of several in a folder the latest, or the newest at or before a moment.
 pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Context<'_>) -> Result<Arc<Opened>, Error> {
@@ -252,21 +241,6 @@ impl Opened {
             found.extend(workers.into_iter().flat_map(|worker| worker.found));
         }
         found
-    }
-}
-
-/// A revision as analysis takes it.
-pub(crate) fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
-    Seen {
-        key: kv.key,
-        revision: at.main,
-        is_tombstone,
-        value: kv.value,
-        created: kv.created,
-        modified: kv.modified,
-        version: kv.version,
-        lease: kv.lease,
-        stored: stored as u64,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which objects are in one database and no more in a newer one, for `plimsoll guard`.
 
-use super::open::{self, Opened};
-use super::walked::Ask;
+use super::open;
+use super::opened::Ask;
+use super::opened::Opened;
 use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::diff::{self, Removed};
 use crate::cli::{Context, Error};

@@ -1,7 +1,7 @@
 //! How large the objects of a database are as JSON, for `plimsoll clients`.
 
 use super::open;
-use super::walked::Ask;
+use super::opened::Ask;
 use crate::analysis::clients::cost::as_json;
 use crate::analysis::clients::sizes::{Size, Sizes};
 use crate::analysis::keyspace::{Key, Keyspace, Links, Mode, hash};

@@ -1,111 +1,17 @@
 //! Walks over databases. What several questions ask of one database is answered by one walk, and kept until all that
 //! are asked together have their answers.
 
-use super::open::{Opened, seen};
+use super::opened::{Ask, Looks, Opened, Together, Walked};
 use crate::analysis::keyspace::check::Revisions;
 use crate::analysis::keyspace::history::Clock;
-use crate::analysis::keyspace::{Hand, Keyspace, Mode};
+use crate::analysis::keyspace::{Hand, Keyspace};
 use crate::cli::Context;
-use crate::model::keyspace::{Object, Want};
+use crate::model::keyspace::{Object, Seen, Want};
+use crate::sources::etcd::KeyWorker;
 use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::object;
-use crate::sources::etcd::{KeyWorker, Walk};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Unpacked databases that are kept open are no larger: they are in memory.
-const KEPT_BYTES: u64 = 256 << 20;
-
-/// Which values are looked at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Looks {
-    /// None: keys alone.
-    #[default]
-    Keys,
-    /// Those that live.
-    Living,
-    /// All, for when they were written.
-    Times,
-    /// All, for whether they are whole.
-    Whole,
-}
-
-/// What is asked of a database.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ask {
-    /// What is kept of each key.
-    pub mode: Mode,
-    /// Which values are looked at.
-    pub looks: Looks,
-    /// Whether the hashes of the database are computed.
-    pub hashes: bool,
-}
-
-impl Ask {
-    /// Of keys, without a look at values.
-    pub(crate) fn keys(mode: Mode) -> Self {
-        Self { mode, ..Self::default() }
-    }
-
-    /// What is wanted of an object.
-    fn want(&self, space: &Keyspace) -> Want {
-        Want { time: self.looks == Looks::Times, ..space.want() }
-    }
-}
-
-/// What a walk came to.
-#[derive(Debug)]
-pub(crate) struct Walked {
-    /// What was asked.
-    pub ask: Ask,
-    /// All keys.
-    pub space: Keyspace,
-    /// The walk itself: what is damaged, which pages are used, the hash.
-    pub walk: Arc<Walk>,
-    /// The times that values tell; of [`Looks::Times`].
-    pub clock: Clock,
-    /// What single revisions were looked at for; of [`Looks::Whole`].
-    pub revisions: Revisions,
-    /// Revisions that a compaction leaves out: hashes of keys and transactions; of [`Looks::Whole`].
-    pub dropped: HashSet<(u64, u64)>,
-}
-
-/// What questions that are asked together share of databases, so that none is opened or walked for each of them.
-#[derive(Debug, Default)]
-pub(crate) struct Together {
-    opened: Vec<Arc<Opened>>,
-    /// By path and prefix.
-    walked: Vec<(String, Option<String>, Arc<Walked>)>,
-}
-
-impl Together {
-    /// Begins to share.
-    pub(crate) fn begin(context: &mut Context<'_>) {
-        context.shared.replace(Some(Self::default()));
-    }
-
-    /// Ends it, and frees what was kept.
-    pub(crate) fn end(context: &mut Context<'_>) {
-        if let Some(shared) = context.shared.replace::<Self>(None) {
-            // To free what was kept of a million keys takes as long as to write a report.
-            std::thread::spawn(move || drop(shared));
-        }
-    }
-
-    /// A database that is open already.
-    pub(super) fn opened(context: &Context<'_>, path: &str) -> Option<Arc<Opened>> {
-        context.shared.get::<Self>()?.opened.iter().find(|opened| opened.path == path).cloned()
-    }
-
-    /// Keeps a database open, if there are others who may ask for it.
-    pub(super) fn keep(context: &mut Context<'_>, opened: &Arc<Opened>) {
-        if let Some(shared) = context.shared.get_mut::<Self>()
-            && (opened.database.bolt.is_mapped() || opened.database.bolt.file_bytes <= KEPT_BYTES)
-        {
-            shared.opened.push(Arc::clone(opened));
-        }
-    }
-}
 
 impl Opened {
     /// What a question asks, by a walk of its own if nobody has asked the same.
@@ -166,6 +72,21 @@ impl Opened {
             Arc::new(Walked { ask, space, walk: Arc::clone(&walk), clock, revisions, dropped })
         });
         made.collect()
+    }
+}
+
+/// A revision as analysis takes it.
+fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) -> Seen<'k> {
+    Seen {
+        key: kv.key,
+        revision: at.main,
+        is_tombstone,
+        value: kv.value,
+        created: kv.created,
+        modified: kv.modified,
+        version: kv.version,
+        lease: kv.lease,
+        stored: stored as u64,
     }
 }
 

@@ -7,6 +7,7 @@
 //! Lines go through the same parser as those of whole files. Plain files are read with `pread`.
 
 mod known;
+mod read_at;
 mod tail;
 mod watch;
 
@@ -22,7 +23,8 @@ use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::arguments;
 use crate::sources::clock::now;
-use crate::sources::find::{self, LogStream};
+use crate::sources::find::{self};
+use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place, SourceError};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

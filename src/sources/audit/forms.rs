@@ -2,12 +2,11 @@
 //! the wrappers of log services. Whatever it is, out come events.
 
 use super::general::{self, Members, elements, string_of};
-use super::gke;
 use super::scan::{Memory, scan};
-use super::twice;
+use super::{gke, twice};
 use crate::model::event::Event;
 use crate::model::input::LossKind;
-use crate::model::time::TimeParser;
+use crate::model::time::{Micros, TimeParser};
 use regex::Regex;
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -274,4 +273,14 @@ fn host_of(prefix: &[u8]) -> Option<String> {
         && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/'))
         && TimeParser::default().parse(word.as_bytes()).is_none();
     is_host.then(|| word.to_owned())
+}
+
+/// Times of the events in some lines.
+pub fn times_in<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Vec<Micros> {
+    let mut times = Vec::new();
+    let mut parser = TimeParser::default();
+    for line in lines {
+        read_line(line, &mut |event| times.extend(parser.parse_json(event.at)));
+    }
+    times
 }

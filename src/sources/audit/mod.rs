@@ -14,7 +14,7 @@ pub mod strip;
 mod targets;
 pub mod twice;
 
-pub use forms::{begin, read_line};
+pub use forms::{begin, read_line, times_in};
 
 #[cfg(test)]
 mod tests;

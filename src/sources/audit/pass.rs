@@ -13,7 +13,8 @@ use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::input::{Coverage, Dedupe, InputReport, Loss, LossKind, Reading};
 use crate::model::stray::{Kept, MAX_DURATION};
 use crate::model::time::{self, Micros, TimeParser};
-use crate::sources::find::LogStream;
+use crate::sources::found::LogStream;
+use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -28,14 +29,6 @@ pub trait Worker: Send {
     /// Ends a block.
     fn flush(&mut self) -> Self::Batch;
 }
-
-/// What is told while reading goes on.
-pub trait Watcher: Sync {
-    /// `bytes` more bytes of input (as they lie on disk, where known) have been read.
-    fn read(&self, _bytes: u64) {}
-}
-
-impl Watcher for () {}
 
 /// What one pass gave, beside what the workers made of it.
 #[derive(Debug, Clone, Default)]

@@ -2,20 +2,13 @@
 //! then counts by day shows whether that was right. If it was not, the logs are read once more.
 
 use super::pass::Outcome;
-use super::read_line;
 use crate::model::stray::{Kept, MAX_DURATION};
-use crate::model::time::{Micros, TimeParser, together};
-use crate::sources::find::LogStream;
-use crate::sources::open::{HEAD, Place, Source};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use crate::model::time::{Micros, together};
+use crate::sources::found::LogStream;
+use crate::sources::open::{EDGE, HEAD, Place, Source};
 
 /// Times of one end of a file that are enough to see what it is about.
 const ENOUGH: usize = 3;
-
-/// Lines of one end of a file that are looked at for that. Folders may have thousands of files, and where so few
-/// mislead, the count of days says so.
-pub const EDGE: usize = 16;
 
 /// How far around its beginning what can be read only once is believed: three years.
 const ONCE: Micros = 36 * MAX_DURATION;
@@ -56,7 +49,7 @@ pub(super) fn guess(streams: &[LogStream]) -> Kept {
         };
         let head = middle(file.head_times(EDGE));
         match &file.place {
-            Place::File(_) if is_again && file.is_seekable() => head.zip(middle(tail_times(file, EDGE))),
+            Place::File(_) if is_again && file.is_seekable() => head.zip(middle(file.tail_times(EDGE))),
             // Nobody knows where it ends, or there is no second look if this one misleads.
             Place::File(_) => Some((Micros::MIN, Micros::MAX)),
             Place::Once(_) | Place::Url(_) => head.map(|at| (at.saturating_sub(ONCE), at.saturating_add(ONCE))),
@@ -76,7 +69,7 @@ pub fn span(streams: &[LogStream]) -> Option<Micros> {
     let within = |times: Vec<Micros>| times.into_iter().filter(|at| kept.takes(*at)).collect::<Vec<_>>();
     let first = files().flat_map(|file| within(file.head_times(usize::MAX))).min()?;
     let ends = files()
-        .map(|file| file.is_seekable().then(|| within(tail_times(file, usize::MAX)).into_iter().max()))
+        .map(|file| file.is_seekable().then(|| within(file.tail_times(usize::MAX)).into_iter().max()))
         .collect::<Option<Vec<_>>>()?;
     let last = ends.into_iter().flatten().max()?;
     (last > first).then_some(last - first)
@@ -88,7 +81,7 @@ pub fn rough_span(streams: &[LogStream]) -> Option<Micros> {
     let mut all: Option<Stretch> = None;
     for file in streams.iter().flat_map(|stream| &stream.files) {
         let times =
-            || file.head_times(usize::MAX).into_iter().chain(tail_times(file, usize::MAX)).filter(|at| kept.takes(*at));
+            || file.head_times(usize::MAX).into_iter().chain(file.tail_times(usize::MAX)).filter(|at| kept.takes(*at));
         let Some((first, last)) = times().min().zip(times().max()) else { continue };
         let heads = (file.size.saturating_mul(UNPACKED) / HEAD as u64).min(MANY_HEADS);
         let last =
@@ -109,30 +102,4 @@ pub fn in_tiles(streams: &[LogStream], length: Micros) -> Micros {
     // Each tile is a multiple of all shorter ones.
     let tile = streams.iter().filter_map(|own| own.rolled).max().unwrap_or(1);
     (length.max(1) + tile - 1) / tile * tile
-}
-
-/// Times of the events in so many lines, at most, at the end of a file that can be read at any place.
-pub fn tail_times(source: &Source, lines: usize) -> Vec<Micros> {
-    let Place::File(path) = &source.place else { return Vec::new() };
-    if !source.is_seekable() {
-        return Vec::new();
-    }
-    let read = || {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(source.size.saturating_sub(HEAD as u64)))?;
-        let mut tail = Vec::new();
-        file.take(HEAD as u64).read_to_end(&mut tail)?;
-        Ok::<_, std::io::Error>(tail)
-    };
-    times_in(read().unwrap_or_default().trim_ascii_end().rsplit(|&byte| byte == b'\n').take(lines))
-}
-
-/// Times of the events in some lines.
-pub fn times_in<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Vec<Micros> {
-    let mut times = Vec::new();
-    let mut parser = TimeParser::default();
-    for line in lines {
-        read_line(line, &mut |event| times.extend(parser.parse_json(event.at)));
-    }
-    times
 }

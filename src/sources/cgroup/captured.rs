@@ -3,11 +3,11 @@
 
 use super::files;
 use super::group::{self, Group};
-use crate::model::memory::{Sample, Version};
+use crate::model::memory::Sample;
 use crate::model::time::Micros;
-use crate::sources::archive;
 use crate::sources::open::SourceError;
 use crate::sources::pages::{modified, time_in};
+use crate::sources::{archive, archive_names};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -54,26 +54,12 @@ pub fn read_text(text: &str, name: &str, at: Micros) -> Option<Sample> {
     if sample.is_empty() {
         return None;
     }
-    sample.version = version(&sample);
+    sample.version = files::version(&sample);
     Some(sample)
 }
 
-/// Which interface these files are of.
-pub(super) fn version(sample: &Sample) -> Version {
-    let v1 = ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.failcnt"]
-        .iter()
-        .any(|file| sample.value(file).is_some())
-        || sample.stat("total_rss").is_some()
-        || sample.stat("rss").is_some();
-    match (v1, sample.pressure) {
-        (false, _) => Version::V2,
-        (true, None) => Version::V1,
-        (true, Some(_)) => Version::Hybrid,
-    }
-}
-
 fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceError> {
-    let io = |error| SourceError::Io { path: archive::shown(path), error };
+    let io = |error| SourceError::Io { path: archive_names::shown(path), error };
     let mut source = crate::sources::open::recognise(&crate::sources::open::Place::File(path.to_owned()))?;
     let mut text = Vec::new();
     source.reader()?.take(LONGEST).read_to_end(&mut text).map_err(io)?;
@@ -137,7 +123,7 @@ fn walk(
     depth: u8,
     found: &mut BTreeMap<PathBuf, Series>,
 ) -> Result<(), SourceError> {
-    let io = |error| SourceError::Io { path: archive::shown(folder), error };
+    let io = |error| SourceError::Io { path: archive_names::shown(folder), error };
     if group::has_memory(folder) {
         let top = Group::copied(folder);
         // `<group>/<time>/memory.stat` is a series as well.
@@ -161,7 +147,7 @@ fn walk(
             // Which inode the copy has says nothing of the group.
             let sample = Sample { path: path.clone(), at: at.unwrap_or(now), inode: None, ..sample };
             let place = key.join(&below);
-            let new = || Series { name: path, place: archive::shown(&place), depth, ..Series::default() };
+            let new = || Series { name: path, place: archive_names::shown(&place), depth, ..Series::default() };
             found.entry(place.clone()).or_insert_with(new).samples.push(sample);
         }
         if let Some(sample) = found.get_mut(key).and_then(|series| series.samples.last_mut()) {
@@ -186,7 +172,7 @@ fn walk(
             } else {
                 folder.to_owned()
             };
-            let place = archive::shown(&key);
+            let place = archive_names::shown(&key);
             let series =
                 found.entry(key).or_insert_with(|| Series { name: sample.path.clone(), place, ..Series::default() });
             series.samples.push(sample);

@@ -1,7 +1,7 @@
 //! One file of a memory cgroup, put into a sample. What is unknown is kept, what is wrong is told.
 //! (Forms: the kernel's admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst, accounting/psi.rst.)
 
-use crate::model::memory::{Amount, Fields, Pressure, Sample, Stall};
+use crate::model::memory::{Amount, Fields, Pressure, Sample, Stall, Version};
 
 /// Whether a file of this name is read.
 pub(super) fn is_wanted(name: &str) -> bool {
@@ -116,6 +116,20 @@ fn meminfo(text: &str) -> Fields {
         Some((name.trim().to_owned(), kilobytes.checked_mul(1024)?))
     };
     text.lines().filter_map(line).collect()
+}
+
+/// Which interface these files are of.
+pub(super) fn version(sample: &Sample) -> Version {
+    let v1 = ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.failcnt"]
+        .iter()
+        .any(|file| sample.value(file).is_some())
+        || sample.stat("total_rss").is_some()
+        || sample.stat("rss").is_some();
+    match (v1, sample.pressure) {
+        (false, _) => Version::V2,
+        (true, None) => Version::V1,
+        (true, Some(_)) => Version::Hybrid,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! A group's folder, live or copied.
 
-use super::captured::version;
 use super::files;
 use crate::model::memory::Sample;
 use crate::model::time::Micros;
@@ -78,7 +77,7 @@ impl Group {
         if sample.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group has no memory controller, or is gone"));
         }
-        sample.version = version(&sample);
+        sample.version = files::version(&sample);
         Ok(sample)
     }
 

@@ -1,7 +1,7 @@
 //! Kubernetes' objects in CBOR (RFC 8949), as the apiserver writes custom resources where that is turned on.
 //! (Source: apimachinery runtime/serializer/cbor: a self-described map, whose strings are byte strings or text.)
 
-use super::object::{later, parse_time};
+use super::written::{later, parse_time};
 use crate::model::keyspace::{Object, OwnerRef, Want};
 use std::borrow::Cow;
 

@@ -14,6 +14,7 @@ pub mod schema;
 mod special;
 mod store;
 mod taken;
+mod written;
 
 pub use database::{Database, KeyWorker, Walk};
 pub use store::{Member, Store};

@@ -3,6 +3,7 @@
 
 use super::cbor;
 use super::mvcc::{Field, Fields};
+use super::written::{later, parse_time};
 use crate::model::keyspace::{Encoding, Object, OwnerRef, Want};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -136,15 +137,6 @@ fn seconds(time: &[u8]) -> Option<i64> {
         (1, Field::Number(seconds)) => i64::try_from(seconds).ok().filter(|seconds| *seconds > 0),
         _ => None,
     })
-}
-
-pub(super) fn later(latest: &mut Option<i64>, time: Option<i64>) {
-    *latest = (*latest).max(time);
-}
-
-/// Seconds of an RFC 3339 time.
-pub(super) fn parse_time(text: &str) -> Option<i64> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
 /// A string, borrowed where it has no escapes.

@@ -1,10 +1,10 @@
 //! From one object's JSON to the model: what of each kind capacity depends on.
 
+use super::or_default::or_default;
 use crate::model::objects::{
-    Amounts, Claim, Container, LimitRange, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope, Service,
-    Workload,
+    Amounts, Claim, Container, LimitRange, Namespace, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope,
+    Service, Workload,
 };
-use crate::model::quota::Namespace;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::model::waiting::Waiting;
 use crate::sources::objects::{waiting, webhooks};
@@ -77,11 +77,6 @@ struct Owner {
     kind: String,
     name: String,
     controller: Option<bool>,
-}
-
-/// `null` as what is not there: the apiserver writes some lists and maps so.
-pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// Quantities are strings, but in a manifest also plain numbers.

@@ -1,7 +1,7 @@
 //! What a scheduler decides by: the parts of a pod that kube-scheduler 1.36 signs, so as to treat equal pods alike
 //! (kubernetes/pkg/scheduler/framework, `SignPod`).
 
-use super::kinds::or_default;
+use super::or_default::or_default;
 use crate::model::waiting::{Apart, Waiting};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

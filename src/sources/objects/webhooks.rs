@@ -1,6 +1,6 @@
 //! Webhook configurations, with what an apiserver takes where they say nothing.
 
-use super::kinds::or_default;
+use super::or_default::or_default;
 use crate::model::webhooks::{Expression, Rule, Selector, Webhook};
 use serde::Deserialize;
 use std::collections::BTreeMap;

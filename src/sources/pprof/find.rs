@@ -4,9 +4,10 @@ use super::Profile;
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::{Bundles, Wanted};
+use crate::sources::find::Bundles;
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
 use crate::sources::pages::{modified, time_in};
+use crate::sources::wanted::Wanted;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

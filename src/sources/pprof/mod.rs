@@ -6,6 +6,7 @@
 mod find;
 mod numbers;
 mod proto;
+pub(super) mod recognise;
 mod samples;
 mod text;
 mod wire;
@@ -216,17 +217,4 @@ fn unpack(mut reader: impl Read, to: &Sender<io::Result<Vec<u8>>>, used: &Receiv
             return;
         }
     }
-}
-
-/// Whether a file that begins so is a profile that can be read.
-pub(super) fn begins_like_one(head: &[u8]) -> bool {
-    head.starts_with(text::BEGINS) || proto::begins_like_one(head)
-}
-
-/// Whether it is the text form of another kind of profile.
-pub(super) fn is_other_text(head: &[u8]) -> bool {
-    let line = &head[..memchr::memchr(b'\n', head).unwrap_or(head.len()).min(80)];
-    line.starts_with(b"--- contention")
-        || line.starts_with(b"--- mutex")
-        || memchr::memmem::find(line, b" profile: total ").is_some()
 }

@@ -1,5 +1,6 @@
 //! Profiles made by hand, broken in every way, and bytes of chance.
 
+use super::recognise::{begins_like_one, is_other_text};
 use super::*;
 use crate::model::stacks::SampleType;
 use proptest::prelude::*;

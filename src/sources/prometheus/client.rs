@@ -3,10 +3,10 @@
 
 use super::answer::{self, Answer, Unread, Values};
 use super::error::{PromError, without_secrets};
-use crate::sources::audit::pass::Watcher;
 use crate::sources::clock::now;
 use crate::sources::live::foreign;
 use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
+use crate::sources::watcher::Watcher;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;

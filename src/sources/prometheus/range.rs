@@ -11,7 +11,7 @@ use super::queries::Query;
 use crate::model::series::{Day, DayFold, Point, Series};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::grouped;
-use crate::sources::audit::pass::Watcher;
+use crate::sources::watcher::Watcher;
 use std::collections::HashMap;
 
 /// The most points of a series in one query: Prometheus gives at most 11,000.

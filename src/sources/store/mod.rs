@@ -24,17 +24,16 @@ pub use days::{DAYS, DaysFile, Row};
 pub use fold::{Folded, HEAD, TAIL, fold_day};
 pub use points::POINTS;
 pub use read::{Ask, EachPoints, Rows, by_series};
-pub use rollups::{Parts, ROLLUPS, is_one_of, replaced};
+pub use rollups::{Parts, ROLLUPS};
 pub(super) use table::guarded;
 pub use table::{BLOCK, Group, Index, index_path};
 
 use crate::model::series::DAY;
 use crate::model::time::{self, Micros};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The file that makes a folder a store.
 pub const MARKER: &str = "plimsoll-store.json";

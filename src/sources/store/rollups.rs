@@ -2,9 +2,9 @@
 
 use super::{Store, StoreError};
 use crate::model::rollup::MANIFEST;
-use crate::sources::rolled::{Rolled, open};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use crate::sources::rolled::{Rolled, is_one_of, open, replaced};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The folder of roll-ups in a store.
 pub const ROLLUPS: &str = "rollups";
@@ -61,14 +61,4 @@ impl Store {
         all.parts.sort_by_key(|part| (part.manifest.first, part.folder.clone()));
         Ok(all)
     }
-}
-
-/// The names of roll-ups whose place others have taken.
-pub fn replaced<'p>(parts: impl Iterator<Item = &'p Rolled>) -> BTreeSet<String> {
-    parts.flat_map(|part| &part.manifest.replaces).cloned().collect()
-}
-
-/// Whether a folder is called so.
-pub fn is_one_of(folder: &Path, names: &BTreeSet<String>) -> bool {
-    folder.file_name().is_some_and(|name| names.contains(name.to_string_lossy().as_ref()))
 }

@@ -1,13 +1,13 @@
 //! An incident report as one page: no network, no markup out of strings, a policy that forbids anything remote.
 
 use super::markdown::all_steps;
+use crate::model::cause::{Cause, Evidence, Source};
+use crate::model::episode::{Episode, Grade};
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
-use crate::model::incident::{
-    Card, Cause, Episode, Evidence, Flame, Grade, Incident, Own, Section, Source, Span, Verdict, change, command_line,
-};
+use crate::model::incident::{Card, Flame, Incident, Own, Section, Verdict, change, command_line};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
-use crate::model::time::{self, Micros, SECOND, clock};
+use crate::model::time::{self, Micros, SECOND, Span, clock};
 use crate::model::units::{counted, percent, significant};
 use crate::views::columns::{self, Kind};
 use crate::views::table::tables_for_people;

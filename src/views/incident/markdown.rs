@@ -1,6 +1,7 @@
 //! An incident report as Markdown, fit for a ticket: what matters, in a page or two.
 
-use crate::model::incident::{Cause, Entry, Incident, command_line};
+use crate::model::cause::Cause;
+use crate::model::incident::{Entry, Incident, command_line};
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, SECOND};
 use crate::views::markdown::escape;

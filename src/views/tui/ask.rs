@@ -1,118 +1,15 @@
 //! What a tab shows is what a command prints: which question it asks.
 
 use super::Tab;
+use super::found::Found;
 use super::state::State;
-use crate::model::incident::{Source, Span, command_line};
+use super::want::{Role, Want};
+use crate::model::cause::Source;
 use crate::model::question::{
     self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Forecast, GuardEvents, HeapFlame, HeapTop, Kind, MemoryShow,
     Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
 };
-use crate::model::time::{self, Micros};
-
-/// What kinds of sources there are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Of each kind, the arguments that hold it.
-    pub holders: Vec<(Source, String)>,
-    /// Arguments that hold dump pages of API Priority and Fairness.
-    pub dumps: Vec<String>,
-    /// The first and the last database of etcd, where there are two.
-    pub ends: Vec<String>,
-    /// Stores and files with series in time.
-    pub history: Vec<String>,
-    /// Of these the stores that record keeps: they tell how fast quotas fill, too.
-    pub stores: Vec<String>,
-    /// What the sources cover in time.
-    pub span: Option<Span>,
-    /// Whether objects are listed again and again.
-    pub lists_objects: bool,
-    /// What they say they are about: from when, to when.
-    pub bounds: (Option<Micros>, Option<Micros>),
-}
-
-impl Found {
-    /// The arguments that hold something of these kinds, each once.
-    pub fn of(&self, kinds: &[Source]) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for (kind, holder) in &self.holders {
-            if kinds.contains(kind) && !all.contains(holder) {
-                all.push(holder.clone());
-            }
-        }
-        all
-    }
-
-    /// The argument that holds the database which is looked at: of several arguments the last database.
-    fn database(&self) -> Option<String> {
-        match self.of(&[Source::Etcd]).as_slice() {
-            [one] => Some(one.clone()),
-            many => self.ends.last().or(many.last()).cloned(),
-        }
-    }
-
-    /// Whether there is anything of this kind.
-    pub fn has(&self, kind: Source) -> bool {
-        self.holders.iter().any(|(held, _)| *held == kind)
-    }
-}
-
-/// One thing that is to be found out.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Want {
-    /// What a question comes to.
-    Answer(Box<Question>),
-    /// The load, memory and sizes in all of the time that these sources cover.
-    Course(Vec<String>),
-}
-
-impl Want {
-    /// The command that asks the same, as one types it: with all rows, as the screen shows them.
-    pub fn line(&self) -> String {
-        let all = if self.shows_all() { vec!["--top".to_owned(), "0".to_owned()] } else { Vec::new() };
-        match self {
-            Self::Answer(question) => command_line(&[question.words(), all].concat()),
-            Self::Course(sources) => command_line(&[vec!["report".to_owned()], sources.clone()].concat()),
-        }
-    }
-
-    /// Whether the screen shows all rows; else as many as a person is shown by default.
-    pub fn shows_all(&self) -> bool {
-        match self {
-            Self::Answer(question) => match &**question {
-                Question::EtcdFlame(_) | Question::HeapFlame(_) | Question::Report(_) => false,
-                Question::Traffic(traffic) => !traffic.health && !traffic.series,
-                _ => true,
-            },
-            Self::Course(_) => false,
-        }
-    }
-}
-
-/// What a question is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// What a tab shows.
-    View(Tab),
-    /// The load in time.
-    Course,
-    /// What happened, by an incident report: marks in time, causes.
-    Story,
-    /// How it went in time with what a popup is about.
-    Detail,
-}
-
-/// A question.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    /// A number, larger than that of all questions before it.
-    pub number: u64,
-    /// What it is for.
-    pub role: Role,
-    /// What is asked; answered together.
-    pub wants: Vec<Want>,
-    /// Whether a person waits for it.
-    pub is_seen: bool,
-}
+use crate::model::time::{self, Micros, Span};
 
 fn want(question: Question) -> Want {
     Want::Answer(Box::new(question))

@@ -1,7 +1,6 @@
 //! The time that is looked at: a window that ends at a moment, which stands still, plays, or follows the present.
 
-use crate::model::incident::Span;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 
 /// Lengths of a window, shortest first; behind them all of the time.
 const LENGTHS: [Micros; 7] =

@@ -8,6 +8,7 @@
 pub mod ask;
 mod clock;
 pub mod draw;
+mod found;
 pub mod grid;
 pub mod icicle;
 pub mod keys;
@@ -22,12 +23,14 @@ pub mod theme;
 mod timeline;
 mod typed;
 mod update;
+pub mod want;
 
-pub use ask::{Ask, Found, Want};
 pub use clock::Clock;
+pub use found::Found;
 pub use sheet::{Answer, Course, Part};
 pub use state::{Standing, State, Status};
 pub use theme::Theme;
+pub use want::{Ask, Want};
 
 use crate::model::report::{Severity, Table};
 use crate::model::time::Micros;

@@ -166,7 +166,7 @@ fn draw_findings(state: &State, findings: &[&Finding], area: Rect, buffer: &mut 
     }
     let theme = &state.theme;
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
-    let is_asked = state.asked.iter().any(|asked| asked.role == super::ask::Role::Story);
+    let is_asked = state.asked.iter().any(|asked| asked.role == super::want::Role::Story);
     let is_first = state.story.is_empty() && state.pane().asked.is_some() && state.pane().answer.is_none();
     let is_busy = is_asked || state.found.is_none() || is_first;
     let counts = format!(

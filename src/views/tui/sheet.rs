@@ -1,16 +1,16 @@
 //! What a question came to, made ready to be drawn: by whoever answers, so that the one who draws need not.
 
-use super::ask::Role;
 use super::grid::Grid;
 use super::icicle::Icicle;
 use super::{Tab, Want};
 use crate::model::flame::Tree;
-use crate::model::incident::{Chart, Entry, Span};
+use crate::model::incident::{Chart, Entry};
 use crate::model::picture::Picture;
 use crate::model::report::{Finding, Report, Severity, Table};
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use crate::model::units::percent;
 use crate::views::table::tables_for_people;
+use crate::views::tui::want::Role;
 
 /// A part of a tab.
 #[derive(Debug, Clone)]

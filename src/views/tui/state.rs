@@ -1,6 +1,5 @@
 //! All that is known, and how it is looked at.
 
-use super::ask::{Found, Role};
 use super::clock::Clock;
 use super::keys::Keys;
 use super::pane::Pane;
@@ -10,6 +9,8 @@ use super::theme::Theme;
 use super::{Ask, Effect, Tab, Want};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
+use crate::views::tui::found::Found;
+use crate::views::tui::want::Role;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Tabs that have findings for the first one, and whether these change while all is live: snapshots, profiles and

@@ -1,8 +1,7 @@
 //! The course of time in two lines: how many requests there were, what is looked at, what happened when.
 
 use super::state::State;
-use crate::model::incident::Span;
-use crate::model::time::{Micros, clock};
+use crate::model::time::{Micros, Span, clock};
 use crate::views::columns::spark;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

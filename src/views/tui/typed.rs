@@ -1,6 +1,5 @@
 //! Lines that are typed: filters, commands, names of files.
 
-use super::ask::Role;
 use super::keys::Action;
 use super::popup::{Asks, Prompt};
 use super::sheet::{Body, findings};
@@ -9,6 +8,7 @@ use super::{Effect, Tab, Want};
 use crate::model::report::Table;
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::parse_duration;
+use crate::views::tui::want::Role;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What is typed is no longer than this.

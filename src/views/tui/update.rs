@@ -1,6 +1,6 @@
 //! How messages change the state, and what is to be done outside because of them.
 
-use super::ask::{Role, WEIGHTS};
+use super::ask::WEIGHTS;
 use super::keys::{Action, behind_escape};
 use super::popup::{ANALYSING, Asks, Look, Popup};
 use super::scene::Scene;
@@ -8,10 +8,12 @@ use super::sheet::{Answer, Body};
 use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
 use super::{Effect, Msg, Tab, timeline};
-use crate::model::incident::{Source, commands};
+use crate::model::cause::Source;
+use crate::model::incident::commands;
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
+use crate::views::tui::want::Role;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 /// How long something is said in the last line.

@@ -3,7 +3,7 @@
 use super::Said;
 use crate::analysis::controllers::handovers::{GAP, Handover, Lease, Run};
 use crate::analysis::controllers::leaders::Elected;
-use crate::analysis::controllers::report::Read;
+use crate::analysis::controllers::read::Read;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, Micros, SECOND, clock};

@@ -2,12 +2,12 @@
 
 use super::observed::{Assumption, Daily, Else, Observed, Sure, link, now, same};
 use super::plan::Plan;
-use crate::analysis::forecast::targets::CLUSTER_REQUESTS;
 use crate::analysis::forecast::words::grouped;
 use crate::analysis::quota::collect::{LIMITS, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::{Target, Unit};
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
+    ETCD_DB, ETCD_IN_USE,
 };
 use crate::model::quota::is_bytes;
 use crate::model::series::Series;

@@ -1,11 +1,11 @@
 //! A cluster whose ratios are known: everything that is expected is worked out by hand from the lines that make it.
 
 use super::*;
-use crate::analysis::forecast::targets::CLUSTER_REQUESTS;
 use crate::analysis::quota::collect::{ALLOCATABLE, OBJECTS, QUOTA, REQUESTS};
 use crate::model::forecast::Step;
 use crate::model::names::{
-    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, ETCD_DB, ETCD_IN_USE,
+    APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
+    ETCD_DB, ETCD_IN_USE,
 };
 use crate::model::report::{Report, Value};
 use crate::model::series::DAY;

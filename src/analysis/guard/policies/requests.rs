@@ -2,12 +2,12 @@
 
 use super::replay::{Asked, Decision, New, Old};
 use super::{Policy, Terms};
-use crate::analysis::dims::member;
 use crate::analysis::guard::bodies::{body, is_dry_run};
 use crate::analysis::guard::classify::is_done;
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::time::Micros;
+use crate::model::walk::member;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Requests that are held of a log; beyond, they are only counted.

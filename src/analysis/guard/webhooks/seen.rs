@@ -1,7 +1,7 @@
 //! What a log holds of requests that webhooks are asked about.
 
 use super::asked::{Answer, Asked, Namespaces, asks, operation};
-use crate::analysis::guard::groups::is_done;
+use crate::analysis::guard::group::is_done;
 use crate::analysis::rollup::notable::is_control_plane;
 use crate::model::event::Timed;
 use crate::model::time::{Micros, together};

@@ -4,7 +4,7 @@ use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
 use crate::analysis::judge::profile::Added;
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::Signal;
-use crate::model::incident::Source;
+use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
 

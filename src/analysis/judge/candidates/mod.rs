@@ -11,8 +11,8 @@ use super::series::LoadSeries;
 use super::signals::Signal;
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
-use crate::model::incident::{Source, Span};
-use crate::model::time::{Micros, SECOND};
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// Latencies below this differ by chance, s.

@@ -6,8 +6,8 @@ use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
-use crate::model::incident::{Source, Span};
-use crate::model::time::SECOND;
+use crate::model::cause::Source;
+use crate::model::time::{SECOND, Span};
 use std::collections::BTreeSet;
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.

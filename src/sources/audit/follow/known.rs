@@ -1,7 +1,7 @@
 //! Which file is which: by device and inode, and by what it begins with, since inodes are used again
 //! and copies have inodes of their own.
 
-use super::tail::read_at;
+use super::read_at::read_at;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,7 @@
 //! One input that is read on as it grows, or once, or as it comes through a pipe.
 
 use super::known::{Head, Id, Stamp};
+use super::read_at::read_at;
 use crate::model::input::LossKind;
 use crate::model::walk::skip_value;
 use crate::sources::audit::blocks::{BLOCK, Chunk, MAX_LINE, Sequence};
@@ -10,7 +11,6 @@ use crate::sources::split::Splitter;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -243,20 +243,6 @@ impl Growing {
         self.failed = true;
         Step::Lines(Chunk { losses: vec![(LossKind::Io, self.read_to, error.to_string())], ..Chunk::default() }, 0)
     }
-}
-
-/// Fills `buffer` from `offset` on; returns how much there was.
-pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }
 
 /// A packed file or a document, which does not grow.

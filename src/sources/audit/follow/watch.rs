@@ -2,7 +2,8 @@
 //! are but copies of what has been read.
 
 use super::known::{self, HEAD, Head, Id, Known, Stamp, Why};
-use super::tail::{Body, Tail, packing, read_at};
+use super::read_at::read_at;
+use super::tail::{Body, Tail, packing};
 use super::{Follower, open_file};
 use crate::model::time::Micros;
 use crate::sources::open::{self, Packing, Place};

@@ -1,0 +1,160 @@
+//! Flags of `plimsoll traffic`, and what they come to: a question, dimensions, intervals, how it is shown.
+
+use crate::analysis::filter::Filter;
+use crate::analysis::traffic::report::Shape;
+use crate::cli::{Context, Error, KubeFlags, TimeFlags, parse_every};
+use crate::inputs::flow::FlowFlags;
+use crate::model::question::{self, Kind};
+use crate::model::time::{Micros, SECOND};
+use crate::model::units::parse_duration;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Arguments of `plimsoll traffic`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+DIMENSIONS
+  of audit logs: verb resource group subresource namespace name user serviceaccount agent agent-version
+    source-ip node code code-class instance cluster scope list-kind stage minute flow_schema priority_level
+  of metrics: verb resource group version subresource scope code component instance cluster, or
+    flow_schema priority_level instance cluster
+
+EXAMPLES
+  plimsoll traffic audit.log --by verb,resource,user
+  plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list --where 'resource!=leases' --since -1h
+  kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
+  plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
+  plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change
+  plimsoll traffic --context prod --by verb,resource --follow
+  kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
+  plimsoll traffic bundle/ --from metrics --health")]
+pub struct Args {
+    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any:
+    /// the metrics of all apiservers that the kubeconfig can name.
+    #[arg(value_name = "SOURCE")]
+    pub(super) sources: Vec<String>,
+    /// Break down by these dimensions.
+    #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
+    pub(super) by: Vec<String>,
+    /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
+    #[arg(long = "where", value_name = "EXPR")]
+    pub(super) filters: Vec<String>,
+    /// What to read where there are both (default: audit logs).
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(super) from: Option<Kind>,
+    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in
+    /// place of the rows.
+    #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
+    pub(super) health: bool,
+    #[command(flatten)]
+    time: TimeFlags,
+    #[command(flatten)]
+    pub(super) follow: FollowFlags,
+    /// Split by time: a table per interval, and the course of each row as bars.
+    #[arg(long, conflicts_with = "follow")]
+    pub(super) series: bool,
+    /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
+    #[arg(long, value_name = "DURATION", requires = "series")]
+    interval: Option<String>,
+    /// Compare with this source.
+    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
+    baseline: Vec<String>,
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
+    /// says).
+    #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
+    k8s_version: Option<String>,
+    #[command(flatten)]
+    pub(super) flow: FlowFlags,
+    #[command(flatten)]
+    pub(super) kube: KubeFlags,
+}
+
+impl Args {
+    /// What the flags ask of sources that can be read as they are.
+    pub fn question(&self, now: Micros) -> Result<question::Traffic, Error> {
+        Ok(question::Traffic {
+            sources: self.sources.clone(),
+            by: self.by.clone(),
+            filters: self.filters.clone(),
+            from: self.from,
+            health: self.health,
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            series: self.series,
+            interval: self.interval.as_deref().map(interval).transpose()?,
+            baseline: self.baseline.clone(),
+            k8s_version: self.k8s_version.clone(),
+            flow_schemas: self.flow.flow_schemas.clone(),
+        })
+    }
+}
+
+/// How a breakdown is to be shown. Another command that asks may want the rows that people are not shown.
+pub(super) fn shape(context: &Context<'_>) -> Shape {
+    Shape { sort_by: context.settings.sort_by.clone(), top: context.settings.top, shown_only: !context.is_composing() }
+}
+
+/// `--by` and `--where` as dimensions of what is read.
+pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
+    let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
+    let by = question.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
+    let filters =
+        question.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;
+    Ok((by, filters))
+}
+
+fn interval(text: &str) -> Result<Micros, Error> {
+    match parse_duration(text) {
+        Some(length) if length >= SECOND && length % SECOND == 0 => Ok(length),
+        _ => {
+            Err(Error::Usage(format!("--interval {text}: an interval is a whole number of seconds, e.g. 10s, 5m, 1h")))
+        }
+    }
+}
+
+/// The shortest round interval that makes no more than 60 of the span.
+pub(super) fn interval_for(span: Micros) -> Micros {
+    const STEPS: [i64; 11] = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
+    STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * 86_400 * SECOND)
+}
+
+/// Flags of `plimsoll traffic --follow`.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct FollowFlags {
+    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything
+    /// counted so far each time.
+    #[arg(long)]
+    follow: bool,
+    /// How often to print, and to take pages of a live cluster or of URLs [default: 10s].
+    #[arg(long, value_name = "DURATION")]
+    every: Option<String>,
+    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second
+    /// page].
+    #[arg(long = "for", value_name = "DURATION")]
+    length: Option<String>,
+}
+
+impl FollowFlags {
+    /// Whether to follow.
+    pub(super) fn wanted(&self) -> bool {
+        self.follow
+    }
+
+    /// Whether a time was given.
+    pub(super) fn is_timed(&self) -> bool {
+        self.every.is_some() || self.length.is_some()
+    }
+
+    /// `--every`.
+    pub(super) fn every(&self) -> Result<Duration, Error> {
+        duration("--every", self.every.as_deref().unwrap_or("10s"))
+    }
+
+    /// `--for`.
+    pub(super) fn length(&self) -> Result<Option<Duration>, Error> {
+        self.length.as_deref().map(|text| duration("--for", text)).transpose()
+    }
+}
+
+fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
+    parse_every(text).map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
+}
