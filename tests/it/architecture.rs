@@ -1,6 +1,8 @@
-//! Which layer may import which, and how large a file may be (docs/architecture.md): read from the source text itself.
+//! Which layer may import which, that no files import each other in circles, and how large a file may be
+//! (docs/architecture.md): read from the source text itself.
 
 use crate::support::root;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What the files of a folder of `src/` may import of the crate. Any layer may import itself.
@@ -10,7 +12,7 @@ const RULES: [(&str, &[&str]); 10] = [
     ("sources", &["model"]),
     ("analysis", &["model"]),
     ("views", &["model"]),
-    ("cli", &["model", "views", "sources::audit::pass::Watcher"]),
+    ("cli", &["model", "views", "sources::watcher"]),
     ("app", &["model", "cli", "commands"]),
     ("actions", &["model", "sources"]),
     ("inputs", &["model", "sources", "analysis", "views::text", "cli", "actions"]),
@@ -66,10 +68,14 @@ fn raw_string(text: &str) -> Option<usize> {
         .map(|inner| inner.find(&close).map_or(text.len(), |end| start + 1 + end + close.len()))
 }
 
+/// The text with single blanks between words, and none in paths.
+fn packed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ::", "::").replace(":: ", "::")
+}
+
 /// Every path below `crate::` that the text imports or names; `{…}` groups are taken apart.
 fn imports(text: &str) -> Vec<String> {
-    let packed: String =
-        text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ::", "::").replace(":: ", "::");
+    let packed = packed(text);
     let mut found = Vec::new();
     for (at, _) in packed.match_indices("crate::") {
         let own_word = !packed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$');
@@ -77,11 +83,11 @@ fn imports(text: &str) -> Vec<String> {
             expand("", &packed[at + "crate::".len()..], &mut found);
         }
     }
-    found
+    found.into_iter().map(|(path, _)| path).collect()
 }
 
-/// Adds the paths of a use tree behind `prefix`; returns what follows it.
-fn expand<'t>(prefix: &str, tree: &'t str, found: &mut Vec<String>) -> &'t str {
+/// Adds the paths of a use tree behind `prefix`, each with the name that it gets; returns what follows it.
+fn expand<'t>(prefix: &str, tree: &'t str, found: &mut Vec<(String, String)>) -> &'t str {
     let tree = tree.trim_start();
     if let Some(mut rest) = tree.strip_prefix('{') {
         loop {
@@ -95,19 +101,187 @@ fn expand<'t>(prefix: &str, tree: &'t str, found: &mut Vec<String>) -> &'t str {
     }
     let end = tree.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '*')).unwrap_or(tree.len());
     if end == 0 {
-        found.push(prefix.trim_end_matches("::").to_owned());
+        found.push((prefix.trim_end_matches("::").to_owned(), String::new()));
         return tree.get(1..).unwrap_or_default(); // never stand still
     }
     let path = format!("{prefix}{}", &tree[..end]);
     match tree[end..].strip_prefix("::") {
         Some(rest) => expand(&format!("{path}::"), rest, found),
         None => {
-            found.push(path);
+            let own = path.strip_suffix("::self").unwrap_or(&path);
+            let last = own.rsplit("::").next().unwrap_or(own);
             let rest = tree[end..].trim_start();
-            rest.strip_prefix("as ")
-                .map_or(rest, |rest| rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'))
+            let Some(renamed) = rest.strip_prefix("as ") else {
+                found.push((path.clone(), last.to_owned()));
+                return rest;
+            };
+            let end = renamed.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(renamed.len());
+            found.push((path.clone(), renamed[..end].to_owned()));
+            &renamed[end..]
         }
     }
+}
+
+/// The source text without inline test modules.
+fn without_tests(code: &str) -> String {
+    // Braces as characters are no blocks.
+    let code = packed(code).replace("'{'", "' '").replace("'}'", "' '");
+    let mut kept = String::new();
+    let mut rest = code.as_str();
+    while let Some(at) = rest.find("#[cfg(test)] mod ") {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let begin = rest.find(['{', ';']).unwrap_or(rest.len());
+        let mut depth = 0;
+        let end = rest[begin..].find(|c| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth == 0
+        });
+        rest = end.map_or("", |end| &rest[begin + end + 1..]);
+    }
+    kept + rest
+}
+
+/// The module that a file below `src/` is.
+fn module_of(path: &str) -> String {
+    let module = path.trim_end_matches(".rs");
+    module.strip_suffix("/mod").unwrap_or(module).replace('/', "::")
+}
+
+/// What a module names.
+struct Named {
+    /// What it imports: each name, and its path as it is written.
+    imported: Vec<(String, String)>,
+    /// The other paths in its text; those that functions and inline modules import are among them.
+    paths: Vec<String>,
+}
+
+/// What the text of a module names, its test modules left out.
+fn names_in(code: &str) -> Named {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let code = without_tests(code);
+    let (mut imported, mut paths) = (Vec::new(), Vec::new());
+    let (mut rest, mut others, mut depth) = (code.as_str(), String::new(), 0);
+    while let Some(at) = rest.find("use ") {
+        let (before, tree) = (&rest[..at], &rest[at + "use ".len()..]);
+        others.push_str(before);
+        others.push(' ');
+        depth += before.matches('{').count() as i32 - before.matches('}').count() as i32;
+        rest = tree;
+        if !before.ends_with(is_word) {
+            let mut found = Vec::new();
+            rest = expand("", tree, &mut found);
+            match depth {
+                0 => imported.extend(found.into_iter().map(|(path, name)| (name, path))),
+                _ => paths.extend(found.into_iter().map(|(path, _)| path)),
+            }
+        }
+    }
+    others.push_str(rest);
+    let mut rest = others.as_str();
+    while let Some(at) = rest.find(is_word) {
+        let end = rest[at..].find(|c: char| !is_word(c) && c != ':').map_or(rest.len(), |end| at + end);
+        paths.push(rest[at..end].trim_end_matches(':').to_owned());
+        rest = &rest[end..];
+    }
+    paths.retain(|path| path.contains("::"));
+    Named { imported, paths }
+}
+
+/// The crate's modules, each with what its names stand for, as paths from the root.
+struct Crate(BTreeMap<String, BTreeMap<String, String>>);
+
+impl Crate {
+    /// The path from the root of a path that is written in a module; `None` for other crates and local names.
+    fn absolute(&self, path: &str, module: &str) -> Option<String> {
+        let join = |above: &str, rest: &str| format!("{above}::{rest}").trim_matches(':').to_owned();
+        let above = |module: &str| module.rsplit_once("::").map_or("", |(above, _)| above).to_owned();
+        let (first, rest) = path.split_once("::").unwrap_or((path, ""));
+        match first {
+            "crate" => Some(rest.to_owned()),
+            "self" => Some(join(module, rest)),
+            "super" => {
+                let (mut above_it, mut rest) = (above(module), rest);
+                while let Some(further) =
+                    rest.strip_prefix("super").filter(|_| rest.split("::").next() == Some("super"))
+                {
+                    (above_it, rest) = (above(&above_it), further.trim_start_matches("::"));
+                }
+                Some(join(&above_it, rest))
+            }
+            name if self.0.contains_key(&join(module, name)) => Some(join(module, path)),
+            name => self.0.get(module)?.get(name).map(|known| join(known, rest)),
+        }
+    }
+
+    /// The file that a path from the root leads to, through what modules import for others.
+    fn file_of(&self, path: &str) -> Option<String> {
+        let mut path = path.trim_end_matches("::self").to_owned();
+        // Imports lead on a few times; a name that stands for itself never ends.
+        for _ in 0..16 {
+            let mut prefix = path.as_str();
+            let found = loop {
+                if self.0.contains_key(prefix) {
+                    return Some(prefix.to_owned());
+                }
+                let (above, name) = prefix.rsplit_once("::")?;
+                if let Some(real) = self.0.get(above).and_then(|names| names.get(name)) {
+                    break format!("{real}{}", &path[prefix.len()..]);
+                }
+                prefix = above;
+            };
+            path = found;
+        }
+        None
+    }
+}
+
+/// Which files import which: imports, and whatever else is named by a path. What a file takes from the `mod.rs` above
+/// it is left out, as a folder's files share what stands there.
+fn graph(files: &[(String, String)]) -> BTreeMap<String, BTreeSet<String>> {
+    let read: Vec<_> = files.iter().map(|(path, text)| (module_of(path), names_in(&code(text)))).collect();
+    let mut all = Crate(read.iter().map(|(module, _)| (module.clone(), BTreeMap::new())).collect());
+    // Twice: an import may begin with a name that another one gives.
+    for _ in 0..2 {
+        for (module, named) in &read {
+            let own =
+                named.imported.iter().filter_map(|(name, path)| Some((name.clone(), all.absolute(path, module)?)));
+            let own: BTreeMap<String, String> = own.filter(|(name, _)| !name.is_empty() && name != "*").collect();
+            all.0.insert(module.clone(), own);
+        }
+    }
+    let edges = |(module, named): &(String, Named)| {
+        let paths = named.imported.iter().map(|(_, path)| path).chain(&named.paths);
+        let files = paths.filter_map(|path| all.file_of(&all.absolute(path, module)?));
+        let is_other = |file: &String| file != module && !module.starts_with(&format!("{file}::"));
+        (module.clone(), files.filter(is_other).collect())
+    };
+    read.iter().map(edges).collect()
+}
+
+/// Every file that a file imports, directly or by way of others.
+fn reach<'g>(graph: &'g BTreeMap<String, BTreeSet<String>>, from: &'g String) -> BTreeSet<&'g String> {
+    let mut met = BTreeSet::new();
+    let mut next = vec![from];
+    while let Some(file) = next.pop() {
+        next.extend(graph.get(file).into_iter().flatten().filter(|to| met.insert(*to)));
+    }
+    met
+}
+
+/// The largest sets of files that all import each other, directly or by way of others; each as its imports.
+fn circles(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let reached: BTreeMap<&String, BTreeSet<&String>> = graph.keys().map(|file| (file, reach(graph, file))).collect();
+    let circle_of = |file: &String| -> BTreeSet<&String> {
+        let of = &reached[file];
+        of.iter().copied().filter(|other| reached.get(other).is_some_and(|back| back.contains(file))).collect()
+    };
+    let all: BTreeSet<BTreeSet<&String>> = graph.keys().map(circle_of).filter(|circle| !circle.is_empty()).collect();
+    let line = |circle: &BTreeSet<&String>, file: &String| {
+        let to: Vec<&str> = graph[file].iter().filter(|to| circle.contains(to)).map(String::as_str).collect();
+        format!("{file} imports {}", to.join(", "))
+    };
+    all.iter().map(|circle| circle.iter().map(|file| line(circle, file)).collect::<Vec<_>>().join("\n")).collect()
 }
 
 /// What is wrong with a file of the crate; `path` is relative to `src/`.
@@ -183,6 +357,69 @@ fn layers_import_only_what_they_may() {
 }
 
 #[test]
+fn files_do_not_import_each_other_in_circles() {
+    let src = root().join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    let text = |file: &PathBuf| {
+        let path = file.strip_prefix(&src).unwrap().display().to_string();
+        (path, std::fs::read_to_string(file).unwrap())
+    };
+    let graph = graph(&files.iter().map(text).collect::<Vec<_>>());
+    let edges: usize = graph.values().map(BTreeSet::len).sum();
+    assert!(edges > 1_000, "the scan sees only {edges} imports");
+    let circles = circles(&graph);
+    assert!(circles.is_empty(), "move what both need into a file that both import:\n\n{}", circles.join("\n\n"));
+}
+
+#[test]
+fn circles_are_found() {
+    let circles_of = |files: &[(&str, &str)]| {
+        let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        circles(&graph(&files.iter().map(own).collect::<Vec<_>>()))
+    };
+    for (back, expected) in [
+        ("use crate::a::A;", true),
+        ("use crate::{model, a::{self, A}};", true),
+        ("use super::super::a;", true),
+        ("mod inner { use crate::a::A; }", true),
+        ("fn f() { crate::a::f::<u8>(); }", true),
+        ("use crate::a as other; fn f() { other::f(); }", true),
+        // Through a name that another file imports for others, and through its module.
+        ("use crate::c::A;", true),
+        ("use crate::c; fn f() { c::A::new(); }", true),
+        ("// use crate::a;", false),
+        ("const T: &str = \"use crate::a;\";", false),
+        ("use a::A;", false),
+        ("#[cfg(test)] mod tests { use crate::a; fn f() { '{'; } }", false),
+        ("#[cfg(test)] mod tests { fn f() {} } use crate::a;", true),
+        // What stands in the folder's own mod.rs.
+        ("use super::B;", false),
+    ] {
+        let files = [
+            ("a.rs", "use crate::b::own;"),
+            ("b/mod.rs", "mod own; pub struct B;"),
+            ("b/own.rs", back),
+            ("c.rs", "pub use crate::a::A; pub struct C;"),
+            ("model/mod.rs", ""),
+        ];
+        let found = circles_of(&files);
+        assert_eq!(!found.is_empty(), expected, "{back}: {found:?}");
+    }
+    // Two circles are two, and what only leads to one is no part of it.
+    let files = [
+        ("a.rs", "use crate::b;"),
+        ("b.rs", "use crate::c;"),
+        ("c.rs", "use crate::a; use crate::d;"),
+        ("d.rs", "use crate::e;"),
+        ("e.rs", "use crate::d;"),
+        ("f.rs", "use crate::a;"),
+    ];
+    let expected = ["a imports b\nb imports c\nc imports a", "d imports e\ne imports d"];
+    assert_eq!(circles_of(&files), expected);
+}
+
+#[test]
 fn the_scan_can_fail() {
     for (path, text) in [
         ("model/a.rs", "use crate::sources::open;"),
@@ -194,7 +431,7 @@ fn the_scan_can_fail() {
         ("analysis.rs", "use crate::cli::Io;"),
         ("views/a.rs", "use crate::analysis::traffic::report;"),
         ("cli/a.rs", "use crate::sources::audit::pass::run;"),
-        ("cli/a.rs", "use crate::sources::audit::pass::{Watcher, run};"),
+        ("cli/a.rs", "use crate::sources::{watcher::Watcher, audit::pass::run};"),
         ("cli/a.rs", "use crate::analysis::dims::Dim;"),
         ("cli/a.rs", "use crate::inputs::logs;"),
         ("commands/a.rs", "use crate::app::Cli;"),
