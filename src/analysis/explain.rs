@@ -59,13 +59,13 @@ pub fn topics() -> Vec<Topic> {
     all
 }
 
-/// What a name means: a finding's id, a term (in any case), a metric or a field. `Err` with names that are alike.
-pub fn explain(name: &str) -> Result<Topic, Vec<String>> {
-    let wanted = plain(name);
-    let topics = topics();
+/// What a name means: a finding's id, a term (in any case), a metric or a field; `topics` are [all](topics). `Err` with
+/// names that are alike.
+pub fn explain(name: &str, topics: &[Topic]) -> Result<Topic, Vec<String>> {
+    let wanted = comparable(name);
     // `episode` is a finding, `Episode` a term.
     let exact = topics.iter().find(|own| own.name == name.trim());
-    if let Some(found) = exact.or_else(|| topics.iter().find(|own| plain(&own.name) == wanted)) {
+    if let Some(found) = exact.or_else(|| topics.iter().find(|own| comparable(&own.name) == wanted)) {
         return Ok(found.clone());
     }
     if let Some(metric) = metric(name.trim()) {
@@ -73,14 +73,14 @@ pub fn explain(name: &str) -> Result<Topic, Vec<String>> {
     }
     // `relists`, `full LISTs`.
     let singular = wanted.strip_suffix('s').unwrap_or(&wanted);
-    if let Some(found) = topics.iter().find(|own| plain(&own.name).trim_end_matches('s') == singular) {
+    if let Some(found) = topics.iter().find(|own| comparable(&own.name).trim_end_matches('s') == singular) {
         return Ok(found.clone());
     }
     if wanted.is_empty() {
         return Err(Vec::new());
     }
     let alike = |own: &Topic| {
-        let theirs = plain(&own.name);
+        let theirs = comparable(&own.name);
         let score =
             if theirs.contains(&wanted) { 1.0 } else { strsim::normalized_damerau_levenshtein(&theirs, &wanted) };
         (score, own.name.clone())
@@ -91,7 +91,7 @@ pub fn explain(name: &str) -> Result<Topic, Vec<String>> {
 }
 
 /// A name as it is compared: `Watch cache`, `watch-cache` and `WATCH CACHE` are one.
-fn plain(name: &str) -> String {
+fn comparable(name: &str) -> String {
     name.trim().to_lowercase().replace(['-', '_'], " ")
 }
 
@@ -275,7 +275,7 @@ mod tests {
         for own in &all {
             assert!(!own.summary.is_empty() && own.text.len() > 40, "{own:?}");
             assert!(!own.summary.contains("](") && !own.summary.contains("<a"), "{own:?}");
-            assert_eq!(explain(&own.name).as_ref(), Ok(own));
+            assert_eq!(explain(&own.name, &all).as_ref(), Ok(own));
         }
     }
 
@@ -319,6 +319,8 @@ mod tests {
 
     #[test]
     fn names_are_found_however_they_are_written() {
+        let all = topics();
+        let explain = |text: &str| explain(text, &all);
         let name = |text: &str| explain(text).map(|own| own.name);
         assert_eq!(name("watch-cache"), Ok("Watch cache".to_owned()));
         assert_eq!(name(" RELISTS "), Ok("Relist".to_owned()));

@@ -1,5 +1,6 @@
 //! How help is arranged: commands in groups, an example first, and with `-h` only the usual flags.
 
+use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use std::fmt::Write as _;
 
@@ -34,6 +35,11 @@ const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
 const SHORT: usize = 66;
 /// The usage comes behind the examples.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+
+/// Whether what stands in place of a command line's meaning is help.
+pub fn is_shown(error: &clap::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
+}
 
 /// Arranges the help of the program and of all its commands.
 pub fn arranged(parser: Command) -> Command {

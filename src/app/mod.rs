@@ -26,7 +26,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The parser, named as the program was called.
+    /// The parser, with its help arranged.
     pub fn parser() -> clap::Command {
         help::arranged(Self::command())
     }
@@ -38,12 +38,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     let as_plugin = args.first().is_some_and(|program| {
         std::path::Path::new(program).file_stem().is_some_and(|name| name == "kubectl-plimsoll")
     });
-    let mut parser = Cli::parser();
-    if as_plugin {
-        parser = parser.bin_name("kubectl plimsoll");
-        if let Some(program) = args.first_mut() {
-            *program = OsString::from("kubectl plimsoll");
-        }
+    let named = |parser: clap::Command| if as_plugin { parser.bin_name("kubectl plimsoll") } else { parser };
+    if as_plugin && let Some(program) = args.first_mut() {
+        *program = OsString::from("kubectl plimsoll");
     }
     // `help COMMAND` is `COMMAND --help`.
     if args.get(1).is_some_and(|word| word == "help") {
@@ -54,8 +51,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
         args.remove(1);
         args.push(OsString::from("--help"));
     }
-    let words = args.clone();
-    let cli = match parser.try_get_matches_from_mut(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let words = args;
+    let parse = |parser: &mut clap::Command| {
+        parser.try_get_matches_from_mut(&words).and_then(|matches| Cli::from_arg_matches(&matches))
+    };
+    let mut parser = named(Cli::command());
+    let parsed = match parse(&mut parser) {
+        // Help is arranged only where it is shown.
+        Err(error) if help::is_shown(&error) => parse(&mut named(Cli::parser())),
+        parsed => parsed,
+    };
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };

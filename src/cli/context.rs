@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::model::flame::Tree;
 use crate::model::moment::Capture;
 use crate::model::report::Report;
-use crate::model::time::{self};
+use crate::model::time;
 use crate::views;
 use std::collections::BTreeSet;
 use std::io::Write;

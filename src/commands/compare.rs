@@ -20,7 +20,7 @@ use crate::model::question;
 use crate::model::time::{Micros, Span};
 use crate::model::units::{counted, parse_share};
 use crate::sources::cgroup;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::Found;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;

@@ -19,7 +19,7 @@ use crate::model::objects::Objects;
 use crate::model::question;
 use crate::model::registry::ObjectKey;
 use crate::model::time::Micros;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
 use crate::sources::open::SourceError;

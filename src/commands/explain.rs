@@ -3,7 +3,7 @@
 use super::answer;
 use crate::analysis::answer::Answer;
 use crate::analysis::explain::{self, Kind, Topic};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, Shown};
 use crate::model::question::{self, Question};
 use crate::model::report::{Finding, Report, Table, Value};
 use crate::model::units::counted;
@@ -66,9 +66,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 /// The topic that the words name, and what is left: a term may be of several words.
 fn topic(words: &[String]) -> Result<(Topic, &[String]), Error> {
-    let mut offered = Vec::new();
+    let (all, mut offered) = (explain::topics(), Vec::new());
     for count in (1..=words.len()).rev() {
-        match explain::explain(&words[..count].join(" ")) {
+        match explain::explain(&words[..count].join(" "), &all) {
             Ok(topic) => return Ok((topic, &words[count..])),
             Err(alike) => offered = alike,
         }
@@ -83,10 +83,9 @@ fn topic(words: &[String]) -> Result<(Topic, &[String]), Error> {
 /// The findings of this id in sources.
 fn look(topic: &Topic, sources: &[String], context: &mut Context<'_>) -> Result<Vec<Finding>, Error> {
     let asked = question::Report { sources: sources.to_vec(), ..question::Report::default() };
-    let form = std::mem::replace(&mut context.settings.format, Format::Json);
-    let answered = answer(&Question::Report(asked), context);
-    context.settings.format = form;
-    let Answer::Report(report, _) = answered? else { return Ok(Vec::new()) };
+    let shown = Shown { format: Format::Json, top: None };
+    let answered = context.compose(shown, |context| answer(&Question::Report(asked), context))?;
+    let Answer::Report(report, _) = answered else { return Ok(Vec::new()) };
     let mut findings = report.findings;
     findings.retain(|own| own.id == topic.name);
     Ok(findings)

@@ -4,7 +4,7 @@ use crate::actions::rollup::write;
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::found;
 use crate::inputs::manifest::{giving, manifest};
-use crate::inputs::rollup::{self};
+use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::rollup::{MANIFEST, Manifest, SEAMS, TABLES};

@@ -11,7 +11,7 @@ use crate::inputs::pages::Folding;
 use crate::model::input::{InputReport, Loss};
 use crate::model::question::{self, Kind};
 use crate::sources::arguments::is_url;
-use crate::sources::find::{self};
+use crate::sources::find;
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;
 use crate::sources::pages::{PageFile, PagesRead, read_page};

@@ -3,7 +3,7 @@
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error};
 use crate::model::bundle::Bundle;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::Found;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;

@@ -33,7 +33,7 @@ use crate::model::question::Bounds;
 use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::Found;
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;

@@ -68,7 +68,7 @@ pub struct Cause {
     pub summary: String,
     /// How likely it is that this is what it was, from 0 to 1.
     pub confidence: f64,
-    /// The same with all kinds of sources at hand.
+    /// The same if no kind of source were missing.
     pub confidence_if_complete: f64,
     /// What was measured of it, by the names of docs/judge.md.
     pub features: Vec<(&'static str, f64)>,

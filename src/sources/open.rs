@@ -397,7 +397,7 @@ impl Source {
         audit::times_in(plain.split(|&byte| byte == b'\n').take(lines))
     }
 
-    /// Times of the events in so many lines, at most, at the end of a file that can be read at any place.
+    /// Times of the events in the last `lines` lines; empty where the source is not a seekable file.
     pub fn tail_times(&self, lines: usize) -> Vec<Micros> {
         let Place::File(path) = &self.place else { return Vec::new() };
         if !self.is_seekable() {

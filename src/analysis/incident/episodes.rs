@@ -7,6 +7,7 @@ use crate::analysis::judge::signals::Deviation;
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
+use crate::model::report::Finding;
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, duration, significant};
 
@@ -72,6 +73,16 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
         effects,
         causes,
     }
+}
+
+/// An episode as a finding: of whoever lists episodes, and of a report about a surge.
+pub fn finding(own: &Episode) -> Finding {
+    let mut finding = Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())]);
+    finding.confidence = own.confidence;
+    (finding.first_seen, finding.last_seen) = (time::format(own.from), time::format(own.to));
+    finding.summary = own.headline.trim_end_matches('.').to_owned();
+    finding.remedy = own.causes.first().map(Cause::remedy).unwrap_or_default();
+    finding
 }
 
 fn signal(own: &Deviation) -> SignalSpan {

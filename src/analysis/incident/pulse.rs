@@ -1,6 +1,6 @@
 //! How much load there was, piece by piece of time.
 
-use crate::analysis::judge::requests::Grid;
+use crate::analysis::judge::requests::{Grid, is_long_running};
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::traffic::{Row, Stats};
 use crate::model::cause::Source;
@@ -69,11 +69,6 @@ fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
         Measure::Errors => stats.errors as f64,
         Measure::Slow => slow as f64,
     })
-}
-
-/// What lasts is counted when it ends, and how long it took says nothing of the load.
-fn is_long_running(verb: &str) -> bool {
-    matches!(verb, "watch" | "connect" | "proxy")
 }
 
 impl Pulse {

@@ -1,5 +1,6 @@
 //! What `plimsoll report` says, as tables and findings.
 
+use super::episodes;
 use crate::model::cause::Cause;
 use crate::model::episode::{Effect, Episode, Grade, SignalSpan};
 use crate::model::incident::{Card, Entry, Incident, Phases, Verdict};
@@ -167,16 +168,19 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     if let Verdict::Incident(stretch) | Verdict::Surge(stretch) = &incident.verdict {
         let likeliest = incident.causes.first();
         let is_it = |own: &&Episode| (own.from, own.to) == (stretch.from, stretch.to);
-        let own = incident.episodes.iter().find(is_it);
-        let grade = own.map_or(Grade::Incident, |own| own.grade);
-        let mut finding = match (&incident.verdict, own) {
-            (Verdict::Surge(_), Some(own)) => Finding::new("episode", grade.severity(), &[("episode", &own.id)]),
-            _ => Finding::new("incident", grade.severity(), &[]),
+        let mut finding = match (&incident.verdict, incident.episodes.iter().find(is_it)) {
+            (Verdict::Surge(_), Some(own)) => episodes::finding(own),
+            (_, own) => {
+                let grade = own.map_or(Grade::Incident, |own| own.grade);
+                let mut finding = Finding::new("incident", grade.severity(), &[]);
+                finding.confidence = stretch.score;
+                (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
+                finding.summary =
+                    incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
+                finding.remedy = likeliest.map(Cause::remedy).unwrap_or_default();
+                finding
+            }
         };
-        finding.confidence = stretch.score;
-        (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
-        finding.summary =
-            incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
         finding.evidence = [
             ("score".to_owned(), json!(stretch.score)),
             ("seconds".to_owned(), json!((stretch.to - stretch.from) as f64 / SECOND as f64)),
@@ -184,7 +188,6 @@ fn findings(incident: &Incident) -> Vec<Finding> {
             ("cause_confidence".to_owned(), json!(likeliest.map(|cause| cause.confidence))),
         ]
         .into();
-        finding.remedy = likeliest.map(Cause::remedy).unwrap_or_default();
         all.push(finding);
     }
     let mut met = BTreeSet::new();

@@ -155,7 +155,7 @@ impl Class {
     pub fn of([verb, _, resource, subresource]: &Kind) -> Self {
         let is_long = matches!(subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy");
         match verb.as_str() {
-            "watch" | "connect" | "proxy" => Self::Long,
+            verb if is_long_running(verb) => Self::Long,
             _ if is_long => Self::Long,
             "list" => Self::List,
             "create" if resource.ends_with("reviews") || subresource == "token" => Self::Review,
@@ -163,6 +163,12 @@ impl Class {
             _ => Self::Read,
         }
     }
+}
+
+/// Whether requests with this verb last, whatever they are for: when one ends, and how long it took, says nothing of the
+/// load.
+pub fn is_long_running(verb: &str) -> bool {
+    matches!(verb, "watch" | "connect" | "proxy")
 }
 
 /// Whether a user is a part of the control plane, or a kubelet.

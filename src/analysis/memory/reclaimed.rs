@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::rates::{PAGE, Rates};
-use super::report::{self};
+use super::report;
 use crate::analysis::memory::seen::Seen;
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::{bytes, percent};

@@ -24,7 +24,7 @@ use crate::model::time;
 use crate::model::units::counted;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::LogStream;
 use crate::sources::objects::flowcontrol::built_in;
 use crate::sources::wanted::Wanted;

@@ -16,7 +16,7 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::commands::show;
-use crate::inputs::rollup::{self};
+use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question::{self, Form};

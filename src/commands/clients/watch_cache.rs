@@ -5,7 +5,7 @@ use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Kept;
 use crate::cli::{Context, Error};
-use crate::inputs::rollup::{self};
+use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages};
 use crate::model::question;

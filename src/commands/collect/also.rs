@@ -7,7 +7,7 @@ use crate::model::time::Micros;
 use crate::sources::arguments::{expand, is_live, is_url};
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::content::Content;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::open::{Place, recognise};
 use crate::sources::wanted::Wanted;
 use crate::sources::{archive, archive_names};

@@ -162,7 +162,7 @@ impl<'a> Taker<'a> {
         row.is_forbidden = matches!(error, LiveError::Forbidden { .. });
     }
 
-    /// Adds a file that is read as it is written; what it lacks at the end of what it was is told.
+    /// Adds a file that may still be written; reports how much of its length at the start is missing.
     pub(super) fn copy(&mut self, what: &'static str, of: &str, path: &str, file: &mut File) -> io::Result<()> {
         let meta = file.metadata()?;
         let at = meta

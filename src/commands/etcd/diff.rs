@@ -44,7 +44,7 @@ impl Args {
 }
 
 /// What it asks of each database.
-pub(super) fn asks() -> Ask {
+pub(in crate::commands) fn asks() -> Ask {
     Ask::keys(Mode::Values)
 }
 

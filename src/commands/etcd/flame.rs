@@ -68,7 +68,7 @@ pub(super) fn answer(question: &question::EtcdFlame, context: &mut Context<'_>) 
 }
 
 /// What it asks of each database.
-pub(super) fn asks() -> Ask {
+pub(in crate::commands) fn asks() -> Ask {
     Ask::keys(Mode::By(By::NamePrefix))
 }
 

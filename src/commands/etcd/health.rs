@@ -6,7 +6,7 @@ use crate::inputs::pages;
 use crate::model::question;
 use crate::model::report::Report;
 use crate::model::time::Micros;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 

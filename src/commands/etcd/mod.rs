@@ -13,6 +13,8 @@ mod split;
 mod top;
 mod usage;
 
+pub(in crate::commands) use diff::asks as ask_of_diff;
+pub(in crate::commands) use flame::asks as ask_of_flame;
 #[cfg(feature = "live")]
 pub use pull::AccessFlags;
 #[cfg(feature = "live")]
@@ -26,7 +28,7 @@ use crate::model::question::{self, Question};
 use crate::model::time::Micros;
 use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll etcd`.
@@ -87,16 +89,6 @@ impl SourceArgs {
 /// What the questions about a database as it is ask of it: `usage`, `history` and `check`, as a report asks them.
 pub(in crate::commands) fn asks_of_state() -> Vec<Ask> {
     vec![usage::asks(&question::EtcdUsage::default()), history::asks(), check::asks()]
-}
-
-/// What `diff` asks of each of its databases.
-pub(in crate::commands) fn ask_of_diff() -> Ask {
-    diff::asks()
-}
-
-/// What `flame` asks.
-pub(in crate::commands) fn ask_of_flame() -> Ask {
-    flame::asks()
 }
 
 /// Runs the command.

@@ -1,14 +1,14 @@
 //! `plimsoll guard episodes`: list episodes, or report them live.
 
 use super::mail::{Mail, MailFlags};
+use crate::analysis::incident::episodes::finding;
 use crate::analysis::incident::watch::Watching;
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
 use crate::inputs::load;
 use crate::model::alert::EpisodeNews;
-use crate::model::cause::Cause;
 use crate::model::episode::{Episode, Grade, State};
-use crate::model::report::{Finding, Report, Table, Value};
+use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros};
 use crate::model::units::counted;
 use crate::sources::clock::now;
@@ -129,15 +129,6 @@ fn cells(own: &Episode) -> Vec<Value> {
 
 fn table(rows: Vec<Vec<Value>>) -> Table {
     Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
-}
-
-fn finding(own: &Episode) -> Finding {
-    let mut finding = Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())]);
-    finding.confidence = own.confidence;
-    (finding.first_seen, finding.last_seen) = (time::format(own.from), time::format(own.to));
-    finding.summary = own.headline.trim_end_matches('.').to_owned();
-    finding.remedy = own.causes.first().map(Cause::remedy).unwrap_or_default();
-    finding
 }
 
 /// All episodes, in order of time.

@@ -9,7 +9,7 @@ use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::show;
 use crate::inputs::etcd::removed::{self, Between};
 use crate::inputs::found;
-use crate::inputs::rollup::{self};
+use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::model::question;
 use crate::model::quota::Quotas;

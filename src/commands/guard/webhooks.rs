@@ -10,7 +10,7 @@ use crate::inputs::rollup::{self, Chosen};
 use crate::inputs::selection::Selection;
 use crate::model::objects::Objects;
 use crate::model::webhooks::Webhook;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
 use crate::sources::open::SourceError;

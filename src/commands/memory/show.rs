@@ -16,7 +16,7 @@ use crate::model::report::{Report, Value};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::wanted::Wanted;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::actions::fresh::replace;
 use crate::analysis::memory::findings::finding;
-use crate::analysis::memory::report::{self};
+use crate::analysis::memory::report;
 use crate::analysis::memory::seen::Seen;
 use crate::analysis::memory::verdict::Verdict;
 use crate::cli::repeat::{print_again, sleep_until, stop_signal};

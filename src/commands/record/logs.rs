@@ -9,7 +9,7 @@ use crate::inputs::selection::Selection;
 use crate::inputs::{log_question, rolled};
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place};
 use crate::sources::piece::{End, Piece, identity, piece};

@@ -13,7 +13,7 @@ use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::sources::arguments::is_live;
 use crate::sources::cgroup::{self, Machine};
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
 use crate::sources::open::SourceError;

@@ -10,7 +10,7 @@ use crate::analysis::incident::summary::{self, Told};
 use crate::analysis::incident::timeline::{self, Known};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
-use crate::inputs::etcd::opened::Together;
+use crate::inputs::etcd::opened::SharedDatabases;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
 use crate::inputs::{profiles, together};
@@ -180,7 +180,7 @@ fn incident(
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.shared.replace(Some(Memo::default()));
     context.shared.replace(Some(profiles::Memo::default()));
-    Together::begin(context);
+    SharedDatabases::begin(context);
     context.tell_losses_once();
     keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;
@@ -212,7 +212,7 @@ fn incident(
     sections.add(of_window);
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;
-    Together::end(context);
+    SharedDatabases::end(context);
     let known = Known {
         span: load.span,
         episodes: &episodes,

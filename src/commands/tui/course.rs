@@ -17,7 +17,7 @@ use crate::model::memory::Sample;
 use crate::model::report::Severity;
 use crate::model::time::{Micros, Span, together};
 use crate::sources::cgroup;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::pages::{PageFile, PagesRead, read_page};
 use crate::sources::wanted::Wanted;
 use crate::views::tui::Course;

@@ -12,7 +12,7 @@ use crate::inputs::pages::Memo;
 use crate::model::cause::Source;
 use crate::model::report::{Severity, Table};
 use crate::sources::clock::now;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::wanted::Wanted;
 use crate::views::Format;
 use crate::views::tui::want::Role;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What comes within this time is told together.
+/// Updates within this time are sent as one.
 const TOGETHER: Duration = Duration::from_millis(400);
 
 /// What all threads write into.

@@ -10,7 +10,7 @@ pub mod walked;
 
 use crate::cli::{Context, Error};
 use crate::model::time::Micros;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::wanted::Wanted;
 
 /// Paths of the database that was written first and of the one that was written last, of those that sources hold; none

@@ -1,6 +1,6 @@
 //! The database that a command is about, and one pass over it.
 
-use super::opened::{Looks, Opened, Together, Walked};
+use super::opened::{Looks, Opened, SharedDatabases, Walked};
 use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
@@ -135,7 +135,7 @@ fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Vec<Arc<O
 
 /// Reads a database, unless it is open already; of another program's file, what it is.
 fn read(source: &mut Source, context: &mut Context<'_>) -> Result<Result<Arc<Opened>, String>, Error> {
-    if let Some(opened) = Together::opened(context, &source.path) {
+    if let Some(opened) = SharedDatabases::opened(context, &source.path) {
         return Ok(Ok(opened));
     }
     let bolt = bolt(source)?;
@@ -143,7 +143,7 @@ fn read(source: &mut Source, context: &mut Context<'_>) -> Result<Result<Arc<Ope
     Ok(match Database::read(bolt) {
         Ok(database) => {
             let opened = Arc::new(Opened { path: source.path.clone(), size, database });
-            Together::keep(context, &opened);
+            SharedDatabases::keep(context, &opened);
             Ok(opened)
         }
         Err(error) => Err(format!("{}: {error}", plain(&source.path))),

@@ -79,13 +79,13 @@ pub(crate) struct Walked {
 
 /// What questions that are asked together share of databases, so that none is opened or walked for each of them.
 #[derive(Debug, Default)]
-pub(crate) struct Together {
+pub(crate) struct SharedDatabases {
     opened: Vec<Arc<Opened>>,
     /// By path and prefix.
     pub(super) walked: Vec<(String, Option<String>, Arc<Walked>)>,
 }
 
-impl Together {
+impl SharedDatabases {
     /// Begins to share.
     pub(crate) fn begin(context: &mut Context<'_>) {
         context.shared.replace(Some(Self::default()));

@@ -1,7 +1,7 @@
 //! Walks over databases. What several questions ask of one database is answered by one walk, and kept until all that
 //! are asked together have their answers.
 
-use super::opened::{Ask, Looks, Opened, Together, Walked};
+use super::opened::{Ask, Looks, Opened, SharedDatabases, Walked};
 use crate::analysis::keyspace::check::Revisions;
 use crate::analysis::keyspace::history::Clock;
 use crate::analysis::keyspace::{Hand, Keyspace};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Opened {
     /// What a question asks, by a walk of its own if nobody has asked the same.
     pub(crate) fn walked(&self, prefix: Option<&str>, ask: &Ask, context: &mut Context<'_>) -> Arc<Walked> {
-        let kept = context.shared.get::<Together>().and_then(|shared| {
+        let kept = context.shared.get::<SharedDatabases>().and_then(|shared| {
             let is_it = |(path, of, own): &&(String, Option<String>, Arc<Walked>)| {
                 *path == self.path && of.as_deref() == prefix && own.ask == *ask
             };
@@ -25,17 +25,17 @@ impl Opened {
         if let Some(kept) = kept {
             return kept;
         }
-        let mut made = self.walk_for(prefix, std::slice::from_ref(ask), context);
-        made.swap_remove(0)
+        self.walk_ahead(prefix, std::slice::from_ref(ask), context).swap_remove(0)
     }
 
-    /// Walks once for several questions that will be asked.
-    pub(crate) fn walk_ahead(&self, prefix: Option<&str>, asks: &[Ask], context: &mut Context<'_>) {
+    /// Walks once for several questions; what it comes to is kept for those who ask later, if there are such.
+    pub(crate) fn walk_ahead(&self, prefix: Option<&str>, asks: &[Ask], context: &mut Context<'_>) -> Vec<Arc<Walked>> {
         let made = self.walk_for(prefix, asks, context);
-        if let Some(shared) = context.shared.get_mut::<Together>() {
-            let kept = made.into_iter().map(|made| (self.path.clone(), prefix.map(str::to_owned), made));
+        if let Some(shared) = context.shared.get_mut::<SharedDatabases>() {
+            let kept = made.iter().map(|made| (self.path.clone(), prefix.map(str::to_owned), Arc::clone(made)));
             shared.walked.extend(kept);
         }
+        made
     }
 
     fn walk_for(&self, prefix: Option<&str>, asks: &[Ask], context: &Context<'_>) -> Vec<Arc<Walked>> {
@@ -47,7 +47,7 @@ impl Opened {
             space
         };
         let spaces: Vec<Keyspace> = asks.iter().map(space).collect();
-        let want = together(asks.iter().zip(&spaces).map(|(ask, space)| ask.want(space)));
+        let want = union(asks.iter().zip(&spaces).map(|(ask, space)| ask.want(space)));
         let compacted = store.compacted();
         let make = || Worker {
             parts: asks.iter().zip(&spaces).map(|(ask, space)| Part::new(ask.looks, space.hand())).collect(),
@@ -91,7 +91,7 @@ fn seen<'k>(at: Revision, is_tombstone: bool, kv: &KeyValue<'k>, stored: usize) 
 }
 
 /// All that several want of an object; of labels the first, as there is one place for it.
-fn together(wants: impl Iterator<Item = Want>) -> Want {
+fn union(wants: impl Iterator<Item = Want>) -> Want {
     wants.fold(Want::default(), |all, one| Want {
         owners: all.owners || one.owners,
         managers: all.managers || one.managers,

@@ -23,7 +23,7 @@ use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::arguments;
 use crate::sources::clock::now;
-use crate::sources::find::{self};
+use crate::sources::find;
 use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place, SourceError};
 use std::collections::{BTreeSet, HashMap};

@@ -23,7 +23,7 @@ pub struct Recording {
     pub expr: String,
 }
 
-/// Who is told, as the label `severity`, which kube-prometheus routes by.
+/// The label `severity`, which kube-prometheus routes by. An alert pages or opens a ticket; there is nothing below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -51,7 +51,7 @@ pub struct Alert {
     pub id: String,
     /// The label `alertname`.
     pub name: String,
-    /// Who is told.
+    /// Whether it pages or opens a ticket.
     pub severity: Severity,
     /// What must hold.
     pub expr: String,
