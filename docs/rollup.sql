@@ -731,7 +731,9 @@ found AS (
 SELECT *,
   CASE WHEN terminal AND reads AND NOT (code = '403' AND resource = 'secrets') THEN NULL
        WHEN by_rule IS NOT NULL OR of_control_plane THEN by_rule
-       WHEN code = '403' AND (writes OR resource = 'secrets') THEN 'forbidden'
+       -- Where the authorizer allowed it, admission denied it (a quota, a policy): no question of rights.
+       WHEN code = '403' AND (writes OR resource = 'secrets')
+         AND annotations['authorization.k8s.io/decision'] IS DISTINCT FROM 'allow' THEN 'forbidden'
        WHEN NOT is_change THEN NULL
        WHEN can_scale AND scales_to_zero THEN 'scale-to-zero'
        WHEN strips_finalizers THEN 'strip-finalizers' END AS danger

@@ -68,6 +68,12 @@ def says(body, *path):
     return body
 
 
+def is_forbidden(event):
+    """403 by the authorizer; admission's 403 (quotas, policies) comes after it has allowed the request."""
+    decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision")
+    return event.get("responseStatus", {}).get("code") == 403 and decision != "allow"
+
+
 def kind(event):
     verb, ref, user, body = event["verb"], event.get("objectRef", {}), event["user"]["username"], event.get("requestObject")
     resource, sub, group = ref.get("resource", ""), ref.get("subresource", ""), ref.get("apiGroup", "")
@@ -83,8 +89,7 @@ def kind(event):
     if is_control_plane(user):
         return None
     if not changes and verb != "deletecollection":
-        is_refused = event.get("responseStatus", {}).get("code") == 403
-        return "forbidden" if is_refused and resource == "secrets" and verb in ("get", "list", "watch") else None
+        return "forbidden" if is_forbidden(event) and resource == "secrets" and verb in ("get", "list", "watch") else None
     if "All" in query.get("dryRun", []) + (options.get("dryRun") or []):
         return None
     if verb == "deletecollection":
@@ -118,7 +123,7 @@ def kind(event):
         return "csr-approve"
     if resource == "namespaces" and sub == "finalize" and verb == "update":
         return "finalize"
-    if event.get("responseStatus", {}).get("code") == 403:
+    if is_forbidden(event):
         return "forbidden"
     return None
 

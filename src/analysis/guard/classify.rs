@@ -4,7 +4,8 @@ use super::bodies::{UNSEEN, is_dry_run, is_forced, rights, scales_to_zero, strip
 use super::consequences::{Gone, Place};
 use crate::analysis::rollup::notable::{Notable, is_control_plane, kind, starts};
 use crate::model::event::{Event, Level, Timed};
-use crate::model::json::cut;
+use crate::model::json::{cut, text_of};
+use crate::model::walk::member;
 use std::collections::{HashMap, HashSet};
 
 /// Operations that are held of a log; beyond, they are only counted.
@@ -277,7 +278,7 @@ fn dangerous(
         return found;
     }
     let is_write = matches!(e.verb.raw(), b"create" | b"update" | b"patch" | b"delete" | b"deletecollection");
-    if e.code == Some(403) && (is_write || e.resource.is("secrets")) {
+    if e.code == Some(403) && (is_write || e.resource.is("secrets")) && !is_authorized(e) {
         return Some(("forbidden", format!("{} {}", e.verb.decode(), e.resource.decode())));
     }
     if !matches!(e.verb.raw(), b"update" | b"patch") {
@@ -287,6 +288,12 @@ fn dangerous(
         return Some(("scale-to-zero", "replicas=0".to_owned()));
     }
     strips_finalizers(e).then(|| ("strip-finalizers", "metadata.finalizers".to_owned()))
+}
+
+/// Whether the authorizer allowed the request: a 403 after that comes from admission, such as a quota that is exceeded,
+/// and says nothing about rights.
+fn is_authorized(e: &Event<'_>) -> bool {
+    member(e.annotations, "authorization.k8s.io/decision").and_then(text_of).is_some_and(|decision| decision.is("allow"))
 }
 
 fn can_scale(e: &Event<'_>) -> bool {
