@@ -12,3 +12,5 @@ pub mod reclaim;
 pub mod rollup;
 #[cfg(feature = "history")]
 pub mod store;
+#[cfg(feature = "serve")]
+pub mod web;

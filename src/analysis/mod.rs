@@ -8,6 +8,7 @@ pub mod compare;
 pub mod controllers;
 pub mod dims;
 pub mod explain;
+pub mod exporter;
 pub mod extract;
 pub mod filter;
 pub mod flow;

@@ -23,6 +23,8 @@ pub mod record;
 pub mod report;
 #[cfg(feature = "history")]
 pub mod rollup_files;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod shell;
 pub mod traffic;
 mod traffic_flags;
@@ -74,6 +76,9 @@ pub enum Command {
     /// Record samples and audit roll-ups into a store.
     #[cfg(feature = "history")]
     Record(Box<record::Args>),
+    /// Export metrics, reports and answers over HTTP.
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Args>),
     /// Write roll-ups of audit logs as Parquet files.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
@@ -126,6 +131,8 @@ impl Command {
             Self::Forecast(args) => forecast::run(args, context),
             #[cfg(feature = "history")]
             Self::Record(args) => record::run(args, context),
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => serve::run(args, context),
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
             Self::Dashboards(args) => dashboards::run(args, context),

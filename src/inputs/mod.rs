@@ -26,6 +26,8 @@ pub mod profiles;
 pub mod prometheus;
 pub mod quotas;
 #[cfg(feature = "history")]
+pub mod recording;
+#[cfg(feature = "history")]
 pub mod rolled;
 pub mod rollup;
 pub mod selection;

@@ -11,6 +11,7 @@ pub mod cached;
 pub mod cause;
 pub mod episode;
 pub mod event;
+pub mod exposed;
 pub mod flame;
 pub mod flowcontrol;
 pub mod forecast;

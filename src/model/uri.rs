@@ -398,6 +398,15 @@ pub fn decoded_path(uri: &str) -> Cow<'_, str> {
     }
 }
 
+/// The parameters of a query, decoded, in their order.
+pub fn parameters(query: &str) -> Vec<(String, String)> {
+    let pair = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        (percent_decode(name).into_owned(), percent_decode(value).into_owned())
+    };
+    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
+}
+
 /// Resolves `%XX` and `+`; what is malformed stays as it is.
 fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {

@@ -6,6 +6,7 @@ pub mod columns;
 pub mod contrast_svg;
 mod csv;
 pub mod dashboards;
+pub mod exposition;
 pub mod flame;
 pub mod forecast_svg;
 pub mod incident;

@@ -132,7 +132,7 @@ fn table(rows: Vec<Vec<Value>>) -> Table {
 }
 
 /// All episodes, in order of time.
-fn report(episodes: &[Episode]) -> Report {
+pub(in crate::commands) fn report(episodes: &[Episode]) -> Report {
     let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
     let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
     let lead = match episodes.len() as u64 {

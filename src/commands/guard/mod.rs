@@ -18,6 +18,8 @@ use crate::model::event::Timed;
 use crate::model::question::{self, Question};
 use crate::model::time::Micros;
 use clap::Subcommand;
+#[cfg(feature = "serve")]
+pub(super) use episodes::report as episodes_report;
 
 /// Arguments of `plimsoll guard`.
 #[derive(Debug, clap::Args)]

@@ -1,25 +1,27 @@
 //! `plimsoll record`: samples of a cluster into a history store.
 
 mod import;
-mod logs;
 mod take;
 
 use crate::actions::store::{Keep, KeepRollups, Sample, Writer, drop_old, open_or_make, put_together, seal};
 use crate::cli::repeat::sleep_until;
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, KubeFlags, length_parser, parse_every, parse_length};
+use crate::inputs::recording::{self, Gained, Recording, failed};
 use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::model::units::{bytes, counted, parse_bytes};
-use crate::sources::store::{Store, StoreError, date};
-use logs::Logs;
-use std::path::PathBuf;
+use crate::sources::store::{Store, date};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use take::Taker;
+pub(super) use take::Taker;
 
 /// Time between looks at what is over, old or too much.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// A part of a log is no shorter than this while logs are followed.
+const SHORTEST_PART: Duration = Duration::from_secs(60);
 
 /// Arguments of `plimsoll record`.
 #[derive(Debug, clap::Args)]
@@ -69,7 +71,7 @@ enum Sub {
 /// How much is kept.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Retention")]
-struct KeepFlags {
+pub(super) struct KeepFlags {
     /// Keep no more than this: the oldest points go first, then the oldest days.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
@@ -105,11 +107,6 @@ fn keep_rollups(text: &str) -> Result<KeepRollups, String> {
     Ok(KeepRollups(all))
 }
 
-/// An error of the store as one of the command.
-fn failed(error: StoreError) -> Error {
-    Error::Input(crate::views::text::plain(&error.to_string()).into_owned())
-}
-
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(Sub::Import(args)) = &args.command {
@@ -118,14 +115,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Some(folder) = &args.store else {
         return Err(Error::Usage("--store DIR: name the folder of the store".to_owned()));
     };
-    let store = open_or_make(folder).map_err(failed)?;
-    let mut recorder =
-        Recorder { writer: Writer::new(&store), store, keep: args.keep.clone(), looked: None, batches: 0 };
-    if let Some(limit) = args.keep.max_size {
-        recorder.writer.limit_files(limit / 8);
-    }
-    let mut taker = Taker::new(args, &recorder.store);
-    let mut logs = Logs::default();
+    let mut recorder = Recorder::open(folder, &args.keep)?;
+    let mut taker = Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store);
+    let mut logs = Recording::new(SHORTEST_PART);
     let every = args.every.unwrap_or(Duration::from_secs(15));
     let is_once = args.once || args.every.is_none() && args.length.is_none() && !taker.is_live();
     let stop = stop_signal()?;
@@ -133,7 +125,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let end = args.length.map(|length| began + length);
     let mut next = began;
     loop {
-        let events = logs.round(&args.sources, &recorder.store, is_once, context)?;
+        let events = logs.round(&args.sources, &recorder.store, is_once, context)?.as_ref().map(Gained::events);
         let samples = taker.round(is_once, context)?;
         recorder.store(&samples, context)?;
         // Cron mails whatever is said; somebody who reads files in waits for a word.
@@ -164,8 +156,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// Writes what was taken, and keeps the store in order.
-struct Recorder {
-    store: Store,
+pub(super) struct Recorder {
+    pub(super) store: Store,
     writer: Writer,
     keep: KeepFlags,
     looked: Option<Instant>,
@@ -173,7 +165,17 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn store(&mut self, samples: &[(Series, Micros, f64)], context: &mut Context<'_>) -> Result<(), Error> {
+    /// Opens the store in a folder, made if need be.
+    pub(super) fn open(folder: &Path, keep: &KeepFlags) -> Result<Self, Error> {
+        let store = open_or_make(folder).map_err(failed)?;
+        let mut recorder = Self { writer: Writer::new(&store), store, keep: keep.clone(), looked: None, batches: 0 };
+        if let Some(limit) = keep.max_size {
+            recorder.writer.limit_files(limit / 8);
+        }
+        Ok(recorder)
+    }
+
+    pub(super) fn store(&mut self, samples: &[(Series, Micros, f64)], context: &mut Context<'_>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(samples.len());
         for (series, at, value) in samples {
             match self.writer.series(series) {
@@ -197,14 +199,14 @@ impl Recorder {
     }
 
     /// Seals what is over and drops what is too old or too much, now and then.
-    fn look_after(&mut self, now_at_any_rate: bool, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn look_after(&mut self, now_at_any_rate: bool, context: &mut Context<'_>) -> Result<(), Error> {
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= HOUSEKEEPING);
         if !is_due && !now_at_any_rate {
             return Ok(());
         }
         self.looked = Some(Instant::now());
         // Of a store that may not grow, a half is for what logs tell.
-        logs::look_after(&self.store, &self.keep.keep_rollups, self.keep.max_size.map(|most| most / 2), context)?;
+        recording::look_after(&self.store, &self.keep.keep_rollups, self.keep.max_size.map(|most| most / 2), context)?;
         look_after(&self.store, &mut self.writer, &self.keep, context)
     }
 }

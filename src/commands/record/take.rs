@@ -1,11 +1,10 @@
 //! One round of `plimsoll record`: from sources to samples.
 
-use super::Args;
 use crate::actions::fresh::replace;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::scrape::{Rates, Scrape, Scraping};
 use crate::analysis::quota::collect;
-use crate::cli::{Context, Error};
+use crate::cli::{Context, Error, KubeFlags};
 use crate::model::memory::Sample as Memory;
 use crate::model::names::{CGROUP_MEMORY, NAMESPACE_USAGE};
 use crate::model::sample::Sample;
@@ -26,7 +25,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Samples as they are written.
-type Samples = Vec<(Series, Micros, f64)>;
+pub(in crate::commands) type Samples = Vec<(Series, Micros, f64)>;
 
 /// What is remembered from one round, and from one run, to the next: in the store's folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,8 +37,11 @@ struct State {
 }
 
 /// Takes samples.
-pub(super) struct Taker<'a> {
-    args: &'a Args,
+pub(in crate::commands) struct Taker<'a> {
+    sources: &'a [String],
+    kube: &'a KubeFlags,
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "only a cluster is asked for objects"))]
+    objects_every: std::time::Duration,
     state: State,
     /// As it was written last.
     written: State,
@@ -78,16 +80,23 @@ impl PageWorker for Worker {
 }
 
 impl<'a> Taker<'a> {
-    /// Takes from the sources of the command line; remembers in the store what it must.
-    pub(super) fn new(args: &'a Args, store: &Store) -> Self {
+    /// Takes from these sources, a live cluster where there are none; remembers in the store what it must.
+    pub(in crate::commands) fn new(
+        sources: &'a [String],
+        kube: &'a KubeFlags,
+        objects_every: std::time::Duration,
+        store: &Store,
+    ) -> Self {
         // Of two that record different things each remembers its own.
-        let what = format!("{:?} {:?} {:?}", args.sources, args.kube.kubeconfig, args.kube.context);
+        let what = format!("{:?} {:?} {:?}", sources, kube.kubeconfig, kube.context);
         let file = store.folder.join(format!("state-{:016x}.json", xxh3_64(what.as_bytes())));
         // What is damaged is forgotten: the next rates are taken one round later.
         let state: State =
             std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         Self {
-            args,
+            sources,
+            kube,
+            objects_every,
             written: state.clone(),
             state,
             file,
@@ -99,12 +108,12 @@ impl<'a> Taker<'a> {
     }
 
     /// Whether something is asked for what is now.
-    pub(super) fn is_live(&self) -> bool {
-        self.args.sources.is_empty() || self.args.sources.iter().any(|source| is_live(source))
+    pub(in crate::commands) fn is_live(&self) -> bool {
+        self.sources.is_empty() || self.sources.iter().any(|source| is_live(source))
     }
 
     /// Writes down what the next run must know.
-    pub(super) fn remember(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(in crate::commands) fn remember(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         if self.state == self.written {
             return Ok(());
         }
@@ -117,13 +126,13 @@ impl<'a> Taker<'a> {
     }
 
     /// Takes everything once. What fails is said, and tried again the next time, if there is one.
-    pub(super) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
+    pub(in crate::commands) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
         let (mut samples, mut pages) = (Samples::new(), Vec::new());
         let mut errors = Vec::new();
-        if self.args.sources.is_empty() {
+        if self.sources.is_empty() {
             self.cluster(&mut samples, &mut pages, &mut errors, context)?;
         }
-        for source in &self.args.sources {
+        for source in self.sources {
             self.source(source, &mut samples, &mut pages, &mut errors);
         }
         let is_first = self.pages(pages, &mut samples, &mut errors);
@@ -287,7 +296,7 @@ impl<'a> Taker<'a> {
         use crate::sources::live::Cluster;
         use crate::sources::objects::live;
         if self.cluster.is_none() {
-            match Cluster::connect(&crate::inputs::live::target(&self.args.kube)) {
+            match Cluster::connect(&crate::inputs::live::target(self.kube)) {
                 Ok(cluster) => {
                     for note in cluster.notes() {
                         context.say(note)?;
@@ -311,7 +320,7 @@ impl<'a> Taker<'a> {
                 Err(error) => errors.push(error.to_string()),
             }
         }
-        if self.listed.is_none_or(|listed| listed.elapsed() >= self.args.objects_every) {
+        if self.listed.is_none_or(|listed| listed.elapsed() >= self.objects_every) {
             self.listed = Some(std::time::Instant::now());
             let at = jiff::Timestamp::now().as_microsecond();
             let (objects, failed) = live::take(cluster, &|_| true);

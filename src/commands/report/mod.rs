@@ -101,7 +101,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if context.settings.format == Format::Csv {
         return Err(Error::Usage("-o csv: a report is more than one table; -o json has all of it".to_owned()));
     }
-    let (incident, report) = made(&args.question(context.io.now)?, context)?;
+    write(&args.question(context.io.now)?, context)
+}
+
+/// Writes the report in the form that is asked for.
+pub(super) fn write(question: &question::Report, context: &mut Context<'_>) -> Result<(), Error> {
+    let (incident, report) = made(question, context)?;
     match context.settings.format {
         Format::Html | Format::Markdown | Format::Json | Format::Yaml => {
             context.judge(&report, FailOn::Never);

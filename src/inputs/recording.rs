@@ -1,12 +1,12 @@
-//! `plimsoll record` on audit logs: what they gained since the last round, as a roll-up in the store, and older roll-ups
-//! put together.
+//! Audit logs that are read on, round by round, into a store: what they gained since the last round becomes a roll-up,
+//! and older roll-ups are put together (docs/history.md).
 
-use super::failed;
+use super::manifest::{giving, manifest};
+use super::selection::Selection;
+use super::{log_question, rolled};
 use crate::actions::store::{Age, KeepRollups, RollupsWriter};
+use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
-use crate::inputs::manifest::{giving, manifest};
-use crate::inputs::selection::Selection;
-use crate::inputs::{log_question, rolled};
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::Micros;
 use crate::sources::find;
@@ -14,17 +14,40 @@ use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place};
 use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::rolled::Rolled;
-use crate::sources::store::{Parts, Store};
+use crate::sources::audit::pass::Outcome;
+use crate::sources::store::{Parts, Store, StoreError};
 use crate::sources::wanted::Wanted;
 use std::time::{Duration, Instant};
 
-/// A part is no shorter than this while logs are followed.
-const SHORTEST: Duration = Duration::from_secs(60);
-
 /// Reads on in logs.
-#[derive(Debug, Default)]
-pub(super) struct Logs {
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// A part is no shorter than this while logs are followed.
+    shortest: Duration,
     read: Option<Instant>,
+}
+
+/// What logs gained in a round, which is in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Gained {
+    /// Its roll-up; none where there was nothing new.
+    pub(crate) rollup: Option<Rollup>,
+    /// What was read and lost.
+    pub(crate) outcome: Outcome,
+    /// Which bytes of which logs it is made of.
+    pub(crate) files: Vec<StoredFile>,
+}
+
+impl Gained {
+    /// Events that were read.
+    pub(crate) fn events(&self) -> u64 {
+        self.outcome.coverage.iter().map(crate::model::input::Coverage::total).sum()
+    }
+}
+
+/// An error of the store as one of a command.
+pub(crate) fn failed(error: StoreError) -> Error {
+    Error::Input(crate::views::text::plain(&error.to_string()).into_owned())
 }
 
 /// A file that is read on, until it was.
@@ -36,17 +59,22 @@ struct Begun {
     end: End,
 }
 
-impl Logs {
-    /// Reads what the logs among `sources` gained; gives how many events that were. With `at_any_rate` also if the last
-    /// time was just now.
-    pub(super) fn round(
+impl Recording {
+    /// Rounds that are at least so far apart.
+    pub(crate) fn new(shortest: Duration) -> Self {
+        Self { shortest, read: None }
+    }
+
+    /// Reads what the logs among `sources` gained into the store; `None` where there are none, where the last round was
+    /// just now (but for `at_any_rate`), or where another process reads logs into this store.
+    pub(crate) fn round(
         &mut self,
         sources: &[String],
         store: &Store,
         at_any_rate: bool,
         context: &mut Context<'_>,
-    ) -> Result<Option<u64>, Error> {
-        let is_due = self.read.is_none_or(|read| read.elapsed() >= SHORTEST);
+    ) -> Result<Option<Gained>, Error> {
+        let is_due = self.read.is_none_or(|read| read.elapsed() >= self.shortest);
         if sources.is_empty() || !(is_due || at_any_rate) {
             return Ok(None);
         }
@@ -61,7 +89,7 @@ impl Logs {
         }
         self.read = Some(Instant::now());
         let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else {
-            context.say("another plimsoll record reads logs into this store; this one leaves them to it")?;
+            context.say("another plimsoll record or serve reads logs into this store; this one leaves them to it")?;
             return Ok(None);
         };
         let parts = store.rollups().map_err(failed)?;
@@ -96,7 +124,7 @@ impl Logs {
             streams.push(LogStream { files, ..stream });
         }
         if begun.is_empty() {
-            return Ok(Some(0));
+            return Ok(Some(Gained::default()));
         }
         let names: Vec<(String, String)> =
             streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
@@ -108,19 +136,20 @@ impl Logs {
         let files: Vec<StoredFile> =
             begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: own.end.at() }).collect();
         let recorded = Some(jiff::Timestamp::now().as_microsecond());
-        let manifest = Manifest { bundle: found.bundle, recorded, files, ..manifest(&rollup, &names, &outcome) };
+        let of_part = manifest(&rollup, &names, &outcome);
+        let manifest = Manifest { bundle: found.bundle, recorded, files: files.clone(), ..of_part };
         writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
         for own in begun {
             if let Some(bytes) = own.packed {
                 writer.was_whole(own.log, bytes).map_err(failed)?;
             }
         }
-        Ok(Some(outcome.coverage.iter().map(crate::model::input::Coverage::total).sum()))
+        Ok(Some(Gained { rollup: Some(rollup), outcome, files }))
     }
 }
 
 /// Puts roll-ups together, makes old ones coarser, and drops what is too old, or too much.
-pub(super) fn look_after(
+pub(crate) fn look_after(
     store: &Store,
     keep: &KeepRollups,
     most: Option<u64>,

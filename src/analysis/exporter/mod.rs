@@ -1,0 +1,283 @@
+//! What `serve` exports of audit logs: counters by client that grow with each round of reading, bounded in number, and
+//! kept across restarts (docs/commands/serve.md).
+//!
+//! A counter takes what one part of a log adds to it: a request counts when it ends. A client that has series of its own
+//! keeps them for a day after it was last among the busiest; what all others do counts for the client `other`. So the sum
+//! over clients is exact, whoever is shown.
+
+mod specs;
+
+pub use specs::{COUNTERS, Counter};
+
+use crate::analysis::guard::Group;
+use crate::analysis::list_route::{Minor, list_kind};
+use crate::analysis::rollup::read::{TrafficRow, Who};
+use crate::analysis::rollup::{Fact, Rollup};
+use crate::model::exposed::{Exposed, Family};
+use crate::model::time::{Micros, SECOND};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Upper bounds of the duration buckets in µs: every second power of two, from 1 ms to 67 s. Roll-ups have bucket edges
+/// there, so that counts are exact.
+const BOUNDS_US: [u64; 9] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
+
+/// A client keeps its series for so long after it was last among the busiest.
+const KEEP_US: Micros = 86_400 * SECOND;
+
+/// All series together are no more than this.
+pub const MAX_SERIES: usize = 20_000;
+
+/// Who stands for all clients without series of their own.
+const OTHER: &str = "other";
+
+/// Longest label, in characters: agents and resources are named by whoever calls the apiserver.
+const MAX_LABEL_CHARS: usize = 100;
+
+/// What a series has counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Sum {
+    /// Requests, or whatever the metric counts.
+    count: u64,
+    /// Of durations: requests at or below each of [`BOUNDS_US`], cumulative; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    buckets: Vec<u64>,
+    /// Of durations: their sum in µs.
+    #[serde(default)]
+    sum_us: u64,
+}
+
+/// A client: user (all kubelets are one) and agent product.
+type Client = (String, String);
+
+/// Relists, by client (user and agent) and group and resource.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Relists(BTreeMap<([String; 2], [String; 2]), u64>);
+
+impl Relists {
+    /// Those that a roll-up shows.
+    pub fn from_rollup(rollup: &Rollup) -> Self {
+        let subjects = rollup.subjects();
+        let mut all = Self::default();
+        for (_, subject, fact, gaps) in rollup.facts() {
+            if matches!(fact, Fact::Relist | Fact::RelistShort) {
+                let (who, (group, resource)) = subjects[subject];
+                let key = ([who.user, who.agent].map(str::to_owned), [group, resource].map(str::to_owned));
+                *all.0.entry(key).or_default() += gaps.count();
+            }
+        }
+        all
+    }
+
+    /// These without `others`.
+    pub fn without(mut self, others: &Self) -> Self {
+        for (key, count) in &others.0 {
+            if let Some(own) = self.0.get_mut(key) {
+                *own = own.saturating_sub(*count);
+            }
+        }
+        self
+    }
+}
+
+/// The counters, as they are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Series by metric and labels.
+    series: BTreeMap<Counter, BTreeMap<Vec<String>, Sum>>,
+    /// When each client that has series of its own was last among the busiest, µs.
+    shown: BTreeMap<String, BTreeMap<String, Micros>>,
+    /// Up to where each log is counted: bytes, by the hash of its first line.
+    pub counted: BTreeMap<String, u64>,
+    /// Time of the last event that is counted, by apiserver, µs.
+    last: BTreeMap<String, Micros>,
+    #[serde(skip)]
+    max_clients: usize,
+    #[serde(skip)]
+    server: Option<u32>,
+}
+
+impl Counters {
+    /// Bounds how many clients have series of their own; with the apiservers' minor version, where it is known, which
+    /// decides who answers a LIST.
+    pub fn configure(&mut self, max_clients: usize, server: Option<Minor>) {
+        self.max_clients = max_clients;
+        self.server = server.map(|minor| minor.0);
+    }
+
+    /// Series that are exported.
+    pub fn len(&self) -> usize {
+        let per_series = |counter: &Counter| if counter.is_duration() { BOUNDS_US.len() + 3 } else { 1 };
+        self.series.iter().map(|(counter, all)| all.len() * per_series(counter)).sum()
+    }
+
+    /// Whether nothing has been counted.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// Takes what a part of the logs adds, and forgets the series of clients that have long not been among the busiest.
+    /// `relists` are those that the part adds to the ones of the part before it, some of whose watches ended there.
+    pub fn add(&mut self, rollup: &Rollup, relists: &Relists, now: Micros) {
+        let subjects = rollup.subjects();
+        self.choose(rollup, &subjects.iter().map(|(who, _)| *who).collect::<Vec<_>>(), now);
+        for row in rollup.traffic() {
+            let ended = row.requests - row.open();
+            if ended > 0 {
+                self.row(subjects[row.subject].0, &row, ended);
+            }
+        }
+        for (_, stats) in rollup.others() {
+            let folded = stats.requests - stats.open;
+            self.count(Counter::Requests, [OTHER, OTHER, OTHER, "", OTHER, ""], folded);
+            self.fold(Counter::Requests, folded);
+        }
+        for (([user, agent], [group, resource]), count) in &relists.0 {
+            let (user, agent) = self.client(Who { cluster: "", user, agent });
+            self.count(Counter::Relists, [&user, &agent, group, resource], *count);
+        }
+        for row in rollup.deprecated() {
+            let (user, agent) = self.client(row.who);
+            let (group, version) = row.version.rsplit_once('/').unwrap_or(("", row.version));
+            self.count(Counter::Deprecated, [&user, &agent, group, version, row.resource, row.removed], row.requests);
+        }
+        for one in rollup.operations() {
+            let severity = Group::new(one, 0).severity();
+            self.count(Counter::Operations, [one.kind, severity.name()], 1);
+        }
+        for (arrival, instance) in rollup.arrivals() {
+            let last = self.last.entry(instance.to_owned()).or_default();
+            *last = (*last).max(arrival.second * SECOND);
+        }
+    }
+
+    fn row(&mut self, who: Who<'_>, row: &TrafficRow<'_>, ended: u64) {
+        let (user, agent) = self.client(who);
+        let (user, agent, (group, resource)) = (user.as_str(), agent.as_str(), row.what);
+        let code = row.code.map(|code| code.to_string()).unwrap_or_default();
+        self.count(Counter::Requests, [user, agent, row.verb, group, resource, &code], ended);
+        if row.verb == "list"
+            && let Some(shape) = &row.shape
+        {
+            let kind = list_kind(shape, group, resource, self.server.map(Minor));
+            self.count(Counter::Lists, [user, agent, group, resource, kind], ended);
+        }
+        let op = match row.verb {
+            "get" => "read",
+            "list" => "list",
+            "create" | "update" | "patch" | "delete" | "deletecollection" => "write",
+            _ => return,
+        };
+        let lasts = matches!(row.subresource, "attach" | "exec" | "log" | "portforward" | "proxy");
+        if !lasts && !row.what.1.is_empty() {
+            let latency = row.latency();
+            let sum = self.sum(Counter::Durations, &[user, agent, op]);
+            sum.buckets.resize(BOUNDS_US.len(), 0);
+            for (count, bound) in sum.buckets.iter_mut().zip(BOUNDS_US) {
+                *count += latency.below(bound);
+            }
+            sum.count += latency.count();
+            sum.sum_us += latency.sum;
+        }
+    }
+
+    /// Gives the busiest clients of a part series of their own, and takes them from those that have long not been among
+    /// them.
+    fn choose(&mut self, rollup: &Rollup, who: &[Who<'_>], now: Micros) {
+        let mut requests: HashMap<Client, u64> = HashMap::new();
+        for row in rollup.traffic() {
+            *requests.entry(labels_of(who[row.subject])).or_default() += row.requests;
+        }
+        let mut busiest: Vec<(Client, u64)> = requests.into_iter().collect();
+        busiest.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let mut room = (2 * self.max_clients).saturating_sub(self.shown.values().map(BTreeMap::len).sum());
+        for ((user, agent), _) in busiest.into_iter().take(self.max_clients) {
+            let agents = self.shown.entry(user).or_default();
+            if let Some(last) = agents.get_mut(&agent) {
+                *last = now;
+            } else if room > 0 {
+                agents.insert(agent, now);
+                room -= 1;
+            }
+        }
+        let mut dropped: BTreeSet<(String, String)> = BTreeSet::new();
+        for (user, agents) in &mut self.shown {
+            agents.retain(|agent, last| {
+                let is_kept = now - *last <= KEEP_US;
+                if !is_kept {
+                    dropped.insert((user.clone(), agent.clone()));
+                }
+                is_kept
+            });
+        }
+        self.shown.retain(|_, agents| !agents.is_empty());
+        if !dropped.is_empty() {
+            for (_, all) in self.series.iter_mut().filter(|(counter, _)| counter.is_of_clients()) {
+                all.retain(|labels, _| !dropped.contains(&(labels[0].clone(), labels[1].clone())));
+            }
+        }
+    }
+
+    /// The labels of a client: its own, or those of all others.
+    fn client(&self, who: Who<'_>) -> Client {
+        let own = labels_of(who);
+        let is_shown = self.shown.get(&own.0).is_some_and(|agents| agents.contains_key(&own.1));
+        if is_shown { own } else { (OTHER.to_owned(), OTHER.to_owned()) }
+    }
+
+    fn count<const N: usize>(&mut self, counter: Counter, labels: [&str; N], by: u64) {
+        if by > 0 {
+            self.sum(counter, &labels).count += by;
+        }
+    }
+
+    fn fold(&mut self, counter: Counter, by: u64) {
+        self.count(Counter::Folded, [counter.spec().name], by);
+    }
+
+    /// The sum of a series; of one that is new where there is no room for it, that of all others.
+    fn sum(&mut self, counter: Counter, labels: &[&str]) -> &mut Sum {
+        let mut labels: Vec<String> = labels.iter().map(|text| label(text)).collect();
+        let is_new = !self.series.get(&counter).is_some_and(|all| all.contains_key(&labels));
+        if is_new && counter.is_of_clients() && self.len() >= MAX_SERIES {
+            labels = vec![OTHER.to_owned(); labels.len()];
+            let folded = vec![counter.spec().name.to_owned()];
+            self.series.entry(Counter::Folded).or_default().entry(folded).or_default().count += 1;
+        }
+        self.series.entry(counter).or_default().entry(labels).or_default()
+    }
+
+    /// All metrics, in the order of [`COUNTERS`], and how far behind each apiserver's log is at `now`.
+    pub fn families(&self, now: Micros) -> Vec<Family> {
+        let exposed = |counter: Counter, sum: &Sum| match counter.is_duration() {
+            true => Exposed::Buckets(
+                BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).zip(sum.buckets.iter().copied()).collect(),
+                sum.count,
+                sum.sum_us as f64 / 1e6,
+            ),
+            false => Exposed::Number(sum.count as f64),
+        };
+        let family = |counter: &Counter| Family {
+            spec: counter.spec(),
+            series: self.series.get(counter).into_iter().flatten().map(|(l, sum)| (l.clone(), exposed(*counter, sum))).collect(),
+        };
+        let lag = |(instance, last): (&String, &Micros)| {
+            let name = if instance.is_empty() { "audit" } else { instance.as_str() };
+            (vec![label(name)], Exposed::Number((now - last).max(0) as f64 / SECOND as f64))
+        };
+        let lags = Family { spec: specs::LAG, series: self.last.iter().map(lag).collect() };
+        COUNTERS.iter().map(family).chain([lags]).collect()
+    }
+}
+
+fn labels_of(who: Who<'_>) -> Client {
+    (label(who.user), label(who.agent))
+}
+
+/// A label's text, cut: two that differ only behind the cut are one.
+fn label(text: &str) -> String {
+    if text.len() <= MAX_LABEL_CHARS || text.chars().count() <= MAX_LABEL_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(MAX_LABEL_CHARS - 1).chain(['…']).collect()
+}

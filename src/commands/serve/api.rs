@@ -1,0 +1,240 @@
+//! Documents over HTTP: a path and its query become the question that the command of that name asks, of the store.
+
+use crate::actions::web::WebAnswer;
+use crate::analysis::answer::Answer;
+use crate::cli::{Context, Error, FailOn, Io, Settings, Shown, parse_time};
+use crate::commands::{self, guard, report};
+use crate::inputs::load;
+use crate::model::question::{Balance, Bounds, Clients, Controllers, GuardEvents, Question, Report, Traffic};
+use crate::model::report::{Finding, Severity};
+use crate::model::time::{Micros, SECOND};
+use crate::model::uri::parameters;
+use crate::sources::clock::now;
+use crate::views::Format;
+use serde_json::json;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is looked at where nobody says since when.
+const DEFAULT_SPAN: Micros = 3600 * SECOND;
+
+/// Paths, and the parameters that each takes besides `since` and `until`.
+const PATHS: [(&str, &[&str]); 8] = [
+    ("/report", &["from", "to", "title"]),
+    ("/api/v1/report", &["from", "to", "title"]),
+    ("/api/v1/episodes", &[]),
+    ("/api/v1/traffic", &["by", "where", "top", "series"]),
+    ("/api/v1/clients", &["where", "top"]),
+    ("/api/v1/balance", &["where", "top"]),
+    ("/api/v1/controllers", &["top"]),
+    ("/api/v1/guard/events", &["where", "kind", "severity", "top"]),
+];
+
+/// The parameters of a query.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn one(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter that may be repeated.
+    fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone()).collect()
+    }
+
+    /// All values of a parameter that may be repeated, or joined by commas.
+    fn list(&self, name: &str) -> Vec<String> {
+        self.all(name).iter().flat_map(|text| text.split(',')).map(|text| text.trim().to_owned()).collect()
+    }
+
+    fn time(&self, name: &str, now: Micros) -> Result<Option<Micros>, Error> {
+        let read = |text| parse_time(text, now).map_err(|why| Error::Usage(format!("{name}: {why}")));
+        self.one(name).map(read).transpose()
+    }
+
+    fn top(&self) -> Result<Option<usize>, Error> {
+        let read = |text: &str| text.parse().map_err(|_| Error::Usage(format!("top: {text:?} is not a number of rows")));
+        self.one("top").map(read).transpose()
+    }
+
+    fn bounds(&self, now: Micros) -> Result<Bounds, Error> {
+        let (since, until) = (self.time("since", now)?, self.time("until", now)?);
+        let since = since.unwrap_or_else(|| until.unwrap_or(now) - DEFAULT_SPAN);
+        match until {
+            Some(until) if since >= until => Err(Error::Usage("since is not before until".to_owned())),
+            until => Ok((Some(since), until)),
+        }
+    }
+}
+
+/// What a path asks.
+enum Asked {
+    Question(Box<Question>),
+    Report(Box<Report>, Format),
+    Episodes(Vec<String>, Bounds),
+    Index,
+}
+
+fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Asked>, Error> {
+    if path == "/api/v1/" {
+        return Ok(Some(Asked::Index));
+    }
+    let Some((_, own)) = PATHS.iter().find(|(name, _)| *name == path) else { return Ok(None) };
+    if let Some((name, _)) = parameters.0.iter().find(|(name, _)| {
+        !["since", "until"].contains(&name.as_str()) && !own.contains(&name.as_str())
+    }) {
+        let all = ["since", "until"].iter().chain(*own).copied().collect::<Vec<_>>().join(", ");
+        return Err(Error::Usage(format!("{name}: no such parameter; {path} takes {all}")));
+    }
+    let now = now();
+    let (sources, bounds, filters) = (vec![source.to_owned()], parameters.bounds(now)?, parameters.all("where"));
+    let question = match path {
+        "/report" | "/api/v1/report" => {
+            let window = match (parameters.time("from", now)?, parameters.time("to", now)?) {
+                (Some(from), Some(to)) if from < to => Some((from, to)),
+                (None, None) => None,
+                _ => return Err(Error::Usage("from and to go together, from first".to_owned())),
+            };
+            // A window that lies further back brings its own bounds.
+            let bounds = match window {
+                Some((from, to)) if parameters.one("since").is_none() => {
+                    (Some(from - DEFAULT_SPAN), Some((to + DEFAULT_SPAN).min(now)))
+                }
+                _ => bounds,
+            };
+            let title = parameters.one("title").map(str::to_owned);
+            let format = if path == "/report" { Format::Html } else { Format::Json };
+            return Ok(Some(Asked::Report(Box::new(Report { sources, bounds, window, title, ..Report::default() }), format)));
+        }
+        "/api/v1/episodes" => return Ok(Some(Asked::Episodes(sources, bounds))),
+        "/api/v1/traffic" => {
+            let by = Some(parameters.list("by")).filter(|by| !by.is_empty());
+            let by = by.unwrap_or_else(|| Traffic::BY.map(str::to_owned).to_vec());
+            let series = parameters.one("series").is_some_and(|text| text != "false");
+            Question::Traffic(Traffic { sources, by, filters, bounds, series, ..Traffic::default() })
+        }
+        "/api/v1/clients" => Question::Clients(Clients { sources, filters, bounds, ..Clients::default() }),
+        "/api/v1/balance" => Question::Balance(Balance { sources, filters, within: Balance::WITHIN, bounds }),
+        "/api/v1/controllers" => Question::Controllers(Controllers { sources, bounds, ..Controllers::default() }),
+        _ => {
+            let severity = match parameters.one("severity") {
+                None => None,
+                Some(text) => Some(severity(text)?),
+            };
+            let kinds = parameters.list("kind");
+            Question::GuardEvents(GuardEvents { sources, bounds, filters, kinds, severity, ..GuardEvents::default() })
+        }
+    };
+    Ok(Some(Asked::Question(Box::new(question))))
+}
+
+fn severity(text: &str) -> Result<Severity, Error> {
+    let all = [Severity::Info, Severity::Warning, Severity::Critical];
+    let found = all.into_iter().find(|severity| severity.name() == text);
+    found.ok_or_else(|| Error::Usage(format!("severity: {text:?} is none of info, warning, critical")))
+}
+
+/// What a command would have written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Answers a path, of the store's roll-ups.
+pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings) -> WebAnswer {
+    let parameters = Parameters(parameters(query));
+    let asked = match asked(path, &parameters, source) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => return WebAnswer::text(404, format!("{path}: nothing here; / lists what there is")),
+        Err(error) => return failed(&error),
+    };
+    if matches!(asked, Asked::Index) {
+        let all: Vec<_> = PATHS.iter().map(|(path, own)| json!({"path": path, "parameters": own})).collect();
+        return document(200, &json!({"paths": all, "every": ["since", "until"]}));
+    }
+    let kept = Kept::default();
+    let mut io = Io {
+        out: Box::new(kept.clone()),
+        err: Box::new(io::sink()),
+        out_is_terminal: false,
+        err_is_terminal: false,
+        width: None,
+        no_color: true,
+        cores: settings.threads,
+        config_file: None,
+        cache_folder: None,
+        now: now(),
+    };
+    let mut settings = settings.clone();
+    (settings.progress, settings.quiet) = (false, true);
+    let mut context = Context::new(settings, &mut io);
+    let written = parameters.top().and_then(|top| write(&asked, top, &mut context));
+    drop(context);
+    match written {
+        Ok(content_type) => {
+            let body = std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
+            WebAnswer::new(200, content_type, body)
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Writes the answer; gives its content type.
+fn write(asked: &Asked, top: Option<usize>, context: &mut Context<'_>) -> Result<&'static str, Error> {
+    let json = Shown { format: Format::Json, top };
+    match asked {
+        Asked::Report(question, format) => {
+            context.compose(Shown { format: *format, top }, |context| report::write(question, context))?;
+            let is_page = *format == Format::Html;
+            Ok(if is_page { "text/html; charset=utf-8" } else { "application/json" })
+        }
+        Asked::Episodes(sources, bounds) => context.compose(json, |context| {
+            let (mut episodes, _) = load::episodes(sources, *bounds, context)?;
+            episodes.sort_by_key(|own| own.from);
+            context.print(&guard::episodes_report(&episodes), FailOn::Never)?;
+            Ok("application/json")
+        }),
+        Asked::Question(question) => context.compose(json, |context| {
+            match commands::answer(question, context)? {
+                Answer::Report(report, _) => {
+                    context.print(&report, FailOn::Never)?;
+                    Ok("application/json")
+                }
+                _ => Err(Error::Unanswered),
+            }
+        }),
+        Asked::Index => Ok("application/json"),
+    }
+}
+
+/// Findings of a question's answer.
+pub(super) fn findings(question: &Question, context: &mut Context<'_>) -> Result<Vec<Finding>, Error> {
+    let shown = Shown { format: Format::Json, top: None };
+    match context.compose(shown, |context| commands::answer(question, context))? {
+        Answer::Report(report, _) => Ok(report.findings),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn failed(error: &Error) -> WebAnswer {
+    let status = match error {
+        Error::Usage(_) => 400,
+        // Nothing was recorded of that time.
+        Error::Input(_) => 404,
+        _ => 500,
+    };
+    document(status, &json!({"error": error.message().unwrap_or_default()}))
+}
+
+fn document(status: u16, value: &serde_json::Value) -> WebAnswer {
+    WebAnswer::new(status, "application/json", value.to_string() + "\n")
+}

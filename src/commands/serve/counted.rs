@@ -1,0 +1,235 @@
+//! What is exported: counters of audit logs, which are kept in the store's folder with the place up to which they count,
+//! what is wrong now, and how `serve` itself does.
+
+use crate::actions::fresh::replace;
+use crate::analysis::exporter::{Counters, Relists};
+use crate::analysis::list_route::Minor;
+use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
+use crate::cli::{Context, Error};
+use crate::inputs::load;
+use crate::inputs::recording::{Gained, failed};
+use crate::inputs::rolled;
+use crate::model::episode::State;
+use crate::model::exposed::{Exposed, Family, FamilyKind, Spec};
+use crate::model::question::{Clients, Question};
+use crate::model::report::Severity;
+use crate::model::rollup::StoredFile;
+use crate::model::time::{Micros, SECOND};
+use crate::sources::audit::pass::Outcome;
+use crate::sources::clock::now;
+use crate::sources::store::Store;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// The counters' file in the store's folder; hidden, since it is no source.
+const FILE: &str = ".serve.json";
+
+/// What is judged: the time before now.
+const JUDGED: Micros = 3600 * SECOND;
+
+const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Spec {
+    Spec { name, help, kind: FamilyKind::Gauge, labels }
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Spec {
+    Spec { name, help, kind: FamilyKind::Counter, labels: &[] }
+}
+
+const EPISODES: Spec = gauge(
+    "plimsoll_episode_active",
+    "Episodes that go on, by grade (outage, incident, degraded, surge) and likely cause.",
+    &["grade", "cause"],
+);
+const FINDINGS: Spec =
+    gauge("plimsoll_finding_active", "Findings about clients in the last hour.", &["id", "severity"]);
+const BUILD: Spec = gauge("plimsoll_build_info", "The version that runs.", &["version"]);
+const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
+const ERRORS: Spec = counter("plimsoll_serve_errors", "Readings that failed and are tried again.");
+const EVENTS: Spec = counter("plimsoll_serve_audit_events", "Audit events that were read.");
+const LOSSES: Spec = counter("plimsoll_serve_losses", "Parts of the sources that could not be read.");
+const SECONDS: Spec = gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
+const LAST: Spec = gauge("plimsoll_serve_last_round_timestamp_seconds", "When the sources were read last.", &[]);
+const JUDGE_SECONDS: Spec = gauge("plimsoll_serve_judge_duration_seconds", "Time that the last judgement took.", &[]);
+const SERIES: Spec = gauge("plimsoll_serve_series", "Series by client that are exported; at most 20,000.", &[]);
+const RESIDENT: Spec = gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
+
+/// Counters and gauges.
+pub(super) struct Counted {
+    counters: Counters,
+    file: PathBuf,
+    /// The part before, whose last watches may have ended just before a LIST of the next.
+    before: Option<(Rollup, Outcome, Relists)>,
+    gauges: BTreeMap<&'static str, Family>,
+    /// Whether something was read since the last judgement.
+    pub(super) has_news: bool,
+    pub(super) rounds: u64,
+    pub(super) errors: u64,
+    pub(super) round_seconds: f64,
+    judge_seconds: f64,
+    events: u64,
+    losses: u64,
+}
+
+impl Counted {
+    /// The counters that the store keeps, and what parts of the store they lack: a process may have been killed between
+    /// the two. A store without counters begins at zero: what it holds already is not counted.
+    pub(super) fn open(
+        store: &Store,
+        max_clients: usize,
+        server: Option<Minor>,
+        context: &mut Context<'_>,
+    ) -> Result<Self, Error> {
+        let file = store.folder.join(FILE);
+        let kept = match fs::read(&file) {
+            Ok(text) => match serde_json::from_slice::<Counters>(&text) {
+                Ok(counters) => Some(counters),
+                Err(error) => {
+                    context.lost(format!("{}: {error}; the counters begin at zero", file.display()))?;
+                    None
+                }
+            },
+            Err(_) => None,
+        };
+        let is_new = kept.is_none();
+        let mut counted = Self {
+            counters: kept.unwrap_or_default(),
+            file,
+            before: None,
+            gauges: BTreeMap::new(),
+            has_news: false,
+            rounds: 0,
+            errors: 0,
+            round_seconds: 0.0,
+            judge_seconds: 0.0,
+            events: 0,
+            losses: 0,
+        };
+        counted.counters.configure(max_clients, server);
+        let parts = store.rollups().map_err(failed)?;
+        for part in &parts.parts {
+            let files = &part.manifest.files;
+            if !is_new && !files.is_empty() && files.iter().all(|file| counted.is_ahead(file)) {
+                let (rollup, manifest) = rolled::join(&[part], part.manifest.tile_seconds)?;
+                let relists = Relists::from_rollup(&rollup);
+                counted.counters.add(&rollup, &relists, now());
+                counted.has_news = true;
+                counted.mark(&manifest.files);
+            } else if is_new {
+                counted.mark(files);
+            }
+        }
+        counted.keep(context)?;
+        Ok(counted)
+    }
+
+    /// Whether a piece of a log lies behind what is counted of it.
+    fn is_ahead(&self, file: &StoredFile) -> bool {
+        self.counters.counted.get(&file.log).is_none_or(|to| file.from >= *to)
+    }
+
+    fn mark(&mut self, files: &[StoredFile]) {
+        for file in files {
+            let to = self.counters.counted.entry(file.log.clone()).or_default();
+            *to = (*to).max(file.to);
+        }
+    }
+
+    /// Counts what the logs gained, which the store holds already.
+    pub(super) fn take(&mut self, gained: Gained, _store: &Store, context: &mut Context<'_>) -> Result<(), Error> {
+        self.events += gained.events();
+        self.losses += gained.outcome.losses.len() as u64;
+        let Gained { rollup: Some(rollup), outcome, files } = gained else { return Ok(()) };
+        let own = Relists::from_rollup(&rollup);
+        let relists = match self.before.take() {
+            None => own.clone(),
+            Some((before, of_before, theirs)) => {
+                let wanted = Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() };
+                let mut loader = Loader::new(wanted);
+                rolled::take_in(&mut loader, Tables::All, &before, &of_before).map_err(Error::Input)?;
+                rolled::take_in(&mut loader, Tables::All, &rollup, &outcome).map_err(Error::Input)?;
+                Relists::from_rollup(&loader.finish()).without(&theirs)
+            }
+        };
+        self.counters.add(&rollup, &relists, now());
+        self.mark(&files);
+        self.before = Some((rollup, outcome, own));
+        self.has_news = true;
+        self.keep(context)
+    }
+
+    /// Writes the counters down. Where that fails they go on, and a restart counts the store's parts again from before.
+    fn keep(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        let written = serde_json::to_vec(&self.counters)
+            .map_err(std::io::Error::other)
+            .and_then(|text| replace(&self.file, &text));
+        if let Err(error) = written {
+            self.errors += 1;
+            context.warn(format!("{}: {error}", self.file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Judges the last hour of the store. What fails is said, and what was known before stays.
+    pub(super) fn judge(&mut self, store: &Store, context: &mut Context<'_>) {
+        let began = std::time::Instant::now();
+        let sources = [store.rollups_folder().display().to_string()];
+        let within = (Some(now() - JUDGED), None);
+        let episodes = load::episodes(&sources, within, context).map(|(episodes, _)| episodes);
+        let clients = Question::Clients(Clients { sources: sources.to_vec(), bounds: within, ..Clients::default() });
+        let findings = super::api::findings(&clients, context);
+        let result = episodes.and_then(|episodes| Ok((episodes, findings?)));
+        self.judge_seconds = began.elapsed().as_secs_f64();
+        let (episodes, findings) = match result {
+            Ok(found) => found,
+            Err(error) => {
+                self.errors += 1;
+                let _ = context.warn(format!("judging: {}", error.message().unwrap_or_default()));
+                return;
+            }
+        };
+        let mut active: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+        for own in episodes.iter().filter(|own| own.state == State::Ongoing) {
+            let cause = own.causes.first().map_or("unknown", |cause| cause.kind);
+            *active.entry(vec![own.grade.name().to_owned(), cause.to_owned()]).or_default() += 1.0;
+        }
+        self.set(EPISODES, active);
+        let mut active: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+        for own in findings.iter().filter(|own| own.severity >= Severity::Warning) {
+            *active.entry(vec![own.id.to_string(), own.severity.name().to_owned()]).or_default() += 1.0;
+        }
+        self.set(FINDINGS, active);
+    }
+
+    fn set(&mut self, spec: Spec, values: BTreeMap<Vec<String>, f64>) {
+        let series = values.into_iter().map(|(labels, value)| (labels, Exposed::Number(value))).collect();
+        self.gauges.insert(spec.name, Family { spec, series });
+    }
+
+    /// All that is exported now.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
+        let own = [
+            Family { spec: BUILD, series: vec![(version, Exposed::Number(1.0))] },
+            Family::single(ROUNDS, self.rounds as f64),
+            Family::single(ERRORS, self.errors as f64),
+            Family::single(EVENTS, self.events as f64),
+            Family::single(LOSSES, self.losses as f64),
+            Family::single(SECONDS, self.round_seconds),
+            Family::single(LAST, now() as f64 / SECOND as f64),
+            Family::single(JUDGE_SECONDS, self.judge_seconds),
+            Family::single(SERIES, self.counters.len() as f64),
+        ];
+        let resident = resident_bytes().map(|bytes| Family::single(RESIDENT, bytes as f64));
+        let counters = self.counters.families(now());
+        counters.into_iter().chain(self.gauges.values().cloned()).chain(own).chain(resident).collect()
+    }
+}
+
+/// Resident memory of this process, where the kernel says.
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

@@ -1,0 +1,233 @@
+//! `plimsoll serve`: the recorder with a web face. It follows audit logs into a store, exports counters by client for
+//! Prometheus, and answers what the commands answer.
+
+mod api;
+mod counted;
+mod posted;
+mod published;
+
+use super::record::{self, KeepFlags};
+use crate::actions::fresh;
+use crate::actions::web::{Access, Tls, WebServer};
+use crate::analysis::list_route::Minor;
+use crate::cli::repeat::{sleep_until, stop_signal};
+use crate::cli::{Context, Error, KubeFlags, parse_every};
+use crate::inputs::recording::Recording;
+use crate::sources::arguments::is_url;
+use counted::Counted;
+use posted::Posted;
+use published::{Published, Web};
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Arguments of `plimsoll serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll        metrics on http://127.0.0.1:9797/metrics
+  plimsoll serve --store /data --listen 0.0.0.0:9797 --tls-cert tls.crt --tls-key tls.key --bearer-token-file token
+                                                                   without logs on disk: events posted to /audit
+  curl -s http://127.0.0.1:9797/report > report.html                   the latest report
+
+Metrics, endpoints, deployment: docs/commands/serve.md.")]
+pub struct Args {
+    /// Audit logs, metrics pages, folders of cgroups: what record takes; none: only events that are posted to /audit.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Keep roll-ups and counters in this folder (default: a temporary one, removed at the end).
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE")]
+    store: Option<PathBuf>,
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9797")]
+    listen: SocketAddr,
+    /// Time between readings of the sources.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_every)]
+    every: Duration,
+    /// Time between judgements of the last hour: episodes, findings.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_every)]
+    judge_every: Duration,
+    /// List a live cluster's objects no more often than this.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
+    objects_every: Duration,
+    /// Clients with series of their own: the busiest of each reading; all others count as "other".
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    max_clients: u16,
+    /// The apiservers' version, which decides who answers a LIST: 1.36.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    k8s_version: Option<Minor>,
+    #[command(flatten)]
+    access: AccessFlags,
+    #[command(flatten)]
+    keep: KeepFlags,
+    #[command(flatten)]
+    kube: KubeFlags,
+}
+
+/// Who may ask.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Access")]
+struct AccessFlags {
+    /// Certificate chain for HTTPS, in PEM; read again when the file changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Require the bearer token that this file holds.
+    #[arg(long, value_name = "FILE")]
+    bearer_token_file: Option<PathBuf>,
+    /// Require USER:PASSWORD, as this file holds it.
+    #[arg(long, value_name = "FILE")]
+    basic_auth_file: Option<PathBuf>,
+    /// Answer anybody who can reach the address, also beyond this machine.
+    #[arg(long)]
+    allow_unauthenticated: bool,
+}
+
+fn version(text: &str) -> Result<Minor, String> {
+    Minor::parse(text).ok_or_else(|| "a version of Kubernetes: 1.36, v1.36.2".to_owned())
+}
+
+impl AccessFlags {
+    fn access(&self, listen: SocketAddr) -> Result<Access, Error> {
+        let read = |flag: &str, file: &Option<PathBuf>| {
+            let Some(file) = file else { return Ok(None) };
+            let text = fs::read_to_string(file).map_err(|error| usage(flag, file, &error))?;
+            match text.trim() {
+                "" => Err(usage(flag, file, &"the file is empty")),
+                text => Ok(Some(text.to_owned())),
+            }
+        };
+        let bearer = read("--bearer-token-file", &self.bearer_token_file)?;
+        let basic = read("--basic-auth-file", &self.basic_auth_file)?;
+        if let (Some(file), Some(text)) = (&self.basic_auth_file, &basic)
+            && !text.contains(':')
+        {
+            return Err(usage("--basic-auth-file", file, &"write USER:PASSWORD"));
+        }
+        let access = Access::new(bearer.as_deref(), basic.as_deref());
+        if !listen.ip().is_loopback() && access.is_open() && !self.allow_unauthenticated {
+            return Err(Error::Usage(format!(
+                "--listen {listen}: reachable from other machines without authentication; require a secret \
+                 (--bearer-token-file, --basic-auth-file), or allow everybody by --allow-unauthenticated"
+            )));
+        }
+        Ok(access)
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Error> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(certificates), Some(key)) => Tls::open(certificates, key).map(Some).map_err(Error::Usage),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn usage(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Usage(format!("{flag} {}: {why}", file.display()))
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    if args.sources.iter().any(|source| source == "-") {
+        return Err(Error::Usage("-: a pipe can't be read on after a restart; write it to a file, or post events to /audit".to_owned()));
+    }
+    // A folder that apiservers have yet to make is a mistake far more often.
+    let is_absent = |source: &&String| !source.contains(['*', '?', '[']) && !is_url(source) && !Path::new(source).exists();
+    if let Some(absent) = args.sources.iter().find(is_absent) {
+        return Err(Error::Input(format!("{absent}: there is no such file or folder")));
+    }
+    let (access, tls) = (args.access.access(args.listen)?, args.access.tls()?);
+    // A store of its own goes with the process.
+    let temporary = match &args.store {
+        Some(_) => None,
+        None => Some(Temporary::make()?),
+    };
+    let folder = args.store.as_deref().unwrap_or_else(|| temporary.as_ref().map_or(Path::new(""), |own| &own.0));
+    let mut recorder = record::Recorder::open(folder, &args.keep)?;
+    let posted = Arc::new(Posted::open(folder)?);
+    let sources: Vec<String> = args.sources.iter().cloned().chain([posted.source()]).collect();
+    let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, context)?;
+    let published = Arc::new(Published::default());
+    let web = Web::new(Arc::clone(&published), Arc::clone(&posted), &recorder.store, context.settings.clone());
+    let secure = if tls.is_some() { "https" } else { "http" };
+    let server = WebServer::start(args.listen, tls, access, Arc::new(web)).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            Error::Usage(format!("--listen {}: another process listens there; choose another port", args.listen))
+        }
+        _ => Error::Usage(format!("--listen {}: {error}", args.listen)),
+    })?;
+    context.say(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
+
+    let mut logs = Recording::new(Duration::ZERO);
+    let mut taker = (!args.sources.is_empty()).then(|| record::Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
+    let stop = stop_signal()?;
+    let mut next = Instant::now();
+    let mut judged: Option<Instant> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let rounds = counted.rounds;
+        let result = (|| {
+            if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
+                counted.take(gained, &recorder.store, context)?;
+            }
+            posted.clean(&recorder.store)?;
+            if let Some(taker) = &mut taker {
+                let samples = taker.round(false, context)?;
+                recorder.store(&samples, context)?;
+                taker.remember(context)?;
+            }
+            recorder.look_after(false, context)
+        })();
+        if let Err(error) = result {
+            // What can't be read at first never could; later a disk may be full for a while.
+            if rounds == 0 && !matches!(error, Error::Output(_)) {
+                return Err(error);
+            }
+            counted.errors += 1;
+            context.warn(format!("{}; it is tried again", error.message().unwrap_or_default()))?;
+        }
+        counted.rounds += 1;
+        counted.round_seconds = began.elapsed().as_secs_f64();
+        let is_due = judged.is_none_or(|judged| judged.elapsed() >= args.judge_every);
+        if is_due && counted.has_news {
+            judged = Some(Instant::now());
+            counted.has_news = false;
+            counted.judge(&recorder.store, context);
+        }
+        published.publish(counted.families());
+        next = (next + args.every).max(Instant::now());
+        sleep_until(next, &stop);
+    }
+    context.say("stopping")?;
+    drop(server);
+    // What was written or posted until now is not lost, whether or not there is a next start.
+    if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
+        counted.take(gained, &recorder.store, context)?;
+    }
+    recorder.look_after(true, context)
+}
+
+/// A folder that is removed with this.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn make() -> Result<Self, Error> {
+        let folder = std::env::temp_dir().join(format!("plimsoll-serve-{}", std::process::id()));
+        let failed = |error: std::io::Error| Error::Input(format!("{}: {error}; name a folder by --store", folder.display()));
+        fresh::is_free(&folder).map_err(failed)?;
+        fresh::folder(&folder).map_err(failed)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,51 @@
+//! Metrics that plimsoll itself exports: families of series, as Prometheus knows them.
+
+/// What kind of metric a family is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FamilyKind {
+    /// Only ever grows while its process, or the store behind it, lives.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts of observations by upper bound.
+    Histogram,
+}
+
+/// The name, meaning and labels of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// Name, of a counter without `_total`.
+    pub name: &'static str,
+    /// What it counts or measures, with its unit.
+    pub help: &'static str,
+    /// Its kind.
+    pub kind: FamilyKind,
+    /// Names of its labels, in order.
+    pub labels: &'static [&'static str],
+}
+
+/// What a series comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Exposed {
+    /// Of a counter or gauge.
+    Number(f64),
+    /// Of a histogram: observations at or below each upper bound in seconds, cumulative and without `+Inf`; their
+    /// number; their sum in seconds.
+    Buckets(Vec<(f64, u64)>, u64, f64),
+}
+
+/// A metric with its series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Name, meaning, labels.
+    pub spec: Spec,
+    /// Values of the labels, in their order, and what the series comes to. No two have the same labels.
+    pub series: Vec<(Vec<String>, Exposed)>,
+}
+
+impl Family {
+    /// A metric with one series that has no labels.
+    pub fn single(spec: Spec, value: f64) -> Self {
+        Self { spec, series: vec![(Vec::new(), Exposed::Number(value))] }
+    }
+}
