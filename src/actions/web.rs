@@ -215,7 +215,9 @@ impl Shared {
         } else {
             match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
                 Err(_) => WebAnswer::text(408, "the body of the request took too long"),
-                Ok(Err(_)) => WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off")),
+                Ok(Err(_)) => {
+                    WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off"))
+                }
                 Ok(Ok(body)) => {
                     let request = WebRequest {
                         method: head.method.as_str().to_owned(),

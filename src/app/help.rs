@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Investigate", &["report", "tui", "traffic", "clients", "compare", "balance", "controllers", "explain"]),
     ("Capacity", &["quota", "forecast", "etcd", "memory", "heap"]),
-    ("Watch and alert", &["guard", "dashboards"]),
+    ("Watch and alert", &["guard", "serve", "dashboards"]),
     ("Collect and keep", &["collect", "record", "rollup", "cache"]),
 ];
 

@@ -286,7 +286,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 18] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 19] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -304,6 +304,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 18] = [
     ("tui", &[]),
     ("collect", &[]),
     ("record", &["import"]),
+    ("serve", &[]),
     ("explain", &[]),
 ];
 

@@ -91,6 +91,7 @@ mod rollup_files;
 mod rollup_list;
 mod screen;
 mod seats;
+mod serve;
 #[cfg(feature = "history")]
 mod store;
 #[cfg(feature = "history")]

@@ -65,7 +65,9 @@ mod tests {
         for good in ["Bearer t0ken", "bearer  t0ken", basic.as_str()] {
             assert!(access.allows(good), "{good}");
         }
-        for bad in ["", "t0ken", "Bearer", "Bearer t0ke", "Bearer ann:p:w", "Basic t0ken", "Basic YW5uOng=", "Digest t0ken"] {
+        for bad in
+            ["", "t0ken", "Bearer", "Bearer t0ke", "Bearer ann:p:w", "Basic t0ken", "Basic YW5uOng=", "Digest t0ken"]
+        {
             assert!(!access.allows(bad), "{bad}");
         }
         assert!(Access::default().allows("") && !Access::new(Some("x"), None).is_open());

@@ -84,6 +84,7 @@ impl Relists {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Series by metric and labels.
+    #[serde(with = "as_rows")]
     series: BTreeMap<Counter, BTreeMap<Vec<String>, Sum>>,
     /// When each client that has series of its own was last among the busiest, µs.
     shown: BTreeMap<String, BTreeMap<String, Micros>>,
@@ -181,8 +182,7 @@ impl Counters {
         }
     }
 
-    /// Gives the busiest clients of a part series of their own, and takes them from those that have long not been among
-    /// them.
+    /// Gives the busiest clients of a part series of their own.
     fn choose(&mut self, rollup: &Rollup, who: &[Who<'_>], now: Micros) {
         let mut requests: HashMap<Client, u64> = HashMap::new();
         for row in rollup.traffic() {
@@ -200,7 +200,12 @@ impl Counters {
                 room -= 1;
             }
         }
-        let mut dropped: BTreeSet<(String, String)> = BTreeSet::new();
+        self.drop_old(now);
+    }
+
+    /// Takes the series from clients that have long not been among the busiest.
+    fn drop_old(&mut self, now: Micros) {
+        let mut dropped: BTreeSet<Client> = BTreeSet::new();
         for (user, agents) in &mut self.shown {
             agents.retain(|agent, last| {
                 let is_kept = now - *last <= KEEP_US;
@@ -259,7 +264,13 @@ impl Counters {
         };
         let family = |counter: &Counter| Family {
             spec: counter.spec(),
-            series: self.series.get(counter).into_iter().flatten().map(|(l, sum)| (l.clone(), exposed(*counter, sum))).collect(),
+            series: self
+                .series
+                .get(counter)
+                .into_iter()
+                .flatten()
+                .map(|(l, sum)| (l.clone(), exposed(*counter, sum)))
+                .collect(),
         };
         let lag = |(instance, last): (&String, &Micros)| {
             let name = if instance.is_empty() { "audit" } else { instance.as_str() };
@@ -267,6 +278,27 @@ impl Counters {
         };
         let lags = Family { spec: specs::LAG, series: self.last.iter().map(lag).collect() };
         COUNTERS.iter().map(family).chain([lags]).collect()
+    }
+}
+
+/// Maps whose keys JSON does not take, as rows.
+mod as_rows {
+    use super::{BTreeMap, Counter, Deserialize, Serialize, Sum};
+    use serde::{Deserializer, Serializer};
+
+    type Series = BTreeMap<Counter, BTreeMap<Vec<String>, Sum>>;
+
+    pub(super) fn serialize<S: Serializer>(series: &Series, to: S) -> Result<S::Ok, S::Error> {
+        let all = series.iter().flat_map(|(counter, all)| all.iter().map(move |(labels, sum)| (counter, labels, sum)));
+        all.collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Series, D::Error> {
+        let mut series = Series::new();
+        for (counter, labels, sum) in Vec::<(Counter, Vec<String>, Sum)>::deserialize(from)? {
+            series.entry(counter).or_default().insert(labels, sum);
+        }
+        Ok(series)
     }
 }
 
@@ -280,4 +312,84 @@ fn label(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().take(MAX_LABEL_CHARS - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(max_clients: usize, shown: &[(&str, Micros)]) -> Counters {
+        let mut counters = Counters::default();
+        counters.configure(max_clients, None);
+        for (user, last) in shown {
+            counters.shown.entry((*user).to_owned()).or_default().insert("a".to_owned(), *last);
+        }
+        counters
+    }
+
+    fn value(counters: &Counters, counter: Counter, labels: &[&str]) -> Option<u64> {
+        let labels: Vec<String> = labels.iter().map(|text| (*text).to_owned()).collect();
+        counters.series.get(&counter)?.get(&labels).map(|sum| sum.count)
+    }
+
+    #[test]
+    fn counters_are_kept_as_they_are() {
+        let mut counters = counters(2, &[("u", 7)]);
+        counters.count(Counter::Requests, ["u", "a", "get", "", "pods", "200"], 3);
+        let sum = counters.sum(Counter::Durations, &["u", "a", "read"]);
+        (sum.count, sum.buckets, sum.sum_us) = (2, vec![1; BOUNDS_US.len()], 5);
+        counters.counted.insert("log".to_owned(), 100);
+        let text = serde_json::to_string(&counters).unwrap();
+        let mut read: Counters = serde_json::from_str(&text).unwrap();
+        read.configure(2, None);
+        assert_eq!(read, counters);
+    }
+
+    #[test]
+    fn beyond_the_bound_all_labels_are_those_of_others_and_it_is_counted() {
+        let mut counters = counters(1, &[]);
+        for number in 0..MAX_SERIES + 5 {
+            counters.count(Counter::Requests, ["u", "a", "get", "", &format!("r{number}"), "200"], 1);
+        }
+        let others = ["other"; 6];
+        // Room is taken by the series of what was folded, too.
+        assert_eq!(value(&counters, Counter::Requests, &others), Some(5));
+        assert_eq!(value(&counters, Counter::Folded, &["plimsoll_client_requests"]), Some(5));
+        assert!(counters.len() <= MAX_SERIES + 2);
+        let families = counters.families(0);
+        assert_eq!(families[0].series.len(), MAX_SERIES + 1);
+    }
+
+    #[test]
+    fn a_client_keeps_its_series_for_a_day() {
+        let now = 10 * KEEP_US;
+        let mut counters = counters(2, &[("old", now - KEEP_US - 1), ("new", now - KEEP_US)]);
+        for user in ["old", "new"] {
+            counters.count(Counter::Requests, [user, "a", "get", "", "pods", "200"], 1);
+        }
+        counters.count(Counter::Operations, ["drain", "info"], 1);
+        counters.drop_old(now);
+        assert_eq!(value(&counters, Counter::Requests, &["old", "a", "get", "", "pods", "200"]), None);
+        assert_eq!(value(&counters, Counter::Requests, &["new", "a", "get", "", "pods", "200"]), Some(1));
+        assert_eq!(value(&counters, Counter::Operations, &["drain", "info"]), Some(1));
+        let who = |user| Who { cluster: "", user, agent: "a" };
+        assert_eq!(counters.client(who("new")).0, "new");
+        assert_eq!(counters.client(who("old")).0, "other");
+    }
+
+    #[test]
+    fn relists_are_those_that_a_part_adds() {
+        let key = |user: &str| ([user, "a"].map(str::to_owned), ["", "pods"].map(str::to_owned));
+        let of = |all: &[(&str, u64)]| Relists(all.iter().map(|(user, count)| (key(user), *count)).collect());
+        let added = of(&[("u", 5), ("v", 1)]).without(&of(&[("u", 3), ("w", 2)]));
+        assert_eq!(added, of(&[("u", 2), ("v", 1)]));
+    }
+
+    #[test]
+    fn long_labels_are_cut_and_stay_one() {
+        let long = "ü".repeat(300);
+        assert_eq!(label(&long), label(&format!("{long}x")));
+        assert_eq!(label(&long).chars().count(), MAX_LABEL_CHARS);
+        assert_eq!(label("short"), "short");
+    }
 }

@@ -293,7 +293,9 @@ fn dangerous(
 /// Whether the authorizer allowed the request: a 403 after that comes from admission, such as a quota that is exceeded,
 /// and says nothing about rights.
 fn is_authorized(e: &Event<'_>) -> bool {
-    member(e.annotations, "authorization.k8s.io/decision").and_then(text_of).is_some_and(|decision| decision.is("allow"))
+    member(e.annotations, "authorization.k8s.io/decision")
+        .and_then(text_of)
+        .is_some_and(|decision| decision.is("allow"))
 }
 
 fn can_scale(e: &Event<'_>) -> bool {

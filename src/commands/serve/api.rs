@@ -54,7 +54,8 @@ impl Parameters {
     }
 
     fn top(&self) -> Result<Option<usize>, Error> {
-        let read = |text: &str| text.parse().map_err(|_| Error::Usage(format!("top: {text:?} is not a number of rows")));
+        let read =
+            |text: &str| text.parse().map_err(|_| Error::Usage(format!("top: {text:?} is not a number of rows")));
         self.one("top").map(read).transpose()
     }
 
@@ -81,9 +82,11 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Ask
         return Ok(Some(Asked::Index));
     }
     let Some((_, own)) = PATHS.iter().find(|(name, _)| *name == path) else { return Ok(None) };
-    if let Some((name, _)) = parameters.0.iter().find(|(name, _)| {
-        !["since", "until"].contains(&name.as_str()) && !own.contains(&name.as_str())
-    }) {
+    if let Some((name, _)) = parameters
+        .0
+        .iter()
+        .find(|(name, _)| !["since", "until"].contains(&name.as_str()) && !own.contains(&name.as_str()))
+    {
         let all = ["since", "until"].iter().chain(*own).copied().collect::<Vec<_>>().join(", ");
         return Err(Error::Usage(format!("{name}: no such parameter; {path} takes {all}")));
     }
@@ -105,7 +108,10 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Ask
             };
             let title = parameters.one("title").map(str::to_owned);
             let format = if path == "/report" { Format::Html } else { Format::Json };
-            return Ok(Some(Asked::Report(Box::new(Report { sources, bounds, window, title, ..Report::default() }), format)));
+            return Ok(Some(Asked::Report(
+                Box::new(Report { sources, bounds, window, title, ..Report::default() }),
+                format,
+            )));
         }
         "/api/v1/episodes" => return Ok(Some(Asked::Episodes(sources, bounds))),
         "/api/v1/traffic" => {
@@ -203,14 +209,12 @@ fn write(asked: &Asked, top: Option<usize>, context: &mut Context<'_>) -> Result
             context.print(&guard::episodes_report(&episodes), FailOn::Never)?;
             Ok("application/json")
         }),
-        Asked::Question(question) => context.compose(json, |context| {
-            match commands::answer(question, context)? {
-                Answer::Report(report, _) => {
-                    context.print(&report, FailOn::Never)?;
-                    Ok("application/json")
-                }
-                _ => Err(Error::Unanswered),
+        Asked::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {
+            Answer::Report(report, _) => {
+                context.print(&report, FailOn::Never)?;
+                Ok("application/json")
             }
+            _ => Err(Error::Unanswered),
         }),
         Asked::Index => Ok("application/json"),
     }

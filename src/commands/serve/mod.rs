@@ -135,10 +135,13 @@ fn usage(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.iter().any(|source| source == "-") {
-        return Err(Error::Usage("-: a pipe can't be read on after a restart; write it to a file, or post events to /audit".to_owned()));
+        return Err(Error::Usage(
+            "-: a pipe can't be read on after a restart; write it to a file, or post events to /audit".to_owned(),
+        ));
     }
     // A folder that apiservers have yet to make is a mistake far more often.
-    let is_absent = |source: &&String| !source.contains(['*', '?', '[']) && !is_url(source) && !Path::new(source).exists();
+    let is_absent =
+        |source: &&String| !source.contains(['*', '?', '[']) && !is_url(source) && !Path::new(source).exists();
     if let Some(absent) = args.sources.iter().find(is_absent) {
         return Err(Error::Input(format!("{absent}: there is no such file or folder")));
     }
@@ -165,7 +168,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.say(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut logs = Recording::new(Duration::ZERO);
-    let mut taker = (!args.sources.is_empty()).then(|| record::Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
+    let mut taker = (!args.sources.is_empty())
+        .then(|| record::Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
     let stop = stop_signal()?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;
@@ -219,7 +223,8 @@ struct Temporary(PathBuf);
 impl Temporary {
     fn make() -> Result<Self, Error> {
         let folder = std::env::temp_dir().join(format!("plimsoll-serve-{}", std::process::id()));
-        let failed = |error: std::io::Error| Error::Input(format!("{}: {error}; name a folder by --store", folder.display()));
+        let failed =
+            |error: std::io::Error| Error::Input(format!("{}: {error}; name a folder by --store", folder.display()));
         fresh::is_free(&folder).map_err(failed)?;
         fresh::folder(&folder).map_err(failed)?;
         Ok(Self(folder))

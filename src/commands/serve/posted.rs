@@ -79,7 +79,10 @@ impl Posted {
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(is_plain) {
-            return WebAnswer::text(400, "the name of an apiserver has letters, digits, '.', '_' and '-': /audit/apiserver-0");
+            return WebAnswer::text(
+                400,
+                "the name of an apiserver has letters, digits, '.', '_' and '-': /audit/apiserver-0",
+            );
         }
         let list: EventList<'_> = match serde_json::from_slice(body) {
             Ok(list) => list,

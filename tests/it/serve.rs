@@ -1,0 +1,452 @@
+//! `plimsoll serve`: what it exports equals independent counts of the logs, however these are written, rotated and
+//! posted, and however often it is killed; who may ask, and what is answered.
+
+use crate::support::{feed, folder, hermetic, none, plimsoll, python, root, sample_bytes, write};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LOG: &str = "list-storm/audit/apiserver-0/audit.log.zst";
+
+/// How long something may take that takes a second.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A server that runs, and its address.
+struct Serving {
+    child: Child,
+    address: String,
+    said: std::sync::Arc<std::sync::Mutex<String>>,
+    _home: tempfile::TempDir,
+}
+
+impl Serving {
+    fn start(args: &[&str]) -> Self {
+        let home = folder();
+        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+        command.args(["serve", "--every", "500ms", "--listen", "127.0.0.1:0"]).args(args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut all = String::new();
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else { panic!("serve ended: {all}") };
+            all.push_str(&line);
+            if let Some((_, rest)) = line.split_once("://") {
+                break rest.split(';').next().unwrap().to_owned();
+            }
+        };
+        let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let own = std::sync::Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                own.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Self { child, address, said, _home: home }
+    }
+
+    /// Status, headers and body of a request that is sent as it is.
+    fn raw(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        write!(stream, "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{length}\r\n").unwrap();
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an end of the head");
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, answer[end + 4..].to_vec())
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let (status, _, body) = self.raw(&format!("GET {path}"), b"");
+        (status, String::from_utf8(body).unwrap())
+    }
+
+    #[track_caller]
+    fn json(&self, path: &str) -> Value {
+        let (status, body) = self.get(path);
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The series that it exports.
+    fn series(&self) -> BTreeMap<String, f64> {
+        let (status, text) = self.get("/metrics");
+        if status == 200 { series(&text) } else { BTreeMap::new() }
+    }
+
+    /// The series once `done` holds of them.
+    #[track_caller]
+    fn wait(&self, done: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
+        let began = Instant::now();
+        loop {
+            let series = self.series();
+            if done(&series) {
+                return series;
+            }
+            assert!(began.elapsed() < PATIENCE, "it never came; said: {}; {series:?}", self.said.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn signal(&mut self, name: &str) -> Option<i32> {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Series of a page by name and sorted labels.
+fn series(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().map(|line| Ok(line.to_owned()));
+    let scrape = prometheus_parse::Scrape::parse(lines).unwrap();
+    let mut all = BTreeMap::new();
+    let mut put = |name: &str, labels: &prometheus_parse::Labels, more: Option<String>, value: f64| {
+        let mut pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        pairs.extend(more);
+        pairs.sort();
+        assert_eq!(all.insert(format!("{name}{{{}}}", pairs.join(",")), value), None, "twice: {name} {pairs:?}");
+    };
+    for sample in scrape.samples {
+        match sample.value {
+            prometheus_parse::Value::Counter(value)
+            | prometheus_parse::Value::Gauge(value)
+            | prometheus_parse::Value::Untyped(value) => put(&sample.metric, &sample.labels, None, value),
+            prometheus_parse::Value::Histogram(buckets) => {
+                for bucket in buckets {
+                    let bound = if bucket.less_than.is_finite() { bucket.less_than.to_string() } else { "+Inf".into() };
+                    put(
+                        &format!("{}_bucket", sample.metric),
+                        &sample.labels,
+                        Some(format!("le={bound}")),
+                        bucket.count,
+                    );
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    all
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[track_caller]
+fn oracle(words: &[&str]) -> Value {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/serve.py")).args(words);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// What differs between exported series of clients and an independent count.
+fn differences(ours: &BTreeMap<String, f64>, logs: &[&str]) -> Vec<String> {
+    let counted = oracle(&[&["count", "--version", "v1.36.0"], logs].concat());
+    let theirs: BTreeMap<String, f64> =
+        counted.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect();
+    let mut faults = Vec::new();
+    for (name, value) in ours.iter().filter(|(name, _)| name.starts_with("plimsoll_client_")) {
+        let other = theirs.get(name).copied().unwrap_or(0.0);
+        if (value - other).abs() > 1e-6 * value.abs().max(1.0) && !name.contains("deprecated") {
+            faults.push(format!("{name}: {value}, counted {other}"));
+        }
+    }
+    let missing = theirs.iter().filter(|(name, value)| **value > 0.0 && !ours.contains_key(*name));
+    faults.extend(missing.map(|(name, value)| format!("{name}: missing, counted {value}")));
+    faults
+}
+
+/// A folder with a log of some lines of the sample.
+struct Log {
+    _home: tempfile::TempDir,
+    folder: PathBuf,
+    lines: Vec<Vec<u8>>,
+}
+
+impl Log {
+    fn new() -> Self {
+        let home = folder();
+        let folder = home.path().join("logs");
+        fs::create_dir(&folder).unwrap();
+        let lines = sample_bytes(LOG).split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+        Self { _home: home, folder, lines }
+    }
+
+    fn path(&self, name: &str) -> String {
+        text(&self.folder.join(name)).to_owned()
+    }
+
+    fn append(&self, name: &str, lines: std::ops::Range<usize>) {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.path(name)).unwrap();
+        file.write_all(&self.lines[lines].concat()).unwrap();
+    }
+}
+
+fn events(series: &BTreeMap<String, f64>) -> f64 {
+    series.get("plimsoll_serve_audit_events_total{}").copied().unwrap_or(0.0)
+}
+
+fn requests(series: &BTreeMap<String, f64>) -> f64 {
+    series.iter().filter(|(name, _)| name.starts_with("plimsoll_client_requests_total{")).map(|(_, value)| value).sum()
+}
+
+/// Written bit by bit (also half a line), rotated, killed and stopped in between: each request counts once.
+#[test]
+fn counters_equal_a_count_of_the_log_through_rotation_and_kills() {
+    let log = Log::new();
+    let store = log.folder.parent().unwrap().join("store");
+    let all = log.lines.len();
+    let args = [text(&log.folder), "--store", text(&store), "--k8s-version", "1.36", "--keep-rollups", "10s=20000d"];
+    log.append("audit.log", 0..all / 4);
+    let mut serving = Serving::start(&args);
+    let first = serving.wait(|series| requests(series) > 0.0);
+    none(&differences(&first, &[&log.path("audit.log")]));
+    // Half a line is no event yet.
+    let next = &log.lines[all / 4];
+    let mut file = OpenOptions::new().append(true).open(log.path("audit.log")).unwrap();
+    file.write_all(&next[..next.len() / 2]).unwrap();
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(requests(&serving.series()), requests(&first));
+    file.write_all(&next[next.len() / 2..]).unwrap();
+    log.append("audit.log", all / 4 + 1..all / 2);
+    // Killed wherever it is, more than once, while the log grows.
+    for part in 0..4 {
+        std::thread::sleep(Duration::from_millis(150 + 230 * part));
+        serving.signal("-KILL");
+        log.append("audit.log", all / 2 + part as usize * 500..all / 2 + (part as usize + 1) * 500);
+        serving = Serving::start(&args);
+    }
+    // Rotated: what the old file gained last is read behind its new name.
+    log.append("audit.log", all / 2 + 2000..all / 2 + 2500);
+    fs::rename(log.path("audit.log"), log.path("audit-2026-11-20T09-20-00.000.log")).unwrap();
+    log.append("audit.log", all / 2 + 2500..all);
+    let both = [log.path("audit-2026-11-20T09-20-00.000.log"), log.path("audit.log")];
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    let wanted = oracle(&[&["count", "--version", "v1.36.0"], both.as_slice()].concat());
+    let counts = wanted.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("plimsoll_client_requests_"));
+    let total: f64 = counts.map(|(_, value)| value.as_f64().unwrap()).sum();
+    let ours = serving.wait(|series| requests(series) >= total);
+    none(&differences(&ours, &both));
+    // A stop in peace keeps the counters, too.
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    let serving = Serving::start(&args);
+    none(&differences(&serving.wait(|series| requests(series) > 0.0), &both));
+}
+
+/// As promtool and a real Prometheus see it, in both formats, packed or not.
+#[test]
+fn prometheus_takes_what_is_exported() {
+    let log = Log::new();
+    log.append("audit.log", 0..log.lines.len());
+    let serving = Serving::start(&[text(&log.folder), "--k8s-version", "1.36"]);
+    let ours = serving.wait(|series| requests(series) > 0.0);
+    let (_, page) = serving.get("/metrics");
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]);
+    let checked = feed(command, page.as_bytes());
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{}", checked.stdout);
+    for banned in ["namespace=", "pod=", "instance=", "job=", "service="] {
+        assert!(
+            !page.lines().any(|line| line.contains(&format!("{{{banned}")) || line.contains(&format!(",{banned}")))
+        );
+    }
+    let (status, head, body) = serving.raw("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\nX:", b"");
+    assert!(status == 200 && head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    let open = folder();
+    let path = write(open.path(), "page.txt", &body);
+    let mut checker = Command::new(python());
+    checker.args(["-c", "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as f\nprint(sum(len(x.samples) for x in f(open(sys.argv[1]).read())))", &path]);
+    let parsed = feed(checker, b"");
+    assert_eq!(parsed.code, Some(0), "{}", parsed.stderr);
+    let (_, head, packed) = serving.raw("GET /metrics HTTP/1.1\r\nAccept-Encoding: gzip\r\nX:", b"");
+    assert!(head.contains("content-encoding: gzip") && packed.len() * 3 < page.len(), "{head}");
+    let mut unpacked = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(series(&unpacked).len(), ours.len());
+
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let query = "sum by (verb) (plimsoll_client_requests_total{cluster=\"\"})";
+    let answer = oracle(&["prometheus", &port, &serving.address, query]);
+    let mut theirs: BTreeMap<String, f64> = BTreeMap::new();
+    for row in answer.as_array().unwrap() {
+        let value = row["value"][1].as_str().unwrap().parse().unwrap();
+        theirs.insert(row["metric"]["verb"].as_str().unwrap().to_owned(), value);
+    }
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for (name, value) in ours.iter().filter(|(name, _)| name.starts_with("plimsoll_client_requests_total{")) {
+        let verb = name.trim_end_matches('}').split(',').find_map(|pair| pair.strip_prefix("verb=")).unwrap();
+        *sums.entry(verb.to_owned()).or_default() += value;
+    }
+    assert_eq!(theirs, sums);
+}
+
+/// What is posted is on disk before it is acknowledged, and counts once even if it is posted again.
+#[test]
+fn events_are_posted_as_apiservers_do() {
+    let log = Log::new();
+    log.append("audit.log", 0..2000);
+    let store = log.folder.parent().unwrap().join("store");
+    let args = ["--store", text(&store), "--k8s-version", "1.36", "--keep-rollups", "10s=20000d"];
+    let mut serving = Serving::start(&args);
+    let batch = |first: usize, last: usize| {
+        let (first, last) = (first.to_string(), last.to_string());
+        serde_json::to_string_pretty(&oracle(&["list", &log.path("audit.log"), &first, &last])).unwrap()
+    };
+    for (first, last) in [(0, 900), (900, 1500), (0, 900)] {
+        let (status, head, _) = serving.raw("POST /audit/apiserver-0", batch(first, last).as_bytes());
+        assert_eq!(status, 200, "{head}");
+    }
+    // Acknowledged, and killed before anything was read.
+    serving.signal("-KILL");
+    let serving = Serving::start(&args);
+    let (status, ..) = serving.raw("POST /audit/apiserver-0", batch(900, 2000).as_bytes());
+    assert_eq!(status, 200);
+    let ours = serving.wait(|series| events(series) >= 2000.0);
+    assert_eq!(events(&ours), 2000.0);
+    none(&differences(&ours, &[&log.path("audit.log")]));
+
+    let bad: [(&str, &[u8], u16); 7] = [
+        ("POST /audit/apiserver-0", b"{", 400),
+        ("POST /audit/apiserver-0", b"{\"kind\":\"List\",\"items\":[]}", 400),
+        ("POST /audit/apiserver-0", b"{\"kind\":\"EventList\",\"items\":[7]}", 400),
+        ("POST /audit/../../etc", b"{\"kind\":\"EventList\",\"items\":[]}", 400),
+        ("POST /audit/.x", b"{\"kind\":\"EventList\",\"items\":[]}", 400),
+        ("GET /audit", b"", 405),
+        ("POST /metrics", b"x", 405),
+    ];
+    for (head, body, expected) in bad {
+        let (status, _, text) = serving.raw(head, body);
+        assert_eq!(status, expected, "{head}: {}", String::from_utf8_lossy(&text));
+    }
+    // An item that is no event is lost, and the rest counts.
+    let (status, ..) = serving.raw("POST /audit/odd", b"{\"kind\":\"EventList\",\"items\":[{\"x\":1}]}");
+    assert_eq!(status, 200);
+}
+
+/// The documents are those of the commands, on the store.
+#[test]
+fn documents_are_what_the_commands_say() {
+    let log = Log::new();
+    log.append("audit.log", 0..log.lines.len());
+    let store = log.folder.parent().unwrap().join("store");
+    let serving = Serving::start(&[text(&log.folder), "--store", text(&store), "--keep-rollups", "10s=20000d"]);
+    serving.wait(|series| requests(series) > 0.0);
+    let rollups = store.join("rollups");
+    let (since, until) = ("2026-11-20T09:18:00Z", "2026-11-20T09:26:00Z");
+    let bounds = ["--since", since, "--until", until, "-o", "json"];
+    for (path, command) in [
+        ("traffic?by=verb,resource", vec!["traffic", text(&rollups), "--by", "verb,resource"]),
+        ("traffic?by=user&where=verb%3Dlist", vec!["traffic", text(&rollups), "--by", "user", "--where", "verb=list"]),
+        ("clients?top=3", vec!["clients", text(&rollups), "--top", "3"]),
+        ("balance?", vec!["balance", text(&rollups)]),
+        ("controllers?", vec!["controllers", text(&rollups)]),
+        ("guard/events?severity=critical", vec!["guard", "events", text(&rollups), "--severity", "critical"]),
+        ("episodes?", vec!["guard", "episodes", text(&rollups)]),
+    ] {
+        let ours = serving.json(&format!("/api/v1/{path}&since={since}&until={until}"));
+        let ran = plimsoll(&[command.as_slice(), &bounds].concat());
+        let theirs: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{path}: {e}: {}", ran.stderr));
+        assert_eq!(ours, theirs, "{path}");
+    }
+    let (status, page) = serving.get(&format!("/report?since={since}&until={until}"));
+    assert!(status == 200 && page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{status}");
+    assert_eq!(serving.json(&format!("/api/v1/report?since={since}&until={until}"))["schema"], "plimsoll.report/v1");
+    for (path, status, says) in [
+        ("/api/v1/traffic?colour=red", 400, "colour: no such parameter"),
+        ("/api/v1/traffic?since=soon", 400, "since"),
+        ("/api/v1/traffic?by=nothing&since=-20000d", 400, "nothing"),
+        ("/api/v1/clients?since=2020-01-01&until=2020-01-02", 404, ""),
+        ("/api/v1/nothing", 404, "nothing here"),
+        ("/healthz", 200, "ok"),
+        ("/readyz", 200, "ok"),
+    ] {
+        let (code, body) = serving.get(path);
+        assert!(code == status && body.contains(says), "{path}: {code} {body}");
+    }
+}
+
+/// Beyond this machine only with a secret, and over TLS with a certificate that may be renewed.
+#[test]
+fn access_needs_what_was_asked_for() {
+    let home = folder();
+    let token = write(home.path(), "token", "s3cret\n");
+    let basic = write(home.path(), "basic", "ann:pw\n");
+    let refused = plimsoll(&["serve", "--listen", "0.0.0.0:0"]);
+    refused.exits(2);
+    assert!(refused.stderr.contains("without authentication"), "{}", refused.stderr);
+    let serving = Serving::start(&["--bearer-token-file", &token, "--basic-auth-file", &basic]);
+    serving.wait_ready();
+    for (header, expected) in [
+        ("X: y", 401),
+        ("Authorization: Bearer wrong", 401),
+        ("Authorization: Bearer s3cret", 200),
+        ("Authorization: Basic YW5uOnB3", 200),
+        ("Authorization: Basic YW5uOg==", 401),
+    ] {
+        let (status, head, _) = serving.raw(&format!("GET /metrics HTTP/1.1\r\n{header}\r\nX:"), b"");
+        assert_eq!(status, expected, "{header}: {head}");
+    }
+    let (taken, ..) = (plimsoll(&["serve", "--listen", &serving.address]), 0);
+    taken.exits(2);
+    assert!(taken.stderr.contains("another process listens there"), "{}", taken.stderr);
+
+    let certificate = |name: &str| {
+        let (cert, key) = (home.path().join("tls.crt"), home.path().join("tls.key"));
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", &format!("/CN={name}"), "-addext", &format!("subjectAltName=DNS:{name}")])
+            .args(["-keyout", text(&key), "-out", text(&cert)])
+            .output()
+            .expect("openssl; run .ci/setup");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        (text(&cert).to_owned(), text(&key).to_owned())
+    };
+    let (cert, key) = certificate("one.example");
+    let serving = Serving::start(&["--tls-cert", &cert, "--tls-key", &key]);
+    let status = |name: &str| {
+        let (_, port) = serving.address.rsplit_once(':').unwrap();
+        let ran = Command::new("curl")
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "--cacert", &cert])
+            .args(["--resolve", &format!("{name}:{port}:127.0.0.1"), &format!("https://{name}:{port}/healthz")])
+            .output()
+            .expect("curl; run .ci/setup");
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    };
+    assert_eq!(status("one.example"), "200");
+    std::thread::sleep(Duration::from_millis(20));
+    certificate("two.example");
+    let began = Instant::now();
+    while status("two.example") != "200" {
+        assert!(began.elapsed() < PATIENCE, "the new certificate is never used");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let wrong = plimsoll(&["serve", "--tls-cert", &token, "--tls-key", &key]);
+    wrong.exits(2);
+    assert!(wrong.stderr.contains("no certificate in it"), "{}", wrong.stderr);
+}
+
+impl Serving {
+    fn wait_ready(&self) {
+        let began = Instant::now();
+        while self.get("/readyz").0 != 200 {
+            assert!(began.elapsed() < PATIENCE, "never ready");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
