@@ -112,6 +112,7 @@ WITH json AS (
            "requestObject": "JSON",
            "requestReceivedTimestamp": "VARCHAR", "stageTimestamp": "VARCHAR",
            "annotations": {
+             "authorization.k8s.io/decision": "VARCHAR",
               "apiserver.latency.k8s.io/etcd": "VARCHAR",
               "apiserver.latency.k8s.io/mutating-webhook": "VARCHAR",
               "apiserver.latency.k8s.io/validating-webhook": "VARCHAR",

@@ -25,7 +25,7 @@ const EXAMPLES: [(&str, &str); 3] = [
 /// Examples that `-h` shows.
 const FIRST: usize = 3;
 /// Headings of flags that most calls do without: `--help` shows them.
-const RARE: [&str; 6] = ["Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
+const RARE: [&str; 7] = ["Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
 /// Single flags that most calls do without.
 const RARE_FLAGS: [&str; 11] =
     ["season", "events", "ended", "chart", "name", "template", "state", "give_up", "owner_key", "live", "days"];

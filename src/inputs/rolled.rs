@@ -198,7 +198,17 @@ fn tell(rolled: &Rolled, outcome: &mut Outcome) {
 
 /// Takes in the roll-up of logs that are there themselves.
 pub(crate) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
-    loader.begin(&super::manifest::manifest(rollup, &[], outcome), true);
+    take_part(loader, tables, rollup, &super::manifest::manifest(rollup, &[], outcome))
+}
+
+/// Takes in a roll-up with its seams, of which the manifest is known.
+pub(crate) fn take_part(
+    loader: &mut Loader,
+    tables: Tables,
+    rollup: &Rollup,
+    manifest: &Manifest,
+) -> Result<(), String> {
+    loader.begin(manifest, true);
     tables.specs().chain([&SEAMS]).try_for_each(|spec| take_table(loader, spec, rollup))
 }
 

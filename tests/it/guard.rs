@@ -109,6 +109,7 @@ fn python_counts_the_same() {
                 ("forbidden", "system:serviceaccount:sandbox:probe", 17),
                 ("forbidden", "system:serviceaccount:batch:event-spammer", 5),
                 ("forbidden", "system:serviceaccount:gateway:authz-proxy", 2),
+                ("forbidden", "system:serviceaccount:batch:job-launcher", 4),
             ],
         ),
         ("quiet", vec![]),

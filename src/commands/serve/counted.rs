@@ -8,16 +8,17 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::inputs::load;
+use crate::inputs::manifest::manifest;
 use crate::inputs::recording::{Gained, failed};
 use crate::inputs::rolled;
 use crate::model::episode::State;
 use crate::model::exposed::{Exposed, Family, FamilyKind, Spec};
 use crate::model::question::{Clients, Question};
 use crate::model::report::Severity;
-use crate::model::rollup::StoredFile;
+use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::time::{Micros, SECOND};
-use crate::sources::audit::pass::Outcome;
 use crate::sources::clock::now;
+use crate::sources::rolled::Rolled;
 use crate::sources::store::Store;
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +61,7 @@ pub(super) struct Counted {
     counters: Counters,
     file: PathBuf,
     /// The part before, whose last watches may have ended just before a LIST of the next.
-    before: Option<(Rollup, Outcome, Relists)>,
+    before: Option<(Rollup, Manifest, Relists)>,
     gauges: BTreeMap<&'static str, Family>,
     /// Whether something was read since the last judgement.
     pub(super) has_news: bool,
@@ -108,17 +109,22 @@ impl Counted {
         };
         counted.counters.configure(max_clients, server);
         let parts = store.rollups().map_err(failed)?;
-        for part in &parts.parts {
+        let (ahead, behind): (Vec<&Rolled>, Vec<&Rolled>) = parts.parts.iter().partition(|part| {
             let files = &part.manifest.files;
-            if !is_new && !files.is_empty() && files.iter().all(|file| counted.is_ahead(file)) {
-                let (rollup, manifest) = rolled::join(&[part], part.manifest.tile_seconds)?;
-                let relists = Relists::from_rollup(&rollup);
-                counted.counters.add(&rollup, &relists, now());
-                counted.has_news = true;
-                counted.mark(&manifest.files);
-            } else if is_new {
-                counted.mark(files);
-            }
+            !is_new && !files.is_empty() && files.iter().all(|file| counted.is_ahead(file))
+        });
+        if is_new {
+            behind.iter().for_each(|part| counted.mark(&part.manifest.files));
+        }
+        // What the last part ends with goes on in the next.
+        if let Some(last) = behind.iter().max_by_key(|part| part.manifest.last) {
+            let (rollup, manifest) = rolled::join(&[last], last.manifest.tile_seconds)?;
+            let relists = Relists::from_rollup(&rollup);
+            counted.before = Some((rollup, manifest, relists));
+        }
+        for part in ahead {
+            let (rollup, manifest) = rolled::join(&[part], part.manifest.tile_seconds)?;
+            counted.count(rollup, manifest)?;
         }
         counted.keep(context)?;
         Ok(counted)
@@ -137,26 +143,34 @@ impl Counted {
     }
 
     /// Counts what the logs gained, which the store holds already.
-    pub(super) fn take(&mut self, gained: Gained, _store: &Store, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn take(&mut self, gained: Gained, context: &mut Context<'_>) -> Result<(), Error> {
         self.events += gained.events();
         self.losses += gained.outcome.losses.len() as u64;
         let Gained { rollup: Some(rollup), outcome, files } = gained else { return Ok(()) };
+        let manifest = Manifest { files, ..manifest(&rollup, &[], &outcome) };
+        self.count(rollup, manifest)?;
+        self.keep(context)
+    }
+
+    /// Counts a part, of which relists may follow watches that ended in the part before.
+    fn count(&mut self, rollup: Rollup, manifest: Manifest) -> Result<(), Error> {
         let own = Relists::from_rollup(&rollup);
         let relists = match self.before.take() {
             None => own.clone(),
             Some((before, of_before, theirs)) => {
                 let wanted = Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() };
                 let mut loader = Loader::new(wanted);
-                rolled::take_in(&mut loader, Tables::All, &before, &of_before).map_err(Error::Input)?;
-                rolled::take_in(&mut loader, Tables::All, &rollup, &outcome).map_err(Error::Input)?;
+                for (part, of_part) in [(&before, &of_before), (&rollup, &manifest)] {
+                    rolled::take_part(&mut loader, Tables::All, part, of_part).map_err(Error::Input)?;
+                }
                 Relists::from_rollup(&loader.finish()).without(&theirs)
             }
         };
         self.counters.add(&rollup, &relists, now());
-        self.mark(&files);
-        self.before = Some((rollup, outcome, own));
+        self.mark(&manifest.files);
+        self.before = Some((rollup, manifest, own));
         self.has_news = true;
-        self.keep(context)
+        Ok(())
     }
 
     /// Writes the counters down. Where that fails they go on, and a restart counts the store's parts again from before.

@@ -29,10 +29,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES
-  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll        metrics on http://127.0.0.1:9797/metrics
-  plimsoll serve --store /data --listen 0.0.0.0:9797 --tls-cert tls.crt --tls-key tls.key --bearer-token-file token
-                                                                   without logs on disk: events posted to /audit
-  curl -s http://127.0.0.1:9797/report > report.html                   the latest report
+  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll   then: curl localhost:9797/metrics
+  plimsoll serve --store /data                                  only events posted to /audit
+  curl -s localhost:9797/report > report.html                   the latest report
 
 Metrics, endpoints, deployment: docs/commands/serve.md.")]
 pub struct Args {
@@ -178,7 +177,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let rounds = counted.rounds;
         let result = (|| {
             if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
-                counted.take(gained, &recorder.store, context)?;
+                counted.take(gained, context)?;
             }
             posted.clean(&recorder.store)?;
             if let Some(taker) = &mut taker {
@@ -212,7 +211,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     drop(server);
     // What was written or posted until now is not lost, whether or not there is a next start.
     if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
-        counted.take(gained, &recorder.store, context)?;
+        counted.take(gained, context)?;
     }
     recorder.look_after(true, context)
 }
