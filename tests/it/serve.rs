@@ -163,7 +163,7 @@ fn differences(ours: &BTreeMap<String, f64>, logs: &[&str]) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, value) in ours.iter().filter(|(name, _)| name.starts_with("plimsoll_client_")) {
         let other = theirs.get(name).copied().unwrap_or(0.0);
-        if (value - other).abs() > 1e-6 * value.abs().max(1.0) && !name.contains("deprecated") {
+        if (value - other).abs() > 1e-6 * value.abs().max(1.0) {
             faults.push(format!("{name}: {value}, counted {other}"));
         }
     }

@@ -52,9 +52,21 @@ def count(paths, version):
             series[name(metric + "_bucket", **labels, le="+Inf")] += 1
             for bound in BOUNDS_US:
                 series[name(metric + "_bucket", **labels, le=bound / 1e6)] += took < bound
+    for path in paths:
+        for value, _ in clients.traffic.read(path):
+            deprecated(value, series)
     for (_, user, agent), _, _, _, *what in relists(events):
         series[name("plimsoll_client_relists_total", user=user, agent=agent, group=what[0], resource=what[1])] += 1
     return series
+
+
+def deprecated(raw, series):
+    notes, event = raw.get("annotations") or {}, clients.Event(raw, "", "", clients.traffic.micros(raw["stageTimestamp"]))
+    if event.stage != "ResponseComplete" or notes.get("k8s.io/deprecated") != "true":
+        return
+    version = (raw.get("objectRef") or {}).get("apiVersion", "")
+    labels = {"user": event.folded_user(), "agent": event.agent, "group": event.group, "version": version, "resource": event.resource}
+    series[name("plimsoll_client_deprecated_requests_total", **labels, removed_release=notes.get("k8s.io/removed-release", ""))] += 1
 
 
 def relists(events):
