@@ -41,7 +41,7 @@ impl Fresh {
     /// Begins a file with these options.
     fn open(target: &Path, options: &mut OpenOptions) -> io::Result<Self> {
         let name =
-            target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is no file's name"))?;
+            target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is not a file's name"))?;
         // Collectors of text files read `*.prom`: a temporary file must not end so.
         let temporary = target.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
         // What a killed run of the same number left behind.

@@ -169,7 +169,7 @@ impl FromStr for Dim {
             return Err(format!("an audit log has no '{text}': it is a dimension of /metrics"));
         }
         let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
-        Err(format!("there is no dimension '{text}'; there are: {}", names.join(" ")))
+        Err(format!("unknown dimension '{text}'; use one of: {}", names.join(" ")))
     }
 }
 

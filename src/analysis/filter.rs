@@ -87,7 +87,7 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
         let (name, rest) = text.split_at(at);
         let dim = name.trim().parse()?;
         let regex = |pattern: &str| {
-            Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is no regular expression: {bad}"))
+            Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is not a regular expression: {bad}"))
         };
         let plain = |value: &str| value.trim().to_owned();
         let test = if let Some(value) = rest.strip_prefix("=~") {

@@ -300,7 +300,7 @@ pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
     }
     time::parse_any(trimmed)
         .or_else(|| time::parse_any(&format!("{trimmed}T00:00:00Z")))
-        .ok_or_else(|| format!("'{text}' is no time: {form}"))
+        .ok_or_else(|| format!("'{text}' is not a time: {form}"))
 }
 
 #[cfg(test)]

@@ -103,9 +103,11 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
         // What metrics tell is of everybody.
         if !is_filtered {
             let unlogged = add_pages(&mut fleets, &facts);
-            told.notes.extend(unlogged.iter().map(|name| {
-                format!("{} is known by its metrics only: without its log the others seem to carry more.", called(name))
-            }));
+            told.notes.extend(
+                unlogged
+                    .iter()
+                    .map(|name| format!("{} has metrics but no log: the others seem to carry more.", called(name))),
+            );
         }
         let with_clients = |fleet: Fleet| {
             let clients = client_loads(&rollup, &fleet.cluster);

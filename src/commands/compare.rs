@@ -181,7 +181,7 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
             format!("--episode: {source} has no episode; name two windows: --before FROM..TO --after FROM..TO")
         } else {
             let known: Vec<String> = episodes.iter().map(|own| format!("{} ({})", own.id, own.grade.name())).collect();
-            format!("--episode {wanted}: {source} has no such episode; there are: {}", known.join(", "))
+            format!("--episode {wanted}: {source} has no such episode; use one of: {}", known.join(", "))
         }));
     };
     let asked = |(from, to): Span| (Some(from), Some(to));
@@ -197,7 +197,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[Asked; 2], Error> {
         match time_of_day(text) {
             Some(since) => day()
                 .map(|day| day + since)
-                .ok_or_else(|| format!("{text}: {source} does not tell of which day; use RFC 3339")),
+                .ok_or_else(|| format!("{text}: {source} does not give the day; use RFC 3339")),
             None => parse_time(text, now)
                 .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
         }
@@ -205,7 +205,8 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[Asked; 2], Error> {
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Asked, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
-        let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text} is no window: FROM..TO")))?;
+        let (from, to) =
+            text.split_once("..").ok_or_else(|| usage(format!("{text} is not a window; write FROM..TO")))?;
         let bound = |text: &str| (!text.is_empty()).then(|| time(text, source)).transpose();
         let (from, to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
         match (from, to) {

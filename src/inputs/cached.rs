@@ -236,7 +236,7 @@ impl Cacheable {
         match self.write(rollup, outcome, context) {
             Ok(()) => Ok(()),
             Err(error) => context.say_once(format!(
-                "{}: a roll-up can't be kept: {error}; the log is read again next time (--cache names another folder, \
+                "{}: a roll-up can't be kept: {error}; the log will be read again (--cache names another folder, \
                  --no-cache keeps none)",
                 self.cache.display()
             )),

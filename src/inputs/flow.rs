@@ -57,7 +57,7 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
             for name in schemas.iter().map(|schema| schema.level.clone()).collect::<Vec<_>>() {
                 if !levels.iter().any(|level| level.name == name) {
                     context.say(format!(
-                        "no PriorityLevelConfiguration was found, so nothing is known of '{name}' but its name"
+                        "no PriorityLevelConfiguration was found, so only the name of '{name}' is known"
                     ))?;
                     levels.extend(built_in.levels.iter().find(|level| level.name == "catch-all").map(|level| {
                         let mut level = level.clone();

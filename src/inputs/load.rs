@@ -250,7 +250,7 @@ impl Load {
         let answers: Vec<Arc<Broken>> =
             together::ask_all(asked, context)?.into_iter().map(|(broken, _)| broken).collect();
         give_back();
-        answers.try_into().map_err(|_| Error::Input("the logs are gone".to_owned()))
+        answers.try_into().map_err(|_| Error::Input("the logs were removed while they were read".to_owned()))
     }
 
     /// The roll-up of the logs.

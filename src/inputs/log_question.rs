@@ -75,7 +75,7 @@ pub(crate) enum CacheUse {
 
 /// That a roll-up does not tell something, and what would.
 fn not_in_a_rollup(what: &str) -> String {
-    format!("a roll-up does not tell {what}: name the audit log itself in its place (docs/rollup.md, section 6)")
+    format!("a roll-up does not hold {what}; name the audit log itself (docs/rollup.md, section 6)")
 }
 
 /// Refuses stored roll-ups where single events are looked at.

@@ -84,7 +84,7 @@ pub(crate) fn of_profiles(all: Vec<Group>, moment: Micros, context: &mut Context
         for file in files {
             match taken(&file) {
                 Some(at) => dated.push((at, file)),
-                None => context.lost(format!("{}: its time is not known", file.path))?,
+                None => context.lost(format!("{}: its time is unknown", file.path))?,
             }
         }
         let dated = shown.of(dated, |(at, _)| *at, |(_, file)| file.path.clone(), context);

@@ -167,7 +167,7 @@ fn chosen(sources: &[String], instance: Option<&str>, context: &mut Context<'_>)
 fn no_instance(wanted: &str, names: &[String]) -> Error {
     let names: Vec<&str> = names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect();
     let there = if names.is_empty() {
-        "no profile here says of which process it is".to_owned()
+        "no profile here names its process".to_owned()
     } else {
         format!("there are {}", names.join(", "))
     };

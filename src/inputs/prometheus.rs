@@ -146,7 +146,7 @@ fn tell(told: &Told, limit: u64, context: &mut Context<'_>) -> Result<(), Error>
     }
     if told.left_out + told.histograms > 0 {
         context.say(format!(
-            "{} of Prometheus that are no finite numbers, and {}, are left out",
+            "{} of Prometheus that are not finite numbers, and {}, are left out",
             counted(told.left_out, "point"),
             counted(told.histograms, "native histogram")
         ))?;

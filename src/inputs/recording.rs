@@ -209,7 +209,7 @@ fn bound(writer: &mut RollupsWriter, parts: &Parts, most: u64, context: &mut Con
     let when = |at: Option<Micros>| crate::model::time::format(at.unwrap_or_default());
     if let (Some(first), Some(last)) = (gone.first(), gone.last()) {
         let (from, to) = (when(first.manifest.first), when(last.manifest.last));
-        context.say(format!("to keep the store small, what logs told of {from} to {to} was dropped"))?;
+        context.say(format!("to keep the store small, audit roll-ups of {from} to {to} were dropped"))?;
     }
     writer.drop_parts(&gone).map_err(failed)
 }

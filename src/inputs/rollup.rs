@@ -191,7 +191,10 @@ pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
             |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)),
         );
         (long > 0.0 && covers < 0.9 * long).then(|| {
-            format!("The log of {} {told}: what is said of rates and balance counts the rest as silence.", called(name))
+            format!(
+                "The log of {} {told}; rates and balance count the rest of the time as zero requests.",
+                called(name)
+            )
         })
     });
     short.collect()

@@ -139,7 +139,11 @@ impl LossKind {
                 "describes a family by a type that there is not",
                 "its samples were used; promtool check metrics says more",
             ),
-            Self::AgainstRule => ("is not as OpenMetrics demands", "the sample was used; tell whoever makes the page"),
+            Self::AgainstRule => (
+                "is not as OpenMetrics demands",
+                "the sample was used; report it to whoever \
+                 generates the page",
+            ),
             Self::PageCutOff => {
                 ("is where the page breaks off", "take the page again; what stands before this line was used")
             }
@@ -148,7 +152,7 @@ impl LossKind {
                 ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source")
             }
             Self::NotARow => (
-                "is no row of this page",
+                "is not a row of this page",
                 "look at the line: the other rows were read. Names and paths may hold newlines; or the page was cut off",
             ),
             Self::DumpTooLong => (

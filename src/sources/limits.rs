@@ -60,7 +60,7 @@ fn instant(text: &str) -> Result<(Micros, Micros), String> {
     let hour = DAY / 24;
     date.map(|at| (at, DAY))
         .or_else(|| parse_any(text).map(|at| (at, hour)))
-        .ok_or_else(|| format!("'{text}' is no time: write 2026-12-25 or 2026-12-25T08:00:00Z"))
+        .ok_or_else(|| format!("'{text}' is not a time: write 2026-12-25 or 2026-12-25T08:00:00Z"))
 }
 
 /// The fields of these columns, row by row.
@@ -150,7 +150,7 @@ mod tests {
         let hour = DAY / 24;
         assert_eq!(events(&path).unwrap(), [(0, 2 * DAY + 12 * hour), (hour, 2 * hour), (2 * DAY, 3 * DAY)]);
         for (text, expected) in [
-            ("from,until,name\nsoon,,x\n", ":2: 'soon' is no time"),
+            ("from,until,name\nsoon,,x\n", ":2: 'soon' is not a time"),
             ("from,until,name\n1970-01-02,1970-01-02,x\n", "not after its beginning"),
         ] {
             let (_kept, path) = file(text);

@@ -84,7 +84,7 @@ fn add_one(found: &mut Found, source: &Source, rolled: Rolled, logs: &[(Stream, 
 pub fn open(manifest: &Path) -> Result<Rolled, String> {
     let failed = |why: String| format!("{}: {why}", shown(manifest));
     let text = std::fs::read_to_string(manifest).map_err(|error| failed(error.to_string()))?;
-    let read: Manifest = serde_json::from_str(&text).map_err(|error| failed(format!("is no manifest: {error}")))?;
+    let read: Manifest = serde_json::from_str(&text).map_err(|error| failed(format!("is not a manifest: {error}")))?;
     if read.schema != SCHEMA {
         let why =
             format!("has the form {:?}, and this plimsoll reads {SCHEMA}: use the one that wrote it", read.schema);

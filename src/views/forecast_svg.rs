@@ -24,7 +24,7 @@ const AROUND: (f64, f64, f64, f64) = (64.0, 48.0, 76.0, 44.0);
 const APART: f64 = 78.0;
 
 /// What lines and areas are.
-const LEGEND: &str = "line: history · dashes: foreseen · area: 8 in 10 futures · ▲ the level changed";
+const LEGEND: &str = "line: history · dashes: forecast · area: 8 in 10 futures · ▲ the level changed";
 
 /// From so many panels on they stand in two columns.
 const MANY: usize = 4;

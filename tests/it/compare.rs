@@ -354,7 +354,7 @@ fn mistakes_are_met_with_the_next_step() {
         (vec!["compare", &storm, &storm, "--before", "10:00..09:00"], "ends before it begins"),
         (vec!["compare", &storm, &storm, "--where", "verb=list"], "conditions may be about"),
         (vec!["compare", &storm, &storm, "--sort-by", "rps"], "what moved most"),
-        (vec!["compare", &storm, &storm, "--at", "noon"], "is no time"),
+        (vec!["compare", &storm, &storm, "--at", "noon"], "is not a time"),
     ] {
         let ran = plimsoll(&args);
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);

@@ -18,7 +18,7 @@ fn controllers(args: &[&str]) -> Value {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 fn rows<'v>(report: &'v Value, table: &str) -> &'v [Value] {

@@ -115,7 +115,7 @@ fn boards_resolve_what_they_refer_to() {
                 let rest = rest.strip_prefix('{').unwrap_or(rest);
                 let name = &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())];
                 let is_known = variables.contains(name) || ["__rate_interval", "__range"].contains(&name);
-                assert!(is_known, "{title} / {whose}: ${name} is no variable of the board");
+                assert!(is_known, "{title} / {whose}: ${name} is not a variable of the board");
             }
         };
         let of_board = |value: &Value| assert_eq!(*value, json!({"type": "prometheus", "uid": "${datasource}"}));

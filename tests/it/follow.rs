@@ -363,7 +363,7 @@ fn a_log_that_is_gone_is_waited_for_and_a_new_apiservers_log_is_found() {
     std::fs::remove_file(a.join("audit.log")).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     append(&a.join("audit.log"), &lines(10..20));
-    append(&a.join("notes.txt"), "this is no audit log, though it stands in the same folder as one\n");
+    append(&a.join("notes.txt"), "this is not an audit log, though it stands in the same folder as one\n");
     follow.wait_for(20);
     std::fs::create_dir(&b).unwrap();
     append(&b.join("audit.log"), &lines(20..30));

@@ -274,7 +274,7 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
     plimsoll(&["forecast", good]).exits(0);
     // What stands before the damage is used.
     let ran = forecast(&[half]);
-    assert!(ran.stderr.contains("half.csv:3: 'soon' is no time"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("half.csv:3: 'soon' is not a time"), "{}", ran.stderr);
     assert_eq!(grids(&ran.json(3)).1["a"].len(), 1);
 }
 

@@ -246,5 +246,5 @@ fn the_storm_s_deletions_would_have_been_denied() {
     let alone = plimsoll(&["guard", "policies", &sample("list-storm/audit"), "-o", "json"]).json(0);
     let row = |name: &str| alone["rows"].as_array().unwrap().iter().find(|row| row["policy"] == name).unwrap().clone();
     assert_eq!((&row("roots")["undecided"], &row("roots")["denied"]), (&json!(3), &json!(0)));
-    assert!(row("roots")["undecided_because"].as_str().unwrap().starts_with("object not known"));
+    assert!(row("roots")["undecided_because"].as_str().unwrap().starts_with("object unknown"));
 }

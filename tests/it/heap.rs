@@ -397,7 +397,7 @@ fn what_is_no_whole_profile_is_refused_with_its_place() {
         ("snapshot.db", &snapshot, "not a Go profile (it looks like an etcd snapshot)"),
         ("page.html", b"<!doctype html><p>log in", "not a Go profile (it is an HTML page"),
         ("goroutine.txt", b"goroutine profile: total 7\n1 @ 0x1\n", "it is a Go profile as text, but not of the heap"),
-        ("row.txt", b"heap profile: 1: 2 [3: 4] @ heap/1048576\n1: x\n", "row.txt: line 2 is no row"),
+        ("row.txt", b"heap profile: 1: 2 [3: 4] @ heap/1048576\n1: x\n", "row.txt: line 2 is not a row"),
     ];
     for (name, bytes, expected) in cases {
         let path = write(home.path(), name, bytes);

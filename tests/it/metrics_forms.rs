@@ -163,7 +163,7 @@ fn hostile_labels_are_whole_and_harmless() {
 #[test]
 fn what_is_absent_is_a_dash() {
     for (name, words) in [
-        ("v1.13-names", &["limit not told", "- of - in use", "room for - events", "- of - quota", "- events/s"][..]),
+        ("v1.13-names", &["limit unknown", "- of - in use", "room for - events", "- of - quota", "- events/s"][..]),
         ("v1.20", &["- of 602 in use", "room for - events"]),
         ("v1.22", &["room for"]),
     ] {

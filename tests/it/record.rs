@@ -119,7 +119,7 @@ fn what_is_not_recorded_is_refused_and_a_source_that_fails_is_tried_again() {
     let other = write(home.path(), "full/a.txt", "x");
     let ran =
         plimsoll(&["record", &letter, "--store", Path::new(&other).parent().unwrap().to_str().unwrap(), "--once"]);
-    assert!(ran.exits(3).stderr.contains("is no store"), "{}", ran.stderr);
+    assert!(ran.exits(3).stderr.contains("is not a store"), "{}", ran.stderr);
     // A page that is there only later.
     let late = home.path().join("late.prom");
     let mut child = recorder(home.path(), &[late.to_str().unwrap(), "--store", &store, "--every", "100ms"]);

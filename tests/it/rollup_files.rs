@@ -414,7 +414,7 @@ fn damage_and_other_forms_are_told_and_never_taken_for_data() {
     for (manifest, words) in [
         (text.replace("rollup/v1", "rollup/v2"), "use the one that wrote it"),
         (text.replace("\"tile_seconds\": 10", "\"tile_seconds\": 7"), "it may be 10, 60, 600 or 3600"),
-        (text[..text.len() / 2].to_owned(), "is no manifest"),
+        (text[..text.len() / 2].to_owned(), "is not a manifest"),
     ] {
         fs::write(roll.join("manifest.json"), manifest).unwrap();
         fails(words);

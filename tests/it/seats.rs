@@ -253,7 +253,7 @@ fn damage_is_told_and_text_is_harmless() {
     let damaged = write(home.path(), "damaged.txt", text.replacen("2026-11-21", "yesterday", 1));
     let ran = ask(&[&damaged]);
     let report = ran.json(3);
-    assert!(ran.stderr.contains("damaged.txt:2: line is no row of this page"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("damaged.txt:2: line is not a row of this page"), "{}", ran.stderr);
     assert_eq!((rows(&report).len(), count(&report["inputs"][0], "skipped")), (2, 1));
     let whole = write(home.path(), "whole.txt", &text);
     for form in ["table", "csv", "markdown", "json"] {

@@ -79,7 +79,7 @@ pub fn deliver(
     // Of a channel that is no longer configured.
     for parcel in parcels {
         for name in parcel.channels.iter().filter(|name| !channels.iter().any(|channel| channel.name == **name)) {
-            let result = Err("no such channel is configured any more".to_owned());
+            let result = Err("this channel is no longer configured".to_owned());
             outcomes.push(Outcome { id: parcel.message.id.clone(), channel: name.clone(), result, tries: 0 });
         }
     }
@@ -119,7 +119,7 @@ impl Worker<'_> {
         if reminds && outcomes.iter().all(|outcome| outcome.result.is_ok()) {
             let (result, tries) = self.insist(|within| sender.remind(standing, name, within));
             if let Err(error) = result {
-                let result = Err(format!("could not be told what still stands: {}", error.0));
+                let result = Err(format!("not notified that these are still open: {}", error.0));
                 outcomes.push(Outcome { id: String::new(), channel: name.clone(), result, tries });
             }
         }
@@ -206,7 +206,7 @@ fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
         Way::Smtp { server, port, tls, login, from, .. } => {
             Box::new(super::smtp::Mailer::new(&channel.name, server, *port, *tls, login.as_ref(), from, ca)?)
         }
-        Way::Stdout => return Err("stdout is no channel of a thread".to_owned()),
+        Way::Stdout => return Err("stdout is not a channel of a thread".to_owned()),
     })
 }
 

@@ -39,7 +39,7 @@ impl Mailer {
         let login = login
             .map(|(user, password)| Ok::<_, String>(Credentials::new(user.clone(), reveal(password)?)))
             .transpose()?;
-        let from = from.parse().map_err(|error| format!("from: '{from}' is no address: {error}"))?;
+        let from = from.parse().map_err(|error| format!("from: '{from}' is not an address: {error}"))?;
         Ok(Self { channel: channel.to_owned(), server: server.to_owned(), port, security, login, from })
     }
 
@@ -63,7 +63,7 @@ impl Mailer {
         let message = &parcel.message;
         let to = parcel.to.get(&self.channel).map_or(&[][..], Vec::as_slice);
         if to.is_empty() {
-            return Err("there is nobody to write to: give the owner or the channel 'to'".to_owned());
+            return Err("no recipient: give the owner or the channel 'to'".to_owned());
         }
         let date = UNIX_EPOCH + Duration::from_micros(u64::try_from(message.at).unwrap_or(0));
         let mut mail = Message::builder().from(self.from.clone()).subject(parcel.subject.trim_end()).date(date);
@@ -73,7 +73,7 @@ impl Mailer {
             mail = mail.raw_header(HeaderValue::new(name, value.to_owned()));
         }
         for address in to {
-            mail = mail.to(address.parse().map_err(|error| format!("'{address}' is no address: {error}"))?);
+            mail = mail.to(address.parse().map_err(|error| format!("'{address}' is not an address: {error}"))?);
         }
         mail.body(parcel.text.clone()).map_err(|error| error.to_string())
     }

@@ -97,7 +97,8 @@ pub fn peek(folder: &Path) -> Result<State, String> {
     let mut state = match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| {
             format!(
-                "{}: not a state of plimsoll quota alert: {error}; move it away to begin anew: what stands is told again then",
+                "{}: not a state of plimsoll quota alert: {error}; move it away to start over; open alerts are then \
+                 sent again",
                 path.display()
             )
         })?,
@@ -106,7 +107,7 @@ pub fn peek(folder: &Path) -> Result<State, String> {
     };
     if state.version != VERSION {
         return Err(format!(
-            "{}: of version {}, this plimsoll knows {VERSION}; use a newer one",
+            "{}: of version {}, this plimsoll reads {VERSION}; use a newer one",
             path.display(),
             state.version
         ));

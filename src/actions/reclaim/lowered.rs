@@ -25,7 +25,12 @@ pub struct Lowered<'l> {
 pub(super) fn try_restoring(folder: &Path, method: Method) -> Result<(), String> {
     let file = folder.join(method.file());
     let was = limit(&file)?;
-    put_back(folder, method, was).map_err(|error| format!("refused, because the limit could not be restored: {error}"))
+    put_back(folder, method, was).map_err(|error| {
+        format!(
+            "not changed: the limit could not be restored afterwards: \
+         {error}"
+        )
+    })
 }
 
 /// Writes a limit and reads it again.

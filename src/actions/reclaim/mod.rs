@@ -185,7 +185,7 @@ fn limit(file: &Path) -> Result<Amount, String> {
     let text = std::fs::read_to_string(file).map_err(|error| told(file, &error))?;
     match text.trim() {
         "max" | "-1" => Ok(Amount::Max),
-        number => number.parse().map(Amount::of).map_err(|_| format!("{}: '{number}' is no limit", file.display())),
+        number => number.parse().map(Amount::of).map_err(|_| format!("{}: '{number}' is not a limit", file.display())),
     }
 }
 

@@ -55,7 +55,7 @@ impl Lock {
         let probe = self.note.with_extension("probe");
         let done = replace(&probe, b"").and_then(|()| fs::remove_file(&probe));
         done.map_err(|error| {
-            format!("refused, because no note of the limit could be kept: {}: {error}", probe.display())
+            format!("not changed: the old limit could not be written down: {}: {error}", probe.display())
         })
     }
 

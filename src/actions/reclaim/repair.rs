@@ -44,7 +44,7 @@ fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> 
     let method = match note.file.as_str() {
         "memory.limit_in_bytes" => Method::Limit,
         "memory.high" => Method::High,
-        other => return Err(format!("{}: {other} is no file that plimsoll lowers", path.display())),
+        other => return Err(format!("{}: {other} is not a limit that plimsoll changes", path.display())),
     };
     // A note names a file that is written to: it must be a cgroup's.
     if !note.folder.join("cgroup.procs").exists() {

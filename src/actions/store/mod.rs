@@ -32,7 +32,7 @@ pub fn open_or_make(folder: &Path) -> Result<Store, StoreError> {
                 return Err(StoreError::Io {
                     path: name,
                     error: std::io::Error::other(
-                        "the folder holds other files and is no store; give a folder that is empty or absent",
+                        "the folder holds other files and is not a store; give a folder that is empty or absent",
                     ),
                 });
             }

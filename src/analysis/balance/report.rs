@@ -114,7 +114,7 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
     let mut chances =
         table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
     let mut rollouts =
-        table("rollouts", "What restarting all apiservers one by one leaves behind, if nobody reconnects", &ROLLOUT);
+        table("rollouts", "Skew after a rolling restart of all apiservers, if no client reconnects", &ROLLOUT);
     for (fleet, of_clients) in fleets {
         add_instances(&mut instances, fleet);
         lead(&mut report, fleet);
@@ -142,8 +142,7 @@ pub fn report(fleets: &[Loaded], told: Told) -> Report {
     report.notes.extend(told.notes.iter().cloned());
     if !told.has_logs {
         report.notes.push(
-            "Metrics name no clients: with audit logs it is said who pins the load, and what would even it out."
-                .to_owned(),
+            "Metrics name no clients; audit logs would show who pins the load, and what would even it out.".to_owned(),
         );
     }
     let is_one = fleets.len() == 1;
@@ -316,13 +315,13 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     let Some((busiest, share)) = fleet.busiest(Measure::Requests) else {
         report
             .lead
-            .push(format!("{of}no requests are known of some apiservers, so nothing can be said of their balance"));
+            .push(format!("{of}no requests of some apiservers are in these sources, so their balance is unknown"));
         return;
     };
     let count = fleet.instances.len();
     if count < 2 {
         report.lead.push(format!(
-            "{of}only {} is known; balance takes the logs or metrics of all apiservers",
+            "{of}only {} is in these sources; balance needs the logs or metrics of all apiservers",
             called(busiest)
         ));
         return;
@@ -379,7 +378,7 @@ fn clock(at: Micros) -> String {
 fn told_since(since: &Since) -> String {
     let restart = match &since.restart {
         Some((name, at)) => format!("; {name} started at {}", clock(*at)),
-        None => "; no start of an apiserver is known near it".to_owned(),
+        None => "; no apiserver started near it".to_owned(),
     };
     format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
 }

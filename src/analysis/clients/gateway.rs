@@ -288,9 +288,13 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
 }
 
 fn envoy(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String, Json>) {
-    let mut comments = vec![
-        format!("Envoy: limits for agents of cluster {cluster}, by the header user-agent up to the first / or blank. Whoever writes it chooses it; who the user is Envoy does not know."),
-        "The filter belongs into the HttpConnectionManager, in front of envoy.filters.http.router. An Envoy that does not know rate_limits in it wants them in the virtual host of the apiservers. Buckets count for one Envoy: with several that share the traffic, divide.".to_owned(),
+    let mut comments =
+        vec![
+        format!("Envoy: limits for agents of cluster {cluster}, by the header user-agent up to the first / or blank. \
+             Clients choose it themselves; Envoy does not see the user."),
+        "The filter belongs into the HttpConnectionManager, in front of envoy.filters.http.router. An Envoy without \
+         support for rate_limits there wants them in the virtual host of the apiservers. Buckets count for one \
+         Envoy: with several that share the traffic, divide.".to_owned(),
         "Above the limit, clients get 429 with Retry-After, as from an apiserver.".to_owned(),
     ];
     comments.extend(limits.iter().map(|limit| limit.reason()));

@@ -115,7 +115,7 @@ pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report 
     let mut notes = Vec::new();
     let unknown = unknown(clients, &read.logged);
     if !unknown.is_empty() {
-        notes.push(format!("Can't be told from this: {}.", unknown.join("; ")));
+        notes.push(format!("Missing inputs: {}.", unknown.join("; ")));
     }
     let mut coverage = read.coverage;
     coverage.insert("levels".to_owned(), levels(&read.logged));

@@ -194,7 +194,8 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
     let least = cache.history[1].or(cache.history[0]);
     if !too_old.is_empty() {
         proposals.push(
-            "set allowWatchBookmarks=true and go on from the last bookmark: a client that begins with a version it has kept is too late whatever the cache holds"
+            "set allowWatchBookmarks=true and resume from the last bookmark: a client that resumes from an old \
+             version is too late whatever the cache holds"
                 .to_owned(),
         );
     }
@@ -267,11 +268,11 @@ pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
             .to_owned(),
     );
     if known.profiles.is_none() {
-        notes.push("Without audit logs it is not known who falls out.".to_owned());
+        notes.push("Clients that fall behind are unknown without audit logs.".to_owned());
     }
     if instances.iter().any(|at| facts.instances[*at].since_start) {
         notes.push(
-            "Of an apiserver with one page, rates are those since its start; two pages or more tell how it is now."
+            "Of an apiserver with one page, rates are those since its start; two pages or more show current rates."
                 .to_owned(),
         );
     }

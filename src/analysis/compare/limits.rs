@@ -51,11 +51,7 @@ impl FromStr for Limit {
             }
             None if !Area::ALL.into_iter().any(|area| has(area, true)) => {
                 let of: Vec<&str> = Area::ALL.into_iter().filter(|area| has(*area, false)).map(Area::name).collect();
-                return Err(format!(
-                    "{0} is not told of everything at once; {1}.{0}=PCT takes each",
-                    metric.name,
-                    of.join(" or ")
-                ));
+                return Err(format!("{0} has no total; {1}.{0}=PCT checks each", metric.name, of.join(" or ")));
             }
             _ => {}
         }
@@ -138,14 +134,15 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
 fn remedy(area: Area) -> &'static str {
     match area {
         Area::Total | Area::Clients => {
-            "plimsoll clients AFTER says what the client does and what to change; hold the rollout until it is known"
+            "plimsoll clients AFTER shows what the client does and what to change; hold the rollout until then"
         }
-        Area::Requests => "plimsoll traffic AFTER --baseline BEFORE --by user,verb,resource says who asks more",
+        Area::Requests => "plimsoll traffic AFTER --baseline BEFORE --by user,verb,resource shows who asks more",
         Area::Latency => {
-            "plimsoll traffic AFTER --by user,verb,resource says whose requests are slow; plimsoll memory and plimsoll etcd health say whether the machine is"
+            "plimsoll traffic AFTER --by user,verb,resource shows whose requests are slow; plimsoll memory and \
+             plimsoll etcd health show whether the machine is"
         }
-        Area::Objects | Area::Etcd => "plimsoll etcd diff BEFORE.db AFTER.db says which objects came",
-        Area::Heap => "plimsoll heap diff BEFORE AFTER says which functions hold more",
-        Area::Memory => "plimsoll memory show AFTER says whether it is cache or heap",
+        Area::Objects | Area::Etcd => "plimsoll etcd diff BEFORE.db AFTER.db lists the new objects",
+        Area::Heap => "plimsoll heap diff BEFORE AFTER lists the functions that hold more",
+        Area::Memory => "plimsoll memory show AFTER shows whether it is cache or heap",
     }
 }

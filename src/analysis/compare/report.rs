@@ -93,9 +93,7 @@ pub fn report(rows: &mut [Row], told: Told) -> Report {
         .filter(|row| row.verdict == Verdict::Unsure && matches!(row.pair.area, Area::Clients | Area::Requests))
         .collect();
     if !unsure.is_empty() {
-        let title =
-            "Moved much, but may be chance: it came in few bursts, or for too short a time; longer windows tell"
-                .to_owned();
+        let title = "Large changes that may be chance (few bursts, or too short); compare longer windows".to_owned();
         let rows = unsure.iter().take(top.min(UNSURE)).map(|row| for_people(row)).collect();
         people.push(without_idle(Table {
             title,
@@ -323,14 +321,14 @@ fn lead(rows: &[Row], told: &Told) -> Vec<String> {
         _ => format!("{} of {} compared", grouped(changed), counted(rows.len() as u64, "number")),
     };
     let rest = format!(
-        "; {} unsure, {} within noise, {} the same, {} too few to tell",
+        "; {} unsure, {} within noise, {} the same, {} with too little data",
         grouped(count(&[Verdict::Unsure])),
         grouped(count(&[Verdict::Noise])),
         grouped(count(&[Verdict::Same])),
         grouped(count(&[Verdict::Few]))
     );
     let mut lead = vec![when("before", 0), when("after", 1), format!("changed\t{told_apart}{rest}")];
-    for (verdict, what) in [(Verdict::New, "new clients"), (Verdict::Gone, "gone clients")] {
+    for (verdict, what) in [(Verdict::New, "new clients"), (Verdict::Gone, "removed clients")] {
         let of = |row: &&Row| row.pair.area == Area::Clients && row.verdict == verdict && row.pair.metric == "rps";
         let names: Vec<String> = rows.iter().filter(of).take(5).map(name).collect();
         let more = rows.iter().filter(of).count().saturating_sub(names.len());

@@ -175,7 +175,7 @@ fn why(table: &Table, row: &[Value]) -> Value {
         let short = message.split(". ").next().unwrap_or(message);
         return short.split_once(": ").map_or(short, |(_, why)| why).replace("node(s) ", "").as_str().into();
     }
-    if reason.is_empty() { "nobody tried".into() } else { reason.into() }
+    if reason.is_empty() { "no candidate".into() } else { reason.into() }
 }
 
 #[cfg(test)]

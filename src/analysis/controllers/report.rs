@@ -96,7 +96,8 @@ fn notes(report: &mut Report, read: &Read) {
     let has_names = read.leases.iter().flatten().flat_map(|(_, runs)| runs).any(|run| !run.holder.identity.is_empty());
     if read.leases.as_ref().is_some_and(|leases| !leases.is_empty()) && !has_names {
         report.notes.push(
-            "The log has no bodies of leases: holders are told by the addresses they write from, so that several behind one are one."
+            "The log has no bodies of leases: holders are identified by their address, so several behind one address \
+             count as one."
                 .to_owned(),
         );
     }
@@ -142,13 +143,16 @@ fn lead(
         let wait = duration((queue.wait_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
         let most = queue.most().map(|most| format!("; {} at most", counted(most as u64, "item"))).unwrap_or_default();
         report.lead.push(format!(
-            "longest queue\t{} of {}: an item waits {wait} on average{most}",
+            "longest queue\t{} of {}: items wait {wait} on average{most}",
             queue.name,
             process(queue.instance)
         ));
     } else if !queues.is_empty() {
-        let waits =
-            if items >= 1.0 { format!("{} wait", counted(items as u64, "item")) } else { "nothing waits".to_owned() };
+        let waits = if items >= 1.0 {
+            format!("{} wait", counted(items as u64, "item"))
+        } else {
+            "no pending items".to_owned()
+        };
         report.lead.push(format!("queues\t{}; {waits}", counted(queues.len() as u64, "work queue")));
     }
     if let Some(one) = calls
@@ -158,7 +162,7 @@ fn lead(
     {
         let mean = duration((one.limiter_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
         report.lead.push(format!(
-            "held back\t{} waits {mean} on average before each request, for its own limit",
+            "client-side throttling\t{} delays each request by {mean} on average (its own limit)",
             process(one.instance)
         ));
     }
@@ -182,7 +186,7 @@ fn lead(
 fn kinds(classes: &Classes) -> String {
     let gated = if classes.gated > 0 { format!(", and {} behind gates", classes.gated) } else { String::new() };
     match classes.pods {
-        0 => format!("{}, and none waits for a node{gated}", counted(classes.all, "pod")),
+        0 => format!("{}, none pending for a node{gated}", counted(classes.all, "pod")),
         pods => format!(
             "{} without a node{gated}: {}; each distinct pod decided once is {} instead of {pods} ({} less)",
             counted(pods, "pod"),

@@ -179,11 +179,8 @@ pub(super) fn of_stages(facts: &Facts, schedulers: &[Scheduler]) -> Table {
 }
 
 pub(super) fn of_calls(facts: &Facts, calls: &[Calls]) -> Table {
-    let mut table = table(
-        "calls",
-        "Requests to the apiserver: how long each takes, and how much of that it waits for the process's own limit",
-        &CALLS,
-    );
+    let mut table =
+        table("calls", "Requests to the apiserver: duration, and the part spent in client-side throttling", &CALLS);
     for one in calls {
         let own = [
             one.per_s.into(),

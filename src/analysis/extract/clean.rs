@@ -55,7 +55,7 @@ pub(super) fn document(mut candidate: Candidate, around: &Around<'_>) -> Documen
         text(&candidate.object, &["apiVersion"]).filter(|version| is_preview(version) && is_built_in(&candidate))
     {
         comments
-            .push(format!("It is stored as {version}: an apiserver that no longer serves this version refuses it."));
+            .push(format!("It is stored as {version}: an apiserver that no longer serves this version rejects it."));
     }
     // What it is stands first, whoever wrote it.
     let mut object = Object::new();
@@ -89,7 +89,7 @@ fn owners(object: &mut Object, around: &Around<'_>, comments: &mut Vec<String>) 
         if !lives {
             let why = match around.now {
                 Some(_) => "its uid no longer lives, and the object would be deleted for that",
-                None => "whether its uid still lives is not known without --deleted-since",
+                None => "--deleted-since is needed to check whether its uid still exists",
             };
             comments.push(format!("Its ownerReference to {} {} is removed: {why}.", part("kind"), part("name")));
         }
@@ -155,8 +155,7 @@ fn by_kind(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<St
         }
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
             comments.push(
-                "From here on its webhooks are called: their Service must be up, or requests may be refused."
-                    .to_owned(),
+                "From here on its webhooks are called: their Service must be up, or requests may be denied.".to_owned(),
             );
         }
         _ => {}
@@ -200,7 +199,8 @@ fn account(candidate: &mut Candidate, around: &Around<'_>) {
 fn secret(object: &mut Object, comments: &mut Vec<String>) {
     if text(object, &["type"]) == Some("kubernetes.io/service-account-token") {
         object.shift_remove("data");
-        comments.push("Its token was for an account of another uid: it is left empty, and filled anew.".to_owned());
+        comments
+            .push("Its token was for an account of another uid: it is left empty and will be filled again.".to_owned());
     }
 }
 
@@ -225,10 +225,11 @@ fn claim(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<Stri
         )),
         There::Gone => {
             remove(&mut candidate.object, "spec", &["volumeName"]);
-            comments.push(format!("Its volume {volume} is gone: a new one will be made, and it will be empty."));
+            comments.push(format!("Its volume {volume} was deleted: a new, empty one will be created."));
         }
         There::Unknown => comments.push(format!(
-            "It asks for its old volume {volume}: if that is gone, remove spec.volumeName; if not, uid and resourceVersion of its spec.claimRef."
+            "It asks for its old volume {volume}: if that was deleted, remove spec.volumeName; if not, uid and \
+             resourceVersion of its spec.claimRef."
         )),
     }
 }
@@ -265,7 +266,7 @@ fn pod(object: &mut Object, comments: &mut Vec<String>) {
             }
         }
     }
-    comments.push("It is scheduled anew, and starts from its image.".to_owned());
+    comments.push("It is scheduled again and starts from its image.".to_owned());
 }
 
 fn job(object: &mut Object, comments: &mut Vec<String>) {

@@ -58,7 +58,8 @@ impl Reason {
     pub fn explain(self) -> &'static str {
         match self {
             Self::Controlled => {
-                "made by a controller whose own object is extracted or lives, and will make them anew (--all takes them)"
+                "created by a controller whose own object is extracted or exists, and will create them again (--all \
+                 includes them)"
             }
             Self::Finished => "Jobs and Pods that had ended, which would run again (--all takes them)",
             Self::ControlPlane => "made by the control plane or by kubelets (--all takes them)",

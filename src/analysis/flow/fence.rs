@@ -177,12 +177,14 @@ pub struct Fence {
 pub enum Impossible {
     /// All that the user sends is exempt.
     #[error(
-        "{0} can't be fenced: its requests are exempt from all limits, as those of system:masters are; take its credentials back instead"
+        "{0} can't be throttled: its requests are exempt from all limits, as those of system:masters are; revoke its \
+         credentials instead"
     )]
     Exempt(String),
     /// There is no room before the schema that it matches.
     #[error(
-        "{0} can't be fenced: no matchingPrecedence is free before {1}, which it matches now; give that schema a larger one first"
+        "{0} can't be throttled: no matchingPrecedence is free before {1}, which it matches now; give that schema a \
+         larger one first"
     )]
     NoRoom(String, String),
 }

@@ -140,7 +140,7 @@ impl Proposal<'_> {
             format!("{} clients", self.fence.schemas.len())
         };
         let mut lines = vec![
-            format!("A fence around {verb}, made by plimsoll from audit logs. Read this, then: kubectl apply -f FILE"),
+            format!("Throttles {verb}; written by plimsoll from audit logs. Read this, then: kubectl apply -f FILE"),
             self.undo(),
             format!(
                 "Seats: {} on each apiserver, for shares {} of {total}; none are lent, none borrowed.",
@@ -165,7 +165,7 @@ impl Proposal<'_> {
         }
         lines.extend(self.simulated());
         for (user, why) in self.refused {
-            lines.push(format!("Not fenced: {user}: {why}."));
+            lines.push(format!("Not throttled: {user}: {why}."));
         }
         lines
     }
@@ -234,7 +234,8 @@ impl Proposal<'_> {
             ));
         }
         lines.push(
-            "What the replay can't know (docs/flowcontrol.md): retries of clients that are refused, seats of large LISTs.".to_owned(),
+            "Not modelled by the replay (docs/flowcontrol.md): retries of rejected clients, seats of large LISTs."
+                .to_owned(),
         );
         lines
     }
@@ -295,13 +296,13 @@ impl Proposal<'_> {
             .collect();
         if !others.is_empty() && client.agents.iter().any(|agent| agent.2) {
             lines.push(format!(
-                "Priority and Fairness can't tell agents: fenced with it are {} of its requests.",
+                "Priority and Fairness can't match agents: {} of its requests are throttled.",
                 listed(&others)
             ));
         } else if client.agents.len() > 1 {
             let all: Vec<String> =
                 client.agents.iter().map(|(agent, requests, _)| format!("{agent} {}", share(*requests))).collect();
-            lines.push(format!("All its agents are fenced: {}.", listed(&all)));
+            lines.push(format!("All its agents are throttled: {}.", listed(&all)));
         }
         let matches: Vec<String> = client
             .matches
@@ -315,12 +316,12 @@ impl Proposal<'_> {
             .collect();
         if !matches.is_empty() {
             lines.push(format!(
-                "Its requests match now: {}. The fence has {precedence} and is asked before these.",
+                "Its requests match now: {}. The new FlowSchema has precedence {precedence} and matches before these.",
                 listed(&matches)
             ));
         }
         lines.push(format!(
-            "Fenced: {} of its {} in the log.",
+            "Throttled: {} of its {} in the log.",
             grouped(fate.requests),
             counted(client.requests, "request")
         ));

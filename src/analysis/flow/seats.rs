@@ -32,8 +32,8 @@ impl ServerSeats {
     /// In words.
     pub fn in_words(self) -> String {
         match self {
-            Self::Default => format!("{DEFAULT_SEATS}, kube-apiserver's default (--server-seats says otherwise)"),
-            Self::Given(seats) => format!("{seats}, as --server-seats says"),
+            Self::Default => format!("{DEFAULT_SEATS}, kube-apiserver's default (--server-seats sets another)"),
+            Self::Given(seats) => format!("{seats}, by --server-seats"),
             Self::Metrics(from, to) if from == to => format!("{to}, by apiserver_flowcontrol_nominal_limit_seats"),
             Self::Metrics(from, to) => format!("{to} ({from} to {to} fit apiserver_flowcontrol_nominal_limit_seats)"),
             Self::Sum(seats) => {

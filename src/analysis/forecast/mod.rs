@@ -67,7 +67,7 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
     let known = grid.values.iter().enumerate().filter(is_known).count();
     let last = grid.values.iter().rposition(|value| value.is_finite());
     let Some(last) = last else {
-        return Forecast { note: "nothing is known of it".to_owned(), ..Forecast::default() };
+        return Forecast { note: "no data".to_owned(), ..Forecast::default() };
     };
     let current = Some((grid.at(last), grid.values[last]));
     let at_limit = limit.is_some_and(|limit| grid.values[last] >= limit);
@@ -78,7 +78,7 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
         forecast.reached = Reached { p10: now, p50: now, p90: now };
         forecast.probability = Some(1.0);
     }
-    let too_few = || format!("{known} known values are too few to foresee anything: {LEAST} are needed");
+    let too_few = || format!("{known} values are too few for a forecast: {LEAST} are needed");
     if known < LEAST || grid.step <= 0 {
         forecast.note = too_few();
         return forecast;

@@ -398,7 +398,7 @@ fn lead(rows: &[Row<'_>], told: &Told) -> Vec<String> {
         (count(rows, Verdict::AtLimit), "at its limit now"),
         (count(rows, Verdict::Reaches), "more likely than not to reach the limit"),
         (count(rows, Verdict::MayReach), "that may reach it (more than 1 in 10)"),
-        (count(rows, Verdict::Clear), "not foreseen to reach it"),
+        (count(rows, Verdict::Clear), "not forecast to reach it"),
         (count(rows, Verdict::NoLimit), "without a known limit"),
         (count(rows, Verdict::TooShort), "with too little history"),
     ];
@@ -520,7 +520,7 @@ fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, told: &Told) ->
                     duration(row.ahead(told))
                 )
             }
-            (_, _, Some(chance)) => format!("limit not foreseen within {} ({chance})", duration(row.ahead(told))),
+            (_, _, Some(chance)) => format!("limit not reached within {} ({chance})", duration(row.ahead(told))),
             _ => String::new(),
         };
         Picture {

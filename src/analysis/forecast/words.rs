@@ -71,7 +71,7 @@ fn short(text: String) -> String {
 /// What to do when the limit of a series comes near.
 pub fn remedy(series: &Series) -> &'static str {
     match series.name.as_str() {
-        QUOTA => "free what is not needed, or grant more: plimsoll quota propose says how much",
+        QUOTA => "free what is not needed, or grant more: plimsoll quota propose computes how much",
         CLUSTER_REQUESTS => {
             "add nodes, or lower requests that are never used: plimsoll quota propose shows peaks by namespace"
         }

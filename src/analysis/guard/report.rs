@@ -285,7 +285,7 @@ fn finding((group, rule, severity): &Row<'_>) -> Finding {
         ("audit_id", json!(first.audit_id)),
     ];
     finding.evidence = pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    finding.remedy = format!("next time: {}", rule.stopped_by);
+    finding.remedy = format!("prevention: {}", rule.stopped_by);
     finding
 }
 
@@ -307,7 +307,7 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
     if !unsaid.is_empty() {
         let why = unsaid.join("; ");
         notes.push(format!(
-            "GONE is what the log shows, and it does not show all: {why}. --before and --after, databases of etcd, do"
+            "CASCADE is what the log shows, which is incomplete: {why}. --before and --after, databases of etcd, do"
         ));
     }
     if !seen.hidden.is_empty() {
@@ -329,8 +329,10 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
             counted(seen.beyond, "operation")
         ));
     }
-    notes.extend((told.databases.len() == 2).then(|| {
-        format!("Objects that are gone: those in {} and no more in {}", told.databases[0], told.databases[1])
-    }));
+    notes.extend(
+        (told.databases.len() == 2).then(|| {
+            format!("Deleted objects: those in {} that are missing in {}", told.databases[0], told.databases[1])
+        }),
+    );
     notes
 }

@@ -26,8 +26,8 @@ pub fn is_answered(filter: &Filter) -> Result<(), String> {
     match KEPT.contains(&filter.dim) {
         true => Ok(()),
         false => Err(format!(
-            "--where {}: a roll-up does not tell dangerous operations apart by it: conditions may be about {}, or name \
-             the audit log itself in its place (docs/rollup.md, section 6)",
+            "--where {}: a roll-up does not hold it for dangerous operations; use conditions on {}, or name the \
+             audit log itself (docs/rollup.md, section 6)",
             filter.dim.name(),
             KEPT.map(Dim::name).join(", ")
         )),

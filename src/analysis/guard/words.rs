@@ -52,7 +52,7 @@ pub(super) fn what(group: &Group) -> String {
 /// yes.
 fn drained(evictions: &Evictions) -> String {
     let refused = if evictions.failed > 0 {
-        format!(", {} refused", counted(evictions.failed, "eviction"))
+        format!(", {} rejected", counted(evictions.failed, "eviction"))
     } else {
         String::new()
     };
@@ -114,7 +114,7 @@ pub(super) fn summary(group: &Group) -> String {
     let cascade = &group.cascade;
     if cascade.total() > 0 {
         told += &format!(
-            "; with it went {}{}",
+            "; cascade: {}{} deleted",
             if cascade.by_databases { "" } else { "at least " },
             objects(&cascade.objects)
         );

@@ -201,7 +201,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             });
             format!("{} of the added load is its{what}", percent(value))
         }
-        (_, "leads") => "nobody added more load".to_owned(),
+        (_, "leads") => "no client added more load".to_owned(),
         (_, "grown") => format!("more work was asked for, and {} of it is its", percent(value)),
         (_, "share_rps") => format!("{} of the added requests are its", percent(value)),
         // The feature is damped where there were hardly any before: for people what was counted.
@@ -380,7 +380,7 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         return steps;
     }
     steps.push(format!(
-        "throttle {} meanwhile, so that nobody else waits: plimsoll clients {sources} --emit fence --client {}",
+        "throttle {} meanwhile, so that others are served: plimsoll clients {sources} --emit fence --client {}",
         short_user(user),
         quote(user)
     ));

@@ -52,7 +52,7 @@ pub fn summary(told: &Told<'_>) -> Vec<String> {
             lines.push(none("hardly any request was slow for its kind, throttled (429) or failed (5xx)"));
             lines
         }
-        (Verdict::Unknown(why), _) => vec![format!("NOT KNOWN whether there was an incident: {why}.")],
+        (Verdict::Unknown(why), _) => vec![format!("UNKNOWN whether there was an incident: {why}.")],
         (_, Some(own)) => incident(told, own),
         (Verdict::Incident(_) | Verdict::Surge(_), None) => Vec::new(),
     };

@@ -103,12 +103,12 @@ impl Revisions {
             self.values.fail(|| format!("{}: its value is not what it claims to be", name()));
         }
         if seen.modified != seen.revision {
-            self.revisions.fail(|| format!("{}: says that it was written at {}", name(), seen.modified));
+            self.revisions.fail(|| format!("{}: its record says written at {}", name(), seen.modified));
         } else if seen.created > seen.modified || seen.created == 0 {
-            self.revisions.fail(|| format!("{}: says that it was made at {}", name(), seen.created));
+            self.revisions.fail(|| format!("{}: its record says created at {}", name(), seen.created));
         } else if seen.version == 0 || seen.version > seen.modified - seen.created + 1 {
             self.revisions
-                .fail(|| format!("{}: says that it was written {} times since {}", name(), seen.version, seen.created));
+                .fail(|| format!("{}: its record says written {} times since {}", name(), seen.version, seen.created));
         }
     }
 
@@ -224,20 +224,17 @@ impl Dangling {
             Check { name, checked: Some(checked), failed: keys.len() as u64, what }
         };
         let mut leases =
-            check("leases", self.leases.0, &self.leases.1, "hangs on a lease that is gone, and will never expire");
+            check("leases", self.leases.0, &self.leases.1, "references a missing lease and will never expire");
         if leases.failed == 0 {
             leases.what.push(format!("{}, of them {} without a key", counted(self.idle.0, "lease"), self.idle.1));
         }
         vec![
             leases,
             match &self.namespaces {
-                Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace is gone"),
-                None => Check::unknown(
-                    "namespaces",
-                    "there is no namespace at all: not a Kubernetes store, or not the whole of it",
-                ),
+                Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace does not exist"),
+                None => Check::unknown("namespaces", "no namespaces at all: not a Kubernetes store, or incomplete"),
             },
-            check("owners", self.owners.0, &self.owners.1, "an owner of it is gone"),
+            check("owners", self.owners.0, &self.owners.1, "its owner does not exist"),
         ]
     }
 
@@ -336,7 +333,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 "etcd-orphan-lease",
                 Severity::Warning,
                 &[],
-                format!("{} on leases that are gone: {what}", counted(check.failed, "key")),
+                format!("{} on missing leases: {what}", counted(check.failed, "key")),
                 &evidence,
                 "such keys never expire: delete them by hand (Events, masterleases)",
             ),
@@ -344,7 +341,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 "etcd-dangling-namespace",
                 Severity::Warning,
                 &[],
-                format!("{} in namespaces that are gone: {what}", counted(check.failed, "object")),
+                format!("{} in missing namespaces: {what}", counted(check.failed, "object")),
                 &evidence,
                 "the namespace controller no longer deletes them: delete them with kubectl; those that a finalizer holds need their namespace to be created again, and deleted",
             ),
@@ -352,7 +349,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 "etcd-dangling-owner",
                 if check.failed >= 100 { Severity::Warning } else { Severity::Info },
                 &[],
-                format!("{} to owners that are gone: {what}", counted(check.failed, "reference")),
+                format!("{} with missing owners: {what}", counted(check.failed, "reference")),
                 &evidence,
                 "the garbage collector deletes these within minutes; if it does not, see its log in kube-controller-manager (before Kubernetes 1.32 one broken APIService stops all of it)",
             ),
@@ -371,7 +368,7 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
             "etcd-lease-leak",
             Severity::Warning,
             &[],
-            format!("{} that no key hangs on", counted(idle_leases, "lease")),
+            format!("{} that no key references", counted(idle_leases, "lease")),
             &json!({"idle_leases": idle_leases}),
             "find the client that grants leases and neither uses nor revokes them; each costs memory and a place in every checkpoint",
         );

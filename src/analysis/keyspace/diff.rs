@@ -255,7 +255,7 @@ impl Compared {
                 "etcd-removed-namespaces",
                 Severity::Critical,
                 &[],
-                format!("{} gone: {}", counted(namespaces.len() as u64, "namespace"), listed(&namespaces)),
+                format!("{} deleted: {}", counted(namespaces.len() as u64, "namespace"), listed(&namespaces)),
                 &json!({"removed": namespaces.len()}),
                 "if that was not meant: plimsoll etcd extract OLD --deleted-since NEW gives the objects back as manifests",
             );
@@ -266,7 +266,7 @@ impl Compared {
                 "etcd-removed-crds",
                 Severity::Critical,
                 &[],
-                format!("{} gone, and all their objects: {}", counted(crds.len() as u64, "CustomResourceDefinition"), listed(&crds)),
+                format!("{} deleted, with all their objects: {}", counted(crds.len() as u64, "CustomResourceDefinition"), listed(&crds)),
                 &json!({"removed": crds.len()}),
                 "the deletion of custom resources leaves no audit events; plimsoll etcd extract OLD --deleted-since NEW gives them back, definitions first",
             );
@@ -277,9 +277,13 @@ impl Compared {
                 "etcd-removed-workloads",
                 Severity::Warning,
                 &[],
-                format!("{} gone (Deployments, StatefulSets, DaemonSets, CronJobs)", counted(workloads.len() as u64, "workload")),
+                format!(
+                    "{} deleted (Deployments, StatefulSets, DaemonSets, CronJobs)",
+                    counted(workloads.len() as u64, "workload")
+                ),
                 &json!({"removed": workloads.len()}),
-                "plimsoll etcd diff --objects lists them; an audit log tells who deleted them (plimsoll traffic --where verb=delete --by user,resource,name)",
+                "plimsoll etcd diff --objects lists them; an audit log shows who deleted them (plimsoll traffic \
+                 --where verb=delete --by user,resource,name)",
             );
         }
         found.list

@@ -114,7 +114,8 @@ impl File {
         }
         if self.compacting {
             notes.push(
-                "A compaction was under way when the file was taken: part of the history is gone already.".to_owned(),
+                "A compaction was under way when the file was taken: part of the history was already removed."
+                    .to_owned(),
             );
         }
         notes

@@ -64,7 +64,7 @@ pub(super) fn of_size(file: &File, found: &mut Found<'_>) {
                 if share >= 0.95 { Severity::Critical } else { Severity::Warning },
                 &[],
                 format!(
-                    "the database takes {} of its quota ({}); at the quota etcd refuses all writes",
+                    "the database takes {} of its quota ({}); at the quota etcd rejects all writes",
                     percent(share),
                     bytes(file.db_bytes as f64)
                 ),
@@ -112,7 +112,7 @@ fn of_values(total: &Usage, found: &mut Found<'_>) {
             Severity::Warning,
             &[],
             format!(
-                "the largest object takes {}; by default etcd refuses requests above 1.5 MiB",
+                "the largest object takes {}; by default etcd rejects requests above 1.5 MiB",
                 bytes(total.max_object_bytes as f64)
             ),
             &json!({"max_object_bytes": total.max_object_bytes}),
@@ -231,7 +231,7 @@ pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut Found<'_>) {
             "etcd-large-object",
             Severity::Warning,
             &[("key", key)],
-            format!("{key} takes {}; by default etcd refuses requests above 1.5 MiB", bytes(size as f64)),
+            format!("{key} takes {}; by default etcd rejects requests above 1.5 MiB", bytes(size as f64)),
             &json!({"bytes": size, "managed_fields_bytes": number(&row[8]), "annotation_bytes": number(&row[9])}),
             "split it, or keep its data elsewhere; every LIST, watch and copy of it costs as much",
         );

@@ -200,7 +200,7 @@ fn lead(file: &File, total: Sum, window: Option<(i64, i64)>, returnable: u64) ->
         String::new()
     };
     let span = window.map_or_else(
-        || "; the values tell no time".to_owned(),
+        || "; the values hold no times".to_owned(),
         |(from, to)| format!(", in {} by the times in the values", duration((to - from) * SECOND)),
     );
     vec![

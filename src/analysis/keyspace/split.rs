@@ -124,7 +124,9 @@ fn steps(moved: &[(String, String, (f64, f64))], flag: &str) -> Vec<String> {
     let copied: Vec<&str> =
         moved.iter().map(|(_, resource, _)| resource.as_str()).filter(|resource| *resource != "events").collect();
     if copied.is_empty() {
-        steps.push("  2\tEvents need not be copied: they expire within an hour, and clients watch anew.".to_owned());
+        steps.push(
+            "  2\tEvents need not be copied: they expire within an hour, and clients restart their watches.".to_owned(),
+        );
     } else {
         steps.push(format!(
             "  2\tStop every apiserver (writes to {} must end: a copy of a live store loses what is written meanwhile).",
@@ -141,6 +143,6 @@ fn steps(moved: &[(String, String, (f64, f64))], flag: &str) -> Vec<String> {
         "  {}\tWhen all is well, delete the moved prefixes from the old etcd, and what does not belong from the new one; compact and defragment.",
         next + 1
     ));
-    steps.push("Custom resources, CRDs and APIServices can't be moved: the flag does not know them.".to_owned());
+    steps.push("Custom resources, CRDs and APIServices can't be moved: the flag does not support them.".to_owned());
     steps
 }

@@ -165,7 +165,11 @@ pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
         }
     }
     if profiles.iter().any(|heap| heap.in_use.is_none() && metrics.iter().all(|other| other.group != heap.group)) {
-        notes.push("A profile in protobuf tells only of objects; how much of the heap is idle or released stands in metrics (--metrics) and in the text form (/debug/pprof/heap?debug=1).".to_owned());
+        notes.push(
+            "A profile in protobuf holds only objects; how much of the heap is idle or released stands in \
+             metrics (--metrics) and in the text form (/debug/pprof/heap?debug=1)."
+                .to_owned(),
+        );
     }
     notes
 }

@@ -47,10 +47,10 @@ pub struct Plan {
 
 /// Plans; an error says what is not known.
 pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, String> {
-    let usage = account.usage.ok_or("the group's usage is not known")?;
+    let usage = account.usage.ok_or("the group's usage is unknown")?;
     let reclaimable =
-        account.reclaimable.ok_or("the group's cache is not known (memory.stat lacks active_file or inactive_file)")?;
-    let limit = || account.limit.ok_or("no limit is known to measure by; use --until working-set or cache<SIZE");
+        account.reclaimable.ok_or("the group's cache is unknown (memory.stat lacks active_file or inactive_file)")?;
+    let limit = || account.limit.ok_or("the limit is unknown; use --until working-set or cache<SIZE");
     let wanted = match until {
         Until::WorkingSet => account.file_inactive.unwrap_or(0),
         Until::Headroom(share) => usage.saturating_sub((limit()? as f64 * (1.0 - share)) as u64),

@@ -404,7 +404,7 @@ pub fn show(of: &[Seen], told: Told) -> Report {
         let fields = unknown(&seen.sample);
         if !fields.is_empty() && of.len() == 1 {
             let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            notes.push(format!("Fields that plimsoll does not know, as the kernel tells them: {}.", fields.join(", ")));
+            notes.push(format!("Fields of the kernel that plimsoll does not interpret: {}.", fields.join(", ")));
         }
         let tight = seen
             .sample
@@ -424,7 +424,7 @@ pub fn show(of: &[Seen], told: Told) -> Report {
             ));
         }
         if seen.rates.is_none() && of.len() == 1 {
-            notes.push("One sample: whether the cache is read again is not known; memory watch tells.".to_owned());
+            notes.push("One sample: refaults are unknown; use memory watch.".to_owned());
         }
     }
     if !told.heaps.is_empty() {

@@ -59,10 +59,10 @@ impl Verdict {
     /// What it means for the next OOM.
     pub fn explain(self) -> &'static str {
         match self {
-            Self::Unknown => "no limit is known; give the machine's memory with --host-memory",
+            Self::Unknown => "the limit is unknown; give the machine's memory with --host-memory",
             Self::Healthy => "there is room",
             Self::CacheFull => {
-                "full of page cache that nobody reads again: it gives way when memory is needed, and can be given back"
+                "full of page cache that is not read again: the kernel reclaims it when memory is needed"
             }
             Self::NearLimit => "close to the limit; part of it is cache, but not all of that is surely idle",
             Self::Thrashing => "what is read again and again does not fit: reclaiming more would make it slower",
@@ -176,7 +176,7 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
     };
     if verdict == Verdict::NearLimit && firm > dry {
         reasons.push(format!(
-            "{} of cache waits to be written",
+            "{} of cache is dirty",
             bytes((account.file_dirty.unwrap_or(0) + account.file_writeback.unwrap_or(0)) as f64)
         ));
     }

@@ -270,7 +270,7 @@ impl Health<'_> {
                 if share >= AT_QUOTA { Severity::Critical } else { Severity::Warning },
                 1.0,
                 format!(
-                    "{name}: the database takes {} of its quota ({}); at the quota etcd refuses all writes",
+                    "{name}: the database takes {} of its quota ({}); at the quota etcd rejects all writes",
                     percent(share),
                     bytes(size)
                 ),

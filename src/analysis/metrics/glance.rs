@@ -210,7 +210,7 @@ impl Glance {
         line("latency", Class::ALL.iter().enumerate().map(of_class).collect());
         let limit = self
             .inflight_limit
-            .map_or_else(|| "limit not told".to_owned(), |limit| format!("of {}", grouped(limit as u64)));
+            .map_or_else(|| "limit unknown".to_owned(), |limit| format!("of {}", grouped(limit as u64)));
         line(
             "inflight",
             vec![format!("{} read-only and {} mutating, {limit}", whole(self.inflight[0]), whole(self.inflight[1]))],

@@ -91,7 +91,7 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     let mut notes = Vec::new();
     for (folder, files) in &read.without_logs {
         notes.push(format!(
-            "No audit log was found in {folder} ({files} files): metrics tell what was asked for, not who asked."
+            "No audit log was found in {folder} ({files} files): metrics show what was requested, not by whom."
         ));
     }
     let lost: u64 = read.losses.iter().map(|loss| loss.count).sum();
@@ -105,7 +105,7 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
         ));
     }
     if facts.unknown_pages > 0 {
-        notes.push(format!("{} without any metric that is known here.", counted(facts.unknown_pages, "page")));
+        notes.push(format!("{} without any known metric.", counted(facts.unknown_pages, "page")));
     }
     if facts.left_out_pages > 0 {
         notes.push(format!(
@@ -118,7 +118,7 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     }
     let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
     if !split.is_empty() {
-        notes.push(format!("{} took turns behind one address; told apart by process start.", split.join(", ")));
+        notes.push(format!("{} answered behind one address; separated by process start.", split.join(", ")));
     }
     notes
 }

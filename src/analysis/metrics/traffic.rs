@@ -91,7 +91,7 @@ impl FromStr for Dim {
         let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
         let known = crate::analysis::dims::Dim::ALL.iter().any(|(_, name)| *name == text);
         let why = if known { "metrics have no" } else { "there is no dimension" };
-        let hint = if known { " (only audit logs tell)" } else { "" };
+        let hint = if known { " (requires audit logs)" } else { "" };
         Err(format!("{why} '{text}'{hint}; there are: {}", names.join(" ")))
     }
 }

@@ -232,7 +232,7 @@ fn finding(quotas: &Quotas, checked: &Checked) -> Option<Finding> {
     finding.evidence.insert("hard".to_owned(), gauge.hard.clone().into());
     finding.remedy = match gauge.raise() {
         Some(proposed) => format!("grant {proposed} (plimsoll quota propose), or free what is not needed"),
-        None => "free what is not needed, or grant more: plimsoll quota propose says how much".to_owned(),
+        None => "free what is not needed, or grant more: plimsoll quota propose computes how much".to_owned(),
     };
     Some(finding)
 }

@@ -165,7 +165,9 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         finding.evidence.insert("missing".to_owned(), missing.join(",").into());
         finding.evidence.insert("pods".to_owned(), pods.into());
         finding.remedy = if asks {
-            "state requests in the pod template, or give the namespace a LimitRange with defaults (quota propose --limit-range): a quota refuses pods that don't say what they need, and the scheduler places them anywhere".to_owned()
+            "state requests in the pod template, or give the namespace a LimitRange with defaults (quota propose \
+             --limit-range): a quota rejects pods without requests, and the scheduler places them anywhere"
+                .to_owned()
         } else {
             "state a memory limit in the pod template, or give the namespace a LimitRange with a default: without it one leak takes the node's memory".to_owned()
         };

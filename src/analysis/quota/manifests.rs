@@ -85,7 +85,7 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
 fn peak(row: &Proposal) -> Value {
     let mut peak = json!({"peak": row.peak.to_string(), "at": time::format(row.peak_at)});
     match row.censored {
-        Some(Censored::Refused) => peak["censored"] = "what was refused is counted".into(),
+        Some(Censored::Refused) => peak["censored"] = "denied requests are counted".into(),
         Some(Censored::AtQuota) => peak["censored"] = "usage stood at the quota".into(),
         None => {}
     }
@@ -143,7 +143,8 @@ pub fn limit_ranges(objects: &Objects, namespaces: &[String]) -> BTreeMap<String
             "metadata": {
                 "name": NAME,
                 "namespace": namespace,
-                "annotations": {format!("{DOMAIN}/reason"): "containers here do not say what they need; quotas refuse such pods"},
+                "annotations": {format!("{DOMAIN}/reason"): "containers here have no requests; quotas reject such \
+                     pods"},
             },
             "spec": {"limits": [rule]},
         });

@@ -131,7 +131,7 @@ impl Proposal {
         };
         let headroom = rules.headroom_in_words();
         let mut text = match self.censored {
-            Some(Censored::Refused) => format!("what was refused, with what was used, + {headroom}"),
+            Some(Censored::Refused) => format!("denied requests plus usage, + {headroom}"),
             _ if self.is_spike && rules.without_spikes => format!("level without the spike + {headroom}"),
             _ => format!("{peak} + {headroom}"),
         };

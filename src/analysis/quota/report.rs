@@ -131,7 +131,8 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     notes.extend(left_out(proposals));
     if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
         notes.push(
-            "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would tell what was refused."
+            "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would show what \
+             was denied."
                 .to_owned(),
         );
     }
@@ -250,7 +251,8 @@ fn left_out(proposals: &Proposals) -> Option<String> {
     let others = if names.len() > first.len() { ", …" } else { "" };
     (!names.is_empty()).then(|| {
         format!(
-            "In {} some containers don't say what they need, so that a quota would refuse their pods: those resources are left out ({}{others}); --limit-range gives defaults and brings them in.",
+            "In {} some containers have no requests, so a quota would reject their pods: those resources are left \
+             out ({}{others}); --limit-range gives defaults and brings them in.",
             counted(names.len() as u64, "namespace"),
             first.join(", ")
         )

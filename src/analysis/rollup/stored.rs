@@ -132,7 +132,7 @@ impl Loader {
         };
         let cells = &rows.columns;
         (0..rows.count).try_for_each(|row| {
-            one(self, cells, row).map_err(|what| format!("{} of row {} is no value of a roll-up", what, row + 1))
+            one(self, cells, row).map_err(|what| format!("{} of row {} is not a value of a roll-up", what, row + 1))
         })
     }
 

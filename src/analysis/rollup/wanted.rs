@@ -106,7 +106,7 @@ pub fn is_answered(filter: &Filter) -> Result<(), String> {
     match EVERYWHERE.contains(&filter.dim) {
         true => Ok(()),
         false => Err(format!(
-            "--where {}: not all tables of a roll-up tell it apart: conditions may be about {}, or ask the log itself",
+            "--where {}: not all tables of a roll-up have it; use conditions on {}, or name the log itself",
             filter.dim.name(),
             EVERYWHERE.map(Dim::name).join(", ")
         )),

@@ -79,13 +79,14 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         "in priority level {name}{} {} in queues, the oldest for {}{held}",
         of_instance(capture),
         if level.queued == 1 {
-            "1 request waits".to_owned()
+            "1 request is queued".to_owned()
         } else {
             format!("{} wait", counted(level.queued, "request"))
         },
         duration(oldest),
     );
-    "see who holds and waits for the seats in the rows; slow that client down, give it a FlowSchema and level of its own, or give this level more shares"
+    "see who holds and waits for the seats in the rows; throttle that client, give it a FlowSchema and level of its \
+     own, or give this level more shares"
         .clone_into(&mut waits.remedy);
     evidence(
         &mut waits,
@@ -114,7 +115,8 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         most.queued,
         duration(others_wait),
     );
-    "plimsoll clients on the audit log says what this client does wrong; a FlowSchema with a level of its own keeps it from the others' seats"
+    "plimsoll clients on the audit log lists what this client does wrong; a FlowSchema with a level of its own keeps \
+     it from the others' seats"
         .clone_into(&mut one.remedy);
     evidence(
         &mut one,

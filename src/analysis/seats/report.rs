@@ -361,7 +361,7 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
     let mut notes = Vec::new();
     let any = |of: fn(&Capture) -> bool| seats.captures.iter().any(of);
     if any(|capture| capture.details.is_none()) {
-        notes.push("Without a page dump_requests of an apiserver it is not known who holds its seats.".to_owned());
+        notes.push("Without a page dump_requests of an apiserver the holders of its seats are unknown.".to_owned());
     }
     if any(|capture| capture.details == Some(false)) {
         notes.push(
@@ -371,14 +371,14 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
     }
     if any(|capture| capture.details.is_some() && !capture.lists_executing) {
         notes.push(
-            "This apiserver's dump_requests lists only requests that wait (Kubernetes 1.27 and older): who executes is not known."
+            "This apiserver's dump_requests lists only requests that wait (Kubernetes 1.27 and older): executing \
+             requests are unknown."
                 .to_owned(),
         );
     }
     if any(|capture| matches!(capture.moment, Moment::Arrival | Moment::Modified) && capture.details.is_some()) {
         notes.push(
-            "When a page was taken is not known: waits are counted to the last arrival on it, and may be longer."
-                .to_owned(),
+            "The time of the page is unknown: waits are counted to its last arrival, and may be longer.".to_owned(),
         );
     }
     let left_out: u64 = seats.captures.iter().map(|capture| capture.left_out).sum();

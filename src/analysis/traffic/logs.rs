@@ -144,7 +144,8 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     notes.extend(reading.flow.as_ref().and_then(|(_, note)| note.clone()));
     if breakdown.is_rolled {
         notes.push(
-            "From a roll-up: all kubelets are one user, and PEAK/S is known of rows by user, serviceaccount, agent, group, resource, instance and cluster (docs/rollup.md)."
+            "From a roll-up: all kubelets are one user, and PEAK/S is available for rows by user, serviceaccount, \
+             agent, group, resource, instance and cluster (docs/rollup.md)."
                 .to_owned(),
         );
     }

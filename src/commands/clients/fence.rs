@@ -50,10 +50,11 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
     let (clients, refused, medians) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
     if clients.is_empty() {
         for (user, why) in &refused {
-            context.say(format!("not fenced: {user}: {why}"))?;
+            context.say(format!("not throttled: {user}: {why}"))?;
         }
         context.say(
-            "no client to fence: no finding of severity warning or critical is about one; --client USER names others",
+            "no client to throttle: no finding of severity warning or critical is about one; name one with --client \
+             USER",
         )?;
         return Ok(Answer::Manifests(String::new()));
     }
@@ -66,7 +67,8 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
         && !fence.schemas.iter().any(|schema| replayed.has_requests(&then, schema))
     {
         return Err(Error::Usage(format!(
-            "--client {}: none of its requests in the log would meet the fence: they are made as another user (impersonation), or match an earlier schema",
+            "--client {}: none of its requests in the log would be throttled: they are made as another user \
+             (impersonation), or match an earlier schema",
             plain(&clients.iter().map(|client| client.user.as_str()).collect::<Vec<_>>().join(", "))
         )));
     }
@@ -140,7 +142,8 @@ fn users(flags: &Emit, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Use
     if !flags.clients.is_empty() {
         let mut users: Vec<String> = Vec::new();
         for asked in &flags.clients {
-            let refused = |user: &str, why: &str| Error::Usage(format!("--client {}: not fenced: {why}", plain(user)));
+            let refused =
+                |user: &str, why: &str| Error::Usage(format!("--client {}: not throttled: {why}", plain(user)));
             // Nodes are one client in the profiles: what is refused is refused by its own name.
             if let Some(why) = fence::refusal(asked) {
                 return Err(refused(asked, why));
@@ -246,11 +249,11 @@ fn fenced(
 fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     let found = find::find(&analysed.question.sources, Wanted::Logs, 0);
     if found.streams.is_empty() {
-        return Err(Error::Input("the logs are gone".to_owned()));
+        return Err(Error::Input("the logs were removed while they were read".to_owned()));
     }
     // What the first pass found to be stray.
     let kept = analysed.outcome.total().days.kept().within(analysed.selection.since, analysed.selection.until);
-    only_logs(&found.streams, "which requests a fence meets")?;
+    only_logs(&found.streams, "which requests a throttling level matches")?;
     Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 

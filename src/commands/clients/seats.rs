@@ -151,7 +151,7 @@ fn read(
     };
     if rows.is_none() && losses.is_empty() {
         context.lost(format!(
-            "{path}: this is no dump page of API Priority and Fairness; is APF on, and may this user read /debug?"
+            "{path}: not a dump page of API Priority and Fairness; is APF on, and may this user read /debug?"
         ))?;
     }
     Ok(rows.map(|rows| DumpPage { cluster, instance, path, at: page.at, moment, rows }))
@@ -202,7 +202,7 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
                 let pages = vec![PageFile::read(format!("{instance}/metrics"), page.at, page.body)];
                 found.pages.push(PageFolder { cluster: cluster_name, instance, pages });
             }
-            Err(error) => context.say(format!("{error}; the limits of levels are not known"))?,
+            Err(error) => context.say(format!("{error}; the limits of levels are unknown"))?,
         }
     }
     if found.dumps.is_empty() {

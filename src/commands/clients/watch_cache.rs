@@ -19,7 +19,7 @@ pub(super) fn answer(
     context: &mut Context<'_>,
 ) -> Result<Report, Error> {
     if !question.emit.clients.is_empty() {
-        return Err(Error::Usage("--client is not for --emit watch-cache: it tells of resources".to_owned()));
+        return Err(Error::Usage("--client is not for --emit watch-cache, which is about resources".to_owned()));
     }
     let mut found = found::find(&question.sources, Wanted::Both, context)?;
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
@@ -28,7 +28,8 @@ pub(super) fn answer(
     let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
     let missing = || {
         Error::Input(
-            "no page of metrics here tells of watch caches (watch_cache_capacity); take two of each apiserver, some minutes apart, with kubectl get --raw /metrics"
+            "no metrics page here has watch-cache metrics (watch_cache_capacity); take two of each apiserver, some \
+             minutes apart, with kubectl get --raw /metrics"
                 .to_owned(),
         )
     };

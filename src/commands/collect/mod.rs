@@ -105,7 +105,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let access = args.access.access(&stop)?;
     if args.with_bodies {
-        context.say("the bundle will hold what clients sent and what they were answered, as the audit log has it: whoever can read it can read that")?;
+        context.say(
+            "the bundle will hold the request and response bodies of the audit log; anyone who can read it \
+             can read them",
+        )?;
     }
     let cluster =
         Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
@@ -163,7 +166,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let redacted = redact::bundle(&whole, &target).map_err(unwritten)?;
         (taken.files, taken.bytes) = (redacted.files, redacted.bytes);
         for path in &redacted.left_out {
-            context.lost(format!("{path}: left out, since it is not known where names stand in it"))?;
+            context.lost(format!("{path}: left out: names in it can't be located"))?;
         }
         taken.pseudonyms = Some(redacted.names as u64);
     }

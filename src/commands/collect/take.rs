@@ -191,7 +191,7 @@ impl Taker<'_> {
         let name = format!("{}.etcd", target.file_name().unwrap_or_default().to_string_lossy());
         let mut file = Fresh::create(&target.with_file_name(name)).map_err(unwritten)?;
         context.say(
-            "the bundle will hold a snapshot of etcd, and with it all Secrets: whoever can read it can read them",
+            "the bundle will hold a snapshot of etcd, including all Secrets; anyone who can read it can read them",
         )?;
         for endpoint in &self.args.endpoints {
             match pull_one(endpoint, access, &mut file, context) {

@@ -107,7 +107,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let target = plain(&args.output_file.display().to_string()).into_owned();
     let unwritten = |error: std::io::Error| Error::Input(format!("{target}: can't write it: {error}"));
     let mut file = Fresh::create(&args.output_file).map_err(unwritten)?;
-    context.say("a snapshot holds all that etcd holds, Secrets too: whoever can read the file can read them")?;
+    context
+        .say("a snapshot holds everything in etcd, including Secrets; anyone who can read the file can read them")?;
     let mut failures = Vec::new();
     for (at, endpoint) in args.endpoints.iter().enumerate() {
         match one(endpoint, &access, &mut file, context) {

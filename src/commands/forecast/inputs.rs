@@ -62,7 +62,7 @@ pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>)
     read.inputs.extend(prometheus(asked, is_on_days, &mut all, context)?);
     if all.is_empty() {
         return Err(Error::Input(format!(
-            "{}: no series is in here that could be foreseen; --select and --limit also take series that are none by themselves",
+            "{}: no series here can be forecast; --select and --limit also take series that are none by themselves",
             of(sources)
         )));
     }
@@ -82,9 +82,8 @@ pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>)
     if strays > 0 {
         let points = counted(strays, "point");
         let of = of(sources);
-        context.lost(format!(
-            "{of}: {points} of the future set aside: a clock was wrong; --until now leaves such points out for good"
-        ))?;
+        context
+            .lost(format!("{of}: {points} of the future set aside: a clock was wrong; --until now leaves them out"))?;
     }
     if read.histories.is_empty() {
         let window = if asked.window == (None, None) { "" } else { "; --since and --until leave none" };
@@ -106,7 +105,8 @@ fn failed(error: StoreError) -> Error {
 fn refused(source: &str, error: &StoreError) -> String {
     match error {
         StoreError::NoStore(_) => format!(
-            "{source}: this folder is no store of plimsoll; name a store, or CSV, Parquet or JSON files with series (docs/history.md). Of a bundle: plimsoll record {source} --once --store history"
+            "{source}: this folder is not a plimsoll store; name a store, or CSV, Parquet or JSON files with series \
+             (docs/history.md). Of a bundle: plimsoll record {source} --once --store history"
         ),
         other => other.to_string(),
     }

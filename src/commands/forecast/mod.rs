@@ -214,7 +214,7 @@ fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) 
         return Err(Error::Input(format!("no series is left: {why}")));
     }
     let mut notes = read.notes;
-    let as_of = asked.moment.map(|moment| format!("As of {}: by what was known then.", time::format(moment)));
+    let as_of = asked.moment.map(|moment| format!("As of {}, by the data of that time.", time::format(moment)));
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = foresee_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
@@ -249,7 +249,9 @@ fn draw(report: &Report, context: &mut Context<'_>) -> Result<(), Error> {
     context.judge(report, FailOn::Never);
     if !forecast_svg::draw(&report.pictures, &mut context.io.out)? {
         return Err(Error::Input(
-            "there is nothing to draw: --chart is 0, or of no series enough is known; without -o svg a sentence says why".to_owned(),
+            "there is nothing to draw: --chart is 0, or every series has too little data; without -o svg a sentence \
+             explains why"
+                .to_owned(),
         ));
     }
     Ok(context.io.out.flush()?)

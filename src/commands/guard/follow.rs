@@ -92,7 +92,7 @@ pub(super) fn run(
     if let Some(mail) = &mut mail {
         mail.end(context)?;
     }
-    context.say(format!("{} looked at, {} told", counted(wire.events(), "request"), counted(told, "operation")))
+    context.say(format!("{} checked, {} reported", counted(wire.events(), "request"), counted(told, "operation")))
 }
 
 /// Prints what is new, and sends it; how many there were.

@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
         let refused = outcomes.iter().any(|outcome| outcome.refused);
         context.print(&reclaimed::report(&outcomes), FailOn::Never)?;
-        return if refused { Err(Error::Input("refused; see above".to_owned())) } else { Ok(()) };
+        return if refused { Err(Error::Input("nothing was changed; see above".to_owned())) } else { Ok(()) };
     }
     let mut said: HashMap<String, String> = HashMap::new();
     let mut printed = 0;
@@ -211,7 +211,7 @@ fn one(
     let planned = plan::plan(&before.account, until, args.most, args.step);
     let refuse = |mut outcome: Outcome, why: String| {
         outcome.refused = true;
-        outcome.ended = format!("refused: {why}");
+        outcome.ended = format!("nothing was changed: {why}");
         Ok(Some(outcome))
     };
     let plan = match planned {
@@ -288,10 +288,10 @@ fn act(
         };
         // Right away, to see what was freed; then again, to see what was read back.
         let right_after = read(group, context)?.map(|sample| Seen::new(sample, Some(&last.sample), host));
-        let Some(right_after) = right_after else { break "the cgroup is gone".to_owned() };
+        let Some(right_after) = right_after else { break "the cgroup was removed".to_owned() };
         let got = usage.saturating_sub(right_after.account.usage.unwrap_or(usage));
         sleep_until(Instant::now() + args.pause, stop);
-        let Some(sample) = read(group, context)? else { break "the cgroup is gone".to_owned() };
+        let Some(sample) = read(group, context)? else { break "the cgroup was removed".to_owned() };
         let rates = Rates::between(&last.sample, &sample, host);
         freed += got;
         outcome.steps.push(Step { asked: ask, freed: got, rates: rates.clone() });
@@ -321,7 +321,7 @@ fn act(
             amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64))
         };
         context.say(format!(
-            "{}: its limit was changed meanwhile by somebody else, from {} to {}",
+            "{}: its limit was changed meanwhile by another program, from {} to {}",
             group.path,
             shown(limit(&outcome.before)),
             shown(limit(after))

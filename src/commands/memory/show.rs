@@ -89,10 +89,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     let Meant { live, mut copies, .. } = groups.find(&question.sources, question.recursive, context)?;
     if let Some(moment) = question.at {
         if let Some(group) = live.first() {
-            return Err(Error::Usage(format!(
-                "--at: {} is a live cgroup, of which nothing is known but the present; name copies",
-                group.path
-            )));
+            return Err(Error::Usage(format!("--at: {} is a live cgroup, which has no past; name copies", group.path)));
         }
         copies = moment::of_groups(copies, moment, context)?;
     }
@@ -204,9 +201,7 @@ fn told_by_metrics(
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
     if told.heaps.is_empty() && !question.metrics.is_empty() {
-        told.notes.push(
-            "The metrics tell of no Go heap that belongs to these cgroups (by the names of their folders).".to_owned(),
-        );
+        told.notes.push("The metrics have no Go heap of these cgroups (by the names of their folders).".to_owned());
     }
     Ok(())
 }
@@ -237,7 +232,7 @@ fn told_by_profiles(
         let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
         if heap.is_none() && !question.heap.is_empty() {
             told.notes.push(format!(
-                "{}: by its folder's name it belongs to none of these cgroups, or it is no heap profile.",
+                "{}: its folder's name matches none of these cgroups, or it is not a heap profile.",
                 profile.path
             ));
         }

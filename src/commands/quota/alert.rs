@@ -80,7 +80,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let now = context.io.now;
     if args.flags.alerts.is_none() {
         return Err(Error::Usage(
-            "--alerts FILE is missing: it says who is told, and how (docs/alerts.md has one to begin with)".to_owned(),
+            "--alerts FILE is missing: it configures who is notified, and how (docs/alerts.md has one to begin with)"
+                .to_owned(),
         ));
     }
     let mut config = check::config(&args.question(now)?)?;
@@ -182,7 +183,7 @@ fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen,
     let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
-        context.say("no quotas are known here: nothing is taken for over")?;
+        context.say("no quotas in these sources: no alert is resolved")?;
     }
     // What is missing is over only if all could be read.
     let lost = matches!(context.verdict(), Err(Error::Partial));

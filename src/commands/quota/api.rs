@@ -94,6 +94,6 @@ fn about(row: &ApiQuota) -> Vec<String> {
             row.peak_seats,
             crate::model::time::format(row.peak_at)
         ),
-        format!("{} seats; what finds none waits", row.proposed_seats),
+        format!("{} seats; further requests queue", row.proposed_seats),
     ]
 }

@@ -110,7 +110,7 @@ pub(super) fn answer(
     let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {
         context
-            .say("no quotas are known here: name objects with ResourceQuotas, a store, or a cluster that has some")?;
+            .say("no quotas in these sources: name objects with ResourceQuotas, a store, or a cluster that has some")?;
     }
     let Inputs { quotas, inputs, .. } = inputs;
     let (sort_by, top) = (sort_by.as_deref(), context.settings.top);

@@ -159,8 +159,10 @@ pub(super) fn answer(
     let silent = if question.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
     if proposals.rows.is_empty() {
-        context
-            .say("nothing to propose: no usage of a namespace is known; name a bundle with pods and quotas, a store, or --prometheus")?;
+        context.say(
+            "nothing to propose: no usage of a namespace in these sources; name a bundle with pods and quotas, \
+                 a store, or --prometheus",
+        )?;
     }
     let kept = proposals.rows.iter().filter(|row| row.granted(&rules) != row.proposed).count() as u64;
     if kept > 0 && (context.settings.format == Format::Yaml || kustomize.is_some()) {
@@ -242,7 +244,7 @@ fn write(
         if namespace.is_empty()
             || !namespace.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         {
-            context.lost(format!("'{namespace}' is no name of a namespace: no file was written for it"))?;
+            context.lost(format!("'{namespace}' is not a name of a namespace: no file was written for it"))?;
             continue;
         }
         let mut text = Vec::new();

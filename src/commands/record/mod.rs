@@ -130,7 +130,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         recorder.store(&samples, context)?;
         // Cron mails whatever is said; somebody who reads files in waits for a word.
         if is_once && !args.once {
-            let of_logs = events.map(|events| format!(", and what {} tell,", counted(events, "audit event")));
+            let of_logs = events.map(|events| format!(", and {},", counted(events, "audit event")));
             context.say(format!(
                 "{}{} stored in {}",
                 counted(samples.len() as u64, "sample"),
@@ -180,8 +180,9 @@ impl Recorder {
         for (series, at, value) in samples {
             match self.writer.series(series) {
                 Some(series) => batch.push(Sample { series, at: *at, value: *value }),
-                None => context
-                    .lost(format!("{series}: this is no name of a series, or too long; its sample was left out"))?,
+                None => {
+                    context.lost(format!("{series}: not a name of a series, or too long; its sample was left out"))?
+                }
             }
         }
         let appended = self.writer.append(&batch).map_err(failed)?;

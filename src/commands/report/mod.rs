@@ -158,7 +158,7 @@ fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
     match load.span {
         Some(span) if from < span.1 && span.0 < to => Ok(()),
         Some(span) => Err(Error::Usage(format!(
-            "--from, --to: nothing is known of {}: the sources cover {}",
+            "--from, --to: no data for {}: the sources cover {}",
             shown((from, to)),
             shown(span)
         ))),
@@ -260,7 +260,7 @@ fn incident(
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
         summary.push(format!(
-            "These sources are of {} clusters ({all}), told as one here; a report of each tells more.",
+            "These sources are of {} clusters ({all}), shown as one here; a report of each shows more.",
             load.clusters.len()
         ));
     }

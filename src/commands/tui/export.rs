@@ -23,7 +23,7 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
         "folded" => Format::Folded,
         _ => {
             return Err(Error::Usage(
-                "its ending tells the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned(),
+                "its extension chooses the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned(),
             ));
         }
     };

@@ -130,7 +130,7 @@ where
                 has_all = false;
                 if matches!(error, LiveError::Forbidden { .. } | LiveError::Status { code: 404, .. }) {
                     forbidden.insert(path);
-                    shared.send(Msg::Said(Severity::Info, format!("{error}; who holds the seats is not told")));
+                    shared.send(Msg::Said(Severity::Info, format!("{error}; holders of seats are unknown")));
                 }
             }
         }

@@ -83,7 +83,7 @@ pub(crate) fn objects<T>(
     }
     if undecoded > 0 {
         context.lost(format!(
-            "{}: {undecoded} objects can't be decoded, and are not known; plimsoll etcd check says which",
+            "{}: {undecoded} objects can't be decoded and are left out; plimsoll etcd check lists them",
             opened.path
         ))?;
     }

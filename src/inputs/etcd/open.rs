@@ -77,7 +77,7 @@ pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
             Err(why) => unused.push(why),
             Ok(opened) => match taken(&source, &opened.database) {
                 Some(at) => dated.push((at, opened)),
-                None => unused.push(format!("{}: its time is not known", plain(&source.path))),
+                None => unused.push(format!("{}: its time is unknown", plain(&source.path))),
             },
         }
     }

@@ -30,7 +30,7 @@ fn lines(text: &str) -> Result<BTreeSet<Date>, String> {
         let date = line.split('#').next().unwrap_or_default().trim();
         if !date.is_empty() {
             let parsed =
-                date.parse().map_err(|_| format!("line {}: '{date}' is no date; write 2026-12-25", number + 1))?;
+                date.parse().map_err(|_| format!("line {}: '{date}' is not a date; write 2026-12-25", number + 1))?;
             dates.insert(parsed);
         }
     }

@@ -174,11 +174,7 @@ pub fn read(path: &Path) -> Result<Config, String> {
 fn load(path: &Path) -> Result<String, String> {
     let fail = |error: std::io::Error| format!("{}: can't read the configuration of alerts: {error}", path.display());
     if std::fs::metadata(path).map_err(fail)?.len() > LONGEST {
-        return Err(format!(
-            "{}: larger than {} MiB: this is no configuration of alerts",
-            path.display(),
-            LONGEST >> 20
-        ));
+        return Err(format!("{}: larger than {} MiB: not a configuration of alerts", path.display(), LONGEST >> 20));
     }
     std::fs::read_to_string(path).map_err(fail)
 }
@@ -187,11 +183,11 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
     let file: File = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
     let share = |name: &str, given: Option<String>, default: f64| match given {
         None => Ok(default),
-        Some(text) => parse_share(&text).ok_or_else(|| format!("{name}: '{text}' is no share; write 80%")),
+        Some(text) => parse_share(&text).ok_or_else(|| format!("{name}: '{text}' is not a share; write 80%")),
     };
     let time = |name: &str, given: Option<String>, default: &str| {
         let text = given.unwrap_or_else(|| default.to_owned());
-        duration(&text).ok_or_else(|| format!("{name}: '{text}' is no time; write 90m, 24h, 7d"))
+        duration(&text).ok_or_else(|| format!("{name}: '{text}' is not a time; write 90m, 24h, 7d"))
     };
     let warn = share("warn", file.warn, THRESHOLDS.warn)?;
     let critical = share("critical", file.critical, THRESHOLDS.critical)?;
@@ -215,7 +211,7 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
     };
     let default = owner(file.default, &always, &channels, folder).map_err(|error| format!("default: {error}"))?;
     if !default.namespaces.is_empty() {
-        return Err("default: it has no namespaces of its own: it gets what nobody owns".to_owned());
+        return Err("default: it takes no namespaces: it gets all that have no owner".to_owned());
     }
     let mut owners: Vec<Owner> = Vec::new();
     for (number, given) in file.owners.into_iter().enumerate() {
@@ -283,7 +279,7 @@ fn reachable(config: &Config) -> Result<(), String> {
 fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Path) -> Result<Owner, String> {
     let names = given.channels.unwrap_or_else(|| inherited.channels.clone());
     if names.is_empty() {
-        return Err("channels: there is none, so nobody would be told".to_owned());
+        return Err("channels: none is configured, so nobody would be notified".to_owned());
     }
     if let Some(name) = names.iter().find(|name| !channels.iter().any(|channel| channel.name == **name)) {
         let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
@@ -311,13 +307,21 @@ fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Pat
 
 /// Roughly: the mail library looks closer.
 fn is_address(text: &str) -> Result<(), String> {
-    if text.contains('@') && !text.contains(['\r', '\n']) { Ok(()) } else { Err(format!("to: '{text}' is no address")) }
+    if text.contains('@') && !text.contains(['\r', '\n']) {
+        Ok(())
+    } else {
+        Err(format!(
+            "to: '{text}' is not an \
+         address"
+        ))
+    }
 }
 
 fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
     let zone = TimeZone::get(&given.zone).map_err(|_| {
         format!(
-            "zone: '{}' is no time zone of this machine; write one as in Europe/Berlin, and install tzdata where there is none",
+            "zone: '{}' is not a time zone of this machine; write one as in Europe/Berlin, and install tzdata where \
+             there is none",
             given.zone
         )
     })?;
@@ -343,7 +347,7 @@ fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
         return Err("days: there is none".to_owned());
     }
     let minute = |name: &str, text: &str| {
-        minute(text).ok_or_else(|| format!("{name}: '{text}' is no time of a day; write \"09:00\", in quotes"))
+        minute(text).ok_or_else(|| format!("{name}: '{text}' is not a time of a day; write \"09:00\", in quotes"))
     };
     let (from, to) = (minute("from", &given.from)?, minute("to", &given.to)?);
     if from == 1440 || to == 0 || from == to {
@@ -442,7 +446,7 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         let text = given.hold.unwrap_or_else(|| HOLD.to_owned());
         let hold = duration(&text)
             .filter(|hold| !hold.is_zero())
-            .ok_or_else(|| format!("hold: '{text}' is no time; write 25h"))?;
+            .ok_or_else(|| format!("hold: '{text}' is not a time; write 25h"))?;
         given.link.as_deref().map_or(Ok(()), is_url).map_err(|error| error.replace("url:", "link:"))?;
         way = Way::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
         ca_file = given.ca_file;

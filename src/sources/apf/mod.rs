@@ -173,11 +173,11 @@ impl Row<'_> {
     }
 
     fn request(&self) -> Result<Request, &'static str> {
-        let arrived = parse_any(self.cell("ArriveTime")).ok_or("the time of arrival is no time")?;
+        let arrived = parse_any(self.cell("ArriveTime")).ok_or("the arrival time is not a time")?;
         // Go's zero time: it has not begun.
         let started = match self.cell("StartTime") {
             "" => None,
-            text => parse_any(text).map(Some).ok_or("the time of its start is no time")?.filter(|at: &Micros| *at > 0),
+            text => parse_any(text).map(Some).ok_or("the start time is not a time")?.filter(|at: &Micros| *at > 0),
         };
         let seats = self.count("InitialSeats")?.max(self.count("FinalSeats")?);
         let details = self.columns.find("UserName").map(|_| Details {

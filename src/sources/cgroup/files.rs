@@ -29,7 +29,7 @@ pub(super) fn put(sample: &mut Sample, name: &str, text: &str) {
                 (Some("max" | "-1"), None) => sample.values.push((name.to_owned(), Amount::Max)),
                 (Some(word), None) => match word.parse() {
                     Ok(number) => sample.values.push((name.to_owned(), Amount::of(number))),
-                    Err(_) => sample.problems.push(format!("{name}:1: '{}' is no amount", short(word))),
+                    Err(_) => sample.problems.push(format!("{name}:1: '{}' is not an amount", short(word))),
                 },
                 (Some(_), Some(_)) => {
                     let fields = table(name, text, &mut sample.problems);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(bad.stat, [("anon".to_owned(), 1)]);
         assert_eq!(bad.problems.len(), 3);
         assert!(bad.problems[0].starts_with("memory.stat:2: 'file -5'"), "{:?}", bad.problems);
-        assert_eq!(read("memory.current", "lots\n").problems, ["memory.current:1: 'lots' is no amount"]);
+        assert_eq!(read("memory.current", "lots\n").problems, ["memory.current:1: 'lots' is not an amount"]);
         assert_eq!(read("memory.stat", "").problems, ["memory.stat: is empty"]);
     }
 }

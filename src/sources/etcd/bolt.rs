@@ -325,7 +325,7 @@ impl Bolt {
         }
         Some(self.page(self.meta.freelist).and_then(|(bytes, pages)| {
             if u16_at(bytes, 8) & KINDS != FREE {
-                return Err("is no free-list".to_owned());
+                return Err("is not a free-list".to_owned());
             }
             // A longer list has its count in front.
             let (count, at) = match u16_at(bytes, 10) {
@@ -366,7 +366,7 @@ struct Child {
 fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
     let count = usize::from(u16_at(bytes, 10));
     if u16_at(bytes, 8) & KINDS != BRANCH {
-        return Err("is no branch".to_owned());
+        return Err("is not a branch".to_owned());
     }
     if count == 0 || HEADER + count * ELEMENT > bytes.len() {
         return Err(format!("is a branch that claims {count} children"));

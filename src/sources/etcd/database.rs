@@ -489,7 +489,7 @@ fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: u64, worker: &mut impl KeyWorker, 
     let mut ends: Ends = None;
     for element in leaf.iter().rev() {
         let Some((at, is_tombstone)) = revision(element.key) else {
-            part.damages.add_fault(Fault::Entry, id, KEY, "has a key that is no revision");
+            part.damages.add_fault(Fault::Entry, id, KEY, "has a key that is not a revision");
             continue;
         };
         ends = match ends {

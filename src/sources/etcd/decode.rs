@@ -38,7 +38,7 @@ pub enum Undecodable {
     #[error("is encrypted at rest; only an apiserver with its key can read it")]
     Encrypted,
     /// A built-in kind that the table does not have.
-    #[error("is of the kind {0} {1}, which this version of plimsoll does not know")]
+    #[error("is of the kind {0} {1}, which this version of plimsoll cannot decode")]
     Kind(String, String),
     /// Not what it claims to be.
     #[error("can't be read: {0}")]
@@ -47,7 +47,7 @@ pub enum Undecodable {
     #[error("is too large to be an object")]
     TooLarge,
     /// Something else than an object.
-    #[error("is no Kubernetes object")]
+    #[error("is not a Kubernetes object")]
     Other,
 }
 
@@ -120,7 +120,7 @@ fn protobuf(envelope: &[u8]) -> Result<Decoded, Undecodable> {
             }
             (2, mvcc::Field::Bytes(bytes)) => raw = bytes,
             (3, mvcc::Field::Bytes(packing)) if !packing.is_empty() => {
-                return Err(damaged("it is packed, as by no known apiserver"));
+                return Err(damaged("it is compressed in a form that no known apiserver writes"));
             }
             _ => {}
         }

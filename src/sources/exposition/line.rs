@@ -78,12 +78,12 @@ pub fn parse<'p>(line: &'p [u8], dialect: Dialect, labels: &mut Vec<Label<'p>>) 
     }
     let series = line[..at].trim_ascii_end();
     let (text, start, mut at) = field(line, at, dialect)?;
-    let value = number(text).ok_or(Fault { what: "the value is no number", at: start })?;
+    let value = number(text).ok_or(Fault { what: "the value is not a number", at: start })?;
     let mut timestamp = None;
     if at < line.len() && !is_exemplar(line, at, dialect) {
         let (text, start, end) = field(line, at, dialect)?;
         if !text.is_empty() || dialect == Dialect::OpenMetrics {
-            timestamp = Some(time(text, dialect).ok_or(Fault { what: "the timestamp is no number", at: start })?);
+            timestamp = Some(time(text, dialect).ok_or(Fault { what: "the timestamp is not a number", at: start })?);
         }
         at = end;
     }
@@ -230,12 +230,12 @@ fn exemplar(line: &[u8], at: usize) -> Result<Exemplar<'_>, Fault> {
     let mut labels = Vec::new();
     let (at, _) = label_set(line, at + 1, dialect, &mut labels, false)?;
     let (text, start, mut at) = field(line, at, dialect)?;
-    let value = number(text).ok_or(Fault { what: "the exemplar's value is no number", at: start })?;
+    let value = number(text).ok_or(Fault { what: "the exemplar's value is not a number", at: start })?;
     let mut timestamp = None;
     if at < line.len() {
         let (text, start, end) = field(line, at, dialect)?;
         timestamp =
-            Some(time(text, dialect).ok_or(Fault { what: "the exemplar's timestamp is no number", at: start })?);
+            Some(time(text, dialect).ok_or(Fault { what: "the exemplar's timestamp is not a number", at: start })?);
         at = end;
     }
     if at < line.len() {

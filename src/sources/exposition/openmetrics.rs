@@ -156,7 +156,7 @@ impl Checker {
             Said::Help => std::mem::replace(&mut family.helped, true),
             Said::Unit => family.unit.replace(text.to_owned()).is_some(),
             Said::Type => {
-                let kind = Type::of(text).ok_or("a TYPE that OpenMetrics does not know")?;
+                let kind = Type::of(text).ok_or("a TYPE that OpenMetrics does not have")?;
                 family.kind.replace(kind).is_some()
             }
         };
@@ -199,7 +199,7 @@ impl Family {
             let value = label(point).ok_or("a sample without the label that its type demands")?;
             if point == "le" || kind == Type::Summary {
                 let number =
-                    number(value.as_bytes()).filter(|n| !n.is_nan()).ok_or("a le or quantile that is no number")?;
+                    number(value.as_bytes()).filter(|n| !n.is_nan()).ok_or("a le or quantile that is not a number")?;
                 if kind == Type::Summary && !(0.0..=1.0).contains(&number) {
                     return Err("a quantile that is not between 0 and 1");
                 }

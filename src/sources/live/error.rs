@@ -159,7 +159,7 @@ pub enum LiveError {
         limit: u64,
     },
     /// This is no path of an apiserver.
-    #[error("'{0}' is no path: it must begin with / and be percent-encoded")]
+    #[error("'{0}' is not a path: it must begin with / and be percent-encoded")]
     Path(String),
     /// There is no such apiserver.
     #[error("there is no apiserver {0}: they are counted from 0, see Cluster::apiservers")]

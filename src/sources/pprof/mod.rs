@@ -193,7 +193,7 @@ impl Reading {
             None => text::read(&self.text)?,
         };
         if stacks.types.is_empty() {
-            return Err(Fault::at_byte(self.length, "is the end, and there was no sample type: this is no profile"));
+            return Err(Fault::at_byte(self.length, "is the end, and there was no sample type: this is not a profile"));
         }
         Ok(stacks)
     }

@@ -198,7 +198,7 @@ fn what_is_broken_is_told_with_its_place() {
         (with(0, b(1, n(1, 99))), "names text 99 as a sample type"),
         (with(7, texts(&["x", "inuse_space"])), "is the first text, which has to be empty"),
         (with(8, vec![0xff; 12]), "holds a number of more than 64 bits"),
-        (with(8, vec![0x33, 1]), "is no field of a profile (wire type 3)"),
+        (with(8, vec![0x33, 1]), "is not a field of a profile (wire type 3)"),
         (with(8, vec![0x32, 200, 1]), "ends within a field"),
         (parts()[3..].concat(), "there was no sample type"),
         (Vec::new(), "the profile is empty"),
@@ -237,14 +237,14 @@ fn the_text_form_is_scaled_as_pprof_does() {
 fn broken_text_is_told_with_its_line() {
     let row = |row: &str| format!("heap profile: 1: 2 [3: 4] @ heap/1048576\n{row}\n");
     for (text, expected) in [
-        ("heap profile: goroutines".to_owned(), "line 1 is no heading"),
-        ("heap profile: 1: 2 [3: 4] @ cpu/7".to_owned(), "line 1 is no heading"),
-        (row("nonsense"), "line 2 is no row"),
+        ("heap profile: goroutines".to_owned(), "line 1 is not a heading"),
+        ("heap profile: 1: 2 [3: 4] @ cpu/7".to_owned(), "line 1 is not a heading"),
+        (row("nonsense"), "line 2 is not a row"),
         (row("1: 2 [3: 4] @ 0xzz"), "line 2 has '0xzz' for an address"),
         (row("0: 2 [3: 4] @ 0x1"), "line 2 has 2 bytes in 0 objects"),
         (row("-1: -2 [3: 4] @ 0x1"), "line 2 has a negative value: -1; if this is a difference"),
-        (row("99999999999999999999: 2 [3: 4] @ 0x1"), "line 2 is no row"),
-        (row("1: 2 [3: 4] @ 0x1\n#\tnonsense"), "line 3 is no line with a function's name"),
+        (row("99999999999999999999: 2 [3: 4] @ 0x1"), "line 2 is not a row"),
+        (row("1: 2 [3: 4] @ 0x1\n#\tnonsense"), "line 3 is not a line with a function's name"),
     ] {
         let told = broken(text.as_bytes());
         assert!(told.starts_with(expected), "{told}\nshould begin: {expected}");

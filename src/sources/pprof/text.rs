@@ -137,7 +137,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
     let mut lines = text.lines().zip(1u64..).peekable();
     let heading = lines.next().map_or("", |(line, _)| line);
     let bad_heading =
-        || Fault::at_line(1, "is no heading of a heap profile (heap profile: 1: 2 [3: 4] @ heap/1048576)");
+        || Fault::at_line(1, "is not a heading of a heap profile (heap profile: 1: 2 [3: 4] @ heap/1048576)");
     let (sums, kind) = heading.strip_prefix("heap profile:").and_then(counts).ok_or_else(bad_heading)?;
     let (rate, period) = rate(kind).ok_or_else(bad_heading)?;
     // As pprof does: where nothing was freed, or the writer doesn't count what was, there is one pair of numbers.
@@ -165,7 +165,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
         }
         let fault = |what: &str| Fault::at_line(number, what);
         let (row, addresses) =
-            counts(line).ok_or_else(|| fault("is no row of a heap profile (1: 2 [3: 4] @ 0x5 0x6)"))?;
+            counts(line).ok_or_else(|| fault("is not a row of a heap profile (1: 2 [3: 4] @ 0x5 0x6)"))?;
         if let Some(value) = row.iter().find(|value| **value < 0) {
             return Err(Fault::negative(fault(""), &format!("has a negative value: {value}")));
         }
@@ -186,7 +186,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
             stack.push(
                 known
                     .named(name, &mut stacks)
-                    .ok_or_else(|| Fault::at_line(at, "is no line with a function's name"))?,
+                    .ok_or_else(|| Fault::at_line(at, "is not a line with a function's name"))?,
             );
             lines.next();
         }

@@ -122,10 +122,10 @@ impl<'b> Walk<'b> {
             }
             1 => self.bytes(8).map(|_| Field::Fixed)?,
             5 => self.bytes(4).map(|_| Field::Fixed)?,
-            kind => return Err(Fault::at_byte(start, format!("is no field of a profile (wire type {kind})"))),
+            kind => return Err(Fault::at_byte(start, format!("is not a field of a profile (wire type {kind})"))),
         };
         if tag >> 3 == 0 {
-            return Err(Fault::at_byte(start, "is no field of a profile (number 0)"));
+            return Err(Fault::at_byte(start, "is not a field of a profile (number 0)"));
         }
         Ok((tag >> 3, field))
     }

@@ -141,7 +141,7 @@ impl Client {
         for (name, value) in &endpoint.headers {
             let wrong = |what| PromError::Header { name: foreign(name), what };
             let key = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| wrong("this is no name of a header, as X-Scope-OrgID is"))?;
+                .map_err(|_| wrong("not a header name such as X-Scope-OrgID"))?;
             if key == AUTHORIZATION && !matches!(endpoint.auth, Auth::None) {
                 return Err(wrong("there is a bearer token or a password already; leave one of them out"));
             }
@@ -337,7 +337,7 @@ impl Client {
 
 /// The URL as the prefix of others, or what is wrong with it.
 fn base(url: &str) -> Result<String, &'static str> {
-    let uri: http::Uri = url.parse().map_err(|_| "this is no URL; one looks like http://prometheus:9090")?;
+    let uri: http::Uri = url.parse().map_err(|_| "not a URL such as http://prometheus:9090")?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err("a URL begins with http:// or https://");
     }
@@ -367,7 +367,7 @@ fn roots(path: &Path) -> Result<RootCerts, PromError> {
         match item {
             Ok(PemItem::Certificate(certificate)) => found.push(certificate),
             Ok(_) => {}
-            Err(error) => return Err(wrong(format!("this is no PEM file ({error})"))),
+            Err(error) => return Err(wrong(format!("not a PEM file ({error})"))),
         }
     }
     if found.is_empty() {

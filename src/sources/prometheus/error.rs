@@ -69,7 +69,8 @@ pub enum PromError {
     },
     /// The answer is not that of Prometheus' API.
     #[error(
-        "{url}: this is no answer of Prometheus' HTTP API ({what}); --prometheus is the URL before /api/v1, as in http://prometheus:9090 or https://mimir/prometheus"
+        "{url}: not an answer of Prometheus' HTTP API ({what}); --prometheus is the URL before /api/v1, as in \
+         http://prometheus:9090 or https://mimir/prometheus"
     )]
     NotApi {
         /// What was asked.

@@ -227,14 +227,16 @@ impl Queries {
             !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == more)
         };
         if !is_name(name, '-') {
-            return Err(PromError::Given(format!("{from}: '{shown}' is no name of a query: letters, digits, - and _")));
+            return Err(PromError::Given(format!(
+                "{from}: '{shown}' is not a name of a query: letters, digits, - and _"
+            )));
         }
         if promql.is_empty() {
             return Err(PromError::Given(format!("{from}: the query {shown} has no expression")));
         }
         if let Some(label) = split.as_deref().filter(|label| !is_name(label, '_')) {
             return Err(PromError::Given(format!(
-                "{from}: the query {shown} is to be cut by '{}', which is no label",
+                "{from}: the query {shown} groups by '{}', which is not a label",
                 foreign(label)
             )));
         }

@@ -92,11 +92,12 @@ fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dy
 fn instant(text: &str) -> Result<Micros, String> {
     match text.parse::<f64>() {
         Ok(seconds) if SECONDS.contains(&seconds) => Ok((seconds * SECOND as f64).round() as Micros),
-        Ok(_) => {
-            Err(format!("'{text}' is no time between 1970 and 2200; numbers are seconds since 1970, not milliseconds"))
-        }
+        Ok(_) => Err(format!(
+            "'{text}' is not a time between 1970 and 2200; numbers are seconds since 1970, not \
+                 milliseconds"
+        )),
         Err(_) => {
-            parse_any(text).ok_or_else(|| format!("'{text}' is no time; times are seconds since 1970 or RFC 3339"))
+            parse_any(text).ok_or_else(|| format!("'{text}' is not a time; times are seconds since 1970 or RFC 3339"))
         }
     }
 }
@@ -106,7 +107,7 @@ fn number(text: &str) -> Result<Option<f64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    let value: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
     Ok(value.is_finite().then_some(value))
 }
 
@@ -198,7 +199,7 @@ fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink)
         return Err(format!("{path}:1: the result is a {}, not a matrix; {form}", data.result_type));
     }
     let serde_json::Value::Array(items) = data.result else {
-        return Err(format!("{path}:1: the result is no list; {form}"));
+        return Err(format!("{path}:1: the result is not a list; {form}"));
     };
     let mut imported = Imported::default();
     for (n, item) in items.into_iter().enumerate() {
@@ -290,7 +291,7 @@ fn rows(
                         // As in the files of a store.
                         "labels" if text.starts_with('{') => {
                             let inner = key::series(&format!("x{text}"))
-                                .ok_or_else(|| format!("row {}: labels are no JSON: {text}", row + 1))?;
+                                .ok_or_else(|| format!("row {}: labels are not JSON: {text}", row + 1))?;
                             series.labels.extend(inner.labels);
                         }
                         _ if text.is_empty() => {}

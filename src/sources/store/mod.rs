@@ -46,7 +46,7 @@ pub const LOCK: &str = "lock";
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no marker.
-    #[error("{0}: this is no store of plimsoll (it has no plimsoll-store.json); plimsoll record --store {0} makes one")]
+    #[error("{0}: not a plimsoll store (it has no plimsoll-store.json); plimsoll record --store {0} makes one")]
     NoStore(String),
     /// The marker is of another version.
     #[error("{0}: the store was made by another version of plimsoll ({1}); use that one, or another folder")]

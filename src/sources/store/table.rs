@@ -219,7 +219,7 @@ fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, String> {
     };
     let end = read(8)?;
     let length = end.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)).filter(|_| end.ends_with(b"PAR1"));
-    read(u64::from(length.ok_or("it is no Parquet, or its end is missing")?) + 8)
+    read(u64::from(length.ok_or("not Parquet, or its end is missing")?) + 8)
 }
 
 /// Keeps a decoder's panic from ending the program: what it was given was not checked if the index is gone.

@@ -95,7 +95,7 @@ fn page(incident: &Incident, report: &Report) -> Json {
         (Verdict::Incident(_), None) => ("Incident", "incident"),
         (Verdict::Surge(_), None) => ("Surge", "surge"),
         (Verdict::Quiet(_), _) => ("No incident found", "none"),
-        (Verdict::Unknown(_), _) => ("Not known", "unknown"),
+        (Verdict::Unknown(_), _) => ("Unknown", "unknown"),
     };
     let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) =
         incident.causes.iter().partition(|cause| cause.confidence >= Cause::POSSIBLE);
@@ -275,7 +275,7 @@ fn section(section: &Section) -> Json {
         "lead": lead.collect::<Vec<_>>(),
         "tables": tables_for_people(report).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(table, rows)| grid(table, rows)).collect::<Vec<_>>(),
         "findings": report.findings.iter().take(FINDINGS).map(finding).collect::<Vec<_>>(),
-        "more": (more > 0).then(|| format!("{}: the command above tells them.", counted(more as u64, "more finding"))),
+        "more": (more > 0).then(|| format!("{}: the command above lists them.", counted(more as u64, "more finding"))),
         "notes": report.notes,
         "grave": (!grave.is_empty()).then(|| counted(grave.len() as u64, "finding")),
         "worst": worst.name(),

@@ -134,7 +134,7 @@ fn steps(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     }
     let manifests = incident.causes.iter().flat_map(|cause| &cause.manifests).take(1);
     for (command, text) in manifests {
-        writeln!(out, "Manifests for that, as `plimsoll clients --emit fence` writes them:\n")?;
+        writeln!(out, "Manifests that throttle it, as `plimsoll clients --emit fence` writes them:\n")?;
         fenced(&format!("# {}", command_line(command)), "sh", out)?;
         fenced(text, "yaml", out)?;
     }

@@ -41,11 +41,11 @@ impl State {
                 let health = Traffic { sources, from, by, health: true, bounds, ..Traffic::default() };
                 Ok(vec![want(Question::Traffic(health))])
             }
-            Tab::Overview => Err("How the control plane does is told by metrics pages of apiservers: name some."),
+            Tab::Overview => Err("Control-plane health requires metrics pages of apiservers; name some as SOURCE."),
             Tab::Traffic => {
                 let kind = if found.has(Audit) && !self.by_metrics { Audit } else { Metrics };
                 if !found.has(kind) {
-                    return Err("Requests are told by audit logs, or by metrics pages of apiservers: name some.");
+                    return Err("Traffic requires audit logs or metrics pages of apiservers; name some as SOURCE.");
                 }
                 let traffic = Traffic {
                     sources: found.of(&[kind]),
@@ -66,21 +66,22 @@ impl State {
                 Ok(vec![want(Question::Clients(clients))])
             }
             Tab::Clients => {
-                Err("Clients are told by audit logs, or by dump pages of API Priority and Fairness: name some.")
+                Err("Client profiles require audit logs or dump pages of API Priority and Fairness; name some as \
+                     SOURCE.")
             }
             Tab::Keyspace => self.keyspace(found),
             Tab::Memory if found.has(Cgroup) => {
                 let memory = MemoryShow { sources: found.of(&[Cgroup]), at, ..MemoryShow::default() };
                 Ok(vec![want(Question::MemoryShow(memory))])
             }
-            Tab::Memory => Err("Memory is told by cgroups: name one (/sys/fs/cgroup/…), or copies of its files."),
+            Tab::Memory => Err("Memory requires cgroups; name one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
                 let sources = found.of(&[Heap]);
                 let flame = HeapFlame { sources: sources.clone(), at, ..HeapFlame::default() };
                 let top = HeapTop { sources, at, ..HeapTop::default() };
                 Ok(vec![want(Question::HeapFlame(flame)), want(Question::HeapTop(top))])
             }
-            Tab::Heap => Err("The heap is told by Go's heap profiles (/debug/pprof/heap): name some."),
+            Tab::Heap => Err("The heap requires Go heap profiles (/debug/pprof/heap); name some as SOURCE."),
             Tab::Quotas if found.has(Source::Objects) => {
                 let source = |sources: Vec<String>| QuotaSources { sources, at, ..QuotaSources::default() };
                 let own = found.of(&[Source::Objects]);
@@ -90,7 +91,8 @@ impl State {
                 Ok(vec![want(Question::QuotaCheck(check)), want(Question::QuotaPropose(propose))])
             }
             Tab::Quotas => {
-                Err("Quotas are told by a cluster's objects (kubectl get -A -o json, or plimsoll collect): name some.")
+                Err("Quotas require a cluster's objects (kubectl get -A -o json, or plimsoll collect); name some as \
+                     SOURCE.")
             }
             Tab::Forecast if found.history.is_empty() => {
                 Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
@@ -103,7 +105,7 @@ impl State {
                 let guard = GuardEvents { sources: found.of(&[Audit]), bounds, ..GuardEvents::default() };
                 Ok(vec![want(Question::GuardEvents(guard))])
             }
-            Tab::Guard => Err("Dangerous operations are told by audit logs: name some."),
+            Tab::Guard => Err("Dangerous operations require audit logs; name some as SOURCE."),
             Tab::Log => Err(""),
         }
     }
@@ -111,7 +113,7 @@ impl State {
     /// The key space as it is, or how it changed.
     fn keyspace(&self, found: &Found) -> Result<Vec<Want>, Missing> {
         let Some(source) = found.database() else {
-            return Err("The key space is told by a snapshot of etcd: name one (plimsoll etcd snapshot takes it).");
+            return Err("The key space requires a snapshot of etcd; name one (plimsoll etcd pull takes it).");
         };
         let weight = WEIGHTS[self.weight].0;
         let compared = found.ends.as_slice();

@@ -218,7 +218,7 @@ fn log(state: &State, area: Rect, buffer: &mut Buffer) {
         lines.extend(wrapped(&text, width).into_iter().map(|line| (said.severity, line)));
     }
     if lines.is_empty() {
-        buffer.set_stringn(area.x, y, "Nothing has gone wrong so far.", width, theme.dim);
+        buffer.set_stringn(area.x, y, "No messages so far.", width, theme.dim);
     }
     let end = lines.len().saturating_sub(state.log_scroll).max(rest.min(lines.len()));
     for (y, (severity, line)) in (y..area.bottom()).zip(&lines[end.saturating_sub(rest)..end]) {

@@ -291,7 +291,7 @@ impl Grid {
     /// By what it is sorted, in words.
     pub fn order_in_words(&self) -> String {
         self.sort.map_or_else(String::new, |(at, is_turned)| {
-            format!("by {}{}", self.columns[at].title, if is_turned { ", turned around" } else { "" })
+            format!("by {}{}", self.columns[at].title, if is_turned { ", reversed" } else { "" })
         })
     }
 
@@ -433,7 +433,7 @@ mod tests {
         grid.sort_next();
         assert_eq!(users(&grid), ["Scheduler", "node-agent\u{1b}[31m", "kubelet"]);
         grid.reverse();
-        assert_eq!((grid.selected, grid.order_in_words().as_str()), (2, "by REQUESTS, turned around"));
+        assert_eq!((grid.selected, grid.order_in_words().as_str()), (2, "by REQUESTS, reversed"));
         let mut next = self::grid();
         next.rows.remove(0);
         next.go_on(&grid);

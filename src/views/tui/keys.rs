@@ -162,7 +162,7 @@ const ENTRIES: [Entry; 40] = [
     (Action::Always, "always", &["a"], "look at all of the time", Where::Time),
     (Action::Slower, "slower", &["-"], "play slower", Where::Time),
     (Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
-    (Action::Refresh, "refresh", &["r", "ctrl-l"], "ask again, draw anew", Where::Everywhere),
+    (Action::Refresh, "refresh", &["r", "ctrl-l"], "refresh, redraw", Where::Everywhere),
     (Action::Theme, "theme", &["T"], "other colours: default, safe (for the colour-blind), none", Where::Everywhere),
     (
         Action::Command,
@@ -221,7 +221,8 @@ impl Keys {
                     || key.strip_prefix('f').is_some_and(|number| number.parse::<u8>().is_ok());
                 if !is_key {
                     return Err(format!(
-                        "{name} = \"{own}\": '{key}' is no key; one is a character, ctrl-x, f5, enter, esc, space, pageup …"
+                        "{name} = \"{own}\": '{key}' is not a key; one is a character, ctrl-x, f5, enter, esc, \
+                         space, pageup …"
                     ));
                 }
                 keys.0.insert(key.to_owned(), *action);
@@ -323,7 +324,7 @@ mod tests {
             (Some(Action::Play), Some(Action::Play), None)
         );
         assert!(with("quit", "").unwrap_err().contains("needs a key"));
-        assert!(with("play", "hyper-x").unwrap_err().contains("is no key"));
+        assert!(with("play", "hyper-x").unwrap_err().contains("is not a key"));
         assert!(with("jump", "x").unwrap_err().contains("there are: next-tab"));
     }
 }

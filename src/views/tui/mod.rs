@@ -106,7 +106,7 @@ impl Tab {
             Self::Heap => "What the Go heap of an apiserver holds, by callers: wide is large",
             Self::Quotas => "How full quotas are, and what they should be",
             Self::Forecast => "When limits will be reached",
-            Self::Guard => "Dangerous operations: who did what, and what went with it",
+            Self::Guard => "Dangerous operations: who, what, and the cascade",
             Self::Log => "What plimsoll itself did, and what it failed to read",
         }
     }

@@ -134,7 +134,10 @@ impl State {
                         self.tell(format!("{} is not in the time that the sources cover", time::format(at)));
                     }
                 }
-                None => self.tell(format!("'{rest}' is no time here: 09:21:55, 2026-11-20T09:21:55Z, or -90s from where you are")),
+                None => self.tell(format!(
+                    "'{rest}' is not a time here: 09:21:55, 2026-11-20T09:21:55Z, or -90s from \
+                     where you are"
+                )),
             },
             "window" if rest == "all" => self.clock.all(),
             "window" => match parse_duration(rest) {
@@ -144,7 +147,10 @@ impl State {
             "export" | "w" if !rest.is_empty() => return self.export(rest),
             "save" if self.is_live && !rest.is_empty() => return vec![Effect::Save(rest.to_owned())],
             "theme" => self.set_theme(rest),
-            _ => self.tell(format!("'{text}' is no command; there are :by DIMS, :where EXPR, :time, :window, :export FILE, :save BUNDLE, :theme, :quit, and the tabs' names")),
+            _ => self.tell(format!(
+                "'{text}' is not a command; there are :by DIMS, :where EXPR, :time, :window, \
+                 :export FILE, :save BUNDLE, :theme, :quit, and the tabs' names"
+            )),
         }
         Vec::new()
     }

@@ -411,7 +411,7 @@ impl State {
     /// Breaks a row of traffic down by what is not known of it yet.
     fn look_into(&mut self, chosen: &[(String, String)]) -> Vec<Effect> {
         if chosen.is_empty() || chosen.iter().any(|(_, value)| value == "(other)") {
-            self.tell("this row is what was too many to be told apart");
+            self.tell("this row holds all values beyond the limit on rows");
             return Vec::new();
         }
         let mut next = self.pivot.clone();
@@ -423,7 +423,7 @@ impl State {
         next.filters.extend(chosen.iter().map(filter));
         let is_known = |dim: &str| next.filters.iter().any(|filter| filter.starts_with(&format!("{dim}=")));
         let Some(dims) = self.dims().iter().find(|dims| !dims.iter().any(|dim| is_known(dim))) else {
-            self.tell("nothing more is known of this row (:by breaks it down by any dimensions)");
+            self.tell("no details for this row (:by breaks it down by any dimensions)");
             return Vec::new();
         };
         next.by = dims.iter().map(|dim| (*dim).to_owned()).collect();

@@ -50,7 +50,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             let share = row.conflicts as f64 / row.writes.max(1) as f64;
             let path = path(namespace, object);
             let summary = format!(
-                "{} fights over {} {path} with {with}: {} of its writes are refused as conflicts (409), {per_minute:.0} a minute in all",
+                "{} fights over {} {path} with {with}: {} of its writes are rejected as conflicts (409), \
+                 {per_minute:.0} a minute in all",
                 name(profile),
                 resource(what),
                 percent(share)

@@ -31,7 +31,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             "requests": minutes.total(), "openapi": schemas, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources,
         });
         let finding = clients.finding("client-discovery", Severity::Warning, profile, what, &minutes);
-        let remedy = "keep what discovery tells: one RESTMapper for the whole program, a discovery cache on a volume that outlives the container (kubectl --cache-dir, helm), and a client library that asks for aggregated discovery (client-go 0.26 or later)";
+        let remedy = "cache discovery: one RESTMapper for the whole program, a discovery cache on a volume that \
+             outlives the container (kubectl --cache-dir, helm), and a client library that asks for aggregated \
+             discovery (client-go 0.26 or later)";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -55,10 +55,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         );
         let remedy = match what {
             ("", "pods") => {
-                "ask for what is on the node only (fieldSelector=spec.nodeName=NODE), read from the kubelet, or let one central program watch and tell the others"
+                "ask for what is on the node only (fieldSelector=spec.nodeName=NODE), read from the kubelet, or let \
+                 one central program watch and inform the others"
             }
             _ => {
-                "ask only for what each node needs (by label or namespace), or let one central program watch and tell the others"
+                "ask only for what each node needs (by label or namespace), or let one central program watch and \
+                 inform the others"
             }
         };
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));

@@ -45,7 +45,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             .unwrap_or_default();
         let share = minutes.total() / profile.requests as f64;
         let summary = format!(
-            "{} is refused (401, 403) again and again: {}, {} of its requests, most of them {}",
+            "{} keeps sending requests that fail with 401 or 403: {}, {} of its requests, most of them {}",
             name(profile),
             counted(minutes.total() as u64, "time"),
             percent(share),
@@ -59,10 +59,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         };
         let remedy = match of_code(401) > of_code(403) {
             true => {
-                "renew its credentials (a token or certificate that ran out, or of another cluster), or stop it; it should wait longer after each refusal"
+                "renew its credentials (a token or certificate that ran out, or of another cluster), or stop it; it \
+                 should back off after each failure"
             }
             false => {
-                "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want of quota needs more quota, or fewer objects; either way it should wait longer after each refusal"
+                "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want \
+                 of quota needs more quota, or fewer objects; either way it should back off after each failure"
             }
         };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

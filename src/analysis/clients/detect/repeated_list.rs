@@ -61,7 +61,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
             _ if what.1 == "events" => "until then list less often",
             (_, 0, 0) => "the watch cache answers its LISTs already, so until then only fewer of them cost less",
             (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache answers, and less often",
-            _ => "until then list less often (with --k8s-version it can be said whether resourceVersion=0 would help)",
+            _ => "until then list less often (--k8s-version shows whether resourceVersion=0 would help)",
         };
         let remedy = format!(
             "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); {until}"

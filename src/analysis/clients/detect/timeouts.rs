@@ -27,7 +27,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
         let main = [
             (deadline, ", most of them because the time for it was over"),
             (behind, ", most of them because the watch cache was behind the version asked for"),
-            (gone, ", most of them because the client had gone away: the work went on without it"),
+            (gone, ", most of them because the client disconnected; the apiserver still did the work"),
         ];
         let why =
             main.iter().filter(|(count, _)| *count as f64 * 2.0 >= minutes.total()).max_by_key(|(count, _)| *count);

@@ -39,7 +39,7 @@ fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Findin
         severity: Severity::Critical,
         confidence: 0.9,
         summary: format!(
-            "nobody has led {namespace}/{name} for {}: {holder} renewed it last at {}",
+            "{namespace}/{name} has had no leader for {}: {holder} renewed it last at {}",
             duration(since),
             clock(run.last)
         ),
@@ -64,10 +64,11 @@ fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Said {
         id: "leader-missing",
         severity,
         confidence,
-        summary: format!("nobody leads {lease}, as far as is known: {}", names.join(", ")),
+        summary: format!("{lease} has no leader among these processes: {}", names.join(", ")),
         evidence: json!({"candidates": names.join(", ")}),
         remedy: format!(
-            "see whether others would lead whose metrics are not at hand; else who holds the lease (kubectl -n kube-system get lease {lease}) and whether it can be renewed"
+            "check whether a process without metrics here leads; else who holds the lease (kubectl -n kube-system \
+             get lease {lease}) and whether it can be renewed"
         ),
     }
 }
@@ -82,7 +83,9 @@ fn gap(handover: &Handover) -> Finding {
         confidence: 0.9,
         summary: format!("{namespace}/{name} had no leader for {}: {to} {took}", duration(handover.gap)),
         evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to, "released": handover.is_released}),
-        remedy: "give up the lease when the leader ends, run a second replica that is warm, and see that leaseDurationSeconds is 15; until the takeover nobody did its work".to_owned(),
+        remedy: "release the lease when the leader ends, run a second replica that is warm, and see that \
+             leaseDurationSeconds is 15; until the takeover its work stops"
+            .to_owned(),
     };
     said.about(
         &[("cluster", cluster), ("lease", name), ("namespace", namespace)],

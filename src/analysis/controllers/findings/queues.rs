@@ -89,15 +89,19 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Said> {
     };
     let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
         _ if is_held => {
-            "its process waits for its own limit on requests: raise --kube-api-qps and --kube-api-burst before adding workers".to_owned()
+            "its process is throttled by its own client-side limit: raise --kube-api-qps and --kube-api-burst before \
+             adding workers"
+                .to_owned()
         }
         Some(work) => format!(
             "an item takes {}: see what it asks of the apiserver and how long that takes (plimsoll traffic --where agent=...), then add workers (--concurrent-...-syncs)",
             ms(work)
         ),
-        None => "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and see what adds so many items".to_owned(),
+        None => {
+            "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and see what adds so many items".to_owned()
+        }
     };
-    let summary = format!("{named} {is} behind: an item waits {} on average, {now}", ms(wait));
+    let summary = format!("{named} {is} behind: items wait {} on average, {now}", ms(wait));
     Some(Said { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
 }
 

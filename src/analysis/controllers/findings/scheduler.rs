@@ -92,8 +92,11 @@ impl Looked<'_> {
         let (pods, growth) = self.pods("unschedulable", UNSCHEDULABLE)?;
         let refusals = self.scheduler.refusals.iter().filter(|(plugin, _)| plugin != "SchedulingGates");
         let why: Vec<String> = refusals.take(NAMED).map(|(plugin, pods)| format!("{plugin} {pods}")).collect();
-        let because =
-            if why.is_empty() { String::new() } else { format!(" (pods by what refuses them: {})", why.join(", ")) };
+        let because = if why.is_empty() {
+            String::new()
+        } else {
+            format!(" (pods by scheduler plugin that rejects them: {})", why.join(", "))
+        };
         Some(Said {
             id: "scheduler-unschedulable",
             severity: Severity::Warning,
@@ -131,7 +134,7 @@ impl Looked<'_> {
                 percent(errors / all)
             ),
             evidence: json!({"errors": errors, "attempts": all}),
-            remedy: "read its log: bindings that the apiserver refuses, volumes, plugins".to_owned(),
+            remedy: "read its log: bindings that the apiserver rejects, volumes, plugins".to_owned(),
         })
     }
 }

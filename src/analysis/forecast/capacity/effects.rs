@@ -73,7 +73,7 @@ impl<'h> Effects<'h> {
         for one in plan.additions.iter().filter(|one| one.what != "nodes") {
             let (what, there) = (same(&one.what).to_owned(), now(&observed.namespace(&one.namespace, same(&one.what))));
             match there {
-                None => effects.unknown.push(format!("nothing is known of {what} in {}: taken for new", one.namespace)),
+                None => effects.unknown.push(format!("{what} has no history in {}: treated as new", one.namespace)),
                 Some(there) if one.amount < -there => {
                     effects.unknown.push(format!("{} has no more than {} {what}", one.namespace, significant(there)))
                 }
@@ -114,13 +114,14 @@ impl<'h> Effects<'h> {
         let Some(wanted) = plan.nodes else {
             if self.nodes != 0.0 && self.nodes_now.is_none() {
                 self.unknown.push(
-                    "how many nodes there are now is not known: what the cluster can hold is taken to stay".to_owned(),
+                    "the current number of nodes is unknown: the capacity of the cluster is assumed constant"
+                        .to_owned(),
                 );
             }
             return;
         };
         let Some(nodes) = self.nodes_now.filter(|nodes| *nodes > 0.0) else {
-            self.unknown.push("how many nodes there are now is not known, so --nodes moves nothing".to_owned());
+            self.unknown.push("the current number of nodes is unknown, so --nodes has no effect".to_owned());
             return;
         };
         self.nodes = wanted as f64 - nodes;
@@ -129,7 +130,7 @@ impl<'h> Effects<'h> {
         let ratio =
             self.assume(name, || link(name, Unit::Count, "nodes", &observed.nodes(), &observed.pods(), Else::Ratio));
         let (Some(ratio), Some(pods)) = (ratio, now(&observed.pods()).filter(|pods| *pods > 0.0)) else {
-            self.unknown.push("how many pods there are now is not known, so --nodes adds none".to_owned());
+            self.unknown.push("the current number of pods is unknown, so --nodes adds none".to_owned());
             return;
         };
         // Namespaces keep their shares: of what they have together, whose days need not peak at the same hour.
@@ -179,7 +180,7 @@ impl<'h> Effects<'h> {
                 }
             }
             if there.is_empty() {
-                self.unknown.push(format!("nothing is known of pods of {namespace}: what they ask for is left out"));
+                self.unknown.push(format!("no data on pods of {namespace}: their requests are left out"));
             }
         }
     }

@@ -75,7 +75,7 @@ impl Outcome {
                 grown.join(", ")
             ));
         }
-        notes.extend(self.unknown.iter().map(|what| format!("Not known: {what}")));
+        notes.extend(self.unknown.iter().map(|what| format!("Unknown: {what}")));
         notes
     }
 

@@ -108,8 +108,9 @@ fn the_most_urgent_is_first() {
     assert_eq!(names, expected.map(Value::from));
     assert_eq!(
         report.lead[0],
-        "10 series, 60d ahead of 2024-11-03T00:00:00Z, in steps of 1d: 1 at its limit now, 3 more likely than not to reach the limit, 2 that \
-         may reach it (more than 1 in 10), 2 not foreseen to reach it, 1 without a known limit, 1 with too little history"
+        "10 series, 60d ahead of 2024-11-03T00:00:00Z, in steps of 1d: 1 at its limit now, 3 more likely than not to \
+         reach the limit, 2 that may reach it (more than 1 in 10), 2 not forecast to reach it, 1 without a known \
+         limit, 1 with too little history"
     );
     let grave: Vec<(&str, Severity)> =
         report.findings.iter().map(|found| (found.subject["series"].as_str(), found.severity)).collect();
@@ -117,7 +118,7 @@ fn the_most_urgent_is_first() {
     assert_eq!(
         grave,
         [("z-full", Critical), ("a-sooner", Warning), ("b-earlier", Warning), ("c-later", Warning)],
-        "what may be is no alarm"
+        "what may be is not an alarm"
     );
 }
 

@@ -135,7 +135,8 @@ pub const POLICIES: [Policy; 7] = [
     },
     Policy {
         name: "roots",
-        what: "namespaces, definitions, APIServices, nodes and volumes, with which much else goes, are deleted only when their name was said twice",
+        what: "namespaces, definitions, APIServices, nodes and volumes, which cascade, are deleted only when their \
+             name was given twice",
         rules: &[
             on(&[""], &["namespaces", "nodes", "persistentvolumes"], DELETE),
             on(&["apiextensions.k8s.io"], &["customresourcedefinitions"], DELETE),

@@ -136,10 +136,10 @@ impl Policy {
 }
 
 /// Why something can't be decided.
-const OBJECT: &str = "object not known";
+const OBJECT: &str = "object unknown";
 const BODY: &str = "body not logged";
-const SPACE: &str = "namespace not known";
-const CLOCK: &str = "window not known";
+const SPACE: &str = "namespace unknown";
+const CLOCK: &str = "window unknown";
 
 fn scale(asked: &Asked, old: Option<&Old>, in_critical: Option<bool>) -> Decision {
     match (&asked.new.replicas, in_critical, old) {

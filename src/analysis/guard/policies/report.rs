@@ -124,13 +124,14 @@ pub fn report(policies: &[&Policy], terms: &Terms, requests: &[Request], known: 
     }
     if undecided > 0 && told.database.is_none() {
         report.notes.push(
-            "Undecided: labels and annotations of objects are in no database or capture beside the log. --before, a database of etcd from before, knows them"
+            "Undecided: labels and annotations of these objects are missing; --before, a database of etcd from \
+             before, holds them"
                 .to_owned(),
         );
     }
     report
         .notes
-        .extend(told.database.map(|path| format!("Objects as they are in {path}; what was made later is not known")));
+        .extend(told.database.map(|path| format!("Objects as they are in {path}; objects created later are unknown")));
     if told.beyond > 0 {
         report.notes.push(format!("{} more than are held, and left out", counted(told.beyond, "request")));
     }

@@ -106,7 +106,8 @@ pub(super) fn findings(
             Severity::Warning,
             1.0,
             format!("{} to {name} failed, and the requests were let through unseen", counted(open, "call")),
-            "look at its pods, service, endpoints and certificate; what it should have refused or changed is in the cluster",
+            "look at its pods, service, endpoints and certificate; objects that it should have denied or changed are \
+             in the cluster",
         );
     }
     let own = own(webhook, namespaces);
@@ -130,7 +131,8 @@ pub(super) fn findings(
             Severity::Critical,
             1.0,
             format!("while {name} can't be asked, this fails: {}", stops.join(", ")),
-            "leave kube-system and kube-node-lease out by namespaceSelector, and nodes, leases and reviews by narrower rules; or a ValidatingAdmissionPolicy (CEL) in its place, which asks nobody",
+            "leave kube-system and kube-node-lease out by namespaceSelector, and nodes, leases and reviews by \
+             narrower rules; or a ValidatingAdmissionPolicy (CEL) in its place, which calls no server",
         );
     }
     if is_wide(webhook) {
@@ -152,7 +154,8 @@ pub(super) fn findings(
                     format!("one of a hundred calls to {name} meets its timeout of {} s, and {end}", webhook.timeout_s)
                 }
                 false => format!(
-                    "one of a hundred calls to {name} takes {} ms or longer, {} of its timeout; every request that it is asked about waits",
+                    "one of a hundred calls to {name} takes {} ms or longer, {} of its timeout; every request that \
+                     it checks is delayed",
                     significant(p99),
                     percent(share)
                 ),
@@ -174,7 +177,7 @@ pub(super) fn findings(
             Severity::Warning,
             1.0,
             format!(
-                "each request waits {} s for {name} before it fails; requests that wait hold seats",
+                "each request is delayed {} s by {name} before it fails, and holds its seat meanwhile",
                 webhook.timeout_s
             ),
             "set timeoutSeconds to 10 or less, what it needs and a little more",

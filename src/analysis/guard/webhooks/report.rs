@@ -116,10 +116,10 @@ pub fn report(
         report.notes.push(format!("{} more: -o json", counted((found.len() - FINDINGS) as u64, "finding")));
     }
     if !told.has_logs {
-        report.notes.push("No audit log: how many requests they are asked about is not known.".to_owned());
+        report.notes.push("No audit log: the number of requests that they check is unknown.".to_owned());
     }
     if measured.is_empty() {
-        report.notes.push("No metrics: how fast they are, and whether calls fail, is not known.".to_owned());
+        report.notes.push("No metrics: their latency and failures are unknown.".to_owned());
     }
     report.findings = found;
     report.inputs = told.inputs;
@@ -260,7 +260,7 @@ fn lead(of: &[(&Webhook, &Met, Option<&Measured>)], seen: &Seen, namespaces: &Na
         grouped(closed)
     )];
     if told.has_logs {
-        let by = if namespaces.is_empty() { "; labels of namespaces are not known" } else { "" };
+        let by = if namespaces.is_empty() { "; labels of namespaces are unknown" } else { "" };
         lead.push(format!(
             "REQUESTS of {} that were done: what each would have stopped, had it been down{by}.",
             counted(seen.writes, "write")

@@ -45,7 +45,7 @@ impl Patience {
                 Err(_) if started.elapsed() >= self.longest => {
                     let seconds = self.longest.as_secs();
                     return Err(PullError::Member(format!(
-                        "says nothing for {seconds} s: try another endpoint, or --timeout"
+                        "sent nothing for {seconds} s; try another endpoint, or raise --timeout"
                     )));
                 }
                 Err(_) => {}
@@ -90,7 +90,7 @@ impl<'e> Client<'e> {
         let wrong = |what: &str| PullError::Member(format!("{}: {what}", self.endpoint.name));
         let mut parts = self.endpoint.uri.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
-        let uri = Uri::from_parts(parts).map_err(|_| wrong("is no address"))?;
+        let uri = Uri::from_parts(parts).map_err(|_| wrong("is not an address"))?;
         let length = u32::try_from(message.len()).map_err(|_| wrong("user or password are too long"))?;
         let body = [&[0], &length.to_be_bytes()[..], message].concat();
         let agent = concat!("plimsoll/", env!("CARGO_PKG_VERSION"));
@@ -111,7 +111,7 @@ impl<'e> Client<'e> {
         let answer = answer.map_err(|error| wrong(&self.unreachable(&error)))?;
         if answer.status() != http::StatusCode::OK {
             return Err(wrong(&format!(
-                "answered HTTP {}: it is no etcd, or a proxy is between; give the address that etcdctl uses",
+                "answered HTTP {}: not an etcd endpoint, or a proxy is in between; give the address that etcdctl uses",
                 answer.status()
             )));
         }
@@ -203,7 +203,7 @@ impl Call<'_> {
         let Some((head, _)) = self.buffer.split_at_checked(5) else { return Ok(None) };
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
         if head[0] != 0 || length > LARGEST {
-            return Err(self.wrong("sent something that is no gRPC message"));
+            return Err(self.wrong("sent something that is not a gRPC message"));
         }
         if self.buffer.len() < 5 + length {
             return Ok(None);
@@ -240,7 +240,7 @@ fn advice(status: &str, message: &str) -> &'static str {
     } else {
         match status {
             "14" => "it is not available: try another endpoint",
-            "12" => "it is no etcd with the v3 API",
+            "12" => "not an etcd with the v3 API",
             _ => "see etcd's log",
         }
     }

@@ -81,7 +81,7 @@ impl Endpoint {
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim().trim_end_matches('/');
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let wrong = || format!("'{text}' is no endpoint; give https://HOST:2379, several with commas between");
+        let wrong = || format!("'{text}' is not an endpoint; give https://HOST:2379, several with commas between");
         let uri: Uri = whole.parse().map_err(|_| wrong())?;
         let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none() && !whole.contains('@');
         let has_host = uri.host().is_some_and(|host| !host.is_empty());
@@ -167,7 +167,7 @@ async fn stream(
             }
         }
         if fields.damaged {
-            return Err(call.wrong("sent something that is no part of a snapshot"));
+            return Err(call.wrong("sent something that is not part of a snapshot"));
         }
         sum.take(bytes);
         total += bytes.len() as u64;
