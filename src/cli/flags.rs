@@ -66,16 +66,16 @@ impl FailOn {
 /// How to print.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ViewFlags {
-    /// Form of the output.
+    /// Output format.
     #[arg(short, long, value_enum, env = "PLIMSOLL_OUTPUT", global = true, help_heading = OUTPUT, value_name = "FORM")]
     pub output: Option<Format>,
-    /// Leave out headings and the sentences around tables.
+    /// Leave out headings and the text around tables.
     #[arg(long, global = true, help_heading = OUTPUT)]
     pub no_headers: bool,
     /// Sort rows by this field: numbers from the largest, text from the smallest.
     #[arg(long, value_name = "FIELD", global = true, help_heading = OUTPUT)]
     pub sort_by: Option<String>,
-    /// Show people this many rows, 0 for all (default 25); json, yaml and csv hold all rows unless it is given.
+    /// Rows in tables, 0 for all (default 25); json, yaml and csv hold all rows unless it is given.
     #[arg(long, value_name = "N", env = "PLIMSOLL_TOP", global = true, help_heading = OUTPUT)]
     pub top: Option<usize>,
     /// Use colour.
@@ -94,20 +94,20 @@ pub struct ViewFlags {
     /// Threads that parse (default: one per core).
     #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", global = true, help_heading = OUTPUT)]
     pub threads: Option<usize>,
-    /// Count audit events that come twice once: auto does so in exports of log services and in files that overlap.
+    /// Drop duplicate audit events: auto does so in exports of log services and in overlapping files.
     #[arg(long, value_enum, env = "PLIMSOLL_DEDUPE", value_name = "WHEN", global = true, help_heading = OUTPUT)]
     pub dedupe: Option<Dedupe>,
-    /// Keep roll-ups of large audit logs in this folder, so that no log is read twice (default: plimsoll in the user's
-    /// cache folder).
+    /// Cache roll-ups of large audit logs in this folder, so that no log is read twice (default: plimsoll in the
+    /// user's cache folder).
     #[arg(long, env = "PLIMSOLL_CACHE", value_name = "DIR", global = true, help_heading = OUTPUT)]
     pub cache: Option<PathBuf>,
-    /// Read audit logs, whatever is kept of them, and keep nothing.
+    /// Neither use nor fill the cache of roll-ups.
     #[arg(long, global = true, help_heading = OUTPUT)]
     pub no_cache: bool,
-    /// Keep roll-ups of so many bytes together at most (default 2GB); those used longest ago go first.
+    /// Maximum size of the cache (default 2GB); the least recently used roll-ups are dropped first.
     #[arg(long, env = "PLIMSOLL_CACHE_SIZE", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
     pub cache_size: Option<u64>,
-    /// Keep roll-ups of audit logs from this size on (default 256MB).
+    /// Cache roll-ups of audit logs from this size on (default 256MB).
     #[arg(long, env = "PLIMSOLL_CACHE_FROM", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
     pub cache_from: Option<u64>,
     /// Print no messages but errors.
@@ -123,7 +123,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| format!("{text}: a size is a number of bytes: 256MB, 2GiB"))
 }
 
-/// Which time to look at.
+/// Time range.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimeFlags {
     /// Leave out events before: RFC 3339, or back from now: -1h, now-7d.
@@ -190,10 +190,10 @@ pub struct PrometheusFlags {
     /// Take history from this Prometheus, Thanos or Mimir: the URL before /api/v1.
     #[arg(long, value_name = "URL", env = "PLIMSOLL_PROMETHEUS")]
     pub prometheus: Option<String>,
-    /// Samples that one query may load at once; longer stretches are asked for in parts.
+    /// Samples that one query may load at once; longer ranges are split.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_samples: u64,
-    /// Ask this instead of the query of this name; may be given several times (docs/prometheus.md).
+    /// Replace the query of this name; may be given several times (docs/prometheus.md).
     #[arg(long = "query", value_name = "NAME=PROMQL")]
     pub queries: Vec<String>,
     /// Read queries from this YAML or TOML file: NAME: PROMQL.
@@ -208,7 +208,7 @@ pub struct PrometheusFlags {
     /// Send the user:password in this file (or in $PLIMSOLL_BASIC_AUTH).
     #[arg(long, value_name = "FILE")]
     pub basic_auth_file: Option<PathBuf>,
-    /// The token itself: from the environment alone is meant, since every list of processes shows flags.
+    /// The token itself; meant for the environment only, since process lists show flags.
     #[arg(long, hide = true, env = "PLIMSOLL_BEARER_TOKEN", hide_env_values = true)]
     pub bearer_token: Option<String>,
     /// The same for user and password.

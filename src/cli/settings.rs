@@ -66,7 +66,7 @@ pub struct Shown {
 /// What the flags, the environment and the config file come to.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Form of the output.
+    /// Output format.
     pub format: Format,
     /// How to write for people.
     pub style: Style,

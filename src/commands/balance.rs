@@ -33,7 +33,7 @@ pub struct Args {
     /// DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// The chance that is recommended evens the load out within this time.
+    /// Time within which the recommended --goaway-chance evens the load out.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length_parser(1, "10m, 1h"))]
     within: Micros,
     #[command(flatten)]

@@ -12,14 +12,15 @@ use std::time::{Duration, SystemTime};
 
 /// Arguments of `plimsoll cache`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll cache ls
-  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'
+  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, \
+     used}'
   plimsoll cache clear
-  plimsoll clients /var/log/kubernetes/ --no-cache       # reads the log, whatever is kept of it
+  plimsoll clients /var/log/kubernetes/ --no-cache       # reads the log in spite \
+     of the cache
 
-What is kept, when it answers, and when the log is read: docs/rollup.md, section 8.")]
+What is cached, when the cache answers, and when the log is read: docs/rollup.md, section 8.")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -28,10 +29,10 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// List the roll-ups that are kept.
+    /// List cached roll-ups.
     #[command(after_help = "EXAMPLES\n  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'")]
     Ls,
-    /// Remove all of them.
+    /// Remove all roll-ups from the cache.
     #[command(after_help = "EXAMPLES\n  plimsoll cache clear")]
     Clear,
 }

@@ -30,34 +30,41 @@ use std::path::Path;
 
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll compare before/ after/                        # two bundles, folders or files of one kind
-  plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z      # before and after a rollout
-  plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's day
-  plimsoll compare incident/ --episode                   # the heaviest episode that report finds, and its baseline
+#[command(after_help = "EXAMPLES
+  plimsoll compare before/ after/                        # two bundles, folders or \
+     files of one kind
+  plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z      # before and after a \
+     rollout
+  plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's \
+     day
+  plimsoll compare incident/ --episode                   # the heaviest episode that report finds, and its \
+     baseline
   plimsoll compare yesterday.db today.db
-  plimsoll compare before/ after/ -o markdown > comment.md      # for a pull request
-  plimsoll compare before/ after/ -o svg > change.svg    # all requests, and the clients and requests that moved most, in time
-  plimsoll compare before/ after/ --fail-on-increase rps=10% --fail-on-increase clients.rps=30%
+  plimsoll compare before/ after/ -o markdown > comment.md    \
+       # for a pull request
+  plimsoll compare before/ after/ -o svg > change.svg    # all requests, and the clients \
+     and requests that moved most, in time
+  plimsoll compare before/ after/ --fail-on-increase rps=10% \
+     --fail-on-increase clients.rps=30%
 
-A change is told where it is more than noise: by how much each number wanders on its own, with 95 % confidence for all that is said at
-once. How: docs/compare.md.")]
+Changes are reported where they exceed the noise of each number, with 95 % \
+     confidence for all of them at
+once. Method: docs/compare.md.")]
 pub struct Args {
-    /// What was: audit logs, metrics pages, bundles, databases of etcd, heap profiles, copies of cgroups.
+    /// The earlier state: audit logs, metrics pages, bundles, databases of etcd, heap profiles, copies of cgroups.
     #[arg(value_name = "BEFORE")]
     before: String,
-    /// What came of it. Without it, two windows of BEFORE are compared.
+    /// The later state. Without it, two windows of BEFORE are compared.
     #[arg(value_name = "AFTER")]
     after: Option<String>,
-    /// Compare what lies before this time with what lies behind it: RFC 3339, HH:MM[:SS] of the day of the log, -1h,
+    /// Compare the time before this moment with the time after it: RFC 3339, HH:MM[:SS] of the day of the log, -1h,
     /// now-7d.
     #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["before_window", "after_window"])]
     at: Option<String>,
-    /// Of BEFORE only this: FROM..TO; either may be left out.
+    /// Use only this window of BEFORE: FROM..TO; either may be left out.
     #[arg(long = "before", id = "before_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     before_window: Option<String>,
-    /// Of AFTER only this.
+    /// Use only this window of AFTER.
     #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     after_window: Option<String>,
     /// Compare an episode with its baseline, as report finds them: the heaviest one, or the one of this id.
@@ -67,7 +74,7 @@ pub struct Args {
     /// <=. DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Changes smaller than this are none.
+    /// Ignore changes smaller than this.
     #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
     at_least: f64,
     /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%,

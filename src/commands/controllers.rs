@@ -32,15 +32,19 @@ use std::sync::Arc;
 
 /// Arguments of `plimsoll controllers`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll controllers scrapes/                          # pages of kube-controller-manager, kube-scheduler, or any controller
-  plimsoll controllers bundle/                           # with audit logs: who led when; with pods: how many kinds of them wait
-  kubectl get pods -A -o json > pods.json && plimsoll controllers pods.json
+#[command(after_help = "EXAMPLES
+  plimsoll controllers scrapes/                          # pages of \
+     kube-controller-manager, kube-scheduler, or any controller
+  plimsoll controllers bundle/                       \
+         # with audit logs: leaders over time; with pods: kinds of pending pods
+  kubectl get pods -A -o json > \
+     pods.json && plimsoll controllers pods.json
   plimsoll controllers bundle/ --since -1h --fail-on warning
-  plimsoll controllers kube-controller-manager.txt --top 50   # one page: totals since the process started
+  \
+     plimsoll controllers kube-controller-manager.txt --top 50   # one page: totals since the process \
+     started
 
-What each column is, how pods are told apart, and what can't be told: docs/controllers.md.")]
+Columns, how pods are grouped, limits of the method: docs/controllers.md.")]
 pub struct Args {
     /// Metrics pages, audit logs, pods (kubectl get -o json|yaml, or a database of etcd): files, folders, globs,
     /// bundles, URLs.

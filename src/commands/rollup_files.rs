@@ -15,12 +15,14 @@ use std::path::PathBuf;
 
 /// Arguments of `plimsoll rollup`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll rollup /var/log/kubernetes/ --to before-upgrade/
-  plimsoll clients before-upgrade/                               as from the log, when that is long gone
-  plimsoll compare before-upgrade/ /var/log/kubernetes/
-  plimsoll rollup monday/ tuesday/ --to week/                    roll-ups become one
+  plimsoll clients \
+     before-upgrade/                               as from the log, long after its deletion
+  plimsoll compare \
+     before-upgrade/ /var/log/kubernetes/
+  plimsoll rollup monday/ tuesday/ --to week/                    roll-ups \
+     become one
   duckdb -c \"from 'before-upgrade/traffic.parquet' limit 10\"")]
 pub struct Args {
     /// Audit logs, or roll-ups of some: files, folders, globs, bundles, URLs, - for stdin.

@@ -42,15 +42,15 @@ pub struct Args {
     /// What to read where there are both (default: audit logs).
     #[arg(long, value_enum, value_name = "KIND")]
     pub(super) from: Option<Kind>,
-    /// With metrics: how the control plane does (priority levels, objectives, LISTs, watches, webhooks, objects), in
-    /// place of the rows.
+    /// With metrics: control-plane health (priority levels, objectives, LISTs, watches, webhooks, objects) in place
+    /// of the rows.
     #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
     pub(super) health: bool,
     #[command(flatten)]
     time: TimeFlags,
     #[command(flatten)]
     pub(super) follow: FollowFlags,
-    /// Split by time: a table per interval, and the course of each row as bars.
+    /// Split by time: a table per interval, and the trend of each row as bars.
     #[arg(long, conflicts_with = "follow")]
     pub(super) series: bool,
     /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
@@ -59,8 +59,7 @@ pub struct Args {
     /// Compare with this source.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
     baseline: Vec<String>,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
-    /// says).
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: the bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]
@@ -120,11 +119,11 @@ pub(super) fn interval_for(span: Micros) -> Micros {
 /// Flags of `plimsoll traffic --follow`.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, or take pages of a live cluster again and again, and print everything
-    /// counted so far each time.
+    /// Follow logs as they grow and rotate, or scrape a live cluster repeatedly, and print the totals so far each
+    /// time.
     #[arg(long)]
     follow: bool,
-    /// How often to print, and to take pages of a live cluster or of URLs [default: 10s].
+    /// Time between prints and scrapes [default: 10s].
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
     /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second

@@ -24,7 +24,7 @@ pub(crate) struct GroupFlags {
     /// The cgroups of this control-plane component, a static pod or a unit: kube-apiserver, etcd.
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
-    /// The machine's memory, where a copy does not tell it: 64GiB.
+    /// The machine's memory, where a copy does not have it: 64GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) host_memory: Option<u64>,
 }

@@ -37,10 +37,10 @@ pub struct SourceFlags {
     /// Read the live cluster too, beside stores or a Prometheus.
     #[arg(long)]
     pub live: bool,
-    /// Which time to look at.
+    /// Time range.
     #[command(flatten)]
     pub time: TimeFlags,
-    /// Or up to which moment.
+    /// Moment.
     #[command(flatten)]
     pub moment: MomentFlags,
     /// Look at this namespace only (repeatable).

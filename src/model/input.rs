@@ -92,10 +92,9 @@ impl LossKind {
     /// What happened, and what to do about it.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
-            Self::NotJson => (
-                "is not a whole JSON object",
-                "look at the line: it may have been cut by a crash or by whatever shipped the log",
-            ),
+            Self::NotJson => {
+                ("is not a whole JSON object", "check the line: it may have been cut by a crash or by the log shipper")
+            }
             Self::NotAnEvent => ("is JSON but not an audit event", "check that this file is an apiserver audit log"),
             Self::NoTime => (
                 "has no time that can be read",
@@ -103,7 +102,7 @@ impl LossKind {
             ),
             Self::Stray => (
                 "is more than 32 days away from nearly all others, and was set aside",
-                "check the clock of whatever wrote it; --since and --until show what lies around that time",
+                "check the clock of its writer; --since and --until show the events around that time",
             ),
             Self::BrokenInside => (
                 "wraps an event that is cut off or damaged",
@@ -139,11 +138,9 @@ impl LossKind {
                 "describes a family by a type that there is not",
                 "its samples were used; promtool check metrics says more",
             ),
-            Self::AgainstRule => (
-                "is not as OpenMetrics demands",
-                "the sample was used; report it to whoever \
-                 generates the page",
-            ),
+            Self::AgainstRule => {
+                ("is not as OpenMetrics demands", "the sample was used; report it to the exporter's maintainers")
+            }
             Self::PageCutOff => {
                 ("is where the page breaks off", "take the page again; what stands before this line was used")
             }

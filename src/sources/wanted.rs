@@ -9,7 +9,7 @@ pub enum Wanted {
     Logs,
     /// Metrics pages.
     Pages,
-    /// Both.
+    /// Live and history.
     Both,
     /// etcd's database.
     Databases,

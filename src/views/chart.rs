@@ -327,7 +327,7 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
     writeln!(out, "{:left$}  {}", "", dates(&frame, picture, columns, now).trim_end())?;
     let mut legend = vec!["⠒⠒ history".to_owned()];
     if !picture.path.is_empty() {
-        legend.extend(["⠂⠂ foreseen".to_owned(), "░░ 10–90%".to_owned()]);
+        legend.extend(["⠂⠂ forecast".to_owned(), "░░ 10–90%".to_owned()]);
     }
     match (limit, picture.limit) {
         (Some(_), _) => legend.push("━━ limit".to_owned()),

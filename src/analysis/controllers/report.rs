@@ -118,7 +118,7 @@ fn lead(
     let mut elected: Vec<String> = elections
         .iter()
         .map(|((_, lease), elected)| match elected.leading.as_slice() {
-            [] => format!("{lease}: nobody"),
+            [] => format!("{lease}: no leader"),
             leading => {
                 format!("{lease}: {}", leading.iter().map(|one| process(*one)).collect::<Vec<_>>().join(" and "))
             }

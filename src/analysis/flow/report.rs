@@ -153,15 +153,17 @@ impl Proposal<'_> {
         lines.extend(self.others());
         match level.limit {
             Limit::Queue { queues, hand_size, queue_length_limit } => lines.push(format!(
-                "A client waits in {hand_size} of {queues} queues: up to {} requests, for up to 15 s each; what is more gets 429.",
+                "A client uses {hand_size} of {queues} queues: up to {} requests wait up to 15 s each; further ones \
+                 get 429.",
                 hand_size * queue_length_limit
             )),
-            _ if seats == 0 => {
-                lines.push("Without seats the level still serves one request at a time; all else gets 429 at once.".to_owned())
-            }
-            _ => {
-                lines.push(format!("At most {} at a time on each apiserver; all else gets 429 at once.", counted(seats.into(), "request")))
-            }
+            _ if seats == 0 => lines.push(
+                "Without seats the level still serves one request at a time; all else gets 429 at once.".to_owned(),
+            ),
+            _ => lines.push(format!(
+                "At most {} at a time on each apiserver; all else gets 429 at once.",
+                counted(seats.into(), "request")
+            )),
         }
         lines.extend(self.simulated());
         for (user, why) in self.refused {

@@ -109,7 +109,7 @@ pub(super) fn rights(e: &Event<'_>) -> String {
         }
     }
     if let Some(what) = rules.iter().find_map(|rule| too_much(rule)) {
-        return format!("{ESCALATES}{what} to whoever has this role");
+        return format!("{ESCALATES}{what} to every holder of this role");
     }
     let role =
         [Some(&body), answer.as_ref()].into_iter().flatten().map(|of| &of["roleRef"]).find(|role| role.is_object());
@@ -248,15 +248,19 @@ mod tests {
         let everyone = r#"{"kind":"Group","name":"system:authenticated"}"#;
         assert_eq!(binding("ClusterRole", "view", everyone), "grants view to system:authenticated");
         for (rule, told) in [
-            (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["*"]}"#, "grants everything to whoever has this role"),
+            (
+                r#"{"verbs":["*"],"resources":["*"],"apiGroups":["*"]}"#,
+                "grants everything to every holder of this \
+                 role",
+            ),
             (
                 r#"{"verbs":["*"],"resources":["*"],"apiGroups":[""]}"#,
-                "grants everything in the group core to whoever has this role",
+                "grants everything in the group core to every holder of this role",
             ),
             (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["x.io"]}"#, ""),
             (
                 r#"{"verbs":["escalate"],"resources":["roles"],"apiGroups":["rbac.authorization.k8s.io"]}"#,
-                "grants the verb escalate on roles to whoever has this role",
+                "grants the verb escalate on roles to every holder of this role",
             ),
             (r#"{"verbs":["bind"],"resources":["y"],"apiGroups":["x.io"]}"#, ""),
             (r#"{"verbs":["get"],"resources":["*"],"apiGroups":["*"]}"#, ""),

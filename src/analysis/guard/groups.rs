@@ -7,7 +7,7 @@ use crate::model::report::Severity;
 use crate::model::time::Micros;
 use std::collections::HashMap;
 
-/// What a row is about.
+/// What a row shows.
 pub(super) type Key = (String, &'static str, String, String, String, String, String);
 
 pub(super) fn key(one: &Notable) -> Key {

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// What to make of it.
 #[derive(Debug, Clone)]
 pub struct Shape {
-    /// What a row is about.
+    /// What a row shows.
     pub by: By,
     /// Whether two profiles are compared.
     pub compares: bool,

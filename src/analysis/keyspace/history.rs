@@ -99,7 +99,7 @@ pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<
 /// How rows are made and shown.
 #[derive(Debug, Clone, Default)]
 pub struct Shape<'s> {
-    /// What rows are made by.
+    /// What rows are grouped by.
     pub by: By,
     /// Field to sort by.
     pub sort_by: Option<&'s str>,

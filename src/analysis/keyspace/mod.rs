@@ -29,7 +29,7 @@ pub const ENCODINGS: usize = Encoding::ALL.len();
 /// Keys and bytes of one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Keys that live.
+    /// Live keys.
     pub keys: u64,
     /// Revisions of all keys, tombstones included.
     pub revisions: u64,

@@ -24,7 +24,7 @@ pub const FIELDS: [&str; 11] = [
 /// How rows are made and shown.
 #[derive(Debug, Clone, Default)]
 pub struct Shape {
-    /// What rows are made by.
+    /// What rows are grouped by.
     pub by: By,
     /// Field to sort by; live and history bytes where not given.
     pub sort_by: Option<String>,

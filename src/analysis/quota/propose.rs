@@ -13,9 +13,9 @@ pub enum Peak {
     /// The most that was used.
     #[default]
     Max,
-    /// What 99.9 % of all samples are not above.
+    /// The 99.9th percentile of all samples.
     P999,
-    /// What 99 % of all samples are not above.
+    /// The 99th percentile of all samples.
     P99,
 }
 

@@ -85,7 +85,7 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         },
         duration(oldest),
     );
-    "see who holds and waits for the seats in the rows; throttle that client, give it a FlowSchema and level of its \
+    "the rows show who holds and who queues for seats; throttle that client, give it a FlowSchema and level of its \
      own, or give this level more shares"
         .clone_into(&mut waits.remedy);
     evidence(

@@ -14,23 +14,23 @@ pub struct EmitFlags {
     /// Print this in place of the profiles, as YAML (-o json: a report; -o wide: tables).
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "seats")]
     pub emit: Option<Form>,
-    /// A client to emit for, whether something was found or not (repeatable): a user, a service account
-    /// (NAMESPACE:NAME), or an agent.
+    /// A client to emit for, with or without findings (repeatable): a user, a service account (NAMESPACE:NAME), or an
+    /// agent.
     #[arg(long = "client", value_name = "USER", requires = "emit")]
     pub clients: Vec<String>,
-    /// nominalConcurrencyShares of the fence [default: 5; of --emit fence: 1; 0 rejects every request, from Kubernetes
-    /// 1.29 on].
+    /// nominalConcurrencyShares of the throttled level [default: 5; of --emit fence: 1; 0 rejects every request, from
+    /// Kubernetes 1.29 on].
     #[arg(long, value_name = "N", requires = "emit")]
     pub shares: Option<u32>,
-    /// Also against what looks like a part of the cluster: its network, storage, webhooks, autoscaler, or the
-    /// provider's own.
+    /// Also throttle what looks like part of the cluster: network, storage, webhooks, autoscaler, or the provider's
+    /// own.
     #[arg(long, requires = "emit")]
     pub force: bool,
     /// Seats of an apiserver: --max-requests-inflight + --max-mutating-requests-inflight [default: by the bundle's
     /// metrics, else 600].
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub server_seats: Option<u32>,
-    /// With --emit fence: this many further steps, each with more seats, to open it again.
+    /// With --emit fence: number of steps, each with more seats, to lift the limit.
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=10))]
     pub ramp: Option<u32>,
     /// With --emit gateway: only for this gateway [default: a document for each].

@@ -52,17 +52,16 @@ pub struct Args {
     /// DIM is who or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Who holds and who waits for the seats of priority levels, by /debug/api_priority_and_fairness/dump_requests,
-    /// dump_queues and dump_priority_levels.
+    /// Show holders of and queues for the seats of priority levels, by
+    /// /debug/api_priority_and_fairness/dump_requests, dump_queues and dump_priority_levels.
     #[arg(long, conflicts_with = "objects")]
     seats: bool,
-    /// A snapshot or copy of etcd's database (or a folder that holds one): how large the objects are that are listed.
+    /// A snapshot or copy of etcd's database (or a folder that holds one), for the sizes of listed objects.
     #[arg(long, value_name = "FILE.db")]
     objects: Option<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: what a bundle
-    /// says).
+    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: the bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]

@@ -26,31 +26,36 @@ pub(super) use taker::stamp;
 
 /// Arguments of `plimsoll collect`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll collect                                       # what the kubeconfig's cluster is doing now
+#[command(after_help = "EXAMPLES
+  plimsoll collect                                       # what the kubeconfig's \
+     cluster is doing now
   plimsoll collect --duration 5m --every 10s -f incident.tar.zst
-  plimsoll collect --duration 5m /var/log/kubernetes/audit https://127.0.0.1:2381/metrics
-  plimsoll collect --include-heap --include-etcd --endpoints https://10.0.0.11:2379 --cacert ca.crt --cert client.crt --key client.key
-  tar --zstd -xf incident.tar.zst && plimsoll report incident/ -o html > report.html
+  plimsoll collect \
+     --duration 5m /var/log/kubernetes/audit https://127.0.0.1:2381/metrics
+  plimsoll collect --include-heap \
+     --include-etcd --endpoints https://10.0.0.11:2379 --cacert ca.crt --cert client.crt --key client.key
+  tar \
+     --zstd -xf incident.tar.zst && plimsoll report incident/ -o html > report.html
 
-It asks each apiserver one thing at a time, lists in pages of 500, waits where it is told to, and never writes to the cluster.
-What it takes, what it leaves out, and the ClusterRole that it needs: docs/collect.md.")]
+It sends each apiserver one \
+     request at a time, lists in pages of 500, honours Retry-After, and never writes to the cluster.
+Contents, what \
+     is left out, and the ClusterRole it needs: docs/collect.md.")]
 pub struct Args {
-    /// Put these in as well: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler,
+    /// Include these: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler,
     /// controller-manager).
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Where to write it: an archive if it is called *.tar.zst, else a folder [default: CLUSTER-TIME.tar.zst].
     #[arg(short = 'f', long, value_name = "PATH")]
     output_file: Option<PathBuf>,
-    /// Go on for this long, and take metrics again and again [default: take all once].
+    /// Collect for this long, with metrics at intervals [default: collect once].
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     duration: Option<Duration>,
     /// Time between two pages of metrics.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     every: Duration,
-    /// Pages of lists a second, at most.
+    /// Maximum list pages per second.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = rate)]
     qps: f64,
     /// List no objects.
@@ -65,15 +70,15 @@ pub struct Args {
     /// Members of etcd, with commas between; each is tried until one has sent all.
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "include_etcd", value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
-    /// Copy audit logs with request and response bodies [default: their sizes only]. They hold what clients sent and
-    /// were answered, Secrets included if the audit policy logs them.
+    /// Copy audit logs with request and response bodies [default: their sizes only]. Bodies may hold Secrets if the
+    /// audit policy logs them.
     #[arg(long)]
     with_bodies: bool,
     /// Write pseudonyms in place of users, addresses, namespaces and names of objects, the same one for the same name
     /// in all files.
     #[arg(long, conflicts_with_all = ["include_etcd", "with_bodies"])]
     redact: bool,
-    /// Who answers for the cluster, for reports.
+    /// Owner of the cluster, for reports.
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
     #[command(flatten)]

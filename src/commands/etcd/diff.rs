@@ -10,17 +10,19 @@ use crate::model::report::Report;
 
 /// Arguments of `plimsoll etcd diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd diff yesterday.db today.db
-  plimsoll etcd diff bundle/                                     # its first and its last database
-  plimsoll etcd diff yesterday.db today.db --objects -o csv > objects.csv
-  plimsoll etcd diff yesterday.db today.db --fail-on critical    # a namespace or a CRD is gone")]
+  plimsoll etcd diff bundle/             \
+                             # its first and its last database
+  plimsoll etcd diff yesterday.db today.db --objects \
+     -o csv > objects.csv
+  plimsoll etcd diff yesterday.db today.db --fail-on critical    # a namespace or a CRD \
+     was deleted")]
 pub(super) struct Args {
     /// The older database, as for usage; or a bundle with several.
     #[arg(value_name = "BEFORE")]
     before: String,
-    /// The newer one [default: of a bundle's databases the first is compared with the last].
+    /// The newer database [default: of a bundle the first is compared with the last].
     #[arg(value_name = "AFTER")]
     after: Option<String>,
     /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).

@@ -37,28 +37,28 @@ pub(super) struct Args {
     /// holds one.
     #[arg(value_name = "SNAPSHOT")]
     source: String,
-    /// Take what lives in SNAPSHOT and no longer lives in this newer one.
+    /// Extract objects that exist in SNAPSHOT and not in this newer one.
     #[arg(long, value_name = "NEWER")]
     deleted_since: Option<String>,
-    /// Take only keys that begin so: /registry/configmaps/web/
+    /// Extract only keys with this prefix: /registry/configmaps/web/
     #[arg(long, value_name = "PREFIX")]
     key_prefix: Option<String>,
-    /// Take only this resource, in the plural, with its group or without: pods, deployments.apps
+    /// Extract only this resource, in the plural, with its group or without: pods, deployments.apps
     #[arg(long, value_name = "RESOURCE")]
     resource: Option<String>,
-    /// Take only objects in this namespace, and the Namespace itself.
+    /// Extract only objects in this namespace, and the Namespace itself.
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Take only objects of this name.
+    /// Extract only objects of this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Take Secrets as well: whoever can read the output can read them.
+    /// Extract Secrets too: anyone who can read the output can read them.
     #[arg(long)]
     include_secrets: bool,
-    /// Take also what controllers and the control plane make anew.
+    /// Extract also objects that controllers create again.
     #[arg(long)]
     all: bool,
-    /// Take objects of a newer Kubernetes as well, without the fields that are not known.
+    /// Extract objects of a newer Kubernetes too, without unknown fields.
     #[arg(long)]
     lossy: bool,
     /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).

@@ -27,7 +27,7 @@ FORMS
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// What widths are.
+    /// What widths show.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     weight: Weight,
     /// Colour by the change against this database.

@@ -38,7 +38,7 @@ pub(super) struct Args {
     endpoints: Vec<Endpoint>,
     #[command(flatten)]
     access: AccessFlags,
-    /// Where to write it; an older file is replaced once the new one is whole and right.
+    /// Where to write it; an older file is replaced once the new one is complete and verified.
     #[arg(short = 'f', long, value_name = "FILE", required = true)]
     output_file: PathBuf,
 }
@@ -62,7 +62,7 @@ pub struct AccessFlags {
     /// A file that holds nothing but the password.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// Give up on a member that says nothing for so many seconds.
+    /// Give up on a member that sends nothing for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }

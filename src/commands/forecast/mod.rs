@@ -56,10 +56,10 @@ pub struct Args {
     /// Which time to look at; without --since the last 60 days of hours, and the last three years of days.
     #[command(flatten)]
     time: TimeFlags,
-    /// Or as of which moment.
+    /// Moment of the forecast.
     #[command(flatten)]
     moment: MomentFlags,
-    /// Only what is limited in this namespace (repeatable).
+    /// Only limits of this namespace (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     namespaces: Vec<String>,
     /// Only these series: name{label="value"}, or a regular expression on that text or on the name in the table
@@ -73,20 +73,19 @@ pub struct Args {
     /// How far to look ahead: 12h, 30d, 8w; no further than twice the history.
     #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"))]
     horizon: Micros,
-    /// What repeats itself: auto, none, or lengths, 24h,7d.
+    /// Seasons: auto, none, or lengths, 24h,7d.
     #[arg(long, value_name = "LENGTHS", default_value = "auto", value_parser = asked::season)]
     season: Season,
-    /// Exceptions that teach nothing, as holidays: CSV with the columns from, until and name.
+    /// Exceptional times such as holidays, left out of the fit: CSV with the columns from, until and name.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// The limit of series that match, before what is known: REGEX=NUMBER, or a quantity; the first that matches wins
-    /// (repeatable).
+    /// Set the limit of matching series: REGEX=NUMBER, or a quantity; the first match wins (repeatable).
     #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = given, help_heading = "Limits")]
     limits: Vec<Given>,
     /// Limits by series: CSV with the columns series and limit.
     #[arg(long = "limits", value_name = "FILE", help_heading = "Limits")]
     limits_file: Option<PathBuf>,
-    /// The quota of etcd where no series tells it (default: etcd's own, 2Gi).
+    /// The quota of etcd where no series has it (default: etcd's own, 2Gi).
     #[arg(long, value_name = "SIZE", value_parser = crate::sources::limits::amount, help_heading = "Limits")]
     etcd_quota: Option<f64>,
     /// A limit that is reached within this time is a warning.
@@ -95,7 +94,7 @@ pub struct Args {
     /// A limit that is reached within this time is critical; --fail-on gives the exit code.
     #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = length_parser(1, "12h, 30d, 8w"), help_heading = "Limits")]
     critical_within: Micros,
-    /// What if this comes on top: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
+    /// What if this is added: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
     #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]
     additions: Vec<String>,
     /// What if there were so many nodes.
@@ -104,16 +103,16 @@ pub struct Args {
     /// From when on: RFC 3339 or a date (default: now).
     #[arg(long, value_name = "DATE", value_parser = asked::date, help_heading = "What if")]
     from: Option<Micros>,
-    /// Add the future step by step, and the history, to each row of json and yaml.
+    /// Add the forecast by step, and the history, to each row of json and yaml.
     #[arg(long)]
     points: bool,
-    /// Draw so many of the most urgent series; -o svg writes them as one picture.
+    /// Draw this many of the most urgent series; -o svg writes them as one picture.
     #[arg(long, value_name = "N")]
     chart: Option<usize>,
-    /// Foresee also what ended before the others, each series from its own end.
+    /// Forecast series that ended before the others too, each from its own end.
     #[arg(long)]
     ended: bool,
-    /// The name of series that have none, as results of expressions in JSON.
+    /// Name for series without one, such as results of expressions in JSON.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Which Prometheus to take history from.

@@ -30,7 +30,7 @@ EXAMPLES
 
 How episodes are found: docs/judge.md. All about one: plimsoll report, plimsoll compare SOURCE --episode ID.")]
 pub(super) struct Args {
-    /// Audit logs, metrics pages, bundles, stores of record: what report takes.
+    /// Audit logs, metrics pages, bundles, stores: what report takes.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub(super) struct Args {
     /// Judge repeatedly as the sources grow; report outages, incidents and degraded episodes from now on.
     #[arg(long, conflicts_with_all = ["since", "until"])]
     follow: bool,
-    /// How often.
+    /// Time between judgements.
     #[arg(long, value_name = "DURATION", default_value = "30s", requires = "follow", value_parser = duration_parser(1, "10s, 1m"))]
     every: Duration,
-    /// What is judged: so much of the last time. The more, the better is known what is usual; all of it is read each time.
+    /// Length of the time that is judged; longer gives a better baseline, and is read in full each time.
     #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow", value_parser = duration_parser(60, "30m, 2h"))]
     last: Duration,
     /// End after this time [default: on SIGINT or SIGTERM].

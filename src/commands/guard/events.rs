@@ -23,45 +23,49 @@ use std::sync::Arc;
 
 /// Arguments of `plimsoll guard events`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll guard events /var/log/kubernetes/ --since -1h
-  plimsoll guard events bundle/                          # databases in the bundle say what is gone
-  plimsoll guard events audit.log --before yesterday.db --after today.db
-  plimsoll guard events audit.log --where user=bob@example.com --kind delete-namespace,delete-crd
-  plimsoll guard events audit.log --fail-on critical     # for cron: 1 where something critical was done
-  plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml --owner platform    # tells them as it happens
+  plimsoll guard events \
+     bundle/                          # databases in the bundle show what was deleted
+  plimsoll guard events \
+     audit.log --before yesterday.db --after today.db
+  plimsoll guard events audit.log --where user=bob@example.com \
+     --kind delete-namespace,delete-crd
+  plimsoll guard events audit.log --fail-on critical     # for cron: 1 where \
+     something critical was done
+  plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml --owner \
+     platform    # reports them live
 
-What counts, how grave it is, and what the log does not show: docs/guard.md.")]
+Kinds, severities, and limits of the audit log: docs/guard.md.")]
 pub(super) struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// Only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=,
+    /// Only operations that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=,
     /// as for traffic.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Only these kinds, with commas: docs/guard.md has their names.
     #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Only what is as grave as this.
+    /// Only this severity and above.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     severity: Option<Severity>,
-    /// Operations of one kind by one actor are one row where no pause between them is longer; ten pods deleted within
-    /// it are many.
+    /// Longest pause between operations of one kind by one actor that form one row; ten pods deleted within it are
+    /// many.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = length_parser(1, "30s, 5m"))]
     window: Micros,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
     /// Namespaces are looked up among the objects that lie beside the logs.
     #[arg(long = "owner-key", value_name = "KEY")]
     owner_keys: Vec<String>,
-    /// A database of etcd from before: with --after it says which objects are gone. Of a bundle that holds several, the
-    /// first and the last are taken.
+    /// A database of etcd from before: with --after it shows the deleted objects. Of a bundle with several, the first
+    /// and the last are used.
     #[arg(long, value_name = "FILE.db", requires = "after")]
     before: Option<String>,
-    /// A database of etcd from after.
+    /// A database of etcd from afterwards.
     #[arg(long, value_name = "FILE.db", requires = "before")]
     after: Option<String>,
     #[command(flatten)]

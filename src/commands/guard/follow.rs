@@ -28,8 +28,8 @@ const LAST: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Tripwire")]
 pub(super) struct FollowFlags {
-    /// Read on as the logs grow and are rotated, and tell what is dangerous as it comes: warnings and worse, from now
-    /// on, or from --since.
+    /// Follow logs as they grow and rotate, and report dangerous operations live: warnings and above, from now on, or
+    /// from --since.
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
     /// End after this time [default: on SIGINT or SIGTERM].

@@ -27,11 +27,11 @@ pub(super) struct MailFlags {
     /// Send them to this owner of the configuration [default: its default].
     #[arg(long, value_name = "NAME", requires = "alerts")]
     owner: Option<String>,
-    /// Keep in this folder what was told and what has still to be sent [default: plimsoll/guard in the user's state
+    /// Keep the state (sent and pending messages) in this folder [default: plimsoll/guard in the user's state
     /// folder].
     #[arg(long, value_name = "DIR", requires = "alerts")]
     state: Option<PathBuf>,
-    /// Try to deliver for so long at a time; reading waits.
+    /// Try to deliver for this long at a time; reading pauses meanwhile.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts", value_parser = duration_parser(0, "30s, 5m, 12h"))]
     give_up: Duration,
 }

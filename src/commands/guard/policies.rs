@@ -20,31 +20,36 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Arguments of `plimsoll guard policies`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll guard policies bundle/                        # what they would have denied, allowed, or can't be decided
-  plimsoll guard policies --audit-only | kubectl apply --server-side -f -    # first only warn, and note it in the audit log
-  plimsoll guard policies --only roots,critical-objects | kubectl apply --server-side -f -
-  plimsoll guard policies --opens '0 9 * * 1-5' --closes '0 16 * * 1-5' --time-zone Europe/Berlin --image IMAGE-WITH-KUBECTL
+#[command(after_help = "EXAMPLES
+  plimsoll guard policies bundle/                        # what they would have \
+     denied, allowed, or can't be decided
+  plimsoll guard policies --audit-only | kubectl apply --server-side -f -  \
+       # first only warn, and note it in the audit log
+  plimsoll guard policies --only roots,critical-objects | \
+     kubectl apply --server-side -f -
+  plimsoll guard policies --opens '0 9 * * 1-5' --closes '0 16 * * 1-5' \
+     --time-zone Europe/Berlin --image IMAGE-WITH-KUBECTL
 
-What each protects, how it is told the number or the name twice, and what CEL can't express: docs/guard.md.")]
+What each protects, how to confirm a number or name, and \
+     what CEL can't express: docs/guard.md.")]
 pub(super) struct Args {
-    /// Audit logs, or bundles with databases of etcd: say what the policies would have said to the requests in them.
-    /// None: print the policies.
+    /// Audit logs, or bundles with databases of etcd: replay the policies over their requests. None: print the
+    /// policies.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// A database of etcd from before the log: what objects were like. Of a bundle that holds some, the first is taken.
+    /// A database of etcd from before the log, for the objects as they were. Of a bundle with several, the first is
+    /// used.
     #[arg(long, value_name = "FILE.db", requires = "sources")]
     before: Option<String>,
     /// Only these policies, with commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Bindings that deny nothing: they warn, and note it in the audit log.
+    /// Write bindings that warn and audit, and deny nothing.
     #[arg(long)]
     audit_only: bool,
-    /// The label or annotation that marks what is critical, with the value `true` [default: plimsoll.io/critical].
+    /// The label or annotation that marks critical objects, with the value `true` [default: plimsoll.io/critical].
     #[arg(long, value_name = "KEY", value_parser = key)]
     critical: Option<String>,
     /// The annotation that repeats a name, before it is deleted [default: plimsoll.io/confirm-delete].
@@ -57,15 +62,14 @@ pub(super) struct Args {
     /// plimsoll.io/node-may-delete].
     #[arg(long, value_name = "KEY", value_parser = key)]
     node_may_delete: Option<String>,
-    /// Leave this user or group alone, besides those of the control plane (repeatable).
+    /// Exempt this user or group, besides those of the control plane (repeatable).
     #[arg(long, value_name = "NAME", value_parser = name)]
     exempt: Vec<String>,
-    /// Let the policies read these keys and names from a ConfigMap, which is printed too, so that they can be changed
-    /// there.
+    /// Let the policies read these keys and names from a ConfigMap, which is printed too.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = map)]
     params: Option<(String, String)>,
-    /// When the change window opens, as cron writes it; with it there is the policy change-window, and CronJobs that
-    /// open and close it.
+    /// When the change window opens, in cron's form; adds the policy change-window, and CronJobs that open and close
+    /// it.
     #[arg(long, value_name = "CRON", requires_all = ["closes", "image"], value_parser = schedule)]
     opens: Option<String>,
     /// When it closes.

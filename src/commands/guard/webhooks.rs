@@ -19,16 +19,21 @@ use serde_json::Value;
 
 /// Arguments of `plimsoll guard webhooks`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json
-  plimsoll guard webhooks hooks.json                     # what is wrong with them
-  plimsoll guard webhooks hooks.json /var/log/kubernetes/     # and which requests they are asked about
-  plimsoll guard webhooks hooks.json scrapes/            # and how fast they are, and whether calls fail
-  plimsoll guard webhooks bundle/                        # all of it; configurations also from a database of etcd
-  plimsoll guard webhooks bundle/ --fail-on critical
+#[command(after_help = "EXAMPLES
+  kubectl get \
+     validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json
+  plimsoll guard \
+     webhooks hooks.json                     # what is wrong with them
+  plimsoll guard webhooks hooks.json \
+     /var/log/kubernetes/     # and which requests they are asked about
+  plimsoll guard webhooks hooks.json \
+     scrapes/            # and how fast they are, and whether calls fail
+  plimsoll guard webhooks bundle/           \
+                  # all of it; configurations also from a database of etcd
+  plimsoll guard webhooks bundle/ \
+     --fail-on critical
 
-How it is told which requests a webhook is asked about, and what can't be told: docs/webhooks.md.")]
+How requests are matched to webhooks, and limits: docs/webhooks.md.")]
 pub(super) struct Args {
     /// Configurations and namespaces (kubectl get -o json|yaml, or a database of etcd); audit logs and metrics pages
     /// beside them: files, folders, bundles.

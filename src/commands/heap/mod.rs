@@ -58,10 +58,10 @@ struct WhatArgs {
     /// Leave out stacks with a function, file or program that matches.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     ignore: Option<Regex>,
-    /// Show only what the outermost match calls, and itself.
+    /// Show only the outermost match and its callees.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     show_from: Option<Regex>,
-    /// Of several processes take this one: the name of its folder, or an apiserver's host:port.
+    /// Use this one of several processes: the name of its folder, or an apiserver's host:port.
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 }
@@ -78,7 +78,7 @@ struct TopArgs {
     /// Profiles: files, globs, URLs, - for stdin, all added up; of a folder or bundle the latest. None: a live cluster.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// What a row is about.
+    /// What a row shows.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
@@ -125,7 +125,7 @@ struct DiffArgs {
     /// Two profiles, the older first; of a folder each the latest. Or one folder or bundle: its first and its last.
     #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
     sources: Vec<String>,
-    /// What a row is about.
+    /// What a row shows.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]

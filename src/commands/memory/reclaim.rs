@@ -19,29 +19,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Without --yes nothing is changed: it is said what would be asked for, and what that should free.
+#[command(after_help = "Without --yes nothing is changed: the plan and what it should free are printed.
 
 EXAMPLES
-  plimsoll memory reclaim --component kube-apiserver                           what would be done
-  plimsoll memory reclaim --component kube-apiserver --yes                     until the working set is all that is left
-  plimsoll memory reclaim kubepods.slice --until headroom=20% --most 100% --yes
-  plimsoll memory reclaim --unit etcd --until 'cache<2GiB' --yes --even-etcd
-  plimsoll memory reclaim --component kube-apiserver --daemon --high 90% --low 80% --yes")]
+  \
+     plimsoll memory reclaim --component kube-apiserver                           what would be done
+  plimsoll \
+     memory reclaim --component kube-apiserver --yes                     until the working set is all that is left
+  \
+     plimsoll memory reclaim kubepods.slice --until headroom=20% --most 100% --yes
+  plimsoll memory reclaim --unit \
+     etcd --until 'cache<2GiB' --yes --even-etcd
+  plimsoll memory reclaim --component kube-apiserver --daemon \
+     --high 90% --low 80% --yes")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit.
     #[arg(value_name = "SOURCE", required_unless_present_any = ["pid", "unit", "component"])]
     sources: Vec<String>,
-    /// Do it; without this, only say what would be done.
+    /// Reclaim; without this, only print the plan.
     #[arg(long)]
     yes: bool,
-    /// Also where etcd runs in the cgroup: its cache is its database, and is read again at once.
+    /// Also where etcd runs in the cgroup: its cache is its database, which it reads again at once.
     #[arg(long)]
     even_etcd: bool,
-    /// Ask for this much at a time.
+    /// Reclaim this much per step.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = step)]
     step: u64,
-    /// Stop here: working-set (inactive cache is gone), headroom=20% (of the limit free), cache<2GiB.
+    /// Stop at: working-set (no inactive cache left), headroom=20% (of the limit free), cache<2GiB.
     #[arg(long, value_name = "GOAL", default_value = "working-set", value_parser = until)]
     until: Until,
     /// Free at most this: a share of what is reclaimable, or a size.
@@ -50,14 +54,14 @@ pub(super) struct Args {
     /// Wait this long after each step, to see whether the cache is read again.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_every)]
     pause: Duration,
-    /// How: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no processes),
-    /// memory.limit_in_bytes.
+    /// Method: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no
+    /// processes), memory.limit_in_bytes.
     #[arg(long, value_enum, value_name = "FILE")]
     method: Option<Method>,
-    /// Where limits that are low for a moment are noted, so that the next run can restore them.
+    /// Where temporarily lowered limits are written down, so that the next run can restore them.
     #[arg(long, value_name = "DIR", default_value_os_t = reclaim::default_state())]
     state: PathBuf,
-    /// Go on: whenever usage is above --high, reclaim until it is at --low.
+    /// Keep running: when usage is above --high, reclaim down to --low.
     #[arg(long)]
     daemon: bool,
     /// With --daemon: begin at this share of the limit.
@@ -66,7 +70,7 @@ pub(super) struct Args {
     /// With --daemon: end at this share of the limit.
     #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = share, requires = "daemon")]
     low: f64,
-    /// With --daemon: look this often.
+    /// With --daemon: time between checks.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_every, requires = "daemon")]
     every: Duration,
     #[command(flatten)]

@@ -21,15 +21,20 @@ use crate::sources::wanted::Wanted;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll memory show --component kube-apiserver          cache or heap?
-  plimsoll memory show / --recursive --top 0               all cgroups of the machine
-  plimsoll memory show --pid 4711 --over 60s               with what happens within a minute
-  plimsoll memory show --root /host --component etcd       from a container
-  plimsoll memory show --component kube-apiserver --heap heap.txt      with what /debug/pprof/heap?debug=1 gave
-  plimsoll memory show samples/list-storm                  a bundle; its metrics and profiles tell Go's heap
-  plimsoll memory show copy/ --host-memory 32GiB           copies of memory.stat and its siblings")]
+  \
+     plimsoll memory show / --recursive --top 0               all cgroups of the machine
+  plimsoll memory show \
+     --pid 4711 --over 60s               with the changes within a minute
+  plimsoll memory show --root /host \
+     --component etcd       from a container
+  plimsoll memory show --component kube-apiserver --heap heap.txt      \
+     with what /debug/pprof/heap?debug=1 gave
+  plimsoll memory show samples/list-storm                  a bundle; \
+     its metrics and profiles tell Go's heap
+  plimsoll memory show copy/ --host-memory 32GiB           copies of \
+     memory.stat and its siblings")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default:
     /// the machine's top group].
@@ -38,14 +43,15 @@ pub(super) struct Args {
     /// Show the cgroups below as well.
     #[arg(short, long)]
     recursive: bool,
-    /// Of live cgroups: look twice, this far apart, to tell idle cache from cache that is read again; 0s to look once.
+    /// Sample live cgroups twice, this far apart, to separate idle cache from cache that is read again; 0s samples
+    /// once.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_parser(0, "0s, 1s, 1m"))]
     over: Duration,
-    /// Metrics pages of the program in the cgroup: Go's heap is set beside its anonymous memory. A bundle's own are
+    /// Metrics pages of the program in the cgroup, to compare Go's heap with its anonymous memory. A bundle's own are
     /// found.
     #[arg(long, value_name = "SOURCE")]
     metrics: Vec<String>,
-    /// Heap profiles of it (files, folders, URLs): what Go's objects take. The text form (?debug=1) tells idle and
+    /// Heap profiles of it (files, folders, URLs): memory of Go objects. The text form (?debug=1) has idle and
     /// released memory too. A bundle's own are found.
     #[arg(long, value_name = "SOURCE")]
     heap: Vec<String>,

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// Time between samples.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_every)]
     every: Duration,
-    /// A verdict that holds for this long becomes a finding.
+    /// Report a verdict as a finding after this time.
     #[arg(long = "for", value_name = "DURATION", default_value = "1m", value_parser = parse_every)]
     holds: Duration,
     /// End after this time [default: on SIGINT or SIGTERM].

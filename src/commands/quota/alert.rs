@@ -44,23 +44,23 @@ pub struct Args {
     source: SourceFlags,
     #[command(flatten)]
     flags: Flags,
-    /// What still stands is told again after this time (default 24h).
+    /// Repeat open alerts after this time (default 24h).
     #[arg(long, value_name = "TIME", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"), help_heading = "Messages")]
     repeat: Option<Duration>,
-    /// Take the texts subject.txt, text.txt and slack.txt from this folder, as far as they are there.
+    /// Use the templates subject.txt, text.txt and slack.txt of this folder, where they exist.
     #[arg(long, value_name = "DIR", help_heading = "Messages")]
     template: Option<PathBuf>,
-    /// Keep in this folder what was told and what has still to be sent (default: plimsoll/alerts in the user's state
+    /// Keep the state (sent and pending messages) in this folder (default: plimsoll/alerts in the user's state
     /// folder).
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_ALERT_STATE", help_heading = "Messages")]
     state: Option<PathBuf>,
-    /// Try to deliver for so long; also wait so long for another run to end.
+    /// Try to deliver for this long; also the longest wait for another run.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"), help_heading = "Messages")]
     give_up: Duration,
-    /// Show who would get what, and when; send and remember nothing.
+    /// Show recipients, messages and times; send and store nothing.
     #[arg(long, help_heading = "Messages")]
     dry_run: bool,
-    /// Take this for the time that it is: for tests.
+    /// Use this as the current time: for tests.
     #[arg(long, value_name = "TIME", hide = true)]
     now: Option<jiff::Timestamp>,
 }

@@ -23,7 +23,7 @@ pub(super) struct Flags {
     /// It is critical from this share on (default 95%).
     #[arg(long, value_name = "SHARE", value_parser = share)]
     critical: Option<f64>,
-    /// It is critical as well if its trend reaches the limit within so many days.
+    /// It is also critical if its trend reaches the limit within this many days.
     #[arg(long, value_name = "DAYS")]
     days: Option<f64>,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).

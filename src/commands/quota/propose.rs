@@ -37,10 +37,10 @@ pub struct Args {
     /// What to add to the peak.
     #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
     headroom: f64,
-    /// A peak that did not last so long is called a spike: 5m, 15m, 1h or 4h.
+    /// A shorter peak is a spike: 5m, 15m, 1h or 4h.
     #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
     min_duration: Micros,
-    /// Leave spikes out: start from the level that lasted.
+    /// Leave spikes out: start from the sustained level.
     #[arg(long)]
     without_spikes: bool,
     /// Sum up the namespaces that have the same value of this label.
@@ -49,22 +49,22 @@ pub struct Args {
     /// Sum up the namespaces that have the same value of this annotation.
     #[arg(long, value_name = "KEY", group = "project")]
     project_annotation: Option<String>,
-    /// Sum up namespaces as this YAML file says: project: [namespace, …].
+    /// Sum up namespaces by this YAML file: project: [namespace, …].
     #[arg(long, value_name = "FILE", group = "project")]
     projects: Option<PathBuf>,
     /// Propose only this resource, as quotas name it: requests.cpu, limits.memory, pods (repeatable).
     #[arg(long = "resource", value_name = "NAME")]
     resources: Vec<String>,
-    /// Let manifests (-o yaml, --kustomize) lower limits too, where 14 days of history or more stand behind it.
+    /// Let manifests (-o yaml, --kustomize) lower limits too, given 14 days of history or more.
     #[arg(long)]
     allow_decrease: bool,
-    /// Add LimitRanges with defaults for namespaces whose containers don't say what they need.
+    /// Add LimitRanges with defaults for namespaces whose containers have no requests.
     #[arg(long)]
     limit_range: bool,
     /// Quotas for the API itself, from audit logs: requests per second and seats of each user, as priority levels.
     #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes", "resources", "allow_decrease"])]
     api: bool,
-    /// With --api: for so many users, those that take most seats.
+    /// With --api: number of users, by seats.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]
     clients: usize,
     /// With --api: seats of an apiserver, --max-requests-inflight + --max-mutating-requests-inflight [default: 600].

@@ -26,14 +26,19 @@ const SHORTEST_PART: Duration = Duration::from_secs(60);
 /// Arguments of `plimsoll record`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll record --store /var/lib/plimsoll --once                  from cron: the kubeconfig's cluster, as it is now
-  plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB     a flight recorder
-  plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice --store history --every 30s
-  plimsoll record /var/log/kubernetes/ --store history --every 1m   audit logs too: who did what, when the log is gone
-  plimsoll record samples/list-storm --store history                a bundle: its times are kept
-  plimsoll record import old.csv answer.json --store history        samples of others; see record import --help")]
+#[command(after_help = "EXAMPLES
+  plimsoll record --store /var/lib/plimsoll --once                  from cron: the \
+     kubeconfig's cluster, as it is now
+  plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB     a \
+     flight recorder
+  plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice --store history \
+     --every 30s
+  plimsoll record /var/log/kubernetes/ --store history --every 1m   audit logs too: who did what, \
+     after the log is deleted
+  plimsoll record samples/list-storm --store history                a bundle: its \
+     times are kept
+  plimsoll record import old.csv answer.json --store history        samples of others; see \
+     record import --help")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
@@ -44,10 +49,10 @@ pub struct Args {
     /// The folder of the store; made if it is absent.
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", required = true)]
     store: Option<PathBuf>,
-    /// Take what there is once, and end.
+    /// Record once, and end.
     #[arg(long, conflicts_with_all = ["every", "length"])]
     once: bool,
-    /// Time between samples [default: 15s for what is live; files are read once].
+    /// Time between samples [default: 15s for live sources; files are read once].
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     every: Option<Duration>,
     /// End after this time [default: on SIGINT or SIGTERM].
@@ -72,16 +77,16 @@ enum Sub {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Retention")]
 pub(super) struct KeepFlags {
-    /// Keep no more than this: the oldest points go first, then the oldest days.
+    /// Maximum size: the oldest points are dropped first, then the oldest days.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
-    /// Keep single points for this long; of older days what they came to is kept: peak, quantiles, mean.
+    /// Keep single points for this long; of older days their peak, quantiles and mean.
     #[arg(long, value_name = "TIME", default_value = "14d", value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep_points: Micros,
     /// Keep days for this long.
     #[arg(long, value_name = "TIME", default_value = "400d", value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep: Micros,
-    /// Keep what audit logs tell (roll-ups) in tiles of these lengths up to these ages: 10s, 1m, 10m and 1h.
+    /// Keep roll-ups of audit logs in tiles of these lengths up to these ages: 10s, 1m, 10m and 1h.
     #[arg(long, value_name = "TILE=AGE,...", default_value = "10s=2d,1m=30d,10m=400d", value_parser = keep_rollups)]
     keep_rollups: KeepRollups,
 }

@@ -37,8 +37,8 @@ EXAMPLES
 
 Every number is that of the command that is named beside it. How the window and the causes are found: docs/report.md.")]
 pub struct Args {
-    /// Whatever is at hand: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles,
-    /// objects.
+    /// All sources that you have: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap
+    /// profiles, objects.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
@@ -49,10 +49,10 @@ pub struct Args {
     /// When it ended; the same forms.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
-    /// What the report is called.
+    /// Title of the report.
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Who answers for it.
+    /// Owner named in the report.
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
     /// A store that record keeps, or a CSV, for a section of forecasts; repeatable.

@@ -56,20 +56,19 @@ pub struct Args {
     /// Follow this audit log (file, folder, glob) as it is written; repeatable.
     #[arg(long, value_name = "LOG")]
     follow: Vec<String>,
-    /// Time between two readings of what is live.
+    /// Time between two readings of live sources.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     every: Duration,
     /// List the cluster's objects too, every five minutes: quotas, pods, workloads, nodes.
     #[arg(long)]
     objects: bool,
-    /// How much of what is read live is kept to look back at; the oldest goes first.
+    /// Size of the live recording for replay; the oldest data are dropped first.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
     keep: u64,
     /// Keep it below this folder [default: that for temporary files].
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
-    /// Keep request and response bodies in the bundles that B writes [default: their sizes only]. They hold what
-    /// clients sent and were answered.
+    /// Keep request and response bodies in the bundles that B writes [default: their sizes only].
     #[arg(long)]
     with_bodies: bool,
     /// A store that record keeps, or a CSV, for forecasts; repeatable.

@@ -33,10 +33,10 @@ pub enum PeakOf {
     /// The most that was used.
     #[default]
     Max,
-    /// What 99.9 % of all samples are not above.
+    /// The 99.9th percentile of all samples.
     #[value(name = "p99.9")]
     P999,
-    /// What 99 % of all samples are not above.
+    /// The 99th percentile of all samples.
     P99,
 }
 

@@ -102,7 +102,7 @@ pub struct Report {
     pub window: Option<(Micros, Micros)>,
     /// Heading of the report.
     pub title: Option<String>,
-    /// Who answers for it.
+    /// Owner named in the report.
     pub owner: Option<String>,
     /// Stores and files with series in time.
     pub history: Vec<String>,

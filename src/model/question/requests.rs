@@ -80,7 +80,7 @@ pub enum Form {
     /// Limits for gateways before the apiservers, for the clients with findings of warning or critical, or those of
     /// --client.
     Gateway,
-    /// How many seconds of history each watch cache holds, by metrics pages, and who falls out of it.
+    /// Seconds of history in each watch cache, by metrics pages, and clients that fall behind it.
     WatchCache,
 }
 

@@ -21,7 +21,7 @@ pub enum KeysBy {
     Kind,
     /// The top of the owner references.
     Owner,
-    /// Who wrote fields. A key counts with each of its managers.
+    /// Field managers. A key counts with each of its managers.
     Manager,
     /// The value of this label.
     Label(String),
@@ -67,9 +67,9 @@ pub enum Weight {
     Live,
     /// Bytes that compaction would free.
     History,
-    /// Both.
+    /// Live and history.
     All,
-    /// Keys that live.
+    /// Live keys.
     Keys,
     /// Revisions.
     Revisions,
@@ -114,7 +114,7 @@ pub struct EtcdUsage {
     pub at: Option<Micros>,
     /// Where the apiserver keeps its objects.
     pub prefix: Option<String>,
-    /// What rows are made by.
+    /// What rows are grouped by.
     pub by: KeysBy,
     /// Whether values are not looked into.
     pub keys_only: bool,
@@ -144,7 +144,7 @@ pub struct EtcdFlame {
     pub at: Option<Micros>,
     /// Where the apiserver keeps its objects.
     pub prefix: Option<String>,
-    /// What widths are.
+    /// What widths show.
     pub weight: Weight,
     /// The database that it is compared with.
     pub diff: Option<String>,
@@ -184,7 +184,7 @@ pub struct EtcdHistory {
     pub at: Option<Micros>,
     /// Where the apiserver keeps its objects.
     pub prefix: Option<String>,
-    /// What rows are made by.
+    /// What rows are grouped by.
     pub by: HistoryBy,
 }
 
@@ -387,7 +387,7 @@ pub struct HeapTop {
     pub sources: Vec<String>,
     /// Of several profiles of a process the newest at or before this time.
     pub at: Option<Micros>,
-    /// What a row is about.
+    /// What a row shows.
     pub by: StacksBy,
     /// What is counted.
     pub what: HeapWhat,
@@ -425,7 +425,7 @@ impl HeapFlame {
 pub struct HeapDiff {
     /// Two profiles, or one folder with several.
     pub sources: Vec<String>,
-    /// What a row is about.
+    /// What a row shows.
     pub by: StacksBy,
     /// What is counted.
     pub what: HeapWhat,

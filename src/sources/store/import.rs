@@ -270,7 +270,7 @@ fn rows(
         if [time, "value"].contains(&column.name().as_str()) {
             continue;
         }
-        let text = column.str().map_err(|_| format!("column {} is no text", column.name()))?;
+        let text = column.str().map_err(|_| format!("column {} is not text", column.name()))?;
         texts.push((column.name().to_string(), text.clone()));
     }
     let mut series_of = String::new();

@@ -113,7 +113,9 @@ fn stuck(queue: &Queue, named: &str) -> Option<Said> {
         confidence: 0.8,
         summary: format!("a worker of {named} has been at one item for {}", seconds(longest)),
         evidence: json!({"longest_s": longest, "unfinished_s": queue.unfinished_s}),
-        remedy: "take goroutines of the process (/debug/pprof/goroutine?debug=2) before it is restarted: it waits for a lock, a webhook or a request without a timeout".to_owned(),
+        remedy: "take goroutines of the process (/debug/pprof/goroutine?debug=2) before it is restarted: it is \
+             blocked by a lock, a webhook or a request without a timeout"
+            .to_owned(),
     })
 }
 

@@ -222,7 +222,7 @@ impl Call<'_> {
             return Ok(true);
         }
         let message = text("grpc-message").unwrap_or_default();
-        Err(self.wrong(&format!("refuses: {} ({})", percent_decoded(&message), advice(&status, &message))))
+        Err(self.wrong(&format!("rejected the request: {} ({})", percent_decoded(&message), advice(&status, &message))))
     }
 }
 

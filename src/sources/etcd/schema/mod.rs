@@ -72,7 +72,7 @@ pub struct Field {
     pub json: &'static str,
     /// What it holds.
     pub kind: Type,
-    /// How often.
+    /// Time between judgements.
     pub shape: Shape,
     /// What to do where it is empty.
     pub rule: Rule,
