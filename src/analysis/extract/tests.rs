@@ -74,7 +74,7 @@ fn what_a_controller_makes_anew_is_left_out() {
     // Without a newer snapshot nothing is known to live.
     let alone = select(candidates(), Options::default(), None);
     assert_eq!(names(&alone), ["Deployment web/d", "Pod web/q", "Pod web/s"]);
-    assert!(alone.documents[1].comments[0].contains("not known without --deleted-since"));
+    assert!(alone.documents[1].comments[0].contains("--deleted-since is needed"));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn jobs_pods_claims_and_accounts_are_made_fit() {
         |name: &str| found[&format!("PersistentVolumeClaim web/{name}")].object["spec"].get("volumeName").is_some();
     assert_eq!(["new", "old", "out"].map(volume), [true, true, false]);
     assert!(found["PersistentVolumeClaim web/old"].comments[0].contains("still belongs to the old claim"));
-    assert!(found["PersistentVolumeClaim web/out"].comments[0].contains("it will be empty"));
+    assert!(found["PersistentVolumeClaim web/out"].comments[0].contains("empty one will be created"));
     assert_eq!(found["PersistentVolume new"].object["spec"]["claimRef"], json!({"name": "new", "namespace": "web"}));
     assert_eq!(found["ServiceAccount web/a"].object["secrets"], json!([{"name": "here"}]));
 }

@@ -65,7 +65,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "channels: [pager]",
             "there is no channel 'pager'; there are: chat hook log mail pages",
         ),
-        ("channels: [pages, chat]", "channels: []", "nobody would be told"),
+        ("channels: [pages, chat]", "channels: []", "nobody would be notified"),
         ("name: web", "name: pay", "owners: number 2 (pay): there is another"),
         ("name: web, ", "", "an owner needs a name"),
         ("stdout: {}", "stdout: {}, slack: { url: \"http://a\" }", "channels: log: one of"),

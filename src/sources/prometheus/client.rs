@@ -476,7 +476,7 @@ mod tests {
             ("ftp://a", Err("begins with")),
             ("http://u:p@a", Err("--basic-auth-file")),
             ("http://a/?x=1", Err("question mark")),
-            ("", Err("no URL")),
+            ("", Err("not a URL")),
         ] {
             match (base(given), expected) {
                 (Ok(base), Ok(expected)) => assert_eq!(base, expected),

@@ -294,9 +294,9 @@ mod tests {
         for (name, text, expected) in [
             ("a.yaml", "x: [1]", "it holds NAME: PROMQL"),
             ("b.toml", "x = ", "it holds NAME: PROMQL"),
-            ("c.yaml", "x y: up", "no name of a query"),
+            ("c.yaml", "x y: up", "not a name of a query"),
             ("d.yaml", "x: ' '", "has no expression"),
-            ("e.yaml", "x: {promql: up, split: a-b}", "no label"),
+            ("e.yaml", "x: {promql: up, split: a-b}", "not a label"),
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();

@@ -321,7 +321,7 @@ fn all_that_is_assumed_is_told() {
         of(&["nowhere:+5 pods"], None, None, &target(Series::new("x", &[]), Default::default(), grid(web), None), 1.0);
     assert_eq!(moved, None);
     assert!(
-        outcome.unknown.iter().any(|what| what.contains("nothing is known of pods of nowhere")),
+        outcome.unknown.iter().any(|what| what.contains("no data on pods of nowhere")),
         "{:?}",
         outcome.unknown
     );
