@@ -42,7 +42,7 @@ pub enum Dim {
 
 /// What is known of an event that does not stand in it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'k> {
+pub struct EventContext<'k> {
     /// The apiservers' version: it decides who answers a LIST.
     pub server: Option<Minor>,
     /// The FlowSchema that the request matches.
@@ -91,7 +91,7 @@ impl Dim {
 
     /// Appends its value for an event to `out`: the bytes as they stand in the log, where they are its text.
     #[inline]
-    pub fn write(self, event: &Timed<'_, '_>, known: Known<'_>, out: &mut Vec<u8>) {
+    pub fn write(self, event: &Timed<'_, '_>, known: EventContext<'_>, out: &mut Vec<u8>) {
         let e = event.event;
         let text = match self {
             Self::Verb => e.verb,
@@ -117,7 +117,7 @@ impl Dim {
     }
 
     /// Its value for an event; empty where the event has none.
-    pub fn of<'a>(self, event: &Timed<'_, 'a>, known: Known<'_>) -> Cow<'a, str> {
+    pub fn of<'a>(self, event: &Timed<'_, 'a>, known: EventContext<'_>) -> Cow<'a, str> {
         let e = event.event;
         let text = match self {
             Self::Verb => e.verb.decode(),

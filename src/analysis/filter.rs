@@ -1,6 +1,6 @@
 //! `--where`: what to count.
 
-use super::dims::{Dim, Known};
+use super::dims::{Dim, EventContext};
 use crate::model::event::Timed;
 use regex::Regex;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl PartialEq for Test {
 
 impl Filter {
     /// Whether the event is to be counted.
-    pub fn accepts(&self, event: &Timed<'_, '_>, known: Known<'_>) -> bool {
+    pub fn accepts(&self, event: &Timed<'_, '_>, known: EventContext<'_>) -> bool {
         match self.dim {
             Dim::FlowSchema => self.holds(known.flow.schema),
             Dim::PriorityLevel => self.holds(known.flow.level),

@@ -2,9 +2,9 @@
 
 use super::show;
 use crate::analysis::answer::Answer;
-use crate::analysis::balance::report::{Loaded, Told, report};
+use crate::analysis::balance::report::{BalanceInput, Loaded, report};
 use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::inputs::rollup::{self, Covered};
 use crate::inputs::selection::Selection;
@@ -69,8 +69,8 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
     let filters = rollup::conditions_on_clients(&question.filters, "")?;
     let mut found = found::find(&question.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
-    let mut told = Told {
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
+    let mut told = BalanceInput {
         inputs: read.inputs,
         top: context.settings.asked_top(),
         within: question.within as f64 / SECOND as f64,

@@ -5,7 +5,7 @@ use crate::cli::{Context, Error, FailOn};
 use crate::model::report::{Report, Table, Value};
 use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{bytes, counted};
-use crate::sources::cache::{self as reading, Kept};
+use crate::sources::cache::{self as reading, CachedRollup};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -58,7 +58,7 @@ fn ls(cache: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     let (others, damaged) = (contents.others.len(), contents.damaged.len());
     let mut kept = contents.kept;
     kept.sort_by_key(|kept| (std::cmp::Reverse(kept.used()), kept.folder.clone()));
-    let all: u64 = kept.iter().map(Kept::bytes).sum();
+    let all: u64 = kept.iter().map(CachedRollup::bytes).sum();
     let now = context.io.now;
     let mut notes = Vec::new();
     if others > 0 {
@@ -93,7 +93,7 @@ fn ls(cache: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     context.print(&report, FailOn::Never)
 }
 
-fn row(kept: &Kept, now: Micros) -> Vec<Value> {
+fn row(kept: &CachedRollup, now: Micros) -> Vec<Value> {
     let manifest = &kept.rolled.manifest;
     let paths: Vec<&str> = kept.entry.files().map(|file| file.path.as_str()).collect();
     let log = match paths.as_slice() {

@@ -4,11 +4,11 @@ use super::{heap, show};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::compare::limits::Limit;
 use crate::analysis::compare::logs::{self, Side};
-use crate::analysis::compare::report::{Told, contrasts, report};
+use crate::analysis::compare::report::{CompareInput, contrasts, report};
 use crate::analysis::compare::{self, Pair, states};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, parse_time};
 use crate::inputs::etcd::compared;
 use crate::inputs::rollup::{self, Covered};
@@ -21,7 +21,7 @@ use crate::model::time::{Micros, Span};
 use crate::model::units::{counted, parse_share};
 use crate::sources::cgroup;
 use crate::sources::find;
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 use crate::views::{Format, contrast_svg};
@@ -91,7 +91,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A window that was asked for.
-type Asked = (Option<Micros>, Option<Micros>);
+type WindowBounds = (Option<Micros>, Option<Micros>);
 
 impl Args {
     /// What the flags ask. Times of day are those of the day on which a source begins.
@@ -180,7 +180,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
 }
 
 /// The baseline and the time of an episode of a source.
-fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[Asked; 2], Error> {
+fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[WindowBounds; 2], Error> {
     let (episodes, _) = load::episodes(&[source.to_owned()], (None, None), context)?;
     let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
@@ -196,7 +196,7 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
 }
 
 /// The windows that were asked for. Times of day are those of the day on which the log begins.
-fn windows(args: &Args, context: &Context<'_>) -> Result<[Asked; 2], Error> {
+fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Error> {
     let now = context.io.now;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
     let time = |text: &str, source: &String| {
@@ -209,7 +209,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[Asked; 2], Error> {
                 .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
         }
     };
-    let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Asked, Error> {
+    let window = |text: &Option<String>, flag: &str, source: &String| -> Result<WindowBounds, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
         let (from, to) =
@@ -244,12 +244,12 @@ fn time_of_day(text: &str) -> Option<Micros> {
 #[derive(Debug, Default)]
 struct Comparing {
     sources: [Vec<String>; 2],
-    windows: [Asked; 2],
+    windows: [WindowBounds; 2],
     filters: Vec<Filter<Dim>>,
     /// Whether both sides are windows of one source.
     is_one: bool,
     pairs: Vec<Pair>,
-    told: Told,
+    told: CompareInput,
     /// What was met on one side only.
     alone: Vec<String>,
     errors: Vec<String>,
@@ -271,7 +271,8 @@ impl Comparing {
 
     /// Requests by logs where both sides have them, else by metrics; and what else metrics tell.
     fn requests(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
-        let mut found: [Found; 2] = [0, 1].map(|side| find::find(&self.sources[side], Wanted::Both, context.io.now));
+        let mut found: [Discovery; 2] =
+            [0, 1].map(|side| find::find(&self.sources[side], Wanted::Both, context.io.now));
         for side in &found {
             self.errors.extend(side.errors.iter().map(ToString::to_string));
         }
@@ -294,7 +295,7 @@ impl Comparing {
         if has != [true, true] || !self.filters.is_empty() {
             return if is_waiting { Err(Error::Unanswered) } else { Ok(()) };
         }
-        let [before, after] = found.map(|side| pages::facts(side.pages, Kept::Latencies, context));
+        let [before, after] = found.map(|side| pages::facts(side.pages, Retention::Latencies, context));
         if is_waiting {
             return Err(Error::Unanswered);
         }
@@ -309,7 +310,7 @@ impl Comparing {
         Ok(())
     }
 
-    fn logs(&mut self, found: &mut [Found; 2], context: &mut Context<'_>) -> Result<(), Error> {
+    fn logs(&mut self, found: &mut [Discovery; 2], context: &mut Context<'_>) -> Result<(), Error> {
         let mut sides = Vec::new();
         let mut instances = Vec::new();
         let mut asked = Vec::new();

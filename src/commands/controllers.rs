@@ -6,7 +6,7 @@ use crate::analysis::controllers::classes::{Classes, classes};
 use crate::analysis::controllers::handovers::{Runs, Watcher, together};
 use crate::analysis::controllers::read::Read;
 use crate::analysis::controllers::report::report;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags};
@@ -97,7 +97,7 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
     objects(question, &mut told, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
-    let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Kept::Controllers, context)?;
+    let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Retention::Controllers, context)?;
     (told.facts, told.undated) = (facts, pages.undated);
     told.inputs.extend(pages.inputs);
     if let Some((seen, outcome)) = logs {

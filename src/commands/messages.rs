@@ -5,7 +5,7 @@ use crate::actions::notify::standing::Standing;
 use crate::actions::notify::store::{State, Store};
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error};
-use crate::model::alert::{Channel, Config, Message, Owner, Parcel, Way};
+use crate::model::alert::{Channel, ChannelKind, Config, Message, OutboxEntry, Owner};
 use crate::model::time::{self, Micros};
 use crate::model::units::counted;
 use crate::views::message;
@@ -13,26 +13,26 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A message with its texts and addresses, for all channels of its owner.
-pub(super) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<Parcel, Error> {
+pub(super) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<OutboxEntry, Error> {
     let message::Rendered { subject, text, slack } =
         message::render(message, &config.templates).map_err(Error::Usage)?;
     let addresses = |channel: &Channel| match &channel.way {
-        Way::Smtp { to, .. } if owner.channels.contains(&channel.name) => {
+        ChannelKind::Smtp { to, .. } if owner.channels.contains(&channel.name) => {
             Some((channel.name.clone(), owners::addresses(owner, to)))
         }
         _ => None,
     };
     let to = config.channels.iter().filter_map(addresses).collect();
-    Ok(Parcel { message: message.clone(), to, subject, text, slack, channels: owner.channels.clone() })
+    Ok(OutboxEntry { message: message.clone(), to, subject, text, slack, channels: owner.channels.clone() })
 }
 
 /// Forgets what could not be delivered for too long, and says so.
 pub(super) fn give_up(state: &mut State, keep: Duration, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
     let keep = Micros::try_from(keep.as_micros()).unwrap_or(Micros::MAX);
-    let (kept, old): (Vec<Parcel>, Vec<Parcel>) =
+    let (kept, old): (Vec<OutboxEntry>, Vec<OutboxEntry>) =
         std::mem::take(&mut state.outbox).into_iter().partition(|parcel| now.saturating_sub(parcel.message.at) <= keep);
     state.outbox = kept;
-    for Parcel { message, channels, .. } in old {
+    for OutboxEntry { message, channels, .. } in old {
         let (id, channels) = (message.id, channels.join(", "));
         context.lost(format!(
             "message {id} to {} of {}: {channels} never took it; it is given up",
@@ -51,7 +51,7 @@ pub(super) fn send(
     standing: &Standing,
     patience: Duration,
     context: &mut Context<'_>,
-) -> (Vec<Parcel>, Vec<Outcome>) {
+) -> (Vec<OutboxEntry>, Vec<Outcome>) {
     let outcomes = deliver::deliver(&state.outbox, &config.channels, standing, store, patience, &mut context.io.out);
     let sent = state.outbox.clone();
     for parcel in &mut state.outbox {

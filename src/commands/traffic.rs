@@ -6,7 +6,7 @@ use crate::analysis::answer::{Answer, ClientRate, Rows};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::list_route::Minor;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::reconcile::Windows;
 use crate::analysis::traffic::report::{self, BASE_FIELDS, FIELDS, Line, Measured};
@@ -145,7 +145,7 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     let facts = if found.pages.is_empty() {
         Facts::default()
     } else {
-        pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?.0
+        pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?.0
     };
     // A roll-up does not hold what metrics of the same seconds are compared with.
     let is_rolled = found.streams.iter().any(LogStream::is_rolled);

@@ -4,7 +4,7 @@ use super::traffic_flags::{Args, interval_for};
 use super::traffic_metrics::{query, report};
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;
-use crate::analysis::metrics::{Fold, Kept};
+use crate::analysis::metrics::{Fold, Retention};
 use crate::cli::repeat::{print_again, stop_signal};
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::pages::Folding;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Conte
     let mut next = began;
     let mut printed = 0;
     loop {
-        live.round(if args.series { Kept::Latencies } else { Kept::Requests }, context)?;
+        live.round(if args.series { Retention::Latencies } else { Retention::Requests }, context)?;
         let over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| next + every > end);
         if args.follow.wanted() && !over() {
             let facts = live.facts();
@@ -108,7 +108,7 @@ impl<'a> Live<'a> {
     }
 
     /// Takes a page of each.
-    fn round(&mut self, kept: Kept, context: &mut Context<'_>) -> Result<(), Error> {
+    fn round(&mut self, kept: Retention, context: &mut Context<'_>) -> Result<(), Error> {
         let mut errors: Vec<String> = Vec::new();
         let mut pages: Vec<(String, PageFile)> = Vec::new();
         match &self.from {

@@ -1,30 +1,31 @@
 //! `plimsoll traffic` on metrics pages.
 
 use super::traffic_flags::{dims, interval_for, shape};
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::report::{self as told, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
 use crate::analysis::traffic::report::{self, Measured};
 use crate::cli::{Context, Error};
-use crate::inputs::pages::{self, PagesTold};
+use crate::inputs::pages::{self, PagesReport};
 use crate::model::question;
 use crate::model::report::Report;
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 
 /// Answers by the pages that were found.
 pub(super) fn answer(
     question: &question::Traffic,
-    mut found: Found,
-    base: Option<Found>,
+    mut found: Discovery,
+    base: Option<Discovery>,
     context: &mut Context<'_>,
 ) -> Result<Report, Error> {
     let mut query = query(question)?;
     pages::keep(&mut found.pages, question.bounds.0, question.bounds.1);
     let series = question.series || question.interval.is_some();
-    let (facts, read) = pages::facts(found.pages, if series { Kept::Latencies } else { Kept::Requests }, context)?;
+    let (facts, read) =
+        pages::facts(found.pages, if series { Retention::Latencies } else { Retention::Requests }, context)?;
     check(&facts, &read)?;
-    let base = base.map(|base| pages::facts(base.pages, Kept::Requests, context)).transpose()?;
+    let base = base.map(|base| pages::facts(base.pages, Retention::Requests, context)).transpose()?;
     let base =
         base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
     if series {
@@ -58,7 +59,7 @@ pub(super) fn report(
 }
 
 /// Whether there is an apiserver's page among them.
-fn check(facts: &Facts, read: &PagesTold) -> Result<(), Error> {
+fn check(facts: &Facts, read: &PagesReport) -> Result<(), Error> {
     if facts.has_requests() {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use crate::inputs::logs::ask;
 use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 use std::sync::Arc;
 
 /// Asks for a breakdown of audit logs, and beside it what they show of what metrics count.
@@ -113,7 +113,7 @@ impl Fold for Folding {
 /// program reads.
 pub(crate) fn read(
     query: &Query,
-    found: Found,
+    found: Discovery,
     metrics: Option<(Arc<Windows>, &Facts)>,
     is_last: bool,
     context: &mut Context<'_>,

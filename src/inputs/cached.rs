@@ -19,7 +19,7 @@ use crate::model::stray::MAX_DURATION;
 use crate::model::time::Micros;
 use crate::model::units::{bytes, duration};
 use crate::sources::audit::pass::Outcome;
-use crate::sources::cache::{self as reading, Kept, Rest};
+use crate::sources::cache::{self as reading, CachedRollup, Rest};
 use crate::sources::found::LogStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Cacheable {
     /// `None` where the answer might not be that of the logs; an error where the entry is damaged.
     fn load(
         &self,
-        kept: &Kept,
+        kept: &CachedRollup,
         rest: Rest,
         wanted: &Wanted,
         how: CacheUse,
@@ -182,7 +182,7 @@ impl Cacheable {
     }
 
     /// What was read, as if all of it had been.
-    fn inputs(&self, kept: &Kept, new: Option<Vec<InputReport>>, outcome: &mut Outcome) {
+    fn inputs(&self, kept: &CachedRollup, new: Option<Vec<InputReport>>, outcome: &mut Outcome) {
         let mut new = new.unwrap_or_default().into_iter();
         for (known, own) in kept.entry.streams.iter().zip(&self.streams) {
             let mut known = known.files.iter();
@@ -219,7 +219,7 @@ impl Cacheable {
     }
 
     /// Whether the tables of a breakdown are much smaller than the logs, and hold all of it.
-    fn is_cheap(&self, kept: &Kept) -> bool {
+    fn is_cheap(&self, kept: &CachedRollup) -> bool {
         let manifest = &kept.rolled.manifest;
         let tables: u64 =
             ["traffic", "pulse"].iter().filter_map(|name| manifest.tables.get(*name)).map(|table| table.bytes).sum();
@@ -311,7 +311,7 @@ impl Cacheable {
 }
 
 /// Whether nobody needs an entry any more when there is a new one: all of its files are in that, or were replaced.
-fn takes_place_of(new: &Entry, kept: &Kept) -> bool {
+fn takes_place_of(new: &Entry, kept: &CachedRollup) -> bool {
     let old = &kept.entry;
     let is_there = |file: &crate::model::cached::EntryFile| {
         new.files().any(|other| other.path == file.path || other.log == file.log && other.to >= file.to)
@@ -333,7 +333,7 @@ fn discard(folder: &Path, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// What an answer was made from.
-fn in_words(kept: &Kept, gained: u64, context: &Context<'_>) -> String {
+fn in_words(kept: &CachedRollup, gained: u64, context: &Context<'_>) -> String {
     let age = duration((context.io.now - kept.entry.made).max(0));
     let more = match gained {
         0 => String::new(),

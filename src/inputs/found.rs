@@ -4,7 +4,7 @@ use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error};
 use crate::model::bundle::Bundle;
 use crate::sources::find;
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 
@@ -12,14 +12,14 @@ use crate::views::text::plain;
 pub(crate) type Version = (String, &'static str);
 
 /// Finds what is to be read; says what could not be used.
-pub(crate) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Found, Error> {
+pub(crate) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Discovery, Error> {
     let found = find::find(sources, wanted, context.io.now);
     let is_some = !(found.streams.is_empty() && found.pages.is_empty());
     usable(found, is_some, context)
 }
 
 /// What was found, if it is what was looked for; says what could not be used.
-pub(crate) fn usable(found: Found, is_some: bool, context: &mut Context<'_>) -> Result<Found, Error> {
+pub(crate) fn usable(found: Discovery, is_some: bool, context: &mut Context<'_>) -> Result<Discovery, Error> {
     if !is_some {
         let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));

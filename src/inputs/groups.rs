@@ -36,7 +36,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 
 /// What is meant.
 #[derive(Debug, Default)]
-pub(crate) struct Meant {
+pub(crate) struct SelectedGroups {
     /// Groups of this machine.
     pub(crate) live: Vec<Group>,
     /// Copies.
@@ -76,11 +76,16 @@ impl GroupFlags {
 
     /// Finds what `sources` and the flags name; without any, the top of the hierarchy.
     /// Of copies also the groups below them if `with_below`.
-    pub(crate) fn find(&self, sources: &[String], with_below: bool, context: &mut Context<'_>) -> Result<Meant, Error> {
+    pub(crate) fn find(
+        &self,
+        sources: &[String],
+        with_below: bool,
+        context: &mut Context<'_>,
+    ) -> Result<SelectedGroups, Error> {
         let mut wanted: Vec<Wanted> = self.pid.iter().map(|pid| Wanted::Pid(*pid)).collect();
         wanted.extend(self.unit.iter().cloned().map(Wanted::Unit));
         wanted.extend(self.component.iter().cloned().map(Wanted::Component));
-        let mut meant = Meant::default();
+        let mut meant = SelectedGroups::default();
         let machine = Machine::find(&self.root);
         for source in sources {
             let path = Path::new(source);

@@ -28,9 +28,9 @@ struct Entry {
 
 /// All that are held.
 #[derive(Debug, Default)]
-pub struct Held(Mutex<Vec<Arc<Entry>>>);
+pub struct HeldLogs(Mutex<Vec<Arc<Entry>>>);
 
-impl Held {
+impl HeldLogs {
     /// Reads logs and holds their roll-up; how long its tiles are (µs). Nothing where a log can be read only once, is a
     /// roll-up itself, or was written to meanwhile.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal UI steps through logs"))]

@@ -7,7 +7,7 @@ use crate::analysis::guard::Group;
 use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::causes::{Words, name};
 use crate::analysis::incident::episodes::episode;
-use crate::analysis::incident::pulse::{PIECE, Pulse, piece_of};
+use crate::analysis::incident::pulse::{LoadSeries, PIECE, piece_of};
 use crate::analysis::incident::redact::Kind;
 use crate::analysis::incident::suspects::{Suspect, rise, suspects};
 use crate::analysis::judge::candidates::Operation;
@@ -15,8 +15,8 @@ use crate::analysis::judge::paged::Paged;
 use crate::analysis::judge::rolled::Rolled;
 use crate::analysis::judge::signals::MIN_INTERVALS;
 use crate::analysis::judge::vitals::Vitals;
-use crate::analysis::judge::{self, Input, LoadSeries, Requests};
-use crate::analysis::metrics::Kept;
+use crate::analysis::judge::{self, Input, RequestSeries, Requests};
+use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::{Component, Facts};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Query;
@@ -34,7 +34,7 @@ use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
 use crate::sources::find;
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
 use crate::sources::{cgroup, objects::captures};
@@ -72,7 +72,7 @@ pub(crate) struct Load {
     /// How many heap profiles of one process there are.
     pub(crate) heaps: usize,
     /// The course of the load.
-    pub(crate) pulse: Option<Pulse>,
+    pub(crate) pulse: Option<LoadSeries>,
     /// The roll-up of the logs.
     pub(crate) rollup: Option<Arc<Rollup>>,
     /// Metrics of all of the time.
@@ -112,7 +112,7 @@ impl Load {
         sources: &[String],
         (since, until): Bounds,
         context: &mut Context<'_>,
-    ) -> Result<(Self, Found), Error> {
+    ) -> Result<(Self, Discovery), Error> {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
         load.bundle(found.bundle.as_ref());
@@ -139,7 +139,7 @@ impl Load {
         Ok((load, found))
     }
 
-    fn nothing(&self, found: &Found) -> String {
+    fn nothing(&self, found: &Discovery) -> String {
         let is_other = |error: &&SourceError| !matches!(error, SourceError::NothingHere { .. });
         let errors: Vec<String> = found.errors.iter().filter(is_other).map(ToString::to_string).collect();
         if errors.is_empty() {
@@ -200,11 +200,11 @@ impl Load {
     }
 
     /// Pages in the course of time.
-    pub(crate) fn pages(&mut self, mut found: Found, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn pages(&mut self, mut found: Discovery, context: &mut Context<'_>) -> Result<(), Error> {
         let (since, until) = self.bounds;
         pages::keep(&mut found.pages, since, until);
         let has_pages = !found.pages.is_empty();
-        self.facts = pages::facts(std::mem::take(&mut found.pages), Kept::Incident, context)?.0;
+        self.facts = pages::facts(std::mem::take(&mut found.pages), Retention::Incident, context)?.0;
         if has_pages {
             let from = self.facts.instances.iter().map(|instance| instance.from).min();
             self.span = together(self.span, from.map(|from| (from, self.facts.last())));
@@ -213,7 +213,7 @@ impl Load {
     }
 
     /// The course of the load by logs.
-    pub(crate) fn pulse_of_logs(&self, context: &mut Context<'_>) -> Result<Option<Pulse>, Error> {
+    pub(crate) fn pulse_of_logs(&self, context: &mut Context<'_>) -> Result<Option<LoadSeries>, Error> {
         if !self.has(Source::Audit) {
             return Ok(None);
         }
@@ -221,12 +221,12 @@ impl Load {
     }
 
     /// The course of the load, by logs or by pages, and with it what all covers.
-    pub(crate) fn course(&mut self, of_logs: Option<Pulse>) {
+    pub(crate) fn course(&mut self, of_logs: Option<LoadSeries>) {
         let (since, until) = self.bounds;
         self.pulse = of_logs;
         self.span = together(self.span, self.pulse.as_ref().map(|pulse| pulse.span));
         if self.pulse.is_none() {
-            self.pulse = Pulse::of_pages(&self.facts);
+            self.pulse = LoadSeries::of_pages(&self.facts);
         }
         // A copy that says nothing of its time is taken as it is.
         for (_, samples) in self.memory.iter_mut().filter(|(_, samples)| samples.len() > 1) {
@@ -338,7 +338,7 @@ impl Load {
     }
 
     /// How those asked in time who asked for most more.
-    fn courses(&mut self, requests: &dyn Requests, series: &LoadSeries, window: Span) {
+    fn courses(&mut self, requests: &dyn Requests, series: &RequestSeries, window: Span) {
         self.courses.clear();
         let len = series.tiles.len();
         for suspect in self.suspects.iter_mut().filter(|own| own.added > 0.0 && !own.who[0].is_empty()).take(CLIENTS) {
@@ -381,10 +381,10 @@ fn operation(group: &Group) -> Option<Operation> {
 
 /// The course of the load by audit logs; `None` where there are none, or nothing is in them.
 pub(crate) fn pulse_of_logs(
-    found: Found,
+    found: Discovery,
     (since, until): Bounds,
     context: &mut Context<'_>,
-) -> Result<Option<Pulse>, Error> {
+) -> Result<Option<LoadSeries>, Error> {
     if found.streams.is_empty() {
         return Ok(None);
     }
@@ -394,7 +394,7 @@ pub(crate) fn pulse_of_logs(
         Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
     let breakdown = breakdown::read(&query, found, None, false, context)?.0;
     give_back();
-    Ok(breakdown.first.zip(breakdown.last).map(|span| Pulse::of_logs(&breakdown.rows, piece, span)))
+    Ok(breakdown.first.zip(breakdown.last).map(|span| LoadSeries::of_logs(&breakdown.rows, piece, span)))
 }
 
 /// All but the apiservers' own requests, of which there are many whenever one starts.

@@ -21,11 +21,11 @@ pub(crate) fn ask<Q: Question>(
     question: Q,
     context: &mut Context<'_>,
 ) -> Result<Answered<Q::Answer>, Error> {
-    let (answer, outcome) = match context.shared.get_mut::<Heard>() {
+    let (answer, outcome) = match context.shared.get_mut::<QuestionBatch>() {
         None => alone(streams, &question, context)?,
         Some(heard) => match heard.ask(streams, question)? {
-            Told::Answer(answered) => answered,
-            Told::Unheard(streams, question) => alone(streams, &question, context)?,
+            SharedAnswer::Answer(answered) => answered,
+            SharedAnswer::Unheard(streams, question) => alone(streams, &question, context)?,
         },
     };
     outcome.losses.iter().try_for_each(|loss| context.lost(loss))?;
@@ -43,7 +43,7 @@ fn alone<Q: Question>(
         return super::rolled::answer(streams, question, context);
     }
     if let Some(answered) =
-        context.shared.get::<std::sync::Arc<super::held::Held>>().and_then(|held| held.answer(&streams, question))
+        context.shared.get::<std::sync::Arc<super::held::HeldLogs>>().and_then(|held| held.answer(&streams, question))
     {
         return Ok(answered);
     }
@@ -72,21 +72,21 @@ fn keep(own: &Cacheable, answer: &dyn Any, outcome: &Outcome, context: &mut Cont
 
 /// Whether questions are only heard for now: what does not ask need not be done yet.
 pub(crate) fn is_hearing(context: &Context<'_>) -> bool {
-    context.shared.get::<Heard>().is_some_and(|heard| heard.is_hearing)
+    context.shared.get::<QuestionBatch>().is_some_and(|heard| heard.is_hearing)
 }
 
 /// Questions that were heard, and their answers.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct QuestionBatch {
     pub(super) is_hearing: bool,
     /// Whether somebody asked what has a pass of its own.
     pub(super) has_unshared: bool,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<PendingQuestion>,
 }
 
 /// A question that somebody waits for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingQuestion {
     key: Key,
     /// Until it is answered.
     streams: Vec<LogStream>,
@@ -100,44 +100,50 @@ pub(super) struct Asked {
 type AnyAnswer = (Arc<dyn Any + Send + Sync>, Outcome);
 
 /// What comes of asking among others.
-enum Told<Q: Question> {
+enum SharedAnswer<Q: Question> {
     Answer(Answered<Q::Answer>),
     /// Nobody heard it: it has to be answered alone.
     Unheard(Vec<LogStream>, Q),
 }
 
-impl Heard {
-    fn ask<Q: Question>(&mut self, streams: Vec<LogStream>, question: Q) -> Result<Told<Q>, Error> {
+impl QuestionBatch {
+    fn ask<Q: Question>(&mut self, streams: Vec<LogStream>, question: Q) -> Result<SharedAnswer<Q>, Error> {
         let Some(key) = key(&streams) else {
             // What can be read only once is read when all has been heard.
             self.has_unshared |= self.is_hearing;
-            return if self.is_hearing { Err(Error::Unanswered) } else { Ok(Told::Unheard(streams, question)) };
+            return if self.is_hearing { Err(Error::Unanswered) } else { Ok(SharedAnswer::Unheard(streams, question)) };
         };
-        let is_it = |asked: &Asked| {
+        let is_it = |asked: &PendingQuestion| {
             asked.key == key && (*asked.question).as_any().downcast_ref::<Q>().is_some_and(|other| question.is(other))
         };
         let place = self.asked.iter().position(is_it);
         if self.is_hearing {
             match place {
                 Some(place) => self.asked[place].waiting += 1,
-                None => self.asked.push(Asked { key, streams, question: Box::new(question), waiting: 1, answer: None }),
+                None => self.asked.push(PendingQuestion {
+                    key,
+                    streams,
+                    question: Box::new(question),
+                    waiting: 1,
+                    answer: None,
+                }),
             }
             return Err(Error::Unanswered);
         }
-        let Some(place) = place else { return Ok(Told::Unheard(streams, question)) };
+        let Some(place) = place else { return Ok(SharedAnswer::Unheard(streams, question)) };
         let asked = &mut self.asked[place];
         asked.waiting = asked.waiting.saturating_sub(1);
         // Who asks last gets the answer for itself, so that it is not kept longer than it is needed.
         let answer = if asked.waiting == 0 { self.asked.remove(place).answer } else { asked.answer.clone() };
         let typed = answer.and_then(|(answer, outcome)| Some((answer.downcast::<Q::Answer>().ok()?, outcome)));
-        Ok(typed.map_or_else(|| Told::Unheard(streams, question), Told::Answer))
+        Ok(typed.map_or_else(|| SharedAnswer::Unheard(streams, question), SharedAnswer::Answer))
     }
 
     /// Answers all that was heard, with one pass for each set of logs.
     pub(super) fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let keys: BTreeSet<Key> = self.asked.iter().map(|asked| asked.key.clone()).collect();
         for key in keys {
-            let mut of: Vec<&mut Asked> = self.asked.iter_mut().filter(|asked| asked.key == key).collect();
+            let mut of: Vec<&mut PendingQuestion> = self.asked.iter_mut().filter(|asked| asked.key == key).collect();
             let Some(streams) = of.first_mut().map(|first| std::mem::take(&mut first.streams)) else { continue };
             of.iter_mut().for_each(|asked| asked.streams.clear());
             let how = of.iter().map(|asked| asked.question.cache_use()).max().unwrap_or(CacheUse::Never);

@@ -2,7 +2,7 @@
 
 use super::logs;
 use crate::analysis::metrics::facts::{Facts, Folded};
-use crate::analysis::metrics::{Fold, Kept};
+use crate::analysis::metrics::{Fold, Retention};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
@@ -17,7 +17,7 @@ const MESSAGES: usize = 5;
 
 /// What was read, beside the facts.
 #[derive(Debug, Clone, Default)]
-pub struct PagesTold {
+pub struct PagesReport {
     /// One per page.
     pub inputs: Vec<InputReport>,
     /// What was lost.
@@ -55,15 +55,15 @@ pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<
 /// Pages that were read, for a command that lets others read the same ones; and those that others wait for.
 #[derive(Debug, Default)]
 pub struct Memo {
-    known: HashMap<Key, Known>,
-    waiting: Vec<(Key, Kept, Vec<PageFolder>)>,
+    known: HashMap<Key, CachedPages>,
+    waiting: Vec<(Key, Retention, Vec<PageFolder>)>,
 }
 
 /// What pages came to.
 #[derive(Debug)]
-struct Known {
-    kept: Kept,
-    told: (Facts, PagesTold),
+struct CachedPages {
+    kept: Retention,
+    told: (Facts, PagesReport),
     /// Whether it was heard among others, which are done when all have their answers.
     is_passing: bool,
 }
@@ -88,7 +88,11 @@ fn key(folders: &[PageFolder]) -> Key {
 }
 
 /// Reads all pages, or gives what they came to before; says what was lost.
-pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+pub fn facts(
+    folders: Vec<PageFolder>,
+    kept: Retention,
+    context: &mut Context<'_>,
+) -> Result<(Facts, PagesReport), Error> {
     let (facts, told) = unsaid(folders, kept, context)?;
     tell(&told.losses, context)?;
     Ok((facts, told))
@@ -96,29 +100,30 @@ pub fn facts(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) ->
 
 /// The facts of pages of which nothing need be told.
 pub fn quiet_facts(folders: Vec<PageFolder>, context: &mut Context<'_>) -> Result<Facts, Error> {
-    Ok(unsaid(folders, Kept::Requests, context)?.0)
+    Ok(unsaid(folders, Retention::Requests, context)?.0)
 }
 
-fn unsaid(folders: Vec<PageFolder>, kept: Kept, context: &mut Context<'_>) -> Result<(Facts, PagesTold), Error> {
+fn unsaid(folders: Vec<PageFolder>, kept: Retention, context: &mut Context<'_>) -> Result<(Facts, PagesReport), Error> {
     let is_hearing = logs::is_hearing(context);
     let Some(memo) = context.shared.get_mut::<Memo>() else { return Ok(fresh(folders, kept, context)) };
     let key = key(&folders);
     // Whatever is kept, what is counted of requests is.
-    let has = |known: &&Known| known.kept == Kept::Incident || known.kept == kept || kept == Kept::Requests;
+    let has =
+        |known: &&CachedPages| known.kept == Retention::Incident || known.kept == kept || kept == Retention::Requests;
     if let Some(known) = memo.known.get(&key).filter(has) {
         return Ok(known.told.clone());
     }
     if is_hearing {
         match memo.waiting.iter_mut().find(|(other, ..)| *other == key) {
-            Some((_, other, _)) if *other == kept || kept == Kept::Requests => {}
-            Some((_, other, _)) => *other = if *other == Kept::Requests { kept } else { Kept::Incident },
+            Some((_, other, _)) if *other == kept || kept == Retention::Requests => {}
+            Some((_, other, _)) => *other = if *other == Retention::Requests { kept } else { Retention::Incident },
             None => memo.waiting.push((key, kept, folders)),
         }
         return Err(Error::Unanswered);
     }
-    let told = fresh(folders, Kept::Incident, context);
+    let told = fresh(folders, Retention::Incident, context);
     if let Some(memo) = context.shared.get_mut::<Memo>() {
-        memo.known.insert(key, Known { kept: Kept::Incident, told: told.clone(), is_passing: false });
+        memo.known.insert(key, CachedPages { kept: Retention::Incident, told: told.clone(), is_passing: false });
     }
     Ok(told)
 }
@@ -136,7 +141,7 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
     if waiting.is_empty() {
         return false;
     }
-    let keys: Vec<(Key, Kept)> = waiting.iter().map(|(key, kept, _)| (key.clone(), *kept)).collect();
+    let keys: Vec<(Key, Retention)> = waiting.iter().map(|(key, kept, _)| (key.clone(), *kept)).collect();
     // Each page once, in the folder in which it lies.
     let mut all: BTreeMap<Name, PageFolder> = BTreeMap::new();
     let mut met: HashSet<Page> = HashSet::new();
@@ -175,9 +180,9 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
             read.inputs.iter().filter(|input| places.contains_key(input.path.as_str())).cloned().collect();
         inputs.sort_by_key(|input| places.get(input.path.as_str()).copied());
         let losses = read.losses.iter().filter(|loss| places.contains_key(loss.path.as_str())).cloned().collect();
-        let told = PagesTold { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
+        let told = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
         if let Some(memo) = context.shared.get_mut::<Memo>() {
-            memo.known.insert(key.clone(), Known { kept: *kept, told: (facts, told), is_passing: true });
+            memo.known.insert(key.clone(), CachedPages { kept: *kept, told: (facts, told), is_passing: true });
         }
     }
     true
@@ -206,16 +211,16 @@ impl PageWorker for SideBySide {
 }
 
 /// Reads all pages.
-fn fresh(folders: Vec<PageFolder>, kept: Kept, context: &Context<'_>) -> (Facts, PagesTold) {
+fn fresh(folders: Vec<PageFolder>, kept: Retention, context: &Context<'_>) -> (Facts, PagesReport) {
     let all = || folders.iter().flat_map(|folder| &folder.pages);
     let undated = all().filter(|page| page.clock == Clock::Modified).count();
     let progress = Progress::bytes(all().map(|page| page.source.size).sum(), context.settings.progress);
     let (facts, read) = fold(folders, kept, context.settings.threads, &progress);
     progress.finish();
-    (facts, PagesTold { inputs: read.inputs, losses: read.losses, undated })
+    (facts, PagesReport { inputs: read.inputs, losses: read.losses, undated })
 }
 
-fn fold(folders: Vec<PageFolder>, kept: Kept, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
+fn fold(folders: Vec<PageFolder>, kept: Retention, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
     let names: Vec<(String, String)> =
         folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
     let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(kept)), progress);

@@ -4,7 +4,7 @@ use crate::cli::{Context, Error, KubeFlags};
 use crate::inputs::moment;
 use crate::model::time::Micros;
 use crate::sources::open::Source;
-use crate::sources::pprof::{Found, Group, Profile, find};
+use crate::sources::pprof::{Group, Profile, ProfileDiscovery, find};
 use crate::views::text::plain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,7 +138,10 @@ pub(crate) fn within(
 }
 
 /// What was found, at least one; reports what could not be used.
-fn groups(Found { groups, errors }: Found, context: &mut Context<'_>) -> Result<Vec<Group>, Error> {
+fn groups(
+    ProfileDiscovery { groups, errors }: ProfileDiscovery,
+    context: &mut Context<'_>,
+) -> Result<Vec<Group>, Error> {
     if groups.is_empty() {
         let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
         return Err(Error::Input(errors.join("\nplimsoll: ")));

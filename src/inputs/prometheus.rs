@@ -6,7 +6,7 @@ use crate::model::series::Point;
 use crate::model::series::{Day, Series};
 use crate::model::time::Micros;
 use crate::model::units::{counted, grouped};
-use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Query, Told, Window};
+use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Query, RangeStats, Window};
 
 /// The days of each series of the queries of these names, one query after the other; says what it took, and what was
 /// lost.
@@ -61,7 +61,7 @@ fn ask(
     (from, until): (Micros, Micros),
     context: &mut Context<'_>,
     each: &mut Each<'_>,
-) -> Result<Told, Error> {
+) -> Result<RangeStats, Error> {
     let queries = queries(flags)?;
     let window = Window::new(from, until, step).map_err(error)?;
     let mut prometheus = Prometheus::new(&endpoint(flags)?).map_err(error)?;
@@ -139,7 +139,7 @@ fn error(error: PromError) -> Error {
 }
 
 /// Says what it took.
-fn tell(told: &Told, limit: u64, context: &mut Context<'_>) -> Result<(), Error> {
+fn tell(told: &RangeStats, limit: u64, context: &mut Context<'_>) -> Result<(), Error> {
     for warning in &told.warnings {
         // A store behind Thanos that did not answer is a warning too: then part of the history is missing.
         context.lost(format!("Prometheus warns: {warning}"))?;

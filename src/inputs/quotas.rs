@@ -69,7 +69,7 @@ impl SourceFlags {
 
 /// What is read: the sources of a question, and what else the command line gives access to.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'q> {
+pub struct QuotaOptions<'q> {
     /// The sources.
     pub sources: &'q QuotaSources,
     /// A live cluster, a Prometheus; `None` where only files are meant.
@@ -97,13 +97,13 @@ pub struct Inputs {
 pub const NEEDED: [&str; 2] = ["Namespace", "ResourceQuota"];
 
 /// Reads all of it; of a store sketches too, where quantiles are asked for.
-pub fn read(asked: Asked<'_>, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
+pub fn read(asked: QuotaOptions<'_>, with_sketch: bool, context: &mut Context<'_>) -> Result<Inputs, Error> {
     read_some(asked, &|_| true, with_sketch, context)
 }
 
 /// Reads all of it; of a live cluster only objects of the kinds that are wanted.
 pub fn read_kinds(
-    asked: Asked<'_>,
+    asked: QuotaOptions<'_>,
     is_wanted: &dyn Fn(&str) -> bool,
     context: &mut Context<'_>,
 ) -> Result<Inputs, Error> {
@@ -111,7 +111,7 @@ pub fn read_kinds(
 }
 
 fn read_some(
-    asked: Asked<'_>,
+    asked: QuotaOptions<'_>,
     is_wanted: &dyn Fn(&str) -> bool,
     with_sketch: bool,
     context: &mut Context<'_>,

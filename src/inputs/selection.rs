@@ -1,7 +1,7 @@
 //! A selection of events, which asks for their roll-up.
 
 use super::log_question::{CacheUse, Fold, Question};
-use crate::analysis::dims::Known;
+use crate::analysis::dims::EventContext;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::stored::{Tables, Wanted, chooses_logs, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
@@ -29,7 +29,7 @@ pub struct Selection {
 impl Selection {
     /// Whether it is to be taken.
     pub fn takes(&self, event: &Timed<'_, '_>) -> bool {
-        self.is_within(event) && self.filters.iter().all(|filter| filter.accepts(event, Known::default()))
+        self.is_within(event) && self.filters.iter().all(|filter| filter.accepts(event, EventContext::default()))
     }
 
     /// Whether it is of the time that is asked for.

@@ -2,7 +2,7 @@
 //! one pass.
 
 use super::log_question::{Answered, Question, key};
-use super::logs::{Heard, ask};
+use super::logs::{QuestionBatch, ask};
 use super::pages;
 use crate::cli::{Context, Error};
 use crate::sources::found::LogStream;
@@ -17,7 +17,7 @@ pub(crate) fn ask_all<Q: Question + Clone>(
         // All of them are heard, and not the first only.
         answers.into_iter().collect()
     };
-    if context.shared.get::<Heard>().is_some() || asked.iter().any(|(streams, _)| key(streams).is_none()) {
+    if context.shared.get::<QuestionBatch>().is_some() || asked.iter().any(|(streams, _)| key(streams).is_none()) {
         return all(asked, context);
     }
     let again = |asked: &[(Vec<LogStream>, Q)]| {
@@ -37,7 +37,7 @@ pub(crate) fn run<T>(
     context: &mut Context<'_>,
     mut commands: impl FnMut(&mut Context<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let outer = context.shared.replace(Some(Heard { is_hearing: true, ..Heard::default() }));
+    let outer = context.shared.replace(Some(QuestionBatch { is_hearing: true, ..QuestionBatch::default() }));
     let mut round = 0;
     let result = loop {
         let result = commands(context);
@@ -46,7 +46,7 @@ pub(crate) fn run<T>(
         }
         round += 1;
         let more = pages::answer(context) && round < ROUNDS;
-        let Some(heard) = context.shared.get_mut::<Heard>() else { break result };
+        let Some(heard) = context.shared.get_mut::<QuestionBatch>() else { break result };
         if more {
             heard.asked.iter_mut().for_each(|asked| asked.waiting = 0);
         } else if heard.is_hearing

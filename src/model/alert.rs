@@ -86,7 +86,7 @@ pub enum Url {
 
 /// Where messages go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum ChannelKind {
     /// Alertmanager's API, version 2.
     Alertmanager {
         /// The server, without `/api/v2/alerts`.
@@ -139,12 +139,12 @@ pub struct Channel {
     /// Its name.
     pub name: String,
     /// Where it leads.
-    pub way: Way,
+    pub way: ChannelKind,
     /// Certificates in PEM that are trusted instead of the usual ones.
     pub ca_file: Option<PathBuf>,
 }
 
-impl Way {
+impl ChannelKind {
     /// What it is called in the configuration.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -350,7 +350,7 @@ pub struct Message {
     pub over: Vec<Alert>,
     /// Dangerous operations, by time, where it is about those; then there are no alerts.
     #[serde(default)]
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<GuardEvent>,
     /// Episodes, by time, where it is about those; then there is nothing else.
     #[serde(default)]
     pub episodes: Vec<EpisodeNews>,
@@ -415,7 +415,7 @@ impl EpisodeNews {
 
 /// A dangerous operation as it is told, or several of one kind by one actor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Deed {
+pub struct GuardEvent {
     /// When the first was answered.
     pub at: Micros,
     /// When the last was.
@@ -450,7 +450,7 @@ pub struct Deed {
     pub audit_id: String,
 }
 
-impl Deed {
+impl GuardEvent {
     /// The same however often it is read; another where it got worse.
     pub fn id(&self) -> String {
         format!("{} {} {} {} {}", self.at, self.kind, self.level.name(), self.user, self.audit_id)
@@ -459,7 +459,7 @@ impl Deed {
 
 /// A message as it is sent, and to whom it has still to go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parcel {
+pub struct OutboxEntry {
     /// What is said.
     pub message: Message,
     /// Addresses for mail, by channel.

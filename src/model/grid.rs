@@ -156,7 +156,7 @@ pub struct History {
 /// Collects the histories of many series from any number of sources; each series is one, whoever tells of it.
 pub struct Gathering<'g> {
     ids: HashMap<Series, usize>,
-    kept: Vec<Kept>,
+    kept: Vec<SeriesState>,
     fine: Shape,
     days: Option<Shape>,
     since: Option<Micros>,
@@ -166,7 +166,7 @@ pub struct Gathering<'g> {
     wanted: Box<dyn Fn(&Series) -> bool + 'g>,
 }
 
-struct Kept {
+struct SeriesState {
     series: Series,
     course: Course,
     /// What is dated ahead of the present.
@@ -236,7 +236,7 @@ impl<'g> Gathering<'g> {
         let id = if (self.wanted)(series) { self.kept.len() } else { UNWANTED };
         self.ids.insert(series.clone(), id);
         if id != UNWANTED {
-            self.kept.push(Kept { series: series.clone(), course: Course::default(), ahead: None });
+            self.kept.push(SeriesState { series: series.clone(), course: Course::default(), ahead: None });
         }
         Some(id)
     }
@@ -312,7 +312,7 @@ impl<'g> Gathering<'g> {
     }
 }
 
-impl Kept {
+impl SeriesState {
     fn course(&mut self, is_ahead: bool) -> &mut Course {
         if is_ahead { self.ahead.get_or_insert_default() } else { &mut self.course }
     }

@@ -97,13 +97,13 @@ impl Days {
     }
 
     /// Whether `kept` takes exactly the days that are not stray.
-    pub fn agree_with(&self, kept: &Kept) -> bool {
+    pub fn agree_with(&self, kept: &KeptDays) -> bool {
         let exact = self.kept();
         self.counted().keys().all(|&day| exact.has_day(day) == kept.has_day(day))
     }
 
     /// The days that are not stray.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> KeptDays {
         // (first day, last day, records) of each group.
         let mut groups: Vec<(i64, i64, u64)> = Vec::new();
         for (day, count) in self.counted() {
@@ -113,7 +113,7 @@ impl Days {
             }
         }
         let largest = groups.iter().map(|group| group.2).max().unwrap_or(0);
-        Kept {
+        KeptDays {
             days: Some(
                 groups
                     .into_iter()
@@ -121,7 +121,7 @@ impl Days {
                     .map(|(from, to, _)| (from, to))
                     .collect(),
             ),
-            ..Kept::default()
+            ..KeptDays::default()
         }
     }
 }
@@ -139,14 +139,14 @@ fn joined(mut days: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 
 /// Which times are taken; all of them unless days are named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptDays {
     days: Option<Vec<(i64, i64)>>,
     /// Only times from here on, and before there, are judged: nobody asks for the others.
     since: Option<Micros>,
     until: Option<Micros>,
 }
 
-impl Kept {
+impl KeptDays {
     /// The times around these stretches (first and last instant), as far as records of one group may lie.
     pub fn around(stretches: &[(Micros, Micros)]) -> Self {
         Self { days: Some(stretches.iter().map(|&(from, to)| (day_of(from), day_of(to))).collect()), ..Self::default() }
@@ -229,15 +229,15 @@ mod tests {
     #[test]
     fn a_guess_is_as_good_as_the_truth_where_both_take_the_same_days() {
         let days = days(&[(20_000, 300), (0, 1)]);
-        assert!(!days.agree_with(&Kept::default()));
+        assert!(!days.agree_with(&KeptDays::default()));
         assert!(days.agree_with(&days.kept()));
-        assert!(days.agree_with(&Kept::around(&[(20_010 * DAY, 20_020 * DAY)])));
-        assert!(!days.agree_with(&Kept::around(&[(20_033 * DAY, 20_040 * DAY)])));
+        assert!(days.agree_with(&KeptDays::around(&[(20_010 * DAY, 20_020 * DAY)])));
+        assert!(!days.agree_with(&KeptDays::around(&[(20_033 * DAY, 20_040 * DAY)])));
         // What is read on may go on.
         let on = days.kept().wider().and(20_300 * DAY);
         let taken = |day: i64| on.takes(day * DAY);
         assert!(taken(20_032) && !taken(20_033) && !taken(20_267) && taken(20_268) && taken(20_332) && !taken(0));
-        assert!(Kept::default().and(0).takes(20_000 * DAY), "nothing is known: all is taken");
+        assert!(KeptDays::default().and(0).takes(20_000 * DAY), "nothing is known: all is taken");
     }
 
     proptest! {

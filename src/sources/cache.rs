@@ -33,7 +33,7 @@ const SAMPLE: u64 = 4 << 10;
 
 /// A roll-up in the cache.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct CachedRollup {
     /// Its folder.
     pub folder: PathBuf,
     /// The logs.
@@ -46,14 +46,14 @@ pub struct Kept {
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Entries that this plimsoll can use.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<CachedRollup>,
     /// Folders of entries that are damaged.
     pub damaged: Vec<PathBuf>,
     /// Folders of entries that another version made.
     pub others: Vec<PathBuf>,
 }
 
-impl Kept {
+impl CachedRollup {
     /// Bytes of its files.
     pub fn bytes(&self) -> u64 {
         bytes(&self.folder)
@@ -100,7 +100,7 @@ fn is_entry(folder: &Path) -> bool {
 }
 
 /// `None` if another version made it.
-fn read(folder: &Path) -> Result<Option<Kept>, ()> {
+fn read(folder: &Path) -> Result<Option<CachedRollup>, ()> {
     let text = fs::read(folder.join(ENTRY)).map_err(drop)?;
     let entry: Entry = serde_json::from_slice(&text).map_err(drop)?;
     if entry.form != FORM || entry.plimsoll != env!("CARGO_PKG_VERSION") {
@@ -113,7 +113,7 @@ fn read(folder: &Path) -> Result<Option<Kept>, ()> {
     }
     let rolled = open(&manifest).map_err(drop)?;
     match rolled.manifest.streams.len() == entry.streams.len() {
-        true => Ok(Some(Kept { folder: folder.to_owned(), entry, rolled })),
+        true => Ok(Some(CachedRollup { folder: folder.to_owned(), entry, rolled })),
         false => Err(()),
     }
 }

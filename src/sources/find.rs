@@ -4,13 +4,13 @@
 use super::archive;
 use super::arguments::expand_for;
 use super::content::Content;
-use super::found::{Found, LogStream};
+use super::found::{Discovery, LogStream};
 use super::open::{Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
 use super::wanted::Wanted;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
-use crate::model::stray::{Days, Kept};
+use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -39,7 +39,7 @@ const PLAIN_FOLDERS: [&str; 17] = [
 ];
 
 /// Finds the audit logs behind `arguments`. What can't be used is reported beside what can.
-pub fn audit_logs(arguments: &[String]) -> Found {
+pub fn audit_logs(arguments: &[String]) -> Discovery {
     find(arguments, Wanted::Logs, 0)
 }
 
@@ -54,8 +54,8 @@ struct Named<'a> {
 
 /// Finds what is wanted behind `arguments`. What can't be used is reported beside what can. Pages from pipes
 /// and URLs are taken `now`.
-pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
-    let mut found = Found::default();
+pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
+    let mut found = Discovery::default();
     // (cluster, folder, family) → files: what belongs to one stream.
     let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
@@ -179,7 +179,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Found {
         found.streams.push(LogStream {
             stream: Stream { id, cluster, instance },
             files,
-            kept: Kept::default(),
+            kept: KeptDays::default(),
             has_copies: false,
             rolled: None,
         });
@@ -278,7 +278,7 @@ fn overlap(files: &[Source]) -> bool {
 
 /// Takes out the pages that a wrong clock dated far away from all others. The time at which a file was copied says
 /// nothing of that.
-fn set_stray_aside(found: &mut Found) {
+fn set_stray_aside(found: &mut Discovery) {
     let is_dated = |page: &PageFile| matches!(page.clock, Clock::Name | Clock::Samples);
     let mut days = Days::default();
     found
@@ -328,7 +328,7 @@ fn host(url: &str) -> String {
 }
 
 /// Midnight (UTC) before the first event, or the first page where there is no log.
-pub fn day(found: &Found) -> Option<Micros> {
+pub fn day(found: &Discovery) -> Option<Micros> {
     const DAY: Micros = 86_400_000_000;
     let first = found.streams.iter().flat_map(|s| &s.files).filter_map(|file| file.first).min();
     let first = first.or_else(|| found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).min())?;

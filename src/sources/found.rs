@@ -4,7 +4,7 @@ use super::open::{Source, SourceError};
 use super::pages::PageFolder;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
-use crate::model::stray::Kept;
+use crate::model::stray::KeptDays;
 use crate::model::time::Micros;
 
 /// Files that make up one log, in order.
@@ -15,7 +15,7 @@ pub struct LogStream {
     /// Its files, oldest first.
     pub files: Vec<Source>,
     /// Which times are taken; the same for all streams that are read together.
-    pub kept: Kept,
+    pub kept: KeptDays,
     /// Whether events may be in it twice: it is an export of a log service, or its files overlap.
     pub has_copies: bool,
     /// Where a stored roll-up, whose manifest is the only file, stands for the log: how long its tiles are.
@@ -37,7 +37,7 @@ impl LogStream {
 
 /// What was found behind the arguments.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Discovery {
     /// The logs.
     pub streams: Vec<LogStream>,
     /// Clusters and instances of empty files in folders that are called as the logs are.

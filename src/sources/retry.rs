@@ -11,7 +11,7 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
 /// What the time that a server asks for does to the next pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum RetryAfter {
     /// The pause is never shorter than the growing one.
     Lengthens,
     /// The pause is as long as the server asks for, even if that is no time at all.
@@ -30,7 +30,7 @@ pub struct RetryPolicy {
     /// The sum of all pauses.
     pub total_pause: Duration,
     /// How `Retry-After` counts.
-    pub asked: Asked,
+    pub asked: RetryAfter,
 }
 
 /// The failures of one request so far.
@@ -60,7 +60,7 @@ impl Retries {
         let factor = 2u32.pow(self.failed.min(31));
         let own = policy.first_pause.saturating_mul(factor).min(policy.longest_pause);
         let pause = match (asked, policy.asked) {
-            (Some(asked), Asked::Replaces) => asked,
+            (Some(asked), RetryAfter::Replaces) => asked,
             (asked, _) => asked.unwrap_or_default().max(own),
         };
         self.failed = self.failed.saturating_add(1);
@@ -147,7 +147,7 @@ mod tests {
         first_pause: Duration::from_secs(1),
         longest_pause: Duration::from_secs(4),
         total_pause: Duration::from_secs(60),
-        asked: Asked::Lengthens,
+        asked: RetryAfter::Lengthens,
     };
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let some = |secs: u64| Some(SECS(secs));
         let asked = [some(0), some(9), some(1), None];
         assert_eq!(pauses(POLICY, &asked), [some(1), some(9), some(4), some(4)]);
-        let replaces = RetryPolicy { asked: Asked::Replaces, ..POLICY };
+        let replaces = RetryPolicy { asked: RetryAfter::Replaces, ..POLICY };
         assert_eq!(pauses(replaces, &asked), [some(0), some(9), some(1), some(4)]);
     }
 

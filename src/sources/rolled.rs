@@ -3,10 +3,10 @@
 
 use crate::model::event::Stream;
 use crate::model::rollup::{Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
-use crate::model::stray::Kept;
+use crate::model::stray::KeptDays;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive_names::shown;
-use crate::sources::found::{Found, LogStream};
+use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
 use crate::sources::store::guarded;
 use polars::io::SerReader;
@@ -30,7 +30,7 @@ pub struct Rolled {
 
 /// The logs that stored roll-ups were made of, each as a stream whose only file is the manifest. Where a log itself is
 /// there, it is read; of a store's parts those that others have taken the place of are not.
-pub(super) fn add(found: &mut Found, sources: &[Source]) {
+pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
     let mut all = Vec::new();
     for source in sources {
         let Place::File(manifest) = &source.place else { continue };
@@ -50,7 +50,7 @@ pub(super) fn add(found: &mut Found, sources: &[Source]) {
     all.into_iter().for_each(|(source, rolled)| add_one(found, source, rolled, &logs));
 }
 
-fn add_one(found: &mut Found, source: &Source, rolled: Rolled, logs: &[(Stream, Option<Micros>)]) {
+fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[(Stream, Option<Micros>)]) {
     let last = rolled.manifest.last;
     let has_log = rolled.manifest.streams.iter().any(|stored| {
         logs.iter().any(|(own, first)| {
@@ -76,7 +76,7 @@ fn add_one(found: &mut Found, source: &Source, rolled: Rolled, logs: &[(Stream, 
         }
         let (id, files) = (found.streams.len() as u32, source.again().into_iter().collect());
         let stream = Stream { id, cluster: stored.cluster, instance: stored.instance };
-        found.streams.push(LogStream { stream, files, kept: Kept::default(), has_copies: false, rolled });
+        found.streams.push(LogStream { stream, files, kept: KeptDays::default(), has_copies: false, rolled });
     }
 }
 
@@ -194,33 +194,33 @@ fn with_rows(
     frame: &DataFrame,
     take: impl FnOnce(&Rows<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    enum Held {
+    enum ColumnData {
         Number(Vec<i64>),
         Text(StringChunked),
         Truth(Vec<bool>),
     }
-    let held = |name: &str| -> Result<Held, String> {
+    let held = |name: &str| -> Result<ColumnData, String> {
         let bad = |error: polars::prelude::PolarsError| format!("column {name}: {error}");
         let column: &Column = frame.column(name).map_err(bad)?;
         Ok(match kind(name) {
             Kind::Number => {
                 let numbers = column.cast(&DataType::Int64).map_err(bad)?;
-                Held::Number(numbers.i64().map_err(bad)?.iter().map(Option::unwrap_or_default).collect())
+                ColumnData::Number(numbers.i64().map_err(bad)?.iter().map(Option::unwrap_or_default).collect())
             }
             Kind::Truth if *column.dtype() == DataType::Boolean => {
-                Held::Truth(column.bool().map_err(bad)?.iter().map(|value| value == Some(true)).collect())
+                ColumnData::Truth(column.bool().map_err(bad)?.iter().map(|value| value == Some(true)).collect())
             }
             Kind::Truth | Kind::Text => {
-                Held::Text(column.cast(&DataType::String).map_err(bad)?.str().map_err(bad)?.clone())
+                ColumnData::Text(column.cast(&DataType::String).map_err(bad)?.str().map_err(bad)?.clone())
             }
         })
     };
-    let mut held: Vec<Held> = spec.columns.iter().map(|name| held(name)).collect::<Result<_, _>>()?;
-    fn cells(held: &mut Held) -> Cells<'_> {
+    let mut held: Vec<ColumnData> = spec.columns.iter().map(|name| held(name)).collect::<Result<_, _>>()?;
+    fn cells(held: &mut ColumnData) -> Cells<'_> {
         match held {
-            Held::Number(all) => Cells::Number(std::mem::take(all)),
-            Held::Text(all) => Cells::Text(all.iter().map(Option::unwrap_or_default).collect()),
-            Held::Truth(all) => Cells::Text(all.iter().map(|is| if *is { "true" } else { "false" }).collect()),
+            ColumnData::Number(all) => Cells::Number(std::mem::take(all)),
+            ColumnData::Text(all) => Cells::Text(all.iter().map(Option::unwrap_or_default).collect()),
+            ColumnData::Truth(all) => Cells::Text(all.iter().map(|is| if *is { "true" } else { "false" }).collect()),
         }
     }
     take(&Rows { count: frame.height(), columns: held.iter_mut().map(cells).collect() })

@@ -5,7 +5,7 @@
 //! can forget it.
 
 use super::text::plain;
-use crate::model::alert::{Alert, Deed, EpisodeNews, Gauge, Key, Level, Message, Templates};
+use crate::model::alert::{Alert, EpisodeNews, Gauge, GuardEvent, Key, Level, Message, Templates};
 use crate::model::quantity::Quantity;
 use crate::model::quota::{form, rejected};
 use crate::model::time::{self, Micros, SECOND};
@@ -144,7 +144,7 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
 }
 
 /// A dangerous operation for a template.
-fn told(deed: &Deed, safe: &impl Fn(&str) -> String) -> Value {
+fn told(deed: &GuardEvent, safe: &impl Fn(&str) -> String) -> Value {
     let who = if deed.impersonated.is_empty() {
         deed.user.clone()
     } else {
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn dangerous_operations_have_texts_of_their_own() {
-        let deed = Deed {
+        let deed = GuardEvent {
             at: 1_795_000_000_000_000,
             last: 1_795_000_007_000_000,
             kind: "delete-pod".into(),

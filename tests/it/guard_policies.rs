@@ -2,7 +2,7 @@
 //! decides; and the replay of samples.
 
 use crate::support::{feed, folder, plimsoll, python, root, sample, write};
-use plimsoll::analysis::guard::policies::replay::{Asked, Decision, New, Old, Said, is_marked};
+use plimsoll::analysis::guard::policies::replay::{AdmissionRequest, Decision, FieldValue, New, Old, is_marked};
 use plimsoll::analysis::guard::policies::{POLICIES, Terms, Window};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -108,11 +108,11 @@ fn cel_and_replay_decide_alike() {
                     let is_open = at % 3 == 0;
                     let mut new = New::of_update(&object, &terms);
                     if sub == "scale" {
-                        new.replicas = Said::Set(object["spec"]["replicas"].as_i64().unwrap_or(0));
+                        new.replicas = FieldValue::Set(object["spec"]["replicas"].as_i64().unwrap_or(0));
                     }
                     let is_same = object["spec"]["template"] == old["spec"]["template"];
-                    new.template = if is_same { Said::Unchanged } else { Said::Set(()) };
-                    let asked = Asked {
+                    new.template = if is_same { FieldValue::Unchanged } else { FieldValue::Set(()) };
+                    let asked = AdmissionRequest {
                         user: (*user).to_owned(),
                         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
                         operation,

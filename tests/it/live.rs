@@ -5,7 +5,7 @@ use crate::lab::Lab;
 use crate::support::{plimsoll, sample, sample_bytes};
 use plimsoll::inputs;
 use plimsoll::model::time::Micros;
-use plimsoll::sources::live::{Cluster, Found, LiveError, Target};
+use plimsoll::sources::live::{Cluster, DiscoveredBy, LiveError, Target};
 use serde_json::Value;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,7 +62,7 @@ fn every_apiserver_is_found_and_read() {
     expected.sort();
     assert_eq!(names(&cluster), expected.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
     for server in cluster.apiservers() {
-        assert_eq!((server.found, server.version.as_deref()), (Found::EndpointSlice, Some("v1.36.0")));
+        assert_eq!((server.found, server.version.as_deref()), (DiscoveredBy::EndpointSlice, Some("v1.36.0")));
     }
     assert!(cluster.notes().is_empty(), "{:?}", cluster.notes());
     let before = now();
@@ -135,7 +135,7 @@ fn credentials_that_fail_say_how() {
 #[test]
 fn who_may_not_list_slices_is_read_by_endpoints() {
     let cluster = connect("endpoints");
-    assert!(cluster.apiservers().iter().all(|server| server.found == Found::Endpoints));
+    assert!(cluster.apiservers().iter().all(|server| server.found == DiscoveredBy::Endpoints));
     assert_eq!(cluster.scrape().into_iter().filter(Result::is_ok).count(), 2);
     assert!(cluster.notes().is_empty(), "{:?}", cluster.notes());
 }
@@ -153,12 +153,12 @@ fn what_cannot_be_read_directly_is_read_through_the_kubeconfigs_server() {
     ] {
         let cluster = connect(context);
         assert_eq!(names(&cluster), [lab().name("front")], "{context}");
-        assert_eq!(cluster.apiservers()[0].found, Found::Kubeconfig);
+        assert_eq!(cluster.apiservers()[0].found, DiscoveredBy::Kubeconfig);
         assert!(cluster.notes().len() == 1 && cluster.notes()[0].contains(note), "{context}: {:?}", cluster.notes());
         assert!(cluster.scrape()[0].as_ref().unwrap().body == sample_bytes(PAGE_A), "{context}");
     }
     let alone = connect("itself");
-    assert_eq!((alone.apiservers().len(), alone.apiservers()[0].found), (1, Found::EndpointSlice));
+    assert_eq!((alone.apiservers().len(), alone.apiservers()[0].found), (1, DiscoveredBy::EndpointSlice));
     // Behind a proxy such as Rancher's, paths have a path before them; the addresses have not.
     assert_eq!(connect("prefixed").apiservers().len(), 2);
 }

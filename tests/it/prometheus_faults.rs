@@ -2,7 +2,7 @@
 
 use plimsoll::model::series::{Point, Series};
 use plimsoll::model::time::SECOND;
-use plimsoll::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Query, Told, Window};
+use plimsoll::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Query, RangeStats, Window};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ fn cut(body: &str) -> String {
 type Points = Vec<(Series, Vec<Point>)>;
 
 /// Two steps of a query.
-fn ask(endpoint: &Endpoint, promql: &str) -> (Result<Points, PromError>, Told) {
+fn ask(endpoint: &Endpoint, promql: &str) -> (Result<Points, PromError>, RangeStats) {
     let mut prometheus = Prometheus::new(endpoint).unwrap();
     let query = Query { name: "mine".to_owned(), promql: promql.to_owned(), split: Some("namespace".to_owned()) };
     let mut points = Vec::new();

@@ -4,7 +4,7 @@
 use super::Fault;
 use super::http::Target;
 use crate::actions::notify::standing::Standing;
-use crate::model::alert::{Alert, Deed, EpisodeNews, Level, Login, Parcel, Url};
+use crate::model::alert::{Alert, EpisodeNews, GuardEvent, Level, Login, OutboxEntry, Url};
 use crate::model::time::{self, Micros, SECOND};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Alertmanager {
     }
 
     /// Sends a message's alerts. They stand for `hold` from the time of the message on: reminders make that longer.
-    pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
         let message = &parcel.message;
         let mut alerts = Vec::new();
         for alert in message.alerts.iter().chain(&message.over) {
@@ -94,7 +94,7 @@ impl Alertmanager {
     }
 
     /// A dangerous operation. It is over when it is done, but people should see it: it stands for `hold`.
-    fn deed(&self, deed: &Deed, cluster: &str, owner: &str, at: Micros) -> Value {
+    fn deed(&self, deed: &GuardEvent, cluster: &str, owner: &str, at: Micros) -> Value {
         let namespace = if let [one] = deed.namespaces.as_slice() { one } else { "" };
         let labels = self.labels(&[
             ("alertname", "PlimsollGuard"),

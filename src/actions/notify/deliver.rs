@@ -3,8 +3,8 @@
 use super::Fault;
 use super::standing::Standing;
 use super::store::Store;
-use crate::model::alert::{Channel, Parcel, Way};
-use crate::sources::retry::{Asked, Retries, RetryPolicy};
+use crate::model::alert::{Channel, ChannelKind, OutboxEntry};
+use crate::sources::retry::{Retries, RetryAfter, RetryPolicy};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const RETRIES: RetryPolicy = RetryPolicy {
     first_pause: Duration::from_millis(500),
     longest_pause: Duration::from_secs(30),
     total_pause: Duration::MAX,
-    asked: Asked::Lengthens,
+    asked: RetryAfter::Lengthens,
 };
 
 /// What became of a parcel on a channel.
@@ -36,7 +36,7 @@ pub struct Outcome {
 /// What takes messages.
 trait Sender {
     /// Sends a parcel; takes at most `within`.
-    fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault>;
+    fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault>;
     /// Says again what still stands, where the receiver wants that.
     fn remind(&mut self, _: &Standing, _: &str, _: Duration) -> Result<(), Fault> {
         Ok(())
@@ -46,7 +46,7 @@ trait Sender {
 /// Sends parcels, the oldest first, and records each that is taken. No channel takes longer than `patience`; what could
 /// not be sent until then stays where it is. Gives an outcome for each parcel and channel.
 pub fn deliver(
-    parcels: &[Parcel],
+    parcels: &[OutboxEntry],
     channels: &[Channel],
     standing: &Standing,
     store: &Store,
@@ -60,11 +60,11 @@ pub fn deliver(
     let mut outcomes = Vec::new();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
-        for channel in channels.iter().filter(|channel| channel.way != Way::Stdout) {
+        for channel in channels.iter().filter(|channel| channel.way != ChannelKind::Stdout) {
             let (parcels, worker) = (of(&channel.name), Worker { channel, store, end });
             running.push((channel, scope.spawn(move || worker.run(&parcels, standing))));
         }
-        for channel in channels.iter().filter(|channel| channel.way == Way::Stdout) {
+        for channel in channels.iter().filter(|channel| channel.way == ChannelKind::Stdout) {
             let worker = Worker { channel, store, end };
             outcomes.extend(worker.all(&mut Printer(out), &of(&channel.name)));
         }
@@ -93,9 +93,9 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn run(&self, parcels: &[&Parcel], standing: &Standing) -> Vec<Outcome> {
+    fn run(&self, parcels: &[&OutboxEntry], standing: &Standing) -> Vec<Outcome> {
         let name = &self.channel.name;
-        let listens = matches!(self.channel.way, Way::Alertmanager { .. });
+        let listens = matches!(self.channel.way, ChannelKind::Alertmanager { .. });
         let has = |owner: &String| standing.channels.get(owner).is_some_and(|channels| channels.contains(name));
         let reminds = listens && standing.alerts.iter().any(|(owner, alerts)| !alerts.is_empty() && has(owner));
         if parcels.is_empty() && !reminds {
@@ -126,7 +126,7 @@ impl Worker<'_> {
         outcomes
     }
 
-    fn all(&self, sender: &mut dyn Sender, parcels: &[&Parcel]) -> Vec<Outcome> {
+    fn all(&self, sender: &mut dyn Sender, parcels: &[&OutboxEntry]) -> Vec<Outcome> {
         let name = &self.channel.name;
         let mut outcomes = Vec::with_capacity(parcels.len());
         let mut stalled: Option<String> = None;
@@ -183,7 +183,7 @@ impl Worker<'_> {
 struct Printer<'o>(&'o mut dyn Write);
 
 impl Sender for Printer<'_> {
-    fn send(&mut self, parcel: &Parcel, _: Duration) -> Result<(), Fault> {
+    fn send(&mut self, parcel: &OutboxEntry, _: Duration) -> Result<(), Fault> {
         let text = format!("Subject: {}\n\n{}\n", parcel.subject, parcel.text);
         self.0
             .write_all(text.as_bytes())
@@ -196,17 +196,17 @@ impl Sender for Printer<'_> {
 fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
     let ca = channel.ca_file.as_deref();
     Ok(match &channel.way {
-        Way::Alertmanager { url, login, hold, labels, link } => {
+        ChannelKind::Alertmanager { url, login, hold, labels, link } => {
             Box::new(super::alertmanager::Alertmanager::new(url, login.as_ref(), *hold, labels, link.as_deref(), ca)?)
         }
-        Way::Webhook { url, login, key } => {
+        ChannelKind::Webhook { url, login, key } => {
             Box::new(super::webhook::Webhook::new(url, login.as_ref(), key.as_ref(), ca)?)
         }
-        Way::Slack { url } => Box::new(super::slack::Slack::new(url, ca)?),
-        Way::Smtp { server, port, tls, login, from, .. } => {
+        ChannelKind::Slack { url } => Box::new(super::slack::Slack::new(url, ca)?),
+        ChannelKind::Smtp { server, port, tls, login, from, .. } => {
             Box::new(super::smtp::Mailer::new(&channel.name, server, *port, *tls, login.as_ref(), from, ca)?)
         }
-        Way::Stdout => return Err("stdout is not a channel of a thread".to_owned()),
+        ChannelKind::Stdout => return Err("stdout is not a channel of a thread".to_owned()),
     })
 }
 
@@ -222,11 +222,11 @@ mod ways {
     use super::Sender;
     use crate::actions::notify::standing::Standing;
     use crate::actions::notify::{Fault, alertmanager::Alertmanager, slack::Slack, smtp::Mailer, webhook::Webhook};
-    use crate::model::alert::Parcel;
+    use crate::model::alert::OutboxEntry;
     use std::time::Duration;
 
     impl Sender for Alertmanager {
-        fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+        fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
             Self::send(self, parcel, within)
         }
         fn remind(&mut self, standing: &Standing, name: &str, within: Duration) -> Result<(), Fault> {
@@ -235,19 +235,19 @@ mod ways {
     }
 
     impl Sender for Webhook {
-        fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+        fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
             Self::send(self, parcel, within)
         }
     }
 
     impl Sender for Slack {
-        fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+        fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
             Self::send(self, parcel, within)
         }
     }
 
     impl Sender for Mailer {
-        fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+        fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
             Self::send(self, parcel, within)
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Fault;
 use super::http::Target;
-use crate::model::alert::{Parcel, Url};
+use crate::model::alert::{OutboxEntry, Url};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Slack {
         Ok(Self { target: Target::new(url, "", None, ca)? })
     }
 
-    pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
         let text: String = parcel.slack.chars().take(LONGEST).collect();
         // Names are not to become mentions or links.
         let body = json!({ "text": text, "link_names": 0, "unfurl_links": false, "unfurl_media": false });

@@ -1,7 +1,7 @@
 //! Mail. Its Message-ID is that of the message, however often it is sent: whoever gets it twice sees it once.
 
 use super::{Fault, reveal};
-use crate::model::alert::{Parcel, Secret, Tls};
+use crate::model::alert::{OutboxEntry, Secret, Tls};
 use lettre::message::Mailbox;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::transport::smtp::authentication::Credentials;
@@ -43,7 +43,7 @@ impl Mailer {
         Ok(Self { channel: channel.to_owned(), server: server.to_owned(), port, security, login, from })
     }
 
-    pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
         let mail = self.mail(parcel).map_err(Fault::Refused)?;
         let mut transport = SmtpTransport::builder_dangerous(&self.server)
             .port(self.port)
@@ -59,7 +59,7 @@ impl Mailer {
         }
     }
 
-    fn mail(&self, parcel: &Parcel) -> Result<Message, String> {
+    fn mail(&self, parcel: &OutboxEntry) -> Result<Message, String> {
         let message = &parcel.message;
         let to = parcel.to.get(&self.channel).map_or(&[][..], Vec::as_slice);
         if to.is_empty() {
@@ -128,7 +128,7 @@ mod tests {
         let subject = "a\r\nBcc: evil@example.org\r\n\r\nbody größe".to_owned();
         let (to, text, slack) =
             ([("mail".to_owned(), vec!["a@example.org".to_owned()])].into(), "text\n.\n".to_owned(), String::new());
-        let mut parcel = Parcel { message, to, subject, text, slack, channels: vec![] };
+        let mut parcel = OutboxEntry { message, to, subject, text, slack, channels: vec![] };
         let mail = String::from_utf8(mailer.mail(&parcel).unwrap().formatted()).unwrap();
         let (head, _) = mail.split_once("\r\n\r\n").unwrap();
         assert!(!head.lines().any(|line| line.to_lowercase().starts_with("bcc")), "{head}");

@@ -2,7 +2,7 @@
 //! once, and against being killed at any point.
 
 use crate::actions::fresh::Fresh;
-use crate::model::alert::{Parcel, Watch};
+use crate::model::alert::{OutboxEntry, Watch};
 use crate::model::time::Micros;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub struct State {
     /// What owners were told, by name.
     pub watches: BTreeMap<String, Watch>,
     /// What has still to be sent, the oldest first.
-    pub outbox: Vec<Parcel>,
+    pub outbox: Vec<OutboxEntry>,
     /// Dangerous operations that were told, by ids of rows and operations, and when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub told: BTreeMap<String, Micros>,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::model::alert::{Message, Reason};
 
-    fn parcel(id: &str, channels: &[&str]) -> Parcel {
+    fn parcel(id: &str, channels: &[&str]) -> OutboxEntry {
         let (cluster, owner) = ("c".to_owned(), "o".to_owned());
         let message = Message {
             id: id.into(),
@@ -221,7 +221,7 @@ mod tests {
             episodes: vec![],
         };
         let channels = channels.iter().map(|channel| (*channel).to_owned()).collect();
-        Parcel {
+        OutboxEntry {
             message,
             to: BTreeMap::new(),
             subject: String::new(),

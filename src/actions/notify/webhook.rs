@@ -8,7 +8,7 @@
 
 use super::http::Target;
 use super::{Fault, reveal};
-use crate::model::alert::{Login, Parcel, Secret, Url};
+use crate::model::alert::{Login, OutboxEntry, Secret, Url};
 use crate::model::time;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
@@ -33,7 +33,7 @@ impl Webhook {
         Ok(Self { target: Target::new(url, "", login, ca)?, key: key.map(reveal).transpose()? })
     }
 
-    pub(super) fn send(&mut self, parcel: &Parcel, within: Duration) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
         let message = &parcel.message;
         let is_guard = !message.deeds.is_empty() || !message.episodes.is_empty();
         let mut body = json!({
@@ -80,7 +80,7 @@ fn alert(alert: &crate::model::alert::Alert) -> serde_json::Value {
 }
 
 /// A dangerous operation as the receiver reads it.
-fn deed(deed: &crate::model::alert::Deed) -> serde_json::Value {
+fn deed(deed: &crate::model::alert::GuardEvent) -> serde_json::Value {
     let mut json = json!(deed);
     json["at"] = time::format(deed.at).into();
     json["last"] = time::format(deed.last).into();

@@ -28,14 +28,14 @@ const LEFT: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct RollupsWriter {
     folder: PathBuf,
-    known: Known,
+    known: LogPositions,
     _lock: File,
 }
 
 /// What is known of logs that parts do not tell.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Known {
+struct LogPositions {
     /// Up to where logs were read that parts are dropped of.
     dropped: BTreeMap<String, u64>,
     /// Packed files that were read to their end: they grow no more.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 /// What a report is made of besides loads.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct BalanceInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// Clients that people are shown.
@@ -100,7 +100,7 @@ fn seconds((from, to): (Micros, Micros)) -> f64 {
 }
 
 /// The report.
-pub fn report(fleets: &[Loaded], told: Told) -> Report {
+pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
     let table = |name: &str, title: &str, columns: &[&str]| Table {
         name: name.to_owned(),
@@ -265,7 +265,14 @@ fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[(&Client
     }
 }
 
-fn add_chances(table: &mut Table, fleet: &Fleet, clients: &[Client], busiest: &str, told: &Told, report: &mut Report) {
+fn add_chances(
+    table: &mut Table,
+    fleet: &Fleet,
+    clients: &[Client],
+    busiest: &str,
+    told: &BalanceInput,
+    report: &mut Report,
+) {
     let model = Model::new(clients, busiest, fleet.instances.len(), seconds(fleet.window));
     if fleet.skew(Measure::Requests).is_none_or(|skew| skew <= EVEN) || is_even_now(fleet) {
         return;
@@ -386,7 +393,7 @@ fn told_since(since: &Since) -> String {
 fn finding(
     fleet: &Fleet,
     pins: &[(&Client, f64, f64)],
-    told: &Told,
+    told: &BalanceInput,
     more: &serde_json::Map<String, serde_json::Value>,
 ) -> Option<Finding> {
     let count = fleet.instances.len();

@@ -35,7 +35,7 @@ impl Origin {
 
 /// What is known of the size of LISTs.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct SizeContext {
     /// Objects of a database.
     pub snapshot: Option<Sizes>,
     /// What metrics tell.
@@ -125,7 +125,7 @@ pub fn as_json(group: &str, resource: &str, stored: Size) -> u64 {
     (json.max(0.0) * objects).round() as u64
 }
 
-impl Known {
+impl SizeContext {
     /// Whether anything but the log itself is known.
     pub fn is_any(&self) -> bool {
         self.snapshot.is_some() || !self.metrics.stored.is_empty()
@@ -185,7 +185,7 @@ pub struct Cost {
 
 impl Cost {
     /// Adds the LISTs of a row.
-    pub fn add(&mut self, known: &Known, cluster: &str, row: &TrafficRow<'_>) {
+    pub fn add(&mut self, known: &SizeContext, cluster: &str, row: &TrafficRow<'_>) {
         if row.verb != "list" || row.what.1.is_empty() || row.code.is_some_and(|code| code >= 400) {
             return;
         }

@@ -4,7 +4,7 @@
 //! A limit is what the client needs when it is well: its median minute, and a fifth on top. Of those that share the
 //! user or agent and do nothing wrong, it is their busiest ten seconds, so that they are not slowed down with it.
 
-use super::detect::Found;
+use super::detect::ClientFinding;
 use super::{Clients, Profile};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::dims::{account, short_user};
@@ -60,7 +60,7 @@ pub struct Limit<'r> {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct GatewayOptions<'a> {
     /// Users to limit, whether something was found or not; without any, those with findings of warning or worse.
     pub users: &'a [String],
 }
@@ -68,8 +68,8 @@ pub struct Asked<'a> {
 /// All limits; and whom no limit can be given, with the reason.
 pub fn limits<'r>(
     clients: &Clients<'r>,
-    found: &'r [Found<'r>],
-    asked: Asked<'_>,
+    found: &'r [ClientFinding<'r>],
+    asked: GatewayOptions<'_>,
 ) -> (Vec<Limit<'r>>, Vec<(&'r str, &'static str)>) {
     let findings = |profile: &Profile<'r>| -> BTreeSet<&'r str> {
         let mine =
@@ -199,7 +199,7 @@ impl Limit<'_> {
             others => format!(", {} more sharing it at their peak", counted(others as u64, "client")),
         };
         format!(
-            "{}: its median minute is {}/s{others}, and a fifth on top, at least 1/s; its peak was {}/s{over}. Found: {}",
+            "{}: its median minute is {}/s{others}, and a fifth on top, at least 1/s; its peak was {}/s{over}. ClientFinding: {}",
             self.whom,
             significant(self.rps[0]),
             significant(self.rps[1]),

@@ -18,7 +18,7 @@ use super::rollup::read::{Addresses, ClientRow, DeprecatedRow, ObjectRow, PulseR
 use super::rollup::{AlternationRow, Fact, Op, WritesRow};
 use crate::model::histogram::Histogram;
 use crate::model::time::{Micros, SECOND};
-use cost::{Cost, Known};
+use cost::{Cost, SizeContext};
 use minutes::Minutes;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct Clients<'r> {
     /// The apiservers' version, where it is known.
     pub server: Option<Minor>,
     /// What is known of the size of LISTs.
-    pub known: &'r Known,
+    pub known: &'r SizeContext,
     /// Whether that is anything, or the log itself holds responses.
     pub is_cost_known: bool,
     /// Whether the roll-up has the tables `writes` and `alternations`.
@@ -104,7 +104,7 @@ impl AtOnce {
 
 impl<'r> Clients<'r> {
     /// The profiles that a roll-up holds; `server` is the apiservers' version, `known` tells how large LISTs are.
-    pub fn new(rollup: &'r Rollup, server: Option<Minor>, known: &'r Known) -> Self {
+    pub fn new(rollup: &'r Rollup, server: Option<Minor>, known: &'r SizeContext) -> Self {
         let mut profiles: BTreeMap<Who<'r>, Profile<'r>> = BTreeMap::new();
         for about in rollup.clients() {
             let (who, requests) = (about.who, 0);

@@ -1,7 +1,7 @@
 //! Profiles as a report.
 
 use super::cost::Origin;
-use super::detect::{Found, is_about};
+use super::detect::{ClientFinding, is_about};
 use super::{Clients, Profile, listing};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -82,7 +82,7 @@ pub const MEASURES: [&str; 8] =
     ["requests", "rps", "peak_rps", "source_ips", "est_list_bytes_per_s", "watches", "relists", "throttled"];
 
 /// The report.
-pub fn report(clients: &Clients<'_>, found: &[Found<'_>], read: Read) -> Report {
+pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) -> Report {
     let mut table =
         Table { name: "clients".to_owned(), columns: FIELDS.map(str::to_owned).to_vec(), ..Table::default() };
     let mut people = Table {

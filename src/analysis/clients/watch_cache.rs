@@ -5,7 +5,7 @@
 //! younger than 75 s and halves while a quarter of it would do, between 100 and 102,400 (`watch_cache.go`), and sizes
 //! that are set are ignored.
 
-use super::detect::Found;
+use super::detect::ClientFinding;
 use super::{Clients, Profile, succeeded};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::catalogue::Metric;
@@ -153,11 +153,11 @@ fn outlives(profile: &Profile<'_>, what: (&str, &str), history: f64) -> Option<f
 
 /// What is known beside the metrics.
 #[derive(Debug, Default)]
-pub struct Known<'a, 'r> {
+pub struct CacheContext<'a, 'r> {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// Profiles and findings, where there are audit logs.
-    pub profiles: Option<(&'a Clients<'r>, &'a [Found<'r>])>,
+    pub profiles: Option<(&'a Clients<'r>, &'a [ClientFinding<'r>])>,
     /// The apiservers' version.
     pub server: Option<Minor>,
     /// Rows that people are shown.
@@ -165,7 +165,7 @@ pub struct Known<'a, 'r> {
 }
 
 /// Clients that fall out of a cache: those that were found to, and those that may.
-fn fallen(known: &Known<'_, '_>, cluster: &str, what: (&str, &str), history: Option<f64>) -> [Vec<String>; 2] {
+fn fallen(known: &CacheContext<'_, '_>, cluster: &str, what: (&str, &str), history: Option<f64>) -> [Vec<String>; 2] {
     let Some((clients, found)) = known.profiles else { return Default::default() };
     let (mut too_old, mut at_risk) = (Vec::new(), Vec::new());
     let same = |other: &str| other == cluster || other.is_empty() || cluster.is_empty();
@@ -219,7 +219,7 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
 }
 
 /// The report; `None` if no page tells of watch caches.
-pub fn report(facts: &Facts, known: Known<'_, '_>) -> Option<Report> {
+pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
     let caches = caches(facts, known.server);
     if caches.is_empty() {
         return None;

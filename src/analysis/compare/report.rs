@@ -14,7 +14,7 @@ use serde_json::json;
 
 /// What a report is made of besides rows.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct CompareInput {
     /// What was read, of both sides.
     pub inputs: Vec<InputReport>,
     /// The time of each side.
@@ -59,7 +59,7 @@ const PEOPLE: [&str; 7] = [
 ];
 
 /// The report.
-pub fn report(rows: &mut [Row], told: Told) -> Report {
+pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
     // The most moved first, within what can be set beside one another.
     rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
     let windows = told.windows.map(window);
@@ -307,7 +307,7 @@ fn course(before: &Measured, after: &Measured) -> Value {
     )
 }
 
-fn lead(rows: &[Row], told: &Told) -> Vec<String> {
+fn lead(rows: &[Row], told: &CompareInput) -> Vec<String> {
     let when = |name: &str, side: usize| {
         let span = told.windows[side].map(|(from, to)| {
             format!(", {} to {} UTC ({})", time::second(from), time::second(to), duration(to - from))

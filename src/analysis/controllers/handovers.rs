@@ -95,7 +95,7 @@ pub struct Watcher {
 }
 
 /// What a body says of who holds the lease.
-enum Said {
+enum HolderField {
     /// Nothing, as the log has no body.
     Nothing,
     /// That it is about something else.
@@ -111,34 +111,37 @@ fn lasts(body: &[u8]) -> Option<Micros> {
 }
 
 /// `spec.holderIdentity` of a whole lease.
-fn holder(body: &[u8]) -> Said {
+fn holder(body: &[u8]) -> HolderField {
     if body.is_empty() {
-        return Said::Nothing;
+        return HolderField::Nothing;
     }
-    let Some(spec) = member(body, "spec") else { return Said::Else };
+    let Some(spec) = member(body, "spec") else { return HolderField::Else };
     let holder =
         member(spec, "holderIdentity").and_then(|holder| serde_json::from_slice::<Option<String>>(holder).ok());
-    Said::Holder(holder.flatten().unwrap_or_default())
+    HolderField::Holder(holder.flatten().unwrap_or_default())
 }
 
 /// What a patch, as an object or in steps, says of it.
-fn patched(body: &[u8]) -> Said {
+fn patched(body: &[u8]) -> HolderField {
     if body.is_empty() {
-        return Said::Nothing;
+        return HolderField::Nothing;
     }
     if let Ok(serde_json::Value::Array(steps)) = serde_json::from_slice(body) {
         let of = |path: &str| steps.iter().find(|step| step["path"] == path);
         let holder = of("/spec/holderIdentity").map(|step| step["value"].as_str().unwrap_or_default().to_owned());
-        return holder.map_or(if of("/spec/renewTime").is_some() { Said::Nothing } else { Said::Else }, Said::Holder);
+        return holder.map_or(
+            if of("/spec/renewTime").is_some() { HolderField::Nothing } else { HolderField::Else },
+            HolderField::Holder,
+        );
     }
-    let Some(spec) = member(body, "spec") else { return Said::Else };
+    let Some(spec) = member(body, "spec") else { return HolderField::Else };
     match member(spec, "holderIdentity") {
         Some(holder) => {
-            Said::Holder(serde_json::from_slice::<Option<String>>(holder).ok().flatten().unwrap_or_default())
+            HolderField::Holder(serde_json::from_slice::<Option<String>>(holder).ok().flatten().unwrap_or_default())
         }
         // A renewal need not repeat the name.
-        None if member(spec, "renewTime").is_some() => Said::Nothing,
-        None => Said::Else,
+        None if member(spec, "renewTime").is_some() => HolderField::Nothing,
+        None => HolderField::Else,
     }
 }
 
@@ -155,8 +158,8 @@ pub fn write(event: &Timed<'_, '_>) -> Option<(String, String, Run)> {
     // What came of it says more than what was asked for, which may be a patch; but a label is no renewal.
     let asked = if e.verb.is("patch") { patched(e.request_body) } else { holder(e.request_body) };
     let said = match (asked, holder(e.response_body)) {
-        (Said::Else, _) => return None,
-        (_, Said::Holder(holder)) | (Said::Holder(holder), _) => Some(holder),
+        (HolderField::Else, _) => return None,
+        (_, HolderField::Holder(holder)) | (HolderField::Holder(holder), _) => Some(holder),
         _ => None,
     };
     // A created lease is named in its body only.

@@ -1,6 +1,6 @@
 //! Flow schemas of many events: what the reader knows of callers and targets by number is matched once.
 
-use super::matching::{Asked, Set, caller, is_classified};
+use super::matching::{RequestTarget, Set, caller, is_classified};
 use crate::model::event::{Event, Timed};
 use crate::model::uri::decoded_path;
 use hashbrown::HashTable;
@@ -153,13 +153,13 @@ fn matching(set: &Set, rules: &[(u16, u16)], event: &Event<'_>) -> usize {
     let verb = event.verb.decode();
     if event.resource.is_empty() {
         let uri = event.uri.decode();
-        return set.matching(rules, Asked::Path { verb: &verb, path: &decoded_path(&uri) });
+        return set.matching(rules, RequestTarget::Path { verb: &verb, path: &decoded_path(&uri) });
     }
     let [group, resource, subresource, namespace] =
         [event.group, event.resource, event.subresource, event.namespace].map(|text| text.decode());
     set.matching(
         rules,
-        Asked::Resource {
+        RequestTarget::Resource {
             verb: &verb,
             group: &group,
             resource: &resource,

@@ -2,7 +2,7 @@
 
 use super::matching::Set;
 use crate::analysis::clients::Clients;
-use crate::analysis::clients::detect::Found;
+use crate::analysis::clients::detect::ClientFinding;
 use crate::analysis::dims::{account, short_user};
 use crate::analysis::quota::owners::matches as matches_pattern;
 use crate::model::flowcontrol::{
@@ -120,7 +120,7 @@ fn by_words(name: &str) -> Option<&'static str> {
 
 /// The users of `cluster` with findings of severity warning or critical: those with critical ones first, then those
 /// with most requests.
-pub fn culprits(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str) -> Vec<String> {
+pub fn culprits(clients: &Clients<'_>, found: &[ClientFinding<'_>], cluster: &str) -> Vec<String> {
     let mut users: BTreeMap<&str, (Severity, u64)> = BTreeMap::new();
     for (who, finding) in found.iter().filter(|(_, finding)| finding.severity >= Severity::Warning) {
         if let Some(who) = who.filter(|who| who.cluster == cluster) {
@@ -139,10 +139,10 @@ pub fn culprits(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str) -> Ve
 }
 
 /// What the profiles tell of a user.
-pub fn client(clients: &Clients<'_>, found: &[Found<'_>], cluster: &str, user: &str) -> Client {
+pub fn client(clients: &Clients<'_>, found: &[ClientFinding<'_>], cluster: &str, user: &str) -> Client {
     let mine = |who: &crate::analysis::rollup::read::Who<'_>| who.cluster == cluster && who.user == user;
     let is_found =
-        |(who, finding): &&Found<'_>| finding.severity >= Severity::Warning && who.as_ref().is_some_and(mine);
+        |(who, finding): &&ClientFinding<'_>| finding.severity >= Severity::Warning && who.as_ref().is_some_and(mine);
     let mut findings: Vec<String> = found.iter().filter(is_found).map(|(_, finding)| finding.id.clone()).collect();
     findings.sort_unstable();
     findings.dedup();

@@ -23,7 +23,7 @@ pub struct Caller<'a> {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<'q> {
+pub enum RequestTarget<'q> {
     /// A resource.
     Resource {
         /// Verb.
@@ -113,7 +113,7 @@ impl Set {
     }
 
     /// The schema that a request matches, given the rules about its caller.
-    pub fn matching(&self, rules: &[(u16, u16)], asked: Asked<'_>) -> usize {
+    pub fn matching(&self, rules: &[(u16, u16)], asked: RequestTarget<'_>) -> usize {
         let matches = |&&(schema, rule): &&(u16, u16)| {
             let found = self.schemas.get(schema as usize).and_then(|schema| schema.rules.get(rule as usize));
             found.is_some_and(|rule| asks(rule, asked))
@@ -155,12 +155,12 @@ fn is_subject(subject: &Subject, caller: &Caller<'_>) -> bool {
     }
 }
 
-fn asks(rule: &Rule, asked: Asked<'_>) -> bool {
+fn asks(rule: &Rule, asked: RequestTarget<'_>) -> bool {
     match asked {
-        Asked::Resource { verb, group, resource, subresource, namespace } => {
+        RequestTarget::Resource { verb, group, resource, subresource, namespace } => {
             rule.resources.iter().any(|rule| asks_for_resource(rule, verb, group, resource, subresource, namespace))
         }
-        Asked::Path { verb, path } => rule.paths.iter().any(|rule| asks_for_path(rule, verb, path)),
+        RequestTarget::Path { verb, path } => rule.paths.iter().any(|rule| asks_for_path(rule, verb, path)),
     }
 }
 
@@ -331,9 +331,9 @@ mod tests {
         assert_eq!(names, ["a", "b", CATCH_ALL]);
         assert_eq!(set.dangling, ["first"]);
         let rules = set.rules_for(&caller_of("x", &[]));
-        assert_eq!(set.matching(&rules, Asked::Path { verb: "get", path: "/x" }), 0);
+        assert_eq!(set.matching(&rules, RequestTarget::Path { verb: "get", path: "/x" }), 0);
         // Nothing matches: what is left is the catch-all.
-        let pods = Asked::Resource { verb: "get", group: "", resource: "pods", subresource: "", namespace: "" };
+        let pods = RequestTarget::Resource { verb: "get", group: "", resource: "pods", subresource: "", namespace: "" };
         assert_eq!(set.matching(&rules, pods), 2);
     }
 }

@@ -10,4 +10,4 @@ pub mod report;
 pub mod seats;
 
 pub use classify::{Classifier, Flow, Sets};
-pub use matching::{Asked, Caller, Set, caller, is_classified};
+pub use matching::{Caller, RequestTarget, Set, caller, is_classified};

@@ -37,14 +37,14 @@ impl Plan {
 
 /// A series as models see it: with patterns of what was known at the first origin, and the trend per step that was
 /// known at each step.
-pub struct Known<'a> {
+pub struct SeriesContext<'a> {
     values: &'a [f64],
     slopes: &'a [f64],
     /// Added and as shares of the level.
     profiles: [Profile; 2],
 }
 
-impl<'a> Known<'a> {
+impl<'a> SeriesContext<'a> {
     /// Of `values`, patterns are made of the first `patterned` of them. There is one slope more than values.
     pub fn new(values: &'a [f64], slopes: &'a [f64], periods: [usize; 2], patterned: usize) -> Self {
         let profiles = [false, true].map(|is_share| profile(&values[..patterned], periods, is_share));

@@ -22,7 +22,7 @@ pub mod words;
 use crate::model::forecast::{Backtest, Change, Forecast, Grid, Reached, Step, Verdict};
 use crate::model::series::DAY;
 use crate::model::units::duration;
-use backtest::{Known, Plan};
+use backtest::{Plan, SeriesContext};
 use pieces::Pieces;
 use spread::Spread;
 
@@ -203,7 +203,7 @@ impl Scaled {
         let plan = Plan::new(n, periods[0].max(periods[1]), self.steps)?;
         let pieces = pieces::cut(&self.days(), pieces::grain(&self.values));
         let slopes = self.slopes(&pieces);
-        let known = Known::new(&self.values, &slopes, periods, plan.origins[0]);
+        let known = SeriesContext::new(&self.values, &slopes, periods, plan.origins[0]);
         let is_positive = self.values.iter().all(|value| value.is_nan() || *value > 0.0);
         let jumps: Vec<(usize, f64)> = pieces
             .cuts
@@ -215,7 +215,7 @@ impl Scaled {
         let came = |young: usize| models::without_jumps(known.came(&plan), &plan, &places, n, young);
         let best = models::best(&known, &plan, periods, is_positive, &came(WEEK * self.per_day));
         let came = came(0);
-        let whole = Known::new(&self.values, &slopes, periods, n);
+        let whole = SeriesContext::new(&self.values, &slopes, periods, n);
         let rows: Vec<Vec<f64>> = best.models.iter().map(|model| whole.foretold(model, &[n], self.steps)).collect();
         let sensible: Vec<&[f64]> =
             rows.iter().map(Vec::as_slice).filter(|row| row.iter().all(|value| value.abs() < NONSENSE)).collect();

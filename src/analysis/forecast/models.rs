@@ -3,7 +3,7 @@
 //! A mean of several good models is better than the best of them (M4 competition, Makridakis et al. 2020); it is less
 //! often far off.
 
-use super::backtest::{Known, Plan, mean_error};
+use super::backtest::{Plan, SeriesContext, mean_error};
 use super::filter::Gains;
 
 /// How many of the best are taken together.
@@ -36,7 +36,7 @@ pub struct Best {
 /// Tries models one choice after the other: the kind of season and trend, then how fast each is followed.
 ///
 /// `came` is what came after each origin, without what the choice should not be judged by ([`without_jumps`]).
-pub fn best(known: &Known<'_>, plan: &Plan, periods: [usize; 2], is_positive: bool, came: &[f64]) -> Best {
+pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_positive: bool, came: &[f64]) -> Best {
     let mut tried: Vec<(f64, Gains, Vec<f64>)> = Vec::new();
     let mut attempt = |gains: Gains| -> f64 {
         if let Some((error, ..)) = tried.iter().find(|(_, known, _)| *known == gains) {

@@ -27,7 +27,7 @@ const LONG: Micros = 300 * DAY;
 
 /// What a report is made of besides forecasts.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ForecastInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// The cluster, where it is known.
@@ -67,7 +67,12 @@ struct Row<'t> {
 }
 
 /// The report. Of a forecast whose path was dropped to save memory `again` gives it once more, by the target's index.
-pub fn report(targets: &[Target], forecasts: &[Forecast], again: &dyn Fn(usize) -> Forecast, told: Told) -> Report {
+pub fn report(
+    targets: &[Target],
+    forecasts: &[Forecast],
+    again: &dyn Fn(usize) -> Forecast,
+    told: ForecastInput,
+) -> Report {
     let mut rows: Vec<Row<'_>> = targets
         .iter()
         .zip(forecasts)
@@ -155,7 +160,7 @@ impl<'t> Row<'t> {
     }
 
     /// How far was looked ahead.
-    fn ahead(&self, told: &Told) -> Micros {
+    fn ahead(&self, told: &ForecastInput) -> Micros {
         if self.forecast.ahead > 0 { self.forecast.ahead.min(told.horizon) } else { told.horizon }
     }
 
@@ -240,7 +245,7 @@ const COLUMNS: [&str; 21] = [
     "ahead_s",
 ];
 
-fn cells(row: &Row<'_>, told: &Told) -> Vec<Value> {
+fn cells(row: &Row<'_>, told: &ForecastInput) -> Vec<Value> {
     let (target, forecast) = (row.target, row.forecast);
     let changes: Vec<Json> = forecast
         .changes
@@ -308,7 +313,7 @@ const SHOWN: [&str; 12] = [
     "forecast_note",
 ];
 
-fn shown(row: &Row<'_>, told: &Told) -> Vec<Value> {
+fn shown(row: &Row<'_>, told: &ForecastInput) -> Vec<Value> {
     let (target, forecast) = (row.target, row.forecast);
     let drivers: Vec<String> = drivers::of(target)
         .iter()
@@ -351,13 +356,13 @@ fn chance(p: f64) -> String {
 }
 
 /// `Dec 28`; where the horizon is long `2027-12-28`.
-fn date(at: Micros, told: &Told) -> String {
+fn date(at: Micros, told: &ForecastInput) -> String {
     let stamp = jiff::Timestamp::from_microsecond(at).unwrap_or_default();
     stamp.strftime(if told.horizon < LONG { "%b %-d" } else { "%Y-%m-%d" }).to_string()
 }
 
 /// The date for people, or why there is none.
-fn reached(row: &Row<'_>, told: &Told) -> String {
+fn reached(row: &Row<'_>, told: &ForecastInput) -> String {
     match (row.forecast.verdict, row.reached.p50) {
         (Verdict::AtLimit, _) => "now".to_owned(),
         (Verdict::TooShort, _) => "?".to_owned(),
@@ -368,7 +373,7 @@ fn reached(row: &Row<'_>, told: &Told) -> String {
 }
 
 /// `Dec 20–Jan 15`; open where 9 in 10 is behind the horizon; nothing where not even one in ten is before it.
-fn range(row: &Row<'_>, told: &Told) -> String {
+fn range(row: &Row<'_>, told: &ForecastInput) -> String {
     match (row.forecast.verdict, row.reached.p10, row.reached.p90) {
         (Verdict::AtLimit | Verdict::TooShort | Verdict::NoLimit, ..) | (_, None, _) => String::new(),
         (_, Some(from), Some(to)) if date(from, told) == date(to, told) => date(from, told),
@@ -390,7 +395,7 @@ fn totals(rows: &[Row<'_>]) -> Vec<(String, Value)> {
     totals
 }
 
-fn lead(rows: &[Row<'_>], told: &Told) -> Vec<String> {
+fn lead(rows: &[Row<'_>], told: &ForecastInput) -> Vec<String> {
     let ahead = duration(told.horizon);
     let end = rows.iter().map(|row| row.target.grid.end()).max().map(time::format).unwrap_or_default();
     let flat = rows.iter().filter(|row| row.is_flat).count() as u64;
@@ -432,7 +437,7 @@ fn lead(rows: &[Row<'_>], told: &Told) -> Vec<String> {
 }
 
 /// Findings by urgency, and how many people are shown.
-fn findings(rows: &[Row<'_>], told: &Told) -> (Vec<Finding>, Option<usize>) {
+fn findings(rows: &[Row<'_>], told: &ForecastInput) -> (Vec<Finding>, Option<usize>) {
     let mut findings: Vec<Finding> = rows.iter().filter_map(|row| finding(row, told)).collect();
     // As stable as the sort before it.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -441,7 +446,7 @@ fn findings(rows: &[Row<'_>], told: &Told) -> (Vec<Finding>, Option<usize>) {
     (findings, Some(shown))
 }
 
-fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
+fn finding(row: &Row<'_>, told: &ForecastInput) -> Option<Finding> {
     let (target, forecast, days) = (row.target, row.forecast, row.days_left?);
     let limit = target.limit?;
     let severity = match days {
@@ -503,7 +508,7 @@ fn finding(row: &Row<'_>, told: &Told) -> Option<Finding> {
 }
 
 /// The most urgent as pictures.
-fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, told: &Told) -> Vec<Picture> {
+fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, told: &ForecastInput) -> Vec<Picture> {
     let wanted = told.charts.unwrap_or(usize::from(rows.len() <= FEW));
     let drawn = rows.iter().filter(|row| row.target.grid.values.iter().filter(|value| value.is_finite()).count() > 1);
     let picture = |row: &Row<'_>| {

@@ -86,7 +86,7 @@ fn selector(text: &str) -> Option<Selector> {
 
 /// Limits that a person gives. The first pattern that matches wins, then the list; both come before what is known.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct GivenLimits {
     /// Patterns on the text of a series, with their limit.
     pub patterns: Vec<(Regex, f64)>,
     /// Limits by the text of a series, or by its name alone.
@@ -97,7 +97,7 @@ pub struct Given {
     pub etcd_quota: Option<f64>,
 }
 
-impl Given {
+impl GivenLimits {
     /// The limit of a series, and where it is from.
     fn of(&self, series: &Series, text: &str) -> Option<(f64, String)> {
         let title = if self.patterns.is_empty() { String::new() } else { title(series) };
@@ -139,7 +139,7 @@ pub struct Rules {
     /// Only those of these namespaces; all where it is empty.
     pub namespaces: Vec<String>,
     /// Limits.
-    pub given: Given,
+    pub given: GivenLimits,
     /// Whether what the capacity model looks at is needed as well.
     pub with_observed: bool,
 }
@@ -240,7 +240,7 @@ pub fn unit(series: &Series) -> Unit {
 
 /// Limits that series tell: the last value of each.
 #[derive(Debug, Default)]
-struct Known {
+struct SeriesLimits {
     hard: HashMap<[String; 3], f64>,
     seats: HashMap<String, f64>,
     cgroups: HashMap<String, f64>,
@@ -253,7 +253,7 @@ fn quota_of(series: &Series) -> [String; 3] {
     ["namespace", "resourcequota", "resource"].map(|label| series.label(label).to_owned())
 }
 
-impl Known {
+impl SeriesLimits {
     fn take(&mut self, history: &History) {
         let (series, last) = (&history.series, history.last.value);
         match series.name.as_str() {
@@ -279,7 +279,7 @@ impl Known {
     }
 
     /// The limit of a target that is a series of its own.
-    fn of(&self, history: &History, given: &Given) -> Option<(f64, String)> {
+    fn of(&self, history: &History, given: &GivenLimits) -> Option<(f64, String)> {
         let series = &history.series;
         match series.name.as_str() {
             QUOTA => {
@@ -298,7 +298,7 @@ impl Known {
         }
     }
 
-    fn etcd(&self, instance: &str, now: f64, given: &Given) -> Option<(f64, String)> {
+    fn etcd(&self, instance: &str, now: f64, given: &GivenLimits) -> Option<(f64, String)> {
         if let Some(limit) = self.etcd.get(instance) {
             return Some((*limit, "quota of this etcd".to_owned()));
         }
@@ -316,7 +316,7 @@ impl Known {
 
 /// The targets of histories, by series, with their limits. All grids have the same step.
 pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
-    let mut known = Known::default();
+    let mut known = SeriesLimits::default();
     histories.iter().filter(|history| role(&history.series) == Role::Limit).for_each(|history| known.take(history));
     // A database that its instances tell is not told once more by the apiservers.
     let has_members =
@@ -355,7 +355,7 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
 }
 
 /// A target that is a series of its own; none where nothing may be used of it at all.
-fn own(history: History, known: &Known, rules: &Rules) -> Option<Target> {
+fn own(history: History, known: &SeriesLimits, rules: &Rules) -> Option<Target> {
     let text = history.series.to_string();
     let limit = rules.given.of(&history.series, &text).or_else(|| known.of(&history, &rules.given));
     // A quota of zero forbids something: no use of it is to come.
@@ -403,7 +403,7 @@ fn filling(found: &[Target]) -> Vec<Part> {
 }
 
 /// The target that parts make together.
-fn sum(series: Series, parts: Vec<Part>, known: &Known, rules: &Rules) -> Option<Target> {
+fn sum(series: Series, parts: Vec<Part>, known: &SeriesLimits, rules: &Rules) -> Option<Target> {
     let step = parts.first()?.grid.step;
     let text = series.to_string();
     let found = rules.given.of(&series, &text).or_else(|| match series.name.as_str() {

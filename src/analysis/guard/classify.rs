@@ -1,7 +1,7 @@
 //! From events to operations: which of them are dangerous, and what the log says of each.
 
 use super::bodies::{UNSEEN, is_dry_run, is_forced, rights, scales_to_zero, strips_finalizers};
-use super::consequences::{Gone, Place};
+use super::consequences::{Deletions, Place};
 use crate::analysis::rollup::notable::{Notable, is_control_plane, kind, starts};
 use crate::model::event::{Event, Level, Timed};
 use crate::model::json::{cut, text_of};
@@ -64,7 +64,7 @@ pub struct Batch {
     /// Operations.
     pub operations: Vec<Notable>,
     /// Deletions by the control plane and by kubelets.
-    pub gone: HashMap<Place, Gone>,
+    pub gone: HashMap<Place, Deletions>,
     /// What else it shows.
     pub seen: Seen,
 }

@@ -33,7 +33,7 @@ impl Place {
 
 /// What was deleted there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone {
+pub struct Deletions {
     /// Single objects.
     pub objects: u64,
     /// Collections, of which the log does not say how many objects they held.
@@ -44,13 +44,13 @@ pub struct Gone {
     pub last: Micros,
 }
 
-impl Default for Gone {
+impl Default for Deletions {
     fn default() -> Self {
         Self { objects: 0, collections: 0, first: Micros::MAX, last: Micros::MIN }
     }
 }
 
-impl Gone {
+impl Deletions {
     /// Takes a deletion.
     pub fn add(&mut self, at: Micros, is_collection: bool) {
         let (objects, collections) = (u64::from(!is_collection), u64::from(is_collection));
@@ -99,7 +99,7 @@ impl Cascade {
 
     /// What went with a namespace that was deleted at this time.
     pub fn of_namespace(
-        gone: &HashMap<Place, Gone>,
+        gone: &HashMap<Place, Deletions>,
         removed: Option<&Removed>,
         cluster: &str,
         namespace: &str,
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_goes_with_a_namespace_comes_after_it() {
-        let mut gone: HashMap<Place, Gone> = HashMap::new();
+        let mut gone: HashMap<Place, Deletions> = HashMap::new();
         let mut add = |namespace: &str, resource: &str, second: i64, is_collection: bool| {
             let at = second * SECOND;
             let place = Place {

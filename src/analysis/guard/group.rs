@@ -1,7 +1,7 @@
 //! A group: what one actor did of one kind, close together in time. It is one row of the timeline.
 
 use super::classify::Seen;
-use super::consequences::{Cascade, Gone, Place};
+use super::consequences::{Cascade, Deletions, Place};
 use crate::analysis::keyspace::diff::Removed;
 use crate::analysis::rollup::notable::Notable;
 use crate::model::report::Severity;
@@ -74,7 +74,7 @@ pub(super) struct Target {
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// What the control plane and kubelets deleted.
-    pub gone: &'a HashMap<Place, Gone>,
+    pub gone: &'a HashMap<Place, Deletions>,
     /// What databases say is gone.
     pub removed: Option<&'a Removed>,
     /// What else the log shows.

@@ -17,7 +17,7 @@ mod words;
 
 pub use crate::analysis::rollup::notable::{Notable, once};
 pub use classify::{Batch, Seen, Watch};
-pub use consequences::{Gone, Place};
+pub use consequences::{Deletions, Place};
 pub use group::{Around, Group};
 pub use groups::groups;
 pub use rules::{RULES, Rule, is_of_kinds};

@@ -16,7 +16,7 @@ const FINDINGS: usize = 8;
 
 /// What a report is made of besides rows.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct GuardInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// What the logs show.
@@ -74,7 +74,7 @@ const COLUMNS: [&str; 31] = [
 const SHOWN: [&str; 6] = ["guard_at", "guard_severity", "guard_who", "guard_what", "guard_outcome", "guard_gone"];
 
 /// The report.
-pub fn report(groups: &[Group], seen: &Seen, told: Told) -> Report {
+pub fn report(groups: &[Group], seen: &Seen, told: GuardInput) -> Report {
     let mut rows: Vec<Row<'_>> = groups.iter().filter_map(row).collect();
     rows.retain(|(.., severity)| *severity >= told.least);
     let mut report = Report { schema: SCHEMA.to_owned(), shown: told.top, ..Report::default() };
@@ -172,7 +172,7 @@ fn totals(rows: &[Row<'_>], seen: &Seen) -> Vec<(String, Value)> {
     .to_vec()
 }
 
-fn lead(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
+fn lead(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
     let window = window(&told.logged);
     let mut actors: Vec<&str> = rows.iter().map(|(group, ..)| group.first.user.as_str()).collect();
     actors.sort_unstable();
@@ -290,7 +290,7 @@ fn finding((group, rule, severity): &Row<'_>) -> Finding {
 }
 
 /// What people should know: what the log does not show.
-fn notes(rows: &[Row<'_>], seen: &Seen, told: &Told) -> Vec<String> {
+fn notes(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
     let mut notes = Vec::new();
     let lost = |kind: &str| {
         rows.iter().any(|(group, ..)| group.first.kind == kind && group.done > 0 && !group.cascade.by_databases)

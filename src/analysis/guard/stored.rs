@@ -36,7 +36,7 @@ pub fn is_answered(filter: &Filter) -> Result<(), String> {
 
 /// What conditions look at.
 #[derive(Debug, Clone, Copy)]
-struct Asked<'r> {
+struct ConditionInput<'r> {
     cluster: &'r str,
     instance: &'r str,
     user: &'r str,
@@ -48,7 +48,7 @@ struct Asked<'r> {
     namespace: &'r str,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> ConditionInput<'r> {
     fn meets(&self, filters: &[Filter]) -> bool {
         filters.iter().all(|filter| filter.holds(self.value(filter.dim)))
     }
@@ -93,14 +93,16 @@ impl<'r> Asked<'r> {
 /// What a pass over the log would have seen of what meets all conditions.
 pub fn batch(rollup: &Rollup, filters: &[Filter]) -> Batch {
     let operations: Vec<Notable> =
-        rollup.operations().iter().filter(|one| Asked::of(one).meets(filters)).cloned().collect();
+        rollup.operations().iter().filter(|one| ConditionInput::of(one).meets(filters)).cloned().collect();
     let mut seen = Seen { beyond: rollup.operations_dropped(), ..Seen::default() };
     let ended = if filters.is_empty() {
         rollup.ended()
     } else {
         let subjects = rollup.subjects();
         let meets = |row: &TrafficRow<'_>| {
-            subjects.get(row.subject).is_some_and(|(who, what)| Asked::of_traffic(who, *what, row).meets(filters))
+            subjects
+                .get(row.subject)
+                .is_some_and(|(who, what)| ConditionInput::of_traffic(who, *what, row).meets(filters))
         };
         rollup.traffic().filter(meets).map(|row| row.requests.saturating_sub(row.open())).sum()
     };
@@ -108,7 +110,7 @@ pub fn batch(rollup: &Rollup, filters: &[Filter]) -> Batch {
     for row in rollup.omitted() {
         let [cluster, user, agent, group, resource] = row.subject;
         let (instance, verb, subresource, namespace) = (row.instance, row.verb, row.subresource, row.namespace);
-        let asked = Asked { cluster, instance, user, agent, verb, group, resource, subresource, namespace };
+        let asked = ConditionInput { cluster, instance, user, agent, verb, group, resource, subresource, namespace };
         if !asked.meets(filters) {
             continue;
         }

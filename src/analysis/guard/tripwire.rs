@@ -7,7 +7,7 @@ use super::groups::{Grouping, Key, key, sort};
 use super::rules::Rule;
 use crate::analysis::guard::group::{Around, Group};
 use crate::analysis::rollup::notable::Notable;
-use crate::model::alert::{Deed, Message};
+use crate::model::alert::{GuardEvent, Message};
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -113,9 +113,9 @@ impl Tripwire {
 }
 
 /// The message that tells these; nothing where none of them is more than info. The same operations make the same id.
-pub fn message(deeds: Vec<Deed>, cluster: &str, owner: &str, now: Micros) -> Option<Message> {
+pub fn message(deeds: Vec<GuardEvent>, cluster: &str, owner: &str, now: Micros) -> Option<Message> {
     let level = deeds.iter().map(|deed| deed.level).max()?;
-    let keys: Vec<String> = deeds.iter().map(Deed::id).collect();
+    let keys: Vec<String> = deeds.iter().map(GuardEvent::id).collect();
     Some(Message { deeds, ..Message::news(cluster, owner, now, level, &keys) })
 }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(told(21, 0), []);
         let deeds = |kind| {
             let group = Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() };
-            group.deed().into_iter().collect::<Vec<Deed>>()
+            group.deed().into_iter().collect::<Vec<GuardEvent>>()
         };
         assert_eq!(message(deeds("exec"), "c", "o", 5), None);
         let one = message(deeds("delete-crd"), "c", "o", 5).unwrap();

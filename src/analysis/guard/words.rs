@@ -3,7 +3,7 @@
 use super::group::{Evictions, Group};
 use super::rules::Rule;
 use crate::analysis::dims::short_user;
-use crate::model::alert::{Deed, Level};
+use crate::model::alert::{GuardEvent, Level};
 use crate::model::report::Severity;
 use crate::model::units::{counted, grouped};
 use std::collections::BTreeMap;
@@ -129,14 +129,14 @@ pub(super) fn summary(group: &Group) -> String {
 }
 
 /// What a message says of it; nothing where it is no more than info.
-pub(super) fn deed(group: &Group) -> Option<Deed> {
+pub(super) fn deed(group: &Group) -> Option<GuardEvent> {
     let level = match group.severity() {
         Severity::Info => return None,
         Severity::Warning => Level::Warning,
         Severity::Critical => Level::Critical,
     };
     let first = &group.first;
-    Some(Deed {
+    Some(GuardEvent {
         at: first.at,
         last: group.last,
         kind: first.kind.to_owned(),
@@ -173,7 +173,7 @@ impl Group {
     }
 
     /// What a message says of it; nothing where it is no more than info.
-    pub fn deed(&self) -> Option<Deed> {
+    pub fn deed(&self) -> Option<GuardEvent> {
         deed(self)
     }
 }

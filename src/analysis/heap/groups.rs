@@ -223,7 +223,7 @@ pub const GROUPS: [Group; 19] = [
 
 /// What each group holds, in the order of [`GROUPS`], and in how many samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct GroupHeap {
     /// Before and now.
     pub weight: [u64; 2],
     /// Samples that are not 0, now.
@@ -320,14 +320,14 @@ impl Starts {
 
 /// Adds what the groups hold of samples, whose groups are `of`.
 pub fn add(
-    held: &mut Vec<Held>,
+    held: &mut Vec<GroupHeap>,
     stacks: &Stacks,
     of: &[u8],
     samples: impl Iterator<Item = u32>,
     kind: usize,
     when: usize,
 ) {
-    held.resize(GROUPS.len(), Held::default());
+    held.resize(GROUPS.len(), GroupHeap::default());
     for sample in samples {
         let weight = stacks.value(sample as usize, kind);
         let group = of.get(sample as usize).copied().unwrap_or(GROUPS.len() as u8 - 1);

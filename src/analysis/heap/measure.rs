@@ -1,6 +1,6 @@
 //! Profiles, counted: rows, groups, sums.
 
-use super::groups::{self, Held, LISTS};
+use super::groups::{self, GroupHeap, LISTS};
 use super::select::Selection;
 use super::top::{By, Node, Top};
 use crate::model::stacks::SampleType;
@@ -38,7 +38,7 @@ pub struct Measured<'s> {
     /// The rows.
     pub nodes: Vec<Node<'s>>,
     /// What the groups hold; empty where it is no apiserver.
-    pub groups: Vec<Held>,
+    pub groups: Vec<GroupHeap>,
     /// Filters that met nothing.
     pub idle: Vec<&'static str>,
     /// What LIST responses hold and had allocated, whatever was asked for.
@@ -63,9 +63,9 @@ pub struct Lists {
 pub struct Measuring<'s> {
     by: By,
     top: Top<'s>,
-    groups: Vec<Held>,
+    groups: Vec<GroupHeap>,
     /// By sample types in bytes, of all stacks.
-    unfiltered: BTreeMap<&'static str, Vec<Held>>,
+    unfiltered: BTreeMap<&'static str, Vec<GroupHeap>>,
     is_apiserver: bool,
     measured: Measured<'s>,
 }
@@ -122,8 +122,8 @@ impl<'s> Measuring<'s> {
 
     /// What it comes to.
     pub fn finish(self) -> Measured<'s> {
-        let lists = |groups: &Vec<Held>| {
-            let Held { weight: held, samples } = groups.get(LISTS).cloned().unwrap_or_default();
+        let lists = |groups: &Vec<GroupHeap>| {
+            let GroupHeap { weight: held, samples } = groups.get(LISTS).cloned().unwrap_or_default();
             let all = groups.iter().fold([0u64; 2], |[before, now], group| {
                 [before.saturating_add(group.weight[0]), now.saturating_add(group.weight[1])]
             });

@@ -1,7 +1,7 @@
 //! The report on a heap, or on two.
 
 use super::findings::findings;
-use super::groups::{GROUPS, Held};
+use super::groups::{GROUPS, GroupHeap};
 use super::measure::{Counted, Measured};
 use super::top::{By, Node};
 use crate::model::flame::short_name;
@@ -214,9 +214,9 @@ fn groups(measured: &Measured<'_>, shape: &Shape, for_people: bool) -> Table {
         (true, "bytes") => "_bytes",
         (true, _) => "_count",
     };
-    let mut rows: Vec<(usize, &Held)> =
+    let mut rows: Vec<(usize, &GroupHeap)> =
         measured.groups.iter().enumerate().filter(|(_, held)| held.weight != [0; 2]).collect();
-    let size = |held: &Held| if shape.compares { change(held.weight).abs() } else { held.weight[1] as f64 };
+    let size = |held: &GroupHeap| if shape.compares { change(held.weight).abs() } else { held.weight[1] as f64 };
     rows.sort_by(|(_, a), (_, b)| size(b).total_cmp(&size(a)));
     // Of a comparison there is no room for both, and the change is what it is about.
     let with_share = !(for_people && shape.compares);

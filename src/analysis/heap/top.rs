@@ -38,14 +38,14 @@ pub struct Key<'s> {
 }
 
 /// The profile that a row was met in first, and the function there, if there is one.
-type Met<'s> = Option<(&'s Stacks, u32)>;
+type FirstSeen<'s> = Option<(&'s Stacks, u32)>;
 
 /// A row.
 #[derive(Debug, Clone)]
 pub struct Node<'s> {
     /// What it is about.
     pub key: Key<'s>,
-    met: Met<'s>,
+    met: FirstSeen<'s>,
     /// What it holds itself: before and now.
     pub flat: [u64; 2],
     /// With all that it calls: before and now.
@@ -66,7 +66,7 @@ impl<'s> Node<'s> {
 #[derive(Debug)]
 struct About<'s> {
     key: Key<'s>,
-    met: Met<'s>,
+    met: FirstSeen<'s>,
 }
 
 /// All rows. A large profile has hundreds of thousands, of which few are shown: what is looked at for each frame of
@@ -83,7 +83,7 @@ pub struct Top<'s> {
 
 impl<'s> Top<'s> {
     /// The number of a row.
-    fn row(&mut self, key: Key<'s>, met: Met<'s>) -> u32 {
+    fn row(&mut self, key: Key<'s>, met: FirstSeen<'s>) -> u32 {
         let Self { about, known, hasher, .. } = self;
         let hash = hasher.hash_one(&key);
         let is_same = |row: &u32| about.get(*row as usize).is_some_and(|about| about.key == key);
@@ -179,7 +179,7 @@ impl<'s> Top<'s> {
 }
 
 /// What row a frame counts for, and where it was met.
-fn of<'s>(selection: &Selection<'s>, frame: Frame, location: &Location, by: By) -> (Key<'s>, Met<'s>) {
+fn of<'s>(selection: &Selection<'s>, frame: Frame, location: &Location, by: By) -> (Key<'s>, FirstSeen<'s>) {
     let stacks = selection.stacks;
     let name = stacks.name(frame);
     let file = || clean(stacks.file(frame));

@@ -1,6 +1,6 @@
 //! Numbers in time, and before, within and after the window.
 
-use super::pulse::Pulse;
+use super::pulse::LoadSeries;
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Fact, Facts};
@@ -32,7 +32,12 @@ fn fewer(line: Vec<(Micros, f64)>) -> Vec<(Micros, f64)> {
 }
 
 /// Charts of the load, of those who asked, of metrics and memory.
-pub fn charts(pulse: Option<&Pulse>, clients: &[Line], facts: &Facts, memory: &[(String, Vec<Sample>)]) -> Vec<Chart> {
+pub fn charts(
+    pulse: Option<&LoadSeries>,
+    clients: &[Line],
+    facts: &Facts,
+    memory: &[(String, Vec<Sample>)],
+) -> Vec<Chart> {
     let mut all = Vec::new();
     if let Some(pulse) = pulse {
         let line = |measure: Measure| (measure.words().to_owned(), pulse.course(measure));
@@ -127,7 +132,7 @@ fn levels(facts: &Facts, metric: Metric, accept: &dyn Fn(&Fact) -> bool) -> Vec<
 const REQUESTS: &str = "requests, without watches and the apiservers' own";
 
 /// The load in the calm before the window, within it, and after it.
-pub fn phases(pulse: &Pulse, calm: Span, window: Span) -> Vec<Phases> {
+pub fn phases(pulse: &LoadSeries, calm: Span, window: Span) -> Vec<Phases> {
     let parts = [calm, window, (window.1, pulse.span.1)];
     let mut all: Vec<Phases> = Vec::new();
     for &measure in &pulse.known {

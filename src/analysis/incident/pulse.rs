@@ -33,7 +33,7 @@ fn longer(mut piece: Micros, span: Micros) -> Micros {
 
 /// What happened in a piece of time.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Beat {
+pub struct Bucket {
     /// By [`Measure`]; how many, or seconds, in this piece.
     pub counts: [f64; Measure::ALL.len()],
     /// How long requests took, in µs; empty where the source does not tell.
@@ -42,7 +42,7 @@ pub struct Beat {
 
 /// The course of the load.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pulse {
+pub struct LoadSeries {
     /// What tells it.
     pub source: Source,
     /// How long a piece is.
@@ -52,7 +52,7 @@ pub struct Pulse {
     /// Measures that the source can tell at all.
     pub known: Vec<Measure>,
     /// Pieces by number since 1970; what is not there is empty.
-    pub beats: BTreeMap<i64, Beat>,
+    pub beats: BTreeMap<i64, Bucket>,
 }
 
 fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
@@ -71,12 +71,12 @@ fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
     })
 }
 
-impl Pulse {
+impl LoadSeries {
     /// By rows of audit logs, split by verb and by intervals of `piece`.
     pub fn of_logs(rows: &[Row], piece: Micros, span: Span) -> Self {
         // How far a log reaches is known when it has been read.
         let piece = longer(piece, span.1 - span.0);
-        let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
+        let mut beats: BTreeMap<i64, Bucket> = BTreeMap::new();
         for row in rows {
             let verb = row.dims.first().map_or("", String::as_str);
             let beat = beats.entry(row.interval.unwrap_or_default().div_euclid(piece)).or_default();
@@ -108,7 +108,7 @@ impl Pulse {
         let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
         let piece = longer((middle.max(PIECE) / SECOND) * SECOND, to.saturating_sub(from));
         let grid = Grid { tile: piece, span: (from, to) };
-        let mut beats: BTreeMap<i64, Beat> = BTreeMap::new();
+        let mut beats: BTreeMap<i64, Bucket> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
             for (verb, code, course) in facts.codes_of(number) {
                 for &(interval, difference) in course {

@@ -95,9 +95,9 @@ const NAMED: [&str; 9] = [
 ];
 
 /// Names that were met.
-pub type Met = BTreeMap<String, Kind>;
+pub type SeenNames = BTreeMap<String, Kind>;
 
-fn meet(met: &mut Met, name: &str, kind: Kind) {
+fn meet(met: &mut SeenNames, name: &str, kind: Kind) {
     if !name.is_empty() {
         met.entry(name.to_owned()).and_modify(|known| *known = kind.min(*known)).or_insert(kind);
     }
@@ -117,11 +117,11 @@ fn kind_of(member: &str) -> Option<Kind> {
 }
 
 /// Names in a JSON value.
-pub fn meet_json(value: &Json, met: &mut Met) {
+pub fn meet_json(value: &Json, met: &mut SeenNames) {
     meet_below(value, "", met);
 }
 
-fn meet_below(value: &Json, member: &str, met: &mut Met) {
+fn meet_below(value: &Json, member: &str, met: &mut SeenNames) {
     match value {
         Json::String(text) => {
             if let Some(inner) = inner(text) {
@@ -148,7 +148,7 @@ fn meet_below(value: &Json, member: &str, met: &mut Met) {
 }
 
 /// The name of the object that these members are about.
-fn name_of(members: &Map<String, Json>, member: &str, met: &mut Met) {
+fn name_of(members: &Map<String, Json>, member: &str, met: &mut SeenNames) {
     let text = |name: &str| members.get(name).and_then(Json::as_str).unwrap_or_default();
     let name = text("name");
     match member {
@@ -176,7 +176,7 @@ fn inner(text: &str) -> Option<Json> {
 }
 
 /// Addresses that stand anywhere in a text.
-fn addresses(text: &str, met: &mut Met) {
+fn addresses(text: &str, met: &mut SeenNames) {
     for word in text.split(|c: char| !(c.is_ascii_digit() || c == '.')) {
         if let Ok(address) = word.parse::<Ipv4Addr>()
             && !address.is_loopback()
@@ -188,14 +188,14 @@ fn addresses(text: &str, met: &mut Met) {
 }
 
 /// Quotas that a message names: they stand in no field.
-fn quotas(text: &str, met: &mut Met) {
+fn quotas(text: &str, met: &mut SeenNames) {
     if let Some((_, rest)) = text.split_once("exceeded quota: ") {
         meet(met, rest.split([',', ' ']).next().unwrap_or_default(), Kind::Name);
     }
 }
 
 /// Names in a line of a metrics page or a dump page.
-pub fn meet_line(line: &str, met: &mut Met) {
+pub fn meet_line(line: &str, met: &mut SeenNames) {
     addresses(line, met);
     for (label, value) in labels(line) {
         let kind = match label {
@@ -209,7 +209,7 @@ pub fn meet_line(line: &str, met: &mut Met) {
 }
 
 /// Names in a dump page.
-pub fn meet_dump(text: &str, met: &mut Met) {
+pub fn meet_dump(text: &str, met: &mut SeenNames) {
     let mut columns: Vec<&str> = Vec::new();
     for line in text.lines() {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn events_keep_what_is_counted_and_lose_names() {
-        let mut met = Met::new();
+        let mut met = SeenNames::new();
         meet_json(&event(), &mut met);
         let names = Names::new(met);
         let mut redacted = event();
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn pages_keep_their_series_apart() {
         let line = r#"kube_pod_info{namespace="shop",pod="web-1",resource="shop",le="1",host="10.0.0.1:6443",odd="a\"b,c=\"d"} 1 # x"#;
-        let mut met = Met::new();
+        let mut met = SeenNames::new();
         meet_line(line, &mut met);
         let names = Names::new(met);
         let redacted = names.redact_line(line);
@@ -427,7 +427,7 @@ mod tests {
                 .replace("10.0.0.1", "address-1")
         );
         let dump = "PriorityLevelName, FlowSchemaName, UserName, Verb, APIPath, Namespace, Name\nshop, shop, jane, list, /api/v1/namespaces/shop/pods, shop, \n";
-        let mut met = Met::new();
+        let mut met = SeenNames::new();
         meet_dump(dump, &mut met);
         let redacted = Names::new(met).redact_dump(dump);
         assert_eq!(

@@ -14,7 +14,7 @@ const EFFECTS: usize = 6;
 
 /// What it is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'t> {
+pub struct SummaryInput<'t> {
     /// Whether there was an incident.
     pub verdict: &'t Verdict,
     /// All episodes.
@@ -34,7 +34,7 @@ pub struct Told<'t> {
 }
 
 /// The sentences; the first says it all.
-pub fn summary(told: &Told<'_>) -> Vec<String> {
+pub fn summary(told: &SummaryInput<'_>) -> Vec<String> {
     let missing: Vec<&str> =
         Source::ALL.into_iter().filter(|source| !told.read.contains(source)).map(Source::words).collect();
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
@@ -69,7 +69,7 @@ fn second(at: Micros) -> String {
     text.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-fn incident(told: &Told<'_>, own: &Episode) -> Vec<String> {
+fn incident(told: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
     let mut lines = vec![own.headline.clone()];
     let named = if own.is_given { ", as named" } else { "" };
     lines.push(format!("From {} to {} UTC{named}.", second(own.from), clock(own.to)));
@@ -95,7 +95,7 @@ fn incident(told: &Told<'_>, own: &Episode) -> Vec<String> {
 }
 
 /// Grave things that people did, and restarts, within the window.
-fn operations(told: &Told<'_>, window: Span) -> Vec<String> {
+fn operations(told: &SummaryInput<'_>, window: Span) -> Vec<String> {
     let within = |entry: &&Entry| (window.0..window.1).contains(&entry.at);
     let grave = |entry: &&Entry| {
         matches!(entry.kind, "operation" | "restart" | "oom-kill") && entry.severity >= Severity::Warning

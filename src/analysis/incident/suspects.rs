@@ -6,7 +6,7 @@
 
 use crate::analysis::judge::profile::{Added, Count, Profile};
 use crate::analysis::judge::requests::{Caller, Kind, Requests};
-use crate::analysis::judge::series::LoadSeries;
+use crate::analysis::judge::series::RequestSeries;
 use crate::analysis::robust::median;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Suspect {
 }
 
 /// Everyone who asked for something within, by the work that they added.
-pub fn suspects(requests: &dyn Requests, series: &LoadSeries, before: &Profile, within: &Profile) -> Vec<Suspect> {
+pub fn suspects(requests: &dyn Requests, series: &RequestSeries, before: &Profile, within: &Profile) -> Vec<Suspect> {
     let mut all: BTreeMap<u32, Suspect> = BTreeMap::new();
     let mut add = |key: &(u32, u32), was: Option<&Count>, now: &Count| {
         let (caller, kind) = (key.0 as usize, key.1 as usize);

@@ -26,7 +26,7 @@ const SMALL: f64 = 0.02;
 
 /// What it is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'k> {
+pub struct TimelineInput<'k> {
     /// What all sources cover.
     pub span: Option<Span>,
     /// All episodes.
@@ -46,7 +46,7 @@ fn entry(at: Micros, kind: &'static str, severity: Severity, source: Source, wha
 }
 
 /// Everything, in the order of time.
-pub fn timeline(known: &Known<'_>) -> Vec<Entry> {
+pub fn timeline(known: &TimelineInput<'_>) -> Vec<Entry> {
     let mut all = Vec::new();
     all.extend(known.episodes.iter().flat_map(episode));
     all.extend(surges(known));
@@ -77,7 +77,7 @@ fn episode(own: &Episode) -> Vec<Entry> {
 }
 
 /// Clients that ask for more.
-fn surges(known: &Known<'_>) -> Vec<Entry> {
+fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
     let risen = known
         .suspects
         .iter()
@@ -99,7 +99,7 @@ fn surges(known: &Known<'_>) -> Vec<Entry> {
 }
 
 /// Clients that listed everything anew because their watches had ended.
-fn relists(known: &Known<'_>) -> Vec<Entry> {
+fn relists(known: &TimelineInput<'_>) -> Vec<Entry> {
     let found = known.answers.findings("clients");
     let relists = found.filter(|finding| matches!(finding.id.as_str(), "client-relist-storm" | "client-too-old"));
     let told = relists.filter_map(|finding| {
@@ -110,7 +110,7 @@ fn relists(known: &Known<'_>) -> Vec<Entry> {
 }
 
 /// Processes that started within what is known.
-fn restarts(known: &Known<'_>) -> Vec<Entry> {
+fn restarts(known: &TimelineInput<'_>) -> Vec<Entry> {
     starts(known.facts)
         .into_iter()
         .map(|Start { at, component, instance }| {
@@ -128,7 +128,7 @@ fn restarted(instance: &str, component: Component) -> String {
 }
 
 /// Compactions, and changes of etcd's leader.
-fn etcd(known: &Known<'_>) -> Vec<Entry> {
+fn etcd(known: &TimelineInput<'_>) -> Vec<Entry> {
     let mut all = Vec::new();
     let within = |at: Micros| known.span.is_none_or(|(from, to)| (from..=to).contains(&at));
     for fact in known.facts.of(Metric::EtcdCompacted) {
@@ -160,7 +160,7 @@ fn of_finding(finding: &Finding, kind: &'static str, source: Source) -> Option<E
 }
 
 /// Kills for want of memory, and groups that become full.
-fn memory(known: &Known<'_>) -> Vec<Entry> {
+fn memory(known: &TimelineInput<'_>) -> Vec<Entry> {
     let mut all = Vec::new();
     for (name, samples) in known.memory {
         for pair in samples.windows(2) {
@@ -195,7 +195,7 @@ fn memory(known: &Known<'_>) -> Vec<Entry> {
 }
 
 /// Dangerous operations.
-fn operations(known: &Known<'_>) -> Vec<Entry> {
+fn operations(known: &TimelineInput<'_>) -> Vec<Entry> {
     let operations = &known.answers.operations;
     let is_one_cluster = operations.iter().all(|group| group.first.cluster == operations[0].first.cluster);
     let entry_of = |group: &Group| {
@@ -224,7 +224,7 @@ fn operations(known: &Known<'_>) -> Vec<Entry> {
 const SLOW_HANDOVER: Micros = 10 * SECOND;
 
 /// Leases of controllers and schedulers that changed hands.
-fn handovers(known: &Known<'_>) -> Vec<Entry> {
+fn handovers(known: &TimelineInput<'_>) -> Vec<Entry> {
     let entry_of = |one: &Handover| {
         let severity = if one.gap >= SLOW_HANDOVER { Severity::Warning } else { Severity::Info };
         let what = format!(

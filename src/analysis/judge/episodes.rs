@@ -1,6 +1,6 @@
 //! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
 
-use super::series::LoadSeries;
+use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
 use super::vitals::Vitals;
 use crate::analysis::metrics::facts::Component;
@@ -141,7 +141,7 @@ fn restarts(vitals: &Vitals) -> Vec<Deviation> {
 }
 
 /// Episodes, in order of time.
-pub fn episodes(deviations: Vec<Deviation>, series: &[LoadSeries], vitals: Option<&Vitals>) -> Vec<Draft> {
+pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Option<&Vitals>) -> Vec<Draft> {
     let (felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
     let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
     away.extend(vitals.into_iter().flat_map(restarts));
@@ -256,7 +256,7 @@ fn attach(drafts: &mut [Draft], surges: Vec<Draft>) -> Vec<Draft> {
 }
 
 /// Grade, state and slack, when all that belongs to it is known.
-fn settle(draft: &mut Draft, series: &[LoadSeries]) {
+fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     draft.slack = draft.deviations.iter().map(|own| own.slack).max().unwrap_or(0);
     let end = series.iter().map(|own| own.grid.span.1).max().unwrap_or(draft.span.1);
     let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);

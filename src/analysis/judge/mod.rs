@@ -1,6 +1,6 @@
 //! The judge: which episodes there were, how grave, when, and what caused them. (How: docs/judge.md.)
 //!
-//! [`Requests`] is what it reads, whatever that was counted from; [`LoadSeries`] is load and its consequences by
+//! [`Requests`] is what it reads, whatever that was counted from; [`RequestSeries`] is load and its consequences by
 //! interval; [`signals`] are what deviates from its baseline, and episodes what signals come to.
 
 pub mod candidates;
@@ -20,5 +20,5 @@ pub mod weights;
 mod tests;
 
 pub use requests::Requests;
-pub use series::LoadSeries;
+pub use series::RequestSeries;
 pub use verdict::{Episode, Input, Judged, blind, judge};

@@ -1,7 +1,7 @@
 //! What was asked for in some intervals, by caller and kind of request: an episode is compared with its baseline.
 
 use super::requests::{Class, Requests};
-use super::series::{Latencies, LoadSeries, Tile};
+use super::series::{Latencies, RequestSeries, Tile};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -127,7 +127,7 @@ impl Sums {
 pub type Tiles = Vec<Range<usize>>;
 
 /// The profiles of several sets of intervals, by one pass.
-pub fn profiles(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles]) -> Vec<Profile> {
+pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles]) -> Vec<Profile> {
     let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
     let mut all: Vec<Profile> = Vec::with_capacity(sets.len());
     for (number, tiles) in sets.iter().enumerate() {
@@ -175,7 +175,7 @@ pub fn profiles(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles]) ->
 /// Within an episode each caller and kind of request counts at most at its rate of the baseline, and not at all if the
 /// baseline has none. Otherwise somebody who asks for more of what takes long by nature would raise the quantiles of
 /// all, though nobody waits for longer.
-pub fn like_before(requests: &dyn Requests, series: &LoadSeries, sets: &[Tiles], profiles: &mut [Profile]) {
+pub fn like_before(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles], profiles: &mut [Profile]) {
     let rate = |profile: &Profile, pair| {
         profile.pairs.get(&pair).map_or(0.0, |count: &Count| count.timed / profile.seconds.max(1.0))
     };

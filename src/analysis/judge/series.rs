@@ -134,7 +134,7 @@ fn entry<T: Default>(all: &mut Vec<(u32, T)>, tile: usize) -> &mut T {
 
 /// What happened to requests of one class in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Felt {
+pub struct ClassImpact {
     /// Requests whose latency is known.
     pub timed: f64,
     /// Of these, slow ones for their kind.
@@ -151,7 +151,7 @@ pub struct Felt {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tile {
     /// Of reads, LISTs and writes: [`place`].
-    pub felt: [Felt; 3],
+    pub felt: [ClassImpact; 3],
     /// Watches that started.
     pub watches: f64,
     /// Long-running requests that failed, and that were throttled: they ended at once. Not part of `felt`.
@@ -166,8 +166,8 @@ pub struct Tile {
 
 impl Tile {
     /// All classes together.
-    pub fn all(&self) -> Felt {
-        self.felt.iter().fold(Felt::default(), |sum, own| Felt {
+    pub fn all(&self) -> ClassImpact {
+        self.felt.iter().fold(ClassImpact::default(), |sum, own| ClassImpact {
             timed: sum.timed + own.timed,
             slow: sum.slow + own.slow,
             requests: sum.requests + own.requests,
@@ -189,7 +189,7 @@ pub fn place(class: Class) -> Option<usize> {
 
 /// Load in time.
 #[derive(Debug)]
-pub struct LoadSeries {
+pub struct RequestSeries {
     /// What it was counted from.
     pub source: Source,
     /// How time is cut.
@@ -234,7 +234,7 @@ pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
-impl LoadSeries {
+impl RequestSeries {
     /// By three passes over the rows.
     pub fn new(requests: &dyn Requests) -> Self {
         let grid = requests.grid();

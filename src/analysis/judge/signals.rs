@@ -1,7 +1,7 @@
 //! What deviates from its baseline, and when: the signals that episodes are made of.
 
 use super::excursions::{Baseline, baseline, excursions, maximal};
-use super::series::{Felt, LoadSeries, Tile};
+use super::series::{ClassImpact, RequestSeries, Tile};
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
@@ -131,15 +131,15 @@ pub struct Deviation {
 }
 
 /// All deviations in a series.
-pub fn deviations(series: &LoadSeries) -> Vec<Deviation> {
+pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     let mut all = Vec::new();
     if series.tiles.len() < MIN_INTERVALS {
         return all;
     }
     for (signal, bad) in [
-        (Signal::Slow(None), (|own: &Felt| (own.slow, own.timed)) as fn(&Felt) -> (f64, f64)),
-        (Signal::Errors, |own: &Felt| (own.errors, own.requests)),
-        (Signal::Throttled, |own: &Felt| (own.throttled, own.requests)),
+        (Signal::Slow(None), (|own: &ClassImpact| (own.slow, own.timed)) as fn(&ClassImpact) -> (f64, f64)),
+        (Signal::Errors, |own: &ClassImpact| (own.errors, own.requests)),
+        (Signal::Throttled, |own: &ClassImpact| (own.throttled, own.requests)),
     ] {
         let found = impacts(series, |tile| bad(&tile.all()));
         all.extend(found.into_iter().map(|own| own.deviation(series, signal.clone())));
@@ -171,7 +171,7 @@ struct Impact {
 }
 
 impl Impact {
-    fn deviation(self, series: &LoadSeries, signal: Signal) -> Deviation {
+    fn deviation(self, series: &RequestSeries, signal: Signal) -> Deviation {
         let grid = series.grid;
         let micros = |part: f64| (part * grid.tile as f64) as Micros;
         let mut from = (grid.start(self.tiles.start + 1) - micros(self.parts[0])).max(grid.span.0);
@@ -197,7 +197,7 @@ impl Impact {
     }
 }
 
-fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
+fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
     let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
     // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals only.
     let around = |at: usize| {
@@ -243,12 +243,12 @@ fn impacts(series: &LoadSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact
         .collect()
 }
 
-fn seconds(series: &LoadSeries) -> Vec<f64> {
+fn seconds(series: &RequestSeries) -> Vec<f64> {
     (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
 }
 
 /// Intervals in which hardly anything ends that should.
-fn silent(series: &LoadSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
+fn silent(series: &RequestSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
     let expected: Vec<f64> = own.rate.iter().zip(seconds).map(|(rate, seconds)| rate * seconds).collect();
     let missing = |at: usize| {
         if expected[at] < MIN_EXPECTED { -1.0 } else { 0.5 - counts[at] / expected[at] }
@@ -270,7 +270,7 @@ fn silent(series: &LoadSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) 
 }
 
 /// Times in which nothing, no write, or nothing of one apiserver ends.
-fn silences(series: &LoadSeries) -> Vec<Deviation> {
+fn silences(series: &RequestSeries) -> Vec<Deviation> {
     let seconds = seconds(series);
     let tile = series.grid.tile;
     let mut all = Vec::new();
@@ -321,7 +321,7 @@ fn silences(series: &LoadSeries) -> Vec<Deviation> {
 
 /// Where within its first and last interval a deviation begins and ends: as far as these intervals are like those
 /// inside, and the ones next to them.
-fn edges(series: &LoadSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {
+fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {
     let grid = series.grid;
     let full = grid.tile as f64 / SECOND as f64;
     let part = |at: usize| {
@@ -351,7 +351,7 @@ fn edges(series: &LoadSeries, counts: &[f64], base: &[f64], level: f64, tiles: &
 }
 
 /// Times in which more is asked for than the baseline.
-fn loads(series: &LoadSeries) -> Vec<Deviation> {
+fn loads(series: &RequestSeries) -> Vec<Deviation> {
     let seconds = seconds(series);
     let len = series.tiles.len();
     let mut all = Vec::new();

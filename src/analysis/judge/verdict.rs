@@ -4,7 +4,7 @@ use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::episodes::{Draft, episodes, without_recurring};
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
-use super::series::LoadSeries;
+use super::series::RequestSeries;
 use super::signals::{Deviation, deviations};
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
@@ -92,12 +92,12 @@ pub struct Judged {
     /// Episodes in order of time.
     pub episodes: Vec<Episode>,
     /// Load by source, as it was judged.
-    pub series: Vec<LoadSeries>,
+    pub series: Vec<RequestSeries>,
 }
 
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
-    let series: Vec<LoadSeries> = input.requests.iter().map(|own| LoadSeries::new(*own)).collect();
+    let series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
     let mut all: Vec<Deviation> = Vec::new();
     for own in &series {
         let found = deviations(own);
@@ -218,7 +218,7 @@ fn named(span: Span, drafts: &[Draft], all: &[Deviation]) -> Draft {
 }
 
 /// The intervals of an episode, those of its baseline, and when that is.
-fn around(series: &LoadSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span) {
+fn around(series: &RequestSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span) {
     let grid = series.grid;
     let len = series.tiles.len();
     let middle = |at: usize| grid.start(at) + grid.tile / 2;
@@ -269,7 +269,7 @@ pub fn blind(kinds: &[Kind]) -> Option<&'static str> {
 }
 
 /// Times of intervals, those that follow one another as one.
-fn spans(series: &LoadSeries, tiles: &Tiles) -> Vec<Span> {
+fn spans(series: &RequestSeries, tiles: &Tiles) -> Vec<Span> {
     let grid = series.grid;
     let mut all: Vec<Span> = Vec::new();
     for tiles in tiles {

@@ -1,7 +1,7 @@
 //! All keys of a database, as several threads meet their revisions. Of a key only its hash is kept, so that memory
 //! grows with the number of keys alone: about 70 bytes each.
 
-use super::key::{HELM, Kept, Key, NONE, Sums, TOMBSTONE, hash, short};
+use super::key::{HELM, Key, NONE, StoredKey, Sums, TOMBSTONE, hash, short};
 use super::stem::name_prefix;
 use crate::model::keyspace::{Encoding, Object, Seen, Want};
 use crate::model::question::KeysBy as By;
@@ -83,18 +83,18 @@ impl At {
 #[derive(Debug, Default)]
 struct Shard {
     index: HashTable<At>,
-    keys: Vec<Vec<Kept>>,
+    keys: Vec<Vec<StoredKey>>,
     sums: Vec<Sums>,
     links: Vec<Vec<Links>>,
 }
 
 impl Shard {
-    fn get(&self, number: u32) -> Option<&Kept> {
+    fn get(&self, number: u32) -> Option<&StoredKey> {
         self.keys.get(number as usize / CHUNK)?.get(number as usize % CHUNK)
     }
 
     /// Adds a revision, as a key of which it is the only one; notes which one is superseded by it.
-    fn add(&mut self, one: &Kept, links: Links, space: &Keyspace, dropped: &mut Vec<(u64, u64)>) {
+    fn add(&mut self, one: &StoredKey, links: Links, space: &Keyspace, dropped: &mut Vec<(u64, u64)>) {
         let number = self.find(one.hash);
         let key =
             number.and_then(|number| self.keys.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK));
@@ -124,7 +124,7 @@ impl Shard {
         self.index.find(At::spread(part), is_it).map(|at| at.number)
     }
 
-    fn insert(&mut self, key: Kept, keeps_links: bool) -> u32 {
+    fn insert(&mut self, key: StoredKey, keeps_links: bool) -> u32 {
         let Self { index, keys, links, .. } = self;
         let count = index.len();
         let part = key.hash as u32;
@@ -295,7 +295,7 @@ pub struct Hand<'s> {
     /// Places of keys, by the hash of all before their last part.
     folders: HashMap<u64, Place>,
     /// Revisions on their way into each shard: taken there together, they wait for its lock, and for memory, once.
-    waiting: Vec<Vec<(Kept, Links)>>,
+    waiting: Vec<Vec<(StoredKey, Links)>>,
     /// Revisions that were superseded, or delete a key, with the hash of the key; as far as the keyspace lets them be
     /// noted.
     dropped: Vec<(u64, u64)>,
@@ -314,7 +314,7 @@ impl Hand<'_> {
         {
             let shard = lock(&self.space.shards[shard_of(hash)]);
             let key = shard.find(hash).and_then(|number| shard.get(number));
-            if key.and_then(Kept::valued).is_some_and(|valued| seen.revision <= valued) {
+            if key.and_then(StoredKey::valued).is_some_and(|valued| seen.revision <= valued) {
                 drop(shard);
                 return self.add(hash, seen, None);
             }
@@ -371,7 +371,7 @@ impl Hand<'_> {
     }
 
     /// A key of which this is the only revision, without its value.
-    fn key(&mut self, hash: u64, seen: &Seen<'_>) -> Kept {
+    fn key(&mut self, hash: u64, seen: &Seen<'_>) -> StoredKey {
         let place = self.place(seen.key);
         let is_helm = place.may_hold_helm && folder_and_name(seen.key).1.starts_with(b"sh.helm.release.v1.");
         let mut label = 0;
@@ -380,7 +380,7 @@ impl Hand<'_> {
             let parsed = self.space.parse(&text);
             label = if parsed.resource.is_empty() { place.number } else { self.name(&name_prefix(parsed.name)) };
         }
-        Kept {
+        StoredKey {
             hash,
             latest: seen.revision,
             valued_behind: NONE,

@@ -315,7 +315,7 @@ fn is_damage(check: &str) -> bool {
 }
 
 fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::model::report::Finding> {
-    let mut found = findings::Found::new(file);
+    let mut found = findings::FileFindings::new(file);
     for check in checks.iter().filter(|check| check.failed > 0) {
         let what = check.what.first().map_or("", String::as_str);
         let evidence = json!({"checked": check.checked, "failed": check.failed});

@@ -233,7 +233,7 @@ impl Compared {
         space: &Keyspace,
         file: &File,
     ) -> Vec<crate::model::report::Finding> {
-        let mut found = findings::Found::new(file);
+        let mut found = findings::FileFindings::new(file);
         let removed = |is: &dyn Fn(&str, &str) -> bool| -> Vec<&Changed> {
             let is_it = |change: &&Changed| {
                 let [_, group, resource, _] = &self.places[change.place as usize];

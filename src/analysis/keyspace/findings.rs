@@ -15,12 +15,12 @@ pub(super) const MOST: usize = 10;
 
 /// A list of findings about one file.
 #[derive(Debug)]
-pub(super) struct Found<'f> {
+pub(super) struct FileFindings<'f> {
     path: &'f str,
     pub(super) list: Vec<Finding>,
 }
 
-impl<'f> Found<'f> {
+impl<'f> FileFindings<'f> {
     pub(super) fn new(file: &'f File) -> Self {
         Self { path: file.path(), list: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl<'f> Found<'f> {
 
 /// What `etcd usage` finds.
 pub(super) fn of_usage(file: &File, total: &Usage, rows: &[Row], by: &By) -> Vec<Finding> {
-    let mut found = Found::new(file);
+    let mut found = FileFindings::new(file);
     of_size(file, &mut found);
     of_values(total, &mut found);
     of_piles(total, rows, by, &mut found);
@@ -55,7 +55,7 @@ pub(super) fn of_usage(file: &File, total: &Usage, rows: &[Row], by: &By) -> Vec
 }
 
 /// The file's size.
-pub(super) fn of_size(file: &File, found: &mut Found<'_>) {
+pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
     if let Some(quota) = file.quota.filter(|quota| *quota > 0) {
         let share = file.db_bytes as f64 / quota as f64;
         if share >= 0.8 {
@@ -104,7 +104,7 @@ pub(super) fn of_size(file: &File, found: &mut Found<'_>) {
 }
 
 /// Single values, and what all of them hold.
-fn of_values(total: &Usage, found: &mut Found<'_>) {
+fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
     if total.max_object_bytes > MIB / 2 {
         found.add(
             "etcd-large-object",
@@ -146,7 +146,7 @@ fn of_values(total: &Usage, found: &mut Found<'_>) {
 }
 
 /// Many objects of one sort.
-fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut Found<'_>) {
+fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) {
     let (Some(group), Some(resource)) = (
         by.columns().iter().position(|column| *column == "group"),
         by.columns().iter().position(|column| *column == "resource"),
@@ -223,7 +223,7 @@ fn number(value: &Value) -> u64 {
 }
 
 /// Large objects by name; rows are those of `etcd top`.
-pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut Found<'_>) {
+pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut FileFindings<'_>) {
     let large = rows.iter().filter(|row| number(&row[5]) > MIB / 2);
     for row in large.take(MOST) {
         let (key, size) = (text(&row[0]), number(&row[5]));
@@ -239,7 +239,7 @@ pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut Found<'_>) {
 }
 
 /// Hot keys by name; rows are those of `etcd history` by key, whose columns are given.
-pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, found: &mut Found<'_>) {
+pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, found: &mut FileFindings<'_>) {
     let at = |name: &str| columns.iter().position(|column| column == name);
     let (Some(0), Some(count), Some(per_hour)) = (at("key"), at("writes"), at("writes_per_hour")) else { return };
     let is_hot = |row: &&Vec<Value>| {
@@ -262,7 +262,7 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
 
 /// Free pages in many short runs: a value that takes several pages needs them in a row, and etcd before 3.4 searched
 /// the whole list.
-pub(super) fn of_free_pages(file: &File, runs: u64, pages: u64, middle: Option<u64>, found: &mut Found<'_>) {
+pub(super) fn of_free_pages(file: &File, runs: u64, pages: u64, middle: Option<u64>, found: &mut FileFindings<'_>) {
     if pages * file.page_size > 100_000_000 && middle.is_some_and(|middle| middle <= 2) {
         found.add(
             "etcd-free-list",

@@ -164,7 +164,7 @@ pub fn report(
     totals.extend(FIELDS.iter().map(|f| (*f).to_owned()).zip(total.values(hours)));
     totals.extend(file.totals());
     totals.push(("returnable_bytes".to_owned(), returnable.into()));
-    let mut found = findings::Found::new(&file);
+    let mut found = findings::FileFindings::new(&file);
     findings::of_history(&columns, &rows, total.writes, &mut found);
     let mut notes = Vec::new();
     if shape.by == By::Key {

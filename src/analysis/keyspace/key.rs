@@ -68,7 +68,7 @@ impl Key {
 
 /// A key as it is kept: most have one revision, and need no sums.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct StoredKey {
     pub(super) hash: u64,
     pub(super) latest: u64,
     /// How far behind its latest revision its newest value is; all ones if it has none.
@@ -116,7 +116,7 @@ impl Sums {
     }
 }
 
-impl Kept {
+impl StoredKey {
     pub(super) fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

@@ -8,7 +8,7 @@ const STEPS: usize = 16;
 
 /// An object that something may refer to.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Known {
+pub(super) struct OwnerEntry {
     /// Its owner's uid; 0 for none.
     owner: u64,
     /// The name of its own prefix; 0 where no key in the file has this uid.
@@ -18,8 +18,8 @@ pub(super) struct Known {
 }
 
 /// All objects by the hash of their uid.
-pub(super) fn tops(space: &Keyspace) -> HashMap<u64, Known> {
-    let mut known: HashMap<u64, Known> = HashMap::new();
+pub(super) fn tops(space: &Keyspace) -> HashMap<u64, OwnerEntry> {
+    let mut known: HashMap<u64, OwnerEntry> = HashMap::new();
     space.each(|key, links| {
         if let Links::Owner(uid, owner, label) = links {
             if *uid != 0 {
@@ -39,7 +39,7 @@ pub(super) fn tops(space: &Keyspace) -> HashMap<u64, Known> {
 }
 
 /// The place and the label of the row of an object.
-pub(super) fn top(known: &HashMap<u64, Known>, uid: u64, owner: u64, place: u32) -> (u32, u32) {
+pub(super) fn top(known: &HashMap<u64, OwnerEntry>, uid: u64, owner: u64, place: u32) -> (u32, u32) {
     let mut at = if owner != 0 { owner } else { uid };
     let mut found = known.get(&at).copied().unwrap_or_default();
     for _ in 0..STEPS {

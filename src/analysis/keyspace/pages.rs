@@ -71,7 +71,7 @@ pub fn report(buckets: Vec<BucketPages>, mut free: Vec<u64>, pages: u64, file: F
         let (middle, longest) = (grouped(middle), grouped(longest));
         lead.push(format!("Free pages lie in {runs}; one in the middle has {middle}, the longest {longest} pages."));
     }
-    let mut found = findings::Found::new(&file);
+    let mut found = findings::FileFindings::new(&file);
     findings::of_size(&file, &mut found);
     findings::of_free_pages(&file, free.len() as u64, free_pages, middle, &mut found);
     let (name, title) = ("buckets".to_owned(), "Buckets".to_owned());

@@ -85,7 +85,7 @@ pub fn report(
     )];
     let mut totals = file.totals();
     totals.splice(0..0, [("keys_live".to_owned(), live.into()), ("live_bytes".to_owned(), bytes.into())]);
-    let mut found = findings::Found::new(&file);
+    let mut found = findings::FileFindings::new(&file);
     findings::of_objects(&rows, &mut found);
     Report {
         schema: "plimsoll.etcd-top/v1".to_owned(),

@@ -354,7 +354,7 @@ fn many(of: &[Seen]) -> Table {
 
 /// What else is said of groups.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct MemoryInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// Go's heaps beside the groups.
@@ -392,7 +392,7 @@ pub fn rows(schema: &str, of: &[Seen]) -> Report {
 }
 
 /// `memory show`.
-pub fn show(of: &[Seen], told: Told) -> Report {
+pub fn show(of: &[Seen], told: MemoryInput) -> Report {
     let mut report = rows("memory-show", of);
     let mut people;
     match of {

@@ -27,7 +27,7 @@ const MAX_PROCESSES: usize = 256;
 
 /// What of pages is kept: what nobody asks for would only take memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum Retention {
     /// What apiservers and etcd count, and the course of requests in time.
     #[default]
     Requests,
@@ -57,7 +57,7 @@ impl Series {
     }
 
     /// Whether its course in time is kept.
-    pub(super) fn is_timed(&self, kept: Kept) -> bool {
+    pub(super) fn is_timed(&self, kept: Retention) -> bool {
         match self.entry.metric {
             Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
             Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
@@ -65,20 +65,22 @@ impl Series {
                 matches!(self.part, Part::Sum | Part::Count)
             }
             Metric::Duration | Metric::FlowExecution => {
-                matches!(kept, Kept::Latencies | Kept::Incident) && self.part == Part::Bucket
+                matches!(kept, Retention::Latencies | Retention::Incident) && self.part == Part::Bucket
             }
             Metric::EtcdRequests
             | Metric::WebhookDuration
             | Metric::FlowWait
             | Metric::EtcdWalFsync
-            | Metric::EtcdCommit => kept == Kept::Incident && matches!(self.part, Part::Sum | Part::Count),
-            Metric::WebhookRejections | Metric::WebhookFailOpen | Metric::EtcdLeaderChanges => kept == Kept::Incident,
+            | Metric::EtcdCommit => kept == Retention::Incident && matches!(self.part, Part::Sum | Part::Count),
+            Metric::WebhookRejections | Metric::WebhookFailOpen | Metric::EtcdLeaderChanges => {
+                kept == Retention::Incident
+            }
             _ => false,
         }
     }
 
     /// Whether the values of a gauge are kept, page by page.
-    pub(super) fn is_followed(&self, kept: Kept) -> bool {
+    pub(super) fn is_followed(&self, kept: Retention) -> bool {
         match self.entry.metric {
             Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus => true,
             Metric::Inflight
@@ -87,7 +89,7 @@ impl Series {
             | Metric::ProcessResident
             | Metric::EtcdDbSize
             | Metric::EtcdHasLeader
-            | Metric::EtcdCompacted => kept == Kept::Incident,
+            | Metric::EtcdCompacted => kept == Retention::Incident,
             _ => false,
         }
     }
@@ -134,7 +136,7 @@ pub(super) struct Process {
 #[derive(Debug, Default)]
 pub struct Fold {
     /// What is kept.
-    pub(super) kept: Kept,
+    pub(super) kept: Retention,
     pub(super) symbols: Symbols,
     pub(super) series: Vec<Series>,
     index: HashTable<(u64, u32)>,
@@ -152,7 +154,7 @@ pub struct Fold {
 
 impl Fold {
     /// A fold that keeps this.
-    pub fn new(kept: Kept) -> Self {
+    pub fn new(kept: Retention) -> Self {
         Self { kept, ..Self::default() }
     }
 
@@ -194,7 +196,7 @@ impl Fold {
 
     fn known(&mut self, sample: &Sample<'_, '_>) -> Option<Series> {
         let (entry, part) = CATALOGUE.find(&sample.name.decode())?;
-        if entry.metric.is_of_controllers() && !matches!(self.kept, Kept::Controllers | Kept::Incident) {
+        if entry.metric.is_of_controllers() && !matches!(self.kept, Retention::Controllers | Retention::Incident) {
             return None;
         }
         let value = |label: &str| {
@@ -336,7 +338,7 @@ impl Process {
     }
 
     /// Takes a start that earlier pages, which broke off, did not tell.
-    fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], kept: Kept) {
+    fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], kept: Retention) {
         if self.start.is_some() || self.pages == 0 {
             return;
         }
@@ -363,7 +365,7 @@ impl Process {
         all: &[Series],
         start: Option<f64>,
         marks: [f64; MARKS.len()],
-        kept: Kept,
+        kept: Retention,
     ) {
         self.pages += 1;
         let is_first = self.pages == 1;

@@ -13,4 +13,4 @@ pub mod scrape;
 pub mod tables;
 pub mod traffic;
 
-pub use fold::{Fold, Kept};
+pub use fold::{Fold, Retention};

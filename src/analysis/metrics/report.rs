@@ -3,7 +3,7 @@
 use super::facts::{Component, Facts, Instance};
 use super::glance::Glance;
 use super::tables::tables;
-use crate::analysis::traffic::report::{Measured, Told};
+use crate::analysis::traffic::report::{Measured, TrafficInput};
 use crate::model::input::{InputReport, Loss};
 use crate::model::time::{self, Micros};
 use crate::model::units::{counted, duration, significant};
@@ -23,14 +23,14 @@ pub struct Read {
 }
 
 /// What is to be said; `health`: people are shown the tables.
-pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> Told {
+pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> TrafficInput {
     let glance = Glance::new(facts);
     let mut lead = lead(facts, measured);
     lead.extend(glance.lines(facts.last()));
     let mut coverage = coverage(facts, &read.losses);
     let without: Vec<&String> = read.without_logs.iter().map(|(folder, _)| folder).collect();
     coverage.insert("folders_without_audit_logs".to_owned(), json!(without));
-    Told {
+    TrafficInput {
         coverage,
         totals: vec![("glance".to_owned(), glance.values())],
         tables: tables(facts),
@@ -38,7 +38,7 @@ pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> Tol
         lead,
         notes: notes(facts, &read),
         inputs: read.inputs,
-        ..Told::default()
+        ..TrafficInput::default()
     }
 }
 

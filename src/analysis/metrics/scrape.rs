@@ -161,7 +161,7 @@ fn highest(into: &mut BTreeMap<Series, f64>, series: Series, value: f64) {
 
 /// What is remembered of a process: its counters on its last page, and the rates up to then.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Known {
+struct ProcessState {
     instance: String,
     start: Option<f64>,
     at: Micros,
@@ -174,7 +174,7 @@ struct Known {
 /// What is remembered between pages, so that counters become rates: also from one run to the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    processes: Vec<Known>,
+    processes: Vec<ProcessState>,
     /// When the last page of each instance was taken.
     last: BTreeMap<String, Micros>,
 }
@@ -209,12 +209,12 @@ impl Rates {
                 (is_new.then(BTreeMap::new), last)
             }
         };
-        let mut known = Known {
+        let mut known = ProcessState {
             instance: scrape.instance.clone(),
             start: scrape.start,
             at: scrape.at,
             counters: scrape.counters.iter().map(|(series, value)| (series.clone(), *value)).collect(),
-            ..Known::default()
+            ..ProcessState::default()
         };
         let length = from.map_or(0, |from| scrape.at - from);
         let is_known = before.is_some() && length > 0;
@@ -223,7 +223,7 @@ impl Rates {
             known.rates = rates(&before, &scrape.counters, seconds);
             known.until = scrape.at + (length as f64 * STANDS) as Micros;
         }
-        let is_recent = |other: &Known| other.instance != known.instance || known.at - other.at < REMEMBERED;
+        let is_recent = |other: &ProcessState| other.instance != known.instance || known.at - other.at < REMEMBERED;
         self.processes.retain(is_recent);
         self.processes.push(known);
         if self.processes.len() > MOST {
@@ -263,7 +263,7 @@ fn rates(before: &BTreeMap<Series, f64>, now: &BTreeMap<Series, f64>, seconds: f
     now.iter().map(rate).collect()
 }
 
-impl Known {
+impl ProcessState {
     /// Whether a page is of this process: it has the same start, and hardly a counter fell.
     fn is_of(&self, scrape: &Scrape) -> bool {
         if let (Some(mine), Some(other)) = (self.start, scrape.start)

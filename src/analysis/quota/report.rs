@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a report is made of besides proposals.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct QuotaInput {
     /// What was read.
     pub inputs: Vec<crate::model::input::InputReport>,
     /// Whether rows are projects.
@@ -53,7 +53,7 @@ fn number(quantity: Option<Quantity>) -> Value {
 }
 
 /// The report of `quota propose`.
-pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules, told: Told) -> Report {
+pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules, told: QuotaInput) -> Report {
     let first = if told.of_projects { "project" } else { "namespace" };
     let columns = [
         first,

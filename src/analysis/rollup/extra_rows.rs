@@ -2,7 +2,7 @@
 
 use super::keys::{Keys, LoadKey};
 use super::tiles::Row;
-use crate::analysis::guard::consequences::Gone;
+use crate::analysis::guard::consequences::Deletions;
 use crate::analysis::quota::refused::Refusals;
 use crate::model::histogram::Histogram;
 use std::cmp::Ordering;
@@ -62,7 +62,7 @@ impl Row for Count {
 
 /// A row of `cascades`.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Cascades(pub Gone);
+pub struct Cascades(pub Deletions);
 
 impl Row for Cascades {
     fn merge(&mut self, other: Self, _keys: &Keys) {

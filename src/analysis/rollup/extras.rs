@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::tiles::{OTHER_KEY, Progress, Scale, Tiles, sorted};
 use super::writers::{Busy, PairKey, Turns};
 use crate::analysis::controllers::handovers::Run;
-use crate::analysis::guard::consequences::Gone;
+use crate::analysis::guard::consequences::Deletions;
 use crate::analysis::quota::refused::Refusals;
 use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey};
 use crate::model::symbols::Symbol;
@@ -216,7 +216,7 @@ impl ExtraTables {
                 each(line(&[&[&tile.to_string()], &all], vec![row.0.to_string()]));
             }),
             "cascades" => self.cascades.iter().for_each(|(tile, key, Cascades(gone))| {
-                let Gone { objects, collections, first, last } = *gone;
+                let Deletions { objects, collections, first, last } = *gone;
                 let mut more = [objects, collections].map(|count| count.to_string()).to_vec();
                 more.extend(numbers(&[first, last]));
                 each(line(&[&[&tile.to_string()], &texts(*keys.extra.cascades.get(*key as u32))], more));

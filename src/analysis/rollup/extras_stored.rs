@@ -10,7 +10,7 @@ use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Row};
 use super::writers::{PairKey, Turns, WrittenKey};
 use crate::analysis::controllers::handovers::{Lease, Run};
-use crate::analysis::guard::consequences::{Gone, Place};
+use crate::analysis::guard::consequences::{Deletions, Place};
 use crate::analysis::quota::refused::{Refusals, Refused};
 use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey, VERBS};
 use crate::model::histogram::Histogram;
@@ -125,7 +125,7 @@ impl Loader {
         let place = self.symbols(cells, row, 1);
         let key = u64::from(self.part.keys.extra.cascades.number(place));
         let (objects, collections) = (cells[5].count(row), cells[6].count(row));
-        let gone = Gone { objects, collections, first: cells[7].number(row), last: cells[8].number(row) };
+        let gone = Deletions { objects, collections, first: cells[7].number(row), last: cells[8].number(row) };
         let tile = self.tile;
         if let Some(extras) = &mut self.part.extras {
             extras.cascades.stored(tile, at, key, &self.part.keys).merge(Cascades(gone), &self.part.keys);
@@ -341,7 +341,7 @@ impl Rollup {
     }
 
     /// What the control plane and kubelets deleted.
-    pub fn deletions(&self) -> impl Iterator<Item = (Place, Gone)> {
+    pub fn deletions(&self) -> impl Iterator<Item = (Place, Deletions)> {
         let rows = self.extra.cascades.iter().filter(|(_, key, _)| *key != OTHER_KEY);
         rows.map(|(tile, key, row)| {
             let [cluster, namespace, group, resource] =

@@ -192,7 +192,7 @@ pub struct Observer {
     key: Vec<u8>,
     scratch: Vec<u8>,
     /// What follows from callers alone, by stream: a thread reads them in turns. Those of some share a place.
-    people: [People; 8],
+    people: [CallerCache; 8],
     /// The number of the block.
     block: u32,
     routes: Routes,
@@ -202,7 +202,7 @@ pub struct Observer {
 
 /// What follows from a caller alone, within a stream; its numbers, within a block.
 #[derive(Debug, Clone, Copy)]
-struct Person {
+struct CallerIds {
     actor: u64,
     /// The same without the address.
     client: u64,
@@ -212,17 +212,17 @@ struct Person {
 
 /// What follows from callers alone, within a stream.
 #[derive(Debug, Default)]
-struct People {
+struct CallerCache {
     /// The reader's generation and the stream for which it holds.
     of: (u32, u32),
     /// By the reader's number.
-    known: Vec<Option<Known>>,
+    known: Vec<Option<CallerEntry>>,
 }
 
 /// A person that was met before.
 #[derive(Debug)]
-struct Known {
-    person: Person,
+struct CallerEntry {
+    person: CallerIds,
     /// The block of which its numbers are.
     block: u32,
     about: Arc<About>,
@@ -323,7 +323,7 @@ impl Observer {
 
     /// What follows from the caller of an event.
     #[inline]
-    fn person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
+    fn person(&mut self, event: &Timed<'_, '_>, row: u32) -> CallerIds {
         let e = event.event;
         // Where a wrapper names a cluster, more than the caller decides.
         let Some(caller) = e.caller.filter(|_| e.cluster.is_none() && e.instance.is_none()) else {
@@ -343,7 +343,8 @@ impl Observer {
             let person = self.new_person(event, row);
             let seen = &mut self.batch.callers[person.seen as usize];
             seen.is_known = true;
-            self.people[place].known[index] = Some(Known { person, block: self.block, about: Arc::clone(&seen.about) });
+            self.people[place].known[index] =
+                Some(CallerEntry { person, block: self.block, about: Arc::clone(&seen.about) });
             return person;
         };
         if known.block != self.block {
@@ -363,7 +364,7 @@ impl Observer {
     }
 
     #[inline(never)]
-    fn new_person(&mut self, event: &Timed<'_, '_>, row: u32) -> Person {
+    fn new_person(&mut self, event: &Timed<'_, '_>, row: u32) -> CallerIds {
         let e = event.event;
         self.scratch.clear();
         for part in
@@ -375,7 +376,7 @@ impl Observer {
         let actor = xxh3_64(&self.scratch);
         let client = xxh3_64(&self.scratch[..self.scratch.len() - e.source.raw().len() - 1]);
         let source = self.batch.keys.symbols.intern_json(e.source).0;
-        Person { actor, client, source, seen: self.caller(event, row) }
+        CallerIds { actor, client, source, seen: self.caller(event, row) }
     }
 
     /// Notes the time of an event that conditions leave out.

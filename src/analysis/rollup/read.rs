@@ -31,7 +31,7 @@ pub type What<'r> = (&'r str, &'r str);
 
 /// Who asked for what, and what came of it: the key of rows of `traffic`, but for the tile.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'r> {
+pub struct RequestKey<'r> {
     /// Client and resource: their number among [`Rollup::subjects`].
     pub subject: usize,
     /// Resource.
@@ -61,14 +61,14 @@ pub struct TrafficRow<'r> {
     pub requests: u64,
     /// The number of its key.
     pub(in crate::analysis) key: u32,
-    asked: Arc<Asked<'r>>,
+    asked: Arc<RequestKey<'r>>,
     row: &'r Traffic,
 }
 
 impl<'r> Deref for TrafficRow<'r> {
-    type Target = Asked<'r>;
+    type Target = RequestKey<'r>;
     #[inline]
-    fn deref(&self) -> &Asked<'r> {
+    fn deref(&self) -> &RequestKey<'r> {
         &self.asked
     }
 }
@@ -253,7 +253,7 @@ impl Rollup {
     /// Rows of `traffic`, without what was folded.
     pub fn traffic(&self) -> impl Iterator<Item = TrafficRow<'_>> {
         let rows = self.traffic.iter().chain(&self.begun).filter(|(_, key, _)| *key != OTHER_KEY);
-        let mut known: Vec<Option<Arc<Asked<'_>>>> = vec![None; self.keys.traffic.len()];
+        let mut known: Vec<Option<Arc<RequestKey<'_>>>> = vec![None; self.keys.traffic.len()];
         rows.map(move |(tile, key, row)| {
             let asked = known[*key as usize].get_or_insert_with(|| Arc::new(self.asked(*key as u32)));
             TrafficRow { tile: *tile, requests: row.requests, key: *key as u32, asked: asked.clone(), row }
@@ -261,11 +261,11 @@ impl Rollup {
     }
 
     /// What a traffic key says.
-    pub(in crate::analysis) fn asked(&self, key: u32) -> Asked<'_> {
+    pub(in crate::analysis) fn asked(&self, key: u32) -> RequestKey<'_> {
         let key = self.keys.traffic.get(key);
         let s = |symbol| self.keys.symbols.get(symbol);
         let [.., group, resource] = self.keys.subject_text(key.subject);
-        Asked {
+        RequestKey {
             subject: key.subject as usize,
             what: (group, resource),
             instance: s(key.instance),

@@ -24,12 +24,12 @@ pub struct Route {
 /// URIs met by one thread.
 #[derive(Debug, Default)]
 pub struct Routes {
-    places: Vec<Known>,
+    places: Vec<RouteEntry>,
     text: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct RouteEntry {
     hash: u64,
     from: u32,
     length: u32,
@@ -65,11 +65,11 @@ impl Routes {
     fn learn(&mut self, event: &Event<'_>, reads: u64, hash: u64) -> Route {
         let route = route(event, reads);
         if self.places.is_empty() || self.text.len() > MAX_TEXT {
-            self.places = vec![Known::default(); PLACES];
+            self.places = vec![RouteEntry::default(); PLACES];
             self.text.clear();
         }
         let uri = event.uri.raw();
-        let known = Known { hash, from: self.text.len() as u32, length: uri.len() as u32, route };
+        let known = RouteEntry { hash, from: self.text.len() as u32, length: uri.len() as u32, route };
         self.text.extend_from_slice(uri);
         self.places[place(hash, reads)] = known;
         route

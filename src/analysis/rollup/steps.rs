@@ -136,7 +136,7 @@ impl Steps {
 
 /// A window of a roll-up: what of it lies beside the tables.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct StepWindow {
     pub(super) steps: Arc<Steps>,
     pub(super) bounds: (Micros, Micros),
 }

@@ -10,7 +10,7 @@ use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
 use super::seams::{Seams, Undone};
 use super::shared::Shared;
-use super::steps::Held;
+use super::steps::StepWindow;
 use super::tiles::{Row, sorted};
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::symbols::Symbol;
@@ -37,7 +37,7 @@ pub struct Rollup {
     /// What parts of one log are joined by, where it was asked for.
     pub(super) seams: Option<Seams>,
     /// What its windows are derived from, where it is held.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<StepWindow>,
     /// The length of a tile in seconds.
     pub(super) tile: i64,
     /// First and last `at`, in µs.

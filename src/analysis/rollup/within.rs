@@ -3,7 +3,7 @@
 use super::extras::ExtraTables;
 use super::rows::Traffic;
 use super::shared::Shared;
-use super::steps::{Held, Steps};
+use super::steps::{StepWindow, Steps};
 use super::tables::Rollup;
 use super::tiles::OTHER_KEY;
 use super::wanted::{Tables, Wanted};
@@ -54,7 +54,7 @@ impl Rollup {
             clients: if clients.len() == self.clients.len() { clients } else { clipped(&clients, bounds) },
             deprecated: self.deprecated.only(|(_, calls)| with_rest && is_all(&calls.span)),
             seams: None,
-            held: Some(Held { steps: Arc::clone(&held.steps), bounds }),
+            held: Some(StepWindow { steps: Arc::clone(&held.steps), bounds }),
             tile: self.tile,
             span,
             late,
@@ -90,7 +90,7 @@ impl Rollup {
 
     /// Requests by tile and second of arrival (both in seconds) and number of their traffic key, where they are held.
     pub(in crate::analysis) fn timed(&self) -> Option<Vec<(i64, i64, u32, u64)>> {
-        let Held { steps, bounds } = self.held.as_ref()?;
+        let StepWindow { steps, bounds } = self.held.as_ref()?;
         let across = steps.across(*bounds).map(|long| {
             let second = |at: Micros| at.div_euclid(SECOND);
             (second(long.start).div_euclid(10) * 10, second(long.received), long.key, 1)
@@ -122,7 +122,7 @@ impl Rollup {
 
     /// Keeps beside the tables what its windows are derived from.
     pub(super) fn hold(&mut self, steps: Steps) {
-        self.held = Some(Held { steps: Arc::new(steps), bounds: (Micros::MIN, Micros::MAX) });
+        self.held = Some(StepWindow { steps: Arc::new(steps), bounds: (Micros::MIN, Micros::MAX) });
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is wrong with how seats are held: levels in which requests wait or are refused, and users who take most of
 //! them.
 
-use super::{Capture, Held, LevelNow, Seats};
+use super::{Capture, LevelNow, SeatUse, Seats};
 use crate::model::apf::Moment;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{self, Micros, SECOND};
@@ -54,12 +54,12 @@ fn ms(wait: Option<Micros>) -> Option<i64> {
 }
 
 /// Users of a level over its FlowSchemas, those who hold and wait for most first.
-fn users(level: &LevelNow) -> Vec<(&str, Held)> {
-    let mut users: BTreeMap<&str, Held> = BTreeMap::new();
+fn users(level: &LevelNow) -> Vec<(&str, SeatUse)> {
+    let mut users: BTreeMap<&str, SeatUse> = BTreeMap::new();
     for ((_, user), held) in &level.by {
         users.entry(user).or_default().merge(held);
     }
-    let mut users: Vec<(&str, Held)> = users.into_iter().collect();
+    let mut users: Vec<(&str, SeatUse)> = users.into_iter().collect();
     users.sort_by_key(|(_, held)| std::cmp::Reverse(held.demand()));
     users
 }

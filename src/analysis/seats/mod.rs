@@ -18,7 +18,7 @@ const BESIDE: Micros = 60 * SECOND;
 
 /// What a user of a FlowSchema holds and waits for.
 #[derive(Debug, Clone, Default)]
-pub struct Held {
+pub struct SeatUse {
     /// Requests that execute.
     pub executing: u64,
     /// Requests that wait.
@@ -37,7 +37,7 @@ pub struct Held {
     pub asks: BTreeMap<(String, String), u64>,
 }
 
-impl Held {
+impl SeatUse {
     /// Seats held and waited for.
     pub fn demand(&self) -> u64 {
         self.seats + self.seats_queued
@@ -119,7 +119,7 @@ pub struct LevelNow {
     /// Requests rejected, or given up as they waited too long, since the first page of levels, and µs since then.
     pub refused: Option<(u64, Micros)>,
     /// Who holds and waits, by FlowSchema and user.
-    pub by: BTreeMap<(String, String), Held>,
+    pub by: BTreeMap<(String, String), SeatUse>,
 }
 
 /// What an apiserver's pages say.
@@ -149,7 +149,7 @@ pub struct Seats {
     /// By apiserver.
     pub captures: Vec<Capture>,
     /// Who holds, over all apiservers: those who hold and wait for most first. With the apiservers.
-    pub holders: Vec<(Holder, Held, BTreeSet<String>)>,
+    pub holders: Vec<(Holder, SeatUse, BTreeSet<String>)>,
 }
 
 /// A page with the moment that it shows, as well as that can be known.
@@ -185,7 +185,7 @@ impl Seats {
                 capture
             })
             .collect();
-        let mut holders: BTreeMap<Holder, (Held, BTreeSet<String>)> = BTreeMap::new();
+        let mut holders: BTreeMap<Holder, (SeatUse, BTreeSet<String>)> = BTreeMap::new();
         for capture in &captures {
             for (level, now) in &capture.levels {
                 for ((flow_schema, user), held) in &now.by {

@@ -1,8 +1,8 @@
 //! Who holds the seats, as a report.
 
-use super::{Capture, Held, Holder, LevelNow, Seats, findings};
+use super::{Capture, Holder, LevelNow, SeatUse, Seats, findings};
 use crate::analysis::clients::Clients;
-use crate::analysis::clients::detect::Found;
+use crate::analysis::clients::detect::ClientFinding;
 use crate::analysis::dims::folded;
 use crate::model::apf::Moment;
 use crate::model::input::InputReport;
@@ -67,7 +67,7 @@ pub struct Read<'a, 'r> {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// Profiles of clients and what is wrong with them, where there are audit logs.
-    pub profiles: Option<(&'a Clients<'r>, &'a [Found<'r>])>,
+    pub profiles: Option<(&'a Clients<'r>, &'a [ClientFinding<'r>])>,
     /// The field to sort rows by.
     pub sort_by: Option<String>,
     /// Rows that people are shown.
@@ -76,17 +76,17 @@ pub struct Read<'a, 'r> {
 
 /// What audit logs know of a user.
 #[derive(Debug, Default)]
-struct Known<'r> {
+struct UserContext<'r> {
     agents: Vec<&'r str>,
     requests: u64,
     findings: BTreeMap<&'r str, Severity>,
 }
 
-fn known<'a>(profiles: Option<(&'a Clients<'_>, &'a [Found<'_>])>, holder: &Holder) -> Option<Known<'a>> {
+fn known<'a>(profiles: Option<(&'a Clients<'_>, &'a [ClientFinding<'_>])>, holder: &Holder) -> Option<UserContext<'a>> {
     let (clients, found) = profiles?;
     let user = folded(&holder.user);
     let same = |cluster: &str| cluster == holder.cluster || cluster.is_empty() || holder.cluster.is_empty();
-    let mut known = Known::default();
+    let mut known = UserContext::default();
     for profile in clients.list.iter().filter(|profile| profile.who.user == user && same(profile.who.cluster)) {
         known.agents.push(profile.who.agent);
         known.requests += profile.requests;
@@ -117,7 +117,7 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
         notes.push(format!("{} more rows not shown; --top 0 shows all.", grouped((table.rows.len() - shown) as u64)));
     }
     let people = vec![for_people(&table, &problems, shown, read.profiles.is_some()), levels_for_people(&levels)];
-    let sum = |of: fn(&Held) -> u64| seats.holders.iter().map(|(_, held, _)| of(held)).sum::<u64>();
+    let sum = |of: fn(&SeatUse) -> u64| seats.holders.iter().map(|(_, held, _)| of(held)).sum::<u64>();
     let (from, to) = span(seats);
     Report {
         schema: "plimsoll.clients.seats/v1".to_owned(),
@@ -141,7 +141,7 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
 }
 
 /// Ids of findings that ask for something.
-fn grave(known: &Known<'_>) -> String {
+fn grave(known: &UserContext<'_>) -> String {
     let grave = known.findings.iter().filter(|(_, severity)| **severity >= Severity::Warning);
     grave.map(|(id, _)| id.trim_start_matches("client-")).collect::<Vec<_>>().join(" ")
 }
@@ -162,9 +162,9 @@ fn ratio(part: u64, whole: u64) -> Value {
 fn row(
     seats: &Seats,
     holder: &Holder,
-    held: &Held,
+    held: &SeatUse,
     instances: &BTreeSet<String>,
-    known: Option<Known<'_>>,
+    known: Option<UserContext<'_>>,
 ) -> Vec<Value> {
     let text = |text: &str| Value::Text(text.to_owned());
     let (of_level, demand) = seats.totals(&holder.cluster, &holder.level);
@@ -344,7 +344,7 @@ fn levels_for_people(levels: &Table) -> Table {
     people
 }
 
-fn lead(seats: &Seats, sum: impl Fn(fn(&Held) -> u64) -> u64) -> Vec<String> {
+fn lead(seats: &Seats, sum: impl Fn(fn(&SeatUse) -> u64) -> u64) -> Vec<String> {
     let (from, to) = span(seats);
     let at = if from == to { time::format(to) } else { format!("{} to {}", time::format(from), time::format(to)) };
     vec![format!(

@@ -7,7 +7,7 @@
 use super::plan::{ALL, LAST_INTERVAL, Plan};
 use super::quick::{Quick, SEPARATOR};
 use super::{Outcome, Stats};
-use crate::analysis::dims::{Dim, Known};
+use crate::analysis::dims::{Dim, EventContext};
 use crate::analysis::flow::{Classifier, Sets};
 use crate::analysis::repeated::IdSample;
 use crate::model::event::Timed;
@@ -54,7 +54,7 @@ struct Addition {
 pub struct Fold<'p> {
     plan: &'p Plan,
     /// The rows this thread has met: where their keys stand in `keys`, and their numbers.
-    known: HashTable<Met>,
+    known: HashTable<RowEntry>,
     keys: Vec<u8>,
     /// Rows by what the reader knows of events by number, each at the place of its hash.
     quick: Option<Quick>,
@@ -117,7 +117,7 @@ impl Fold<'_> {
         let long_running = event.event.is_long_running();
         let terminal = event.stage.is_terminal();
         let flow = self.flow.as_mut().map(|classifier| classifier.flow(&event)).unwrap_or_default();
-        let known = Known { server: query.server, flow };
+        let known = EventContext { server: query.server, flow };
         if !query.filters.iter().all(|filter| filter.accepts(&event, known)) {
             if long_running && terminal {
                 self.batch.long.push(Long {
@@ -192,7 +192,7 @@ impl Fold<'_> {
 
     /// The row of an event.
     #[inline]
-    fn row_of(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
+    fn row_of(&mut self, event: &Timed<'_, '_>, known: EventContext<'_>) -> u32 {
         if let Some(quick) = &mut self.quick
             && let Some(key) = quick.key(event, known)
         {
@@ -209,7 +209,7 @@ impl Fold<'_> {
     }
 
     /// One look-up by the text of all dimensions together.
-    fn row_by_text(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
+    fn row_by_text(&mut self, event: &Timed<'_, '_>, known: EventContext<'_>) -> u32 {
         let query = &self.plan.query;
         self.key.clear();
         for dim in &query.by {
@@ -246,7 +246,7 @@ impl Fold<'_> {
 
     /// The row of an event that this thread has not met, or has forgotten.
     #[cold]
-    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>, known: Known<'_>) -> u32 {
+    fn new_row(&mut self, interval: Option<u32>, event: &Timed<'_, '_>, known: EventContext<'_>) -> u32 {
         let query = &self.plan.query;
         let texts: Vec<_> = query.by.iter().map(|dim| dim.of(event, known)).collect();
         let row = self.plan.rows().number(interval, texts.iter().map(AsRef::as_ref));
@@ -265,7 +265,7 @@ impl Fold<'_> {
         }
         let from = self.keys.len();
         self.keys.extend_from_slice(&self.key);
-        let met = Met { hash, from, to: self.keys.len(), row };
+        let met = RowEntry { hash, from, to: self.keys.len(), row };
         self.known.insert_unique(hash, met, |met| met.hash);
     }
 }
@@ -281,7 +281,7 @@ struct Counts {
 
 /// A row that a thread has met.
 #[derive(Debug, Clone, Copy)]
-struct Met {
+struct RowEntry {
     hash: u64,
     from: usize,
     to: usize,

@@ -1,7 +1,7 @@
 //! What an audit log has to say: its breakdown as measures, what it shows at all, and the sentences above and
 //! below the table.
 
-use super::report::{Line, Measured, Measures, Told};
+use super::report::{Line, Measured, Measures, TrafficInput};
 use super::{Breakdown, Query, Row, Stats};
 use crate::analysis::reconcile::Comparison;
 use crate::model::event::{Level, Stage};
@@ -83,13 +83,13 @@ fn measures(stats: &Stats, peak_rps: Option<f64>, seconds: f64) -> Measures {
 }
 
 /// What is to be said about a breakdown and what it was read from.
-pub fn told(breakdown: &Breakdown, reading: Reading) -> Told {
-    Told {
+pub fn told(breakdown: &Breakdown, reading: Reading) -> TrafficInput {
+    TrafficInput {
         coverage: coverage(breakdown, &reading),
         lead: lead(breakdown, window(breakdown), seconds(breakdown), &reading),
         notes: notes_on(breakdown, &reading),
         inputs: reading.inputs,
-        ..Told::default()
+        ..TrafficInput::default()
     }
 }
 

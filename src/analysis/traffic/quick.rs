@@ -4,7 +4,7 @@
 //! no more keys than rows, however many callers differ in what is not asked for.
 
 use super::Query;
-use crate::analysis::dims::{Dim, Known};
+use crate::analysis::dims::{Dim, EventContext};
 use crate::model::event::Timed;
 use hashbrown::{HashMap, HashTable};
 
@@ -67,7 +67,7 @@ impl Parts {
         let mut text = Vec::new();
         for dim in &self.dims {
             // None of these dimensions asks for more than the event.
-            dim.write(event, Known::default(), &mut text);
+            dim.write(event, EventContext::default(), &mut text);
             text.push(SEPARATOR);
         }
         let next = self.numbers.len() as u32;
@@ -106,7 +106,7 @@ impl Quick {
 
     /// The key of the event's row, if the reader knows its caller and target.
     #[inline]
-    pub fn key(&mut self, event: &Timed<'_, '_>, known: Known<'_>) -> Option<u64> {
+    pub fn key(&mut self, event: &Timed<'_, '_>, known: EventContext<'_>) -> Option<u64> {
         let (caller, target) = (event.event.caller?, event.event.target?);
         if self.callers.numbers.len() + self.targets.numbers.len() > MAX_NUMBERS {
             self.forget();

@@ -96,7 +96,7 @@ pub struct Measured {
 
 /// What a source has to say beside its numbers.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct TrafficInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// What the inputs show at all.
@@ -116,7 +116,7 @@ pub struct Told {
 }
 
 /// The report of a breakdown, against a baseline if there is one.
-pub fn report(now: Measured, base: Option<&Measured>, told: Told, shape: &Shape) -> Report {
+pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape: &Shape) -> Report {
     let sort_by = shape.sort_by.as_deref().unwrap_or(if now.series.is_some() { "time" } else { "requests" });
     let fields = fields(&now.total, now.total.requests);
     let mut totals: Vec<(String, Value)> =
@@ -406,7 +406,7 @@ mod tests {
         };
         for shown_only in [false, true] {
             let shape = Shape { sort_by: Some("requests".to_owned()), top: Some(2), shown_only };
-            let report = report(now.clone(), None, Told::default(), &shape);
+            let report = report(now.clone(), None, TrafficInput::default(), &shape);
             assert_eq!(report.table.rows.len(), if shown_only { 2 } else { 3 });
             assert!(report.table.rows.iter().all(|row| row.len() == report.table.columns.len()));
             let cell = |row: usize, column: &str| report.table.rows[row][report.table.column(column).unwrap()].clone();
@@ -420,7 +420,7 @@ mod tests {
             );
         }
         let shape = Shape { sort_by: Some("user".to_owned()), ..Shape::default() };
-        let report = report(now, None, Told::default(), &shape);
+        let report = report(now, None, TrafficInput::default(), &shape);
         let row = &report.table.rows[0];
         assert_eq!(
             (&row[0], &row[1], row.len()),

@@ -6,7 +6,7 @@ use crate::analysis::list_route::list_kind;
 use crate::analysis::peak::{WINDOW, busiest};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::folds::Folds;
-use crate::analysis::rollup::read::{Asked, TrafficRow, What, Who};
+use crate::analysis::rollup::read::{RequestKey, TrafficRow, What, Who};
 use crate::analysis::rollup::stored::of_subject;
 use crate::analysis::traffic::OTHER;
 use crate::model::time::{self, Micros, SECOND};
@@ -108,7 +108,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
     let mut rows: BTreeMap<RowKey, Counted> = BTreeMap::new();
     // Rows of one kind are many: what they are called is found out once.
     let mut known: HashMap<(i64, u32), Option<RowKey>> = HashMap::new();
-    let name = |tile: i64, asked: &Asked<'_>| {
+    let name = |tile: i64, asked: &RequestKey<'_>| {
         let (who, what) = subjects.get(asked.subject)?;
         let of = |dim: Dim| value(dim, *who, *what, (asked, tile), query);
         let is_wanted = query.filters.iter().all(|filter| filter.holds(&of(filter.dim)));
@@ -215,7 +215,13 @@ fn add(stats: &mut Stats, row: &TrafficRow<'_>) {
 }
 
 /// The value of a dimension, as [`Dim::of`] gives it for an event.
-fn value(dim: Dim, who: Who<'_>, (group, resource): What<'_>, (row, tile): (&Asked<'_>, i64), query: &Query) -> String {
+fn value(
+    dim: Dim,
+    who: Who<'_>,
+    (group, resource): What<'_>,
+    (row, tile): (&RequestKey<'_>, i64),
+    query: &Query,
+) -> String {
     match dim {
         Dim::Verb => row.verb.to_owned(),
         Dim::Subresource => row.subresource.to_owned(),

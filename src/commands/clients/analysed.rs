@@ -1,7 +1,7 @@
 //! What the analysis of clients gave, from which each form of `--emit` is made.
 
 use crate::analysis::clients::Clients;
-use crate::analysis::clients::detect::Found;
+use crate::analysis::clients::detect::ClientFinding;
 use crate::analysis::metrics::facts::Facts;
 use crate::cli::Context;
 use crate::inputs::selection::Selection;
@@ -14,7 +14,7 @@ pub(super) struct Analysed<'a, 'r> {
     pub(super) question: &'a question::Clients,
     pub(super) selection: &'a Selection,
     pub(super) clients: &'a Clients<'r>,
-    pub(super) findings: &'a [Found<'r>],
+    pub(super) findings: &'a [ClientFinding<'r>],
     pub(super) facts: &'a Facts,
     pub(super) outcome: Outcome,
 }

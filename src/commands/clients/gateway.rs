@@ -2,7 +2,7 @@
 
 use super::analysed::{Analysed, writes_manifests};
 use crate::analysis::answer::Answer;
-use crate::analysis::clients::gateway::{self, Asked, Gateway};
+use crate::analysis::clients::gateway::{self, Gateway, GatewayOptions};
 use crate::analysis::clients::named;
 use crate::cli::{Context, Error};
 use crate::model::question::GatewayName;
@@ -24,7 +24,7 @@ pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> R
         }
         users.push(user.to_owned());
     }
-    let (limits, refused) = gateway::limits(clients, findings, Asked { users: &users });
+    let (limits, refused) = gateway::limits(clients, findings, GatewayOptions { users: &users });
     for (whom, why) in refused {
         context.say(format!("no limit for {whom:?}: {why}"))?;
     }

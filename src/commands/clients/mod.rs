@@ -10,7 +10,7 @@ mod watch_cache;
 mod write_tests;
 
 use crate::analysis::answer::Answer;
-use crate::analysis::clients::cost::{Known, Metered};
+use crate::analysis::clients::cost::{Metered, SizeContext};
 use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
@@ -124,7 +124,7 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
     let metrics = Metered::new(&facts);
     let snapshot =
         question.objects.as_deref().map(|source| crate::inputs::etcd::sizes::sizes(source, context)).transpose()?;
-    let known = Known { snapshot, metrics };
+    let known = SizeContext { snapshot, metrics };
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);
     if let Some(form) = question.emit.form {

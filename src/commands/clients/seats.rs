@@ -2,10 +2,10 @@
 
 use super::selection;
 use crate::analysis::answer::Answer;
-use crate::analysis::clients::cost::Known;
+use crate::analysis::clients::cost::SizeContext;
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::seats::Seats;
 use crate::analysis::seats::report::{FIELDS, Read, report};
@@ -19,7 +19,7 @@ use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::find;
-use crate::sources::found::Found;
+use crate::sources::found::Discovery;
 use crate::sources::open::{Packing, SourceError};
 use crate::sources::pages::{Clock, PageFile, PageFolder};
 use crate::sources::wanted::Wanted;
@@ -51,7 +51,7 @@ pub(super) fn answer(
 fn told(
     question: &question::Clients,
     selection: Selection,
-    mut found: Found,
+    mut found: Discovery,
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
@@ -77,7 +77,7 @@ fn told(
     }
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
-    let known = Known::default();
+    let known = SizeContext::default();
     let clients = Clients::new(&rollup, server.as_ref().and_then(|(version, _)| Minor::parse(version)), &known);
     let findings = detect::all(&clients, context.settings.threads);
     let mut inputs = read.inputs;
@@ -87,7 +87,7 @@ fn told(
 }
 
 /// Finds dump pages, and logs and metrics pages beside them.
-fn look(sources: &[String], context: &mut Context<'_>) -> Result<Found, Error> {
+fn look(sources: &[String], context: &mut Context<'_>) -> Result<Discovery, Error> {
     let mut found = find::find(sources, Wanted::Dumps, context.io.now);
     if found.dumps.is_empty() && found.errors.is_empty() {
         let folder = sources.join(", ");
@@ -169,19 +169,19 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
     if folders.is_empty() {
         return Ok(Facts::default());
     }
-    Ok(pages::facts(folders, Kept::Requests, context)?.0)
+    Ok(pages::facts(folders, Retention::Requests, context)?.0)
 }
 
 /// Takes the pages of every apiserver of the cluster that the kubeconfig names.
 #[cfg(feature = "live")]
-fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
+fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> {
     use crate::sources::live::Cluster;
     let cluster =
         Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
         context.say(note)?;
     }
-    let mut found = Found::default();
+    let mut found = Discovery::default();
     let mut errors = Vec::new();
     for (number, server) in cluster.apiservers().iter().enumerate() {
         let (cluster_name, instance) = (cluster.name().to_owned(), server.name.clone());
@@ -215,7 +215,7 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Found, Error> {
 }
 
 #[cfg(not(feature = "live"))]
-fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Found, Error> {
+fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Discovery, Error> {
     Err(Error::Usage(
         "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
     ))

@@ -1,9 +1,9 @@
 //! `plimsoll clients --emit watch-cache`: what watch caches hold, by metrics; and who falls out, by audit logs.
 
-use crate::analysis::clients::watch_cache::{Known, report};
+use crate::analysis::clients::watch_cache::{CacheContext, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error};
 use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
@@ -25,7 +25,7 @@ pub(super) fn answer(
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
     pages::keep(&mut found.pages, selection.since, selection.until);
-    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
+    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
     let missing = || {
         Error::Input(
             "no metrics page here has watch-cache metrics (watch_cache_capacity); take two of each apiserver, some \
@@ -33,15 +33,15 @@ pub(super) fn answer(
                 .to_owned(),
         )
     };
-    let mut known = Known { inputs: told.inputs, server, top: context.settings.top, profiles: None };
+    let mut known = CacheContext { inputs: told.inputs, server, top: context.settings.top, profiles: None };
     if found.streams.is_empty() {
         return report(&facts, known).ok_or_else(missing);
     }
     let (rollup, outcome) = rollup::read(found.streams, selection, context)?;
-    let sizes = crate::analysis::clients::cost::Known::default();
+    let sizes = crate::analysis::clients::cost::SizeContext::default();
     let clients = Clients::new(&rollup, server, &sizes);
     let findings = detect::all(&clients, context.settings.threads);
     known.inputs.extend(outcome.inputs);
-    let known = Known { profiles: Some((&clients, &findings)), ..known };
+    let known = CacheContext { profiles: Some((&clients, &findings)), ..known };
     report(&facts, known).ok_or_else(missing)
 }

@@ -1,6 +1,6 @@
 //! Findings about who writes, from the text of a log on: each threshold, and what stays just below it.
 
-use crate::analysis::clients::cost::Known;
+use crate::analysis::clients::cost::SizeContext;
 use crate::analysis::clients::{Clients, detect, gateway};
 use crate::analysis::flow::fence;
 use crate::analysis::rollup::Rollup;
@@ -107,7 +107,7 @@ impl Log {
 }
 
 fn findings(rollup: &Rollup) -> Vec<(Option<String>, Finding)> {
-    let known = Known::default();
+    let known = SizeContext::default();
     let clients = Clients::new(rollup, None, &known);
     let found = detect::all(&clients, 2);
     found.into_iter().map(|(who, finding)| (who.map(|who| who.user.to_owned()), finding)).collect()
@@ -201,7 +201,7 @@ fn a_storm_says_how_much_and_leads_to_limits() {
     }
     log.every(OTHER, "update", CONFIG, (0, 2000), 35);
     let (rollup, _) = log.roll_up(&Selection::default());
-    let known = Known::default();
+    let known = SizeContext::default();
     let clients = Clients::new(&rollup, None, &known);
     let found = detect::all(&clients, 1);
     let (_, finding) = found.iter().find(|(_, finding)| finding.id == STORM).unwrap();
@@ -216,7 +216,7 @@ fn a_storm_says_how_much_and_leads_to_limits() {
     assert_eq!(finding.summary, summary);
     assert!(finding.remedy.contains("--emit fence --client system:serviceaccount:team:app"), "{}", finding.remedy);
     assert_eq!(fence::culprits(&clients, &found, ""), [APP.0]);
-    let (limits, _) = gateway::limits(&clients, &found, gateway::Asked { users: &[] });
+    let (limits, _) = gateway::limits(&clients, &found, gateway::GatewayOptions { users: &[] });
     let whom: BTreeSet<&str> = limits.iter().map(|limit| limit.whom).collect();
     assert_eq!(whom.into_iter().collect::<Vec<_>>(), ["app", APP.0]);
 }
@@ -303,7 +303,7 @@ fn conflicts_tell_those_who_know_of_one_another() {
 #[test]
 fn both_of_two_have_the_finding_and_neither_is_throttled() {
     let (rollup, _) = turns(OTHER, 10_000, 30).roll_up(&Selection::default());
-    let known = Known::default();
+    let known = SizeContext::default();
     let clients = Clients::new(&rollup, None, &known);
     let found = detect::all(&clients, 1);
     let of = |client: Caller| {
@@ -325,7 +325,7 @@ fn stored_roll_ups_say_the_same_or_that_they_cannot() {
     assert_eq!(all(&stored(&log, &[])), of_log);
     // An older one has only the objects.
     let old = stored(&log, &["writes", "alternations"]);
-    let known = Known::default();
+    let known = SizeContext::default();
     assert!(!Clients::new(&old, None, &known).has_writers);
     let found = findings(&old);
     let hot = found.iter().find(|(_, finding)| finding.id == HOT).unwrap();

@@ -4,7 +4,7 @@ use super::taker::unpacked_name;
 use crate::actions::bundle::BundleWriter;
 use crate::actions::fresh::{Fresh, folder};
 use crate::analysis::incident::redact::Names;
-use crate::analysis::incident::redact_files::{Met, meet_dump, meet_json, meet_line};
+use crate::analysis::incident::redact_files::{SeenNames, meet_dump, meet_json, meet_line};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::content::Content;
 use crate::sources::open::{Place, Source, SourceError, recognise};
@@ -66,7 +66,7 @@ enum Form {
 /// Writes the bundle in the folder `whole` as `target`.
 pub(super) fn bundle(whole: &Whole, target: &Path) -> io::Result<Redacted> {
     let top = whole.path();
-    let (mut files, mut redacted, mut met) = (Vec::new(), Redacted::default(), Met::new());
+    let (mut files, mut redacted, mut met) = (Vec::new(), Redacted::default(), SeenNames::new());
     walk(&top, &mut files)?;
     files.sort();
     let mut known = Vec::new();
@@ -179,7 +179,7 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn meet(path: &Path, form: Form, met: &mut Met) -> io::Result<()> {
+fn meet(path: &Path, form: Form, met: &mut SeenNames) -> io::Result<()> {
     match form {
         Form::Lines | Form::Json => documents(path, form, |value| {
             meet_json(&value, met);

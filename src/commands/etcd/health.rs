@@ -1,6 +1,6 @@
 //! `plimsoll etcd health`: how etcd does by its metrics.
 
-use crate::analysis::metrics::{Kept, etcd, report};
+use crate::analysis::metrics::{Retention, etcd, report};
 use crate::cli::{Context, Error, TimeFlags};
 use crate::inputs::pages;
 use crate::model::question;
@@ -44,7 +44,7 @@ pub(super) fn answer(question: &question::EtcdHealth, context: &mut Context<'_>)
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
+    let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
     if !facts.has_store() {
         let first = read.inputs.first().map_or("", |input| input.path.as_str());
         return Err(Error::Input(format!(

@@ -2,7 +2,7 @@
 
 use crate::analysis::forecast::Options;
 use crate::analysis::forecast::capacity::Plan;
-use crate::analysis::forecast::targets::{Given, Pick, Rules};
+use crate::analysis::forecast::targets::{GivenLimits, Pick, Rules};
 use crate::cli::Error;
 #[cfg(any(feature = "live", test))]
 use crate::model::grid::HOUR;
@@ -44,7 +44,7 @@ pub(super) enum Season {
 
 /// The flags, read.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ForecastOptions {
     /// The length of an interval.
     pub(super) step: Step,
     /// From when on, and until when.
@@ -110,13 +110,13 @@ pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
     Ok((pattern, limits::amount(amount).map_err(|error| format!("{error}; {form}"))?))
 }
 
-impl Asked {
+impl ForecastOptions {
     /// Reads what is asked, and the files that it names.
     pub(super) fn new(question: &Forecast, now: Micros) -> Result<Self, Error> {
         let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
         let patterns = question.limits.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>();
         let patterns = patterns.map_err(usage("--limit"))?;
-        let mut given = Given { patterns, etcd_quota: question.etcd_quota, ..Given::default() };
+        let mut given = GivenLimits { patterns, etcd_quota: question.etcd_quota, ..GivenLimits::default() };
         if let Some(path) = question.limits_file.as_deref().map(Path::new) {
             given.listed = limits::limits(path).map_err(Error::Input)?;
             given.list = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -1,6 +1,6 @@
 //! From stores, files and Prometheus to the histories of series, all on one grid.
 
-use super::asked::{Asked, Step};
+use super::asked::{ForecastOptions, Step};
 use crate::cli::{Context, Error};
 use crate::model::grid::{Gathering, HOUR, History, SERIES, UNWANTED};
 use crate::model::input::InputReport;
@@ -32,7 +32,7 @@ const ENOUGH: i32 = 28;
 const DAYS: i64 = 400;
 
 /// Reads all sources.
-pub(super) fn read(sources: &[String], asked: &Asked, context: &mut Context<'_>) -> Result<Read, Error> {
+pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Context<'_>) -> Result<Read, Error> {
     let mut stores = Vec::new();
     for source in sources {
         let path = Path::new(source);
@@ -113,7 +113,7 @@ fn refused(source: &str, error: &StoreError) -> String {
 }
 
 /// The grids that are filled: on `auto` hours, and days in case that hours are mostly empty.
-fn gathering<'a>(asked: &'a Asked, is_on_days: bool) -> Result<Gathering<'a>, Error> {
+fn gathering<'a>(asked: &'a ForecastOptions, is_on_days: bool) -> Result<Gathering<'a>, Error> {
     let shape = |step| asked.shape(step).map_err(Error::Usage);
     let (fine, days) = match asked.step {
         Step::Of(step) => (shape(step)?, None),
@@ -136,7 +136,7 @@ fn has_hours(listing: &Listing) -> bool {
 fn stored(
     source: &str,
     store: &Store,
-    asked: &Asked,
+    asked: &ForecastOptions,
     is_on_days: bool,
     all: &mut Gathering<'_>,
     context: &mut Context<'_>,
@@ -224,7 +224,12 @@ impl Sink for Into<'_, '_> {
 }
 
 /// Reads CSV, Parquet, or an answer of Prometheus.
-fn file(source: &str, asked: &Asked, all: &mut Gathering<'_>, context: &mut Context<'_>) -> Result<InputReport, Error> {
+fn file(
+    source: &str,
+    asked: &ForecastOptions,
+    all: &mut Gathering<'_>,
+    context: &mut Context<'_>,
+) -> Result<InputReport, Error> {
     let bytes = std::fs::metadata(source).map_or(0, |data| data.len());
     let before = all.len();
     let input = |records, first_error: Option<String>| InputReport {
@@ -301,7 +306,7 @@ fn recorded(series: &Series) -> Series {
 /// Asks the Prometheus that is named, if there is one.
 #[cfg(feature = "live")]
 fn prometheus(
-    asked: &Asked,
+    asked: &ForecastOptions,
     is_on_days: bool,
     all: &mut Gathering<'_>,
     context: &mut Context<'_>,
@@ -342,12 +347,17 @@ fn prometheus(
 }
 
 #[cfg(not(feature = "live"))]
-fn prometheus(_: &Asked, _: bool, _: &mut Gathering<'_>, _: &mut Context<'_>) -> Result<Option<InputReport>, Error> {
+fn prometheus(
+    _: &ForecastOptions,
+    _: bool,
+    _: &mut Gathering<'_>,
+    _: &mut Context<'_>,
+) -> Result<Option<InputReport>, Error> {
     Ok(None)
 }
 
 /// Leaves out what ended long before the last of all, as what was deleted does; says so.
-fn ended(read: &mut Read, asked: &Asked) {
+fn ended(read: &mut Read, asked: &ForecastOptions) {
     let Some(last) = read.histories.iter().map(|history| history.last.at).max() else { return };
     let long = DAY.max(3 * read.step);
     let is_gone = |history: &History| last - history.last.at > long;

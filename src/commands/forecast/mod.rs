@@ -5,7 +5,7 @@ mod inputs;
 
 use crate::analysis::answer::Answer;
 use crate::analysis::forecast::capacity::what_if;
-use crate::analysis::forecast::report::{self, FIELDS, Told};
+use crate::analysis::forecast::report::{self, FIELDS, ForecastInput};
 use crate::analysis::forecast::targets::{OBSERVED, targets};
 use crate::analysis::forecast::{Options, foresee};
 #[cfg(feature = "live")]
@@ -20,7 +20,7 @@ use crate::model::series::{DAY, Series};
 use crate::model::time::{self, Micros};
 use crate::sources::watcher::Watcher as _;
 use crate::views::{Format, forecast_svg};
-use asked::{Asked, Season, Step};
+use asked::{ForecastOptions, Season, Step};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -81,7 +81,7 @@ pub struct Args {
     events: Option<PathBuf>,
     /// Set the limit of matching series: REGEX=NUMBER, or a quantity; the first match wins (repeatable).
     #[arg(long = "limit", value_name = "REGEX=LIMIT", value_parser = given, help_heading = "Limits")]
-    limits: Vec<Given>,
+    limits: Vec<LimitFlag>,
     /// Limits by series: CSV with the columns series and limit.
     #[arg(long = "limits", value_name = "FILE", help_heading = "Limits")]
     limits_file: Option<PathBuf>,
@@ -123,10 +123,10 @@ pub struct Args {
 
 /// `REGEX=LIMIT`, as it was written, once it has been looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Given(String);
+struct LimitFlag(String);
 
-fn given(text: &str) -> Result<Given, String> {
-    asked::limit(text).map(|_| Given(text.to_owned()))
+fn given(text: &str) -> Result<LimitFlag, String> {
+    asked::limit(text).map(|_| LimitFlag(text.to_owned()))
 }
 
 impl Args {
@@ -180,7 +180,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let question = args.question(context.io.now)?;
     #[cfg_attr(not(feature = "live"), expect(unused_mut, reason = "there is no Prometheus to add"))]
-    let mut asked = Asked::new(&question, context.io.now)?;
+    let mut asked = ForecastOptions::new(&question, context.io.now)?;
     #[cfg(feature = "live")]
     asked.prometheus.clone_from(&args.prometheus);
     let report = told(&question, asked, context)?;
@@ -192,11 +192,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 /// Answers the question.
 pub(super) fn answer(question: &question::Forecast, context: &mut Context<'_>) -> Result<Answer, Error> {
-    let asked = Asked::new(question, context.io.now)?;
+    let asked = ForecastOptions::new(question, context.io.now)?;
     told(question, asked, context).map(Answer::of)
 }
 
-fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) -> Result<Report, Error> {
+fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Context<'_>) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let read = inputs::read(&question.sources, &asked, context)?;
     let options = asked.options(read.step)?;
@@ -217,7 +217,7 @@ fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) 
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = foresee_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
-    let told = Told {
+    let told = ForecastInput {
         inputs: read.inputs,
         step: read.step,
         horizon: question.horizon,
@@ -228,7 +228,7 @@ fn told(question: &question::Forecast, asked: Asked, context: &mut Context<'_>) 
         top: context.settings.top,
         sort_by,
         notes,
-        ..Told::default()
+        ..ForecastInput::default()
     };
     let again = |place: usize| {
         targets.get(place).map(|target| foresee(&target.grid, target.limit, &options)).unwrap_or_default()

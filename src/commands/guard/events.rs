@@ -2,7 +2,7 @@
 
 use super::follow::{self, FollowFlags};
 use crate::analysis::answer::{Answer, Rows};
-use crate::analysis::guard::report::{Told, report};
+use crate::analysis::guard::report::{GuardInput, report};
 use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, is_of_kinds, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
@@ -144,7 +144,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     groups.retain(|group| question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == group.first.kind));
     let logged = outcome.total().within(selection.since, selection.until);
     let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
-    let told = Told {
+    let told = GuardInput {
         inputs: outcome.inputs,
         logged,
         window: question.window,

@@ -6,7 +6,7 @@ use crate::analysis::guard::message;
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error, duration_parser};
 use crate::commands::messages;
-use crate::model::alert::{Config, Deed, EpisodeNews, Message, Owner};
+use crate::model::alert::{Config, EpisodeNews, GuardEvent, Message, Owner};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::alerts;
@@ -83,17 +83,17 @@ impl Mail {
     /// Sends these, by cluster, and what is left from before; remembers these ids beside theirs.
     pub(super) fn tell(
         &mut self,
-        deeds: Vec<(String, Deed)>,
+        deeds: Vec<(String, GuardEvent)>,
         ids: Vec<String>,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
         let now = now();
-        let mut by_cluster: BTreeMap<String, Vec<Deed>> = BTreeMap::new();
+        let mut by_cluster: BTreeMap<String, Vec<GuardEvent>> = BTreeMap::new();
         for (cluster, deed) in deeds {
             by_cluster.entry(self.cluster(&cluster)).or_default().push(deed);
         }
         for (cluster, deeds) in by_cluster {
-            let keys = deeds.iter().map(Deed::id).collect();
+            let keys = deeds.iter().map(GuardEvent::id).collect();
             if let Some(message) = message(deeds, &cluster, &self.owner.name, now) {
                 self.post(&message, keys)?;
             }

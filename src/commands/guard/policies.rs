@@ -1,8 +1,8 @@
 //! `plimsoll guard policies`: manifests, or what they would have said to the requests of a log.
 
 use crate::analysis::guard::policies::replay::{Old, is_marked};
-use crate::analysis::guard::policies::report::{Told, report};
-use crate::analysis::guard::policies::requests::{Batch, Known, Request, Target, Watch};
+use crate::analysis::guard::policies::report::{PoliciesInput, report};
+use crate::analysis::guard::policies::requests::{Batch, ClusterContext, Request, Target, Watch};
 use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifests};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
@@ -227,7 +227,7 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         }
         _ => Span::default(),
     };
-    let told = Told { inputs: outcome.inputs, window, events, beyond, database, top: context.settings.top };
+    let told = PoliciesInput { inputs: outcome.inputs, window, events, beyond, database, top: context.settings.top };
     context.print(&report(policies, terms, &requests, &known, told), FailOn::Never)
 }
 
@@ -237,8 +237,8 @@ fn known(
     terms: &Terms,
     requests: &[Request],
     context: &mut Context<'_>,
-) -> Result<(Known, Option<String>), Error> {
-    let mut known = Known::default();
+) -> Result<(ClusterContext, Option<String>), Error> {
+    let mut known = ClusterContext::default();
     for capture in captures::find(&args.sources).captures {
         for (name, namespace) in capture.objects.namespaces {
             let object =

@@ -1,8 +1,8 @@
 //! `plimsoll guard webhooks`: what admission webhooks stop when they can't be asked.
 
-use crate::analysis::guard::webhooks::report::{Told, report};
+use crate::analysis::guard::webhooks::report::{WebhooksInput, report};
 use crate::analysis::guard::webhooks::{Counter, Namespaces, Seen, measured};
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
 use crate::inputs::pages;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Kept::Requests, context)?;
+    let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
     told.inputs.extend(read.inputs);
     told.has_logs = !found.streams.is_empty();
     let mut seen = Seen::default();
@@ -80,12 +80,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// The configurations, the labels of namespaces, and where they come from: files of objects, else a database of etcd.
-fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, Namespaces, Told), Error> {
+fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, Namespaces, WebhooksInput), Error> {
     let Captures { captures, inputs, errors } = captures::find(&args.sources);
     for error in &errors {
         context.lost(error)?;
     }
-    let mut told = Told { inputs, ..Told::default() };
+    let mut told = WebhooksInput { inputs, ..WebhooksInput::default() };
     // Of several captures the last that has configurations; each tells of all namespaces that it holds.
     let has = |objects: &Objects| {
         objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration")

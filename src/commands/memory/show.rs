@@ -2,12 +2,12 @@
 
 use crate::analysis::answer::Answer;
 use crate::analysis::memory::heap;
-use crate::analysis::memory::report::{self, Told};
+use crate::analysis::memory::report::{self, MemoryInput};
 use crate::analysis::memory::seen::Seen;
-use crate::analysis::metrics::Kept;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
 use crate::commands::show;
-use crate::inputs::groups::{GroupFlags, Meant, read, tell};
+use crate::inputs::groups::{GroupFlags, SelectedGroups, read, tell};
 use crate::inputs::{moment, pages, profiles};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// Answers the question.
 pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>) -> Result<Report, Error> {
     let groups = GroupFlags::from(question);
-    let Meant { live, mut copies, .. } = groups.find(&question.sources, question.recursive, context)?;
+    let SelectedGroups { live, mut copies, .. } = groups.find(&question.sources, question.recursive, context)?;
     if let Some(moment) = question.at {
         if let Some(group) = live.first() {
             return Err(Error::Usage(format!("--at: {} is a live cgroup, which has no past; name copies", group.path)));
@@ -100,7 +100,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
         copies = moment::of_groups(copies, moment, context)?;
     }
     let host = groups.host_memory;
-    let mut told = Told::default();
+    let mut told = MemoryInput::default();
     let mut seen = Vec::new();
     for series in &copies {
         let Some((last, before)) = last_of(series) else { continue };
@@ -189,7 +189,7 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 fn told_by_metrics(
     question: &question::MemoryShow,
     seen: &[Seen],
-    told: &mut Told,
+    told: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.metrics, &question.sources);
@@ -203,7 +203,7 @@ fn told_by_metrics(
             context.lost(error)?;
         }
     }
-    let (facts, read) = pages::facts(found.pages, Kept::Requests, context)?;
+    let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
     if told.heaps.is_empty() && !question.metrics.is_empty() {
@@ -216,7 +216,7 @@ fn told_by_metrics(
 fn told_by_profiles(
     question: &question::MemoryShow,
     seen: &[Seen],
-    told: &mut Told,
+    told: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.heap, &question.sources);

@@ -9,8 +9,8 @@ use crate::analysis::quota::digest::{self, Decided};
 use crate::analysis::quota::{calendar, owners};
 use crate::cli::{Context, Error, FailOn, duration_parser};
 use crate::commands::messages;
-use crate::inputs::quotas::{self, Asked, NEEDED, SourceFlags};
-use crate::model::alert::{Channel, Config, Level, Message, Parcel, Reason, Way};
+use crate::inputs::quotas::{self, NEEDED, QuotaOptions, SourceFlags};
+use crate::model::alert::{Channel, ChannelKind, Config, Level, Message, OutboxEntry, Reason};
 use crate::model::input::InputReport;
 use crate::model::question;
 use crate::model::report::{Report, Table, Value};
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         messages::give_up(&mut state, config.keep, now, context)?;
         // As the real run makes them, so that what is wrong with a text is found here.
         let parcels = decided.messages.iter().map(|(owner, message)| messages::parcel(owner, message, &config));
-        let parcels = parcels.collect::<Result<Vec<Parcel>, Error>>()?;
+        let parcels = parcels.collect::<Result<Vec<OutboxEntry>, Error>>()?;
         let rows = rows(&decided, &state.outbox, &config, None);
         let mut report = report(rows, inputs, now, "would be sent");
         report.more.insert("texts".to_owned(), parcels.iter().map(text_of).collect());
@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let rows = rows(&decided, &sent, &config, Some(&outcomes));
     let report = report(rows, inputs, now, "sent");
-    let is_printed = config.channels.iter().any(|channel| channel.way == Way::Stdout);
+    let is_printed = config.channels.iter().any(|channel| channel.way == ChannelKind::Stdout);
     if is_printed {
         // The messages themselves are on stdout.
         return report.lead.iter().try_for_each(|line| context.say(line));
@@ -164,8 +164,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 }
 
 /// A message as a receiver will see it.
-fn text_of(parcel: &Parcel) -> Json {
-    let Parcel { message, subject, text, channels, to, .. } = parcel;
+fn text_of(parcel: &OutboxEntry) -> Json {
+    let OutboxEntry { message, subject, text, channels, to, .. } = parcel;
     json!({"message_id": message.id, "owner": message.owner, "channels": channels, "to": to, "subject": subject, "text": text})
 }
 
@@ -179,7 +179,7 @@ struct Seen {
 
 fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen, Error> {
     let sources = args.source.question(context.io.now)?;
-    let asked = Asked { sources: &sources, access: Some(&args.source) };
+    let asked = QuotaOptions { sources: &sources, access: Some(&args.source) };
     let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
@@ -225,7 +225,7 @@ const COLUMNS: [&str; 11] =
     ["owner", "channel", "status", "when", "local", "level", "reason", "alerts", "over", "message_id", "failure"];
 
 /// A row for each message and channel, and for each owner whose news wait.
-fn rows(decided: &Decided, outbox: &[Parcel], config: &Config, outcomes: Option<&[Outcome]>) -> Vec<Vec<Value>> {
+fn rows(decided: &Decided, outbox: &[OutboxEntry], config: &Config, outcomes: Option<&[Outcome]>) -> Vec<Vec<Value>> {
     let text = |text: &str| Value::Text(text.to_owned());
     let count = |count: usize| Value::Count(count as u64);
     let mut rows = Vec::new();

@@ -5,7 +5,7 @@ use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
 use crate::analysis::quota::{lint, owners, propose};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
-use crate::inputs::quotas::{self, Asked, Inputs, NEEDED, SourceFlags};
+use crate::inputs::quotas::{self, Inputs, NEEDED, QuotaOptions, SourceFlags};
 use crate::model::alert::{Config, Key};
 use crate::model::question::{self, QuotaSources};
 use crate::model::time::Micros;
@@ -105,7 +105,7 @@ pub(super) fn answer(
 ) -> Result<Answer, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let config = config(question)?;
-    let asked = Asked { sources: &question.source, access };
+    let asked = QuotaOptions { sources: &question.source, access };
     let mut inputs = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {

@@ -5,7 +5,7 @@ use crate::analysis::quota::lint::{self, Rules};
 use crate::analysis::quota::report;
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
-use crate::inputs::quotas::{self, Asked, SourceFlags};
+use crate::inputs::quotas::{self, QuotaOptions, SourceFlags};
 use crate::model::question;
 use crate::model::time::Micros;
 use crate::model::units::counted;
@@ -45,7 +45,7 @@ pub(super) fn answer(
     access: Option<&SourceFlags>,
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
-    let inputs = quotas::read(Asked { sources: &question.source, access }, false, context)?;
+    let inputs = quotas::read(QuotaOptions { sources: &question.source, access }, false, context)?;
     let mut rules = Rules { namespaces: question.source.namespaces.clone(), ..Rules::default() };
     if !question.owner_keys.is_empty() {
         rules.owner_keys.clone_from(&question.owner_keys);

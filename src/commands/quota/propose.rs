@@ -3,12 +3,12 @@
 use crate::actions::fresh;
 use crate::analysis::answer::Answer;
 use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
-use crate::analysis::quota::report::{self, FIELDS, Told};
+use crate::analysis::quota::report::{self, FIELDS, QuotaInput};
 use crate::analysis::quota::{lint, manifests};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
 use crate::inputs::flow::FlowFlags;
-use crate::inputs::quotas::{self, Asked, Inputs, SourceFlags};
+use crate::inputs::quotas::{self, Inputs, QuotaOptions, SourceFlags};
 use crate::model::objects::Namespace;
 use crate::model::question::{self, PeakOf};
 use crate::model::quota::Quotas;
@@ -134,7 +134,7 @@ pub(super) fn answer(
         return super::api::answer(question, context);
     }
     let sort_by = context.sort_by(&FIELDS)?;
-    let asked = Asked { sources: &question.source, access };
+    let asked = QuotaOptions { sources: &question.source, access };
     let inputs = quotas::read(asked, question.peak != PeakOf::Max, context)?;
     let peak = match question.peak {
         PeakOf::Max => Peak::Max,
@@ -194,7 +194,7 @@ pub(super) fn answer(
         Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &project_of), ..proposals },
         None => proposals,
     };
-    let told = Told { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
+    let told = QuotaInput { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
     Ok(Answer::of(report::proposed(&proposals, &commitments, &rules, told)))
 }
 

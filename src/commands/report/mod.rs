@@ -6,8 +6,8 @@ use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::incident::cards::cards;
 use crate::analysis::incident::causes::add_remedies;
 use crate::analysis::incident::redact::{self, Kind, Names};
-use crate::analysis::incident::summary::{self, Told};
-use crate::analysis::incident::timeline::{self, Known};
+use crate::analysis::incident::summary::{self, SummaryInput};
+use crate::analysis::incident::timeline::{self, TimelineInput};
 use crate::analysis::incident::{charts, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
 use crate::inputs::etcd::opened::SharedDatabases;
@@ -218,7 +218,7 @@ fn incident(
     sections.add(Sections::of(&load, Asks::Other, context)?);
     sections.draw(&load, context)?;
     SharedDatabases::end(context);
-    let known = Known {
+    let known = TimelineInput {
         span: load.span,
         episodes: &episodes,
         facts: &load.facts,
@@ -246,7 +246,7 @@ fn incident(
         .flat_map(|section| &section.report.findings)
         .filter(|finding| finding.severity >= Severity::Warning);
     let chronic = chronic.count();
-    let told = Told {
+    let told = SummaryInput {
         verdict: &verdict,
         episodes: &episodes,
         heaviest,

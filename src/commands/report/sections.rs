@@ -58,7 +58,7 @@ pub(super) struct Sections {
 }
 
 /// A section that is asked for: its name in JSON, a heading, what it is for, and the question.
-struct Asked {
+struct SectionSpec {
     name: &'static str,
     title: &'static str,
     about: &'static str,
@@ -68,8 +68,8 @@ struct Asked {
 /// Name in JSON, heading, what it is for.
 type Head = [&'static str; 3];
 
-fn asked([name, title, about]: Head, question: Question) -> Asked {
-    Asked { name, title, about, question }
+fn asked([name, title, about]: Head, question: Question) -> SectionSpec {
+    SectionSpec { name, title, about, question }
 }
 
 /// What parts of a report ask.
@@ -84,7 +84,7 @@ pub(super) enum Asks {
 }
 
 /// What of all of the time is asked for.
-fn wanted(load: &Load) -> Vec<Asked> {
+fn wanted(load: &Load) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     let bounds = load.bounds;
     if load.has(Audit) {
@@ -148,7 +148,7 @@ fn by(dims: &[&str]) -> question::Traffic {
 }
 
 /// What is asked of what was captured at one moment: databases, cgroups, heaps, objects.
-fn stored(load: &Load) -> Vec<Asked> {
+fn stored(load: &Load) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     if let Some(source) = database(load) {
         wanted.push(asked(
@@ -228,7 +228,7 @@ fn walk(path: &str, asks: &[Ask], context: &mut Context<'_>) {
 }
 
 /// What audit logs tell: of the window where there is one.
-fn of_window(load: &Load, window: Option<Span>) -> Vec<Asked> {
+fn of_window(load: &Load, window: Option<Span>) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     if !load.has(Audit) {
         return wanted;
@@ -279,7 +279,7 @@ fn of_window(load: &Load, window: Option<Span>) -> Vec<Asked> {
     wanted
 }
 
-impl Asked {
+impl SectionSpec {
     /// Whether the question is about audit logs, and it is given any, by name or in a bundle.
     fn asks_logs(&self, load: &Load) -> bool {
         let kinds: &[Source] = match self.name {
@@ -297,7 +297,7 @@ impl Asked {
 impl Sections {
     /// Asks all questions that have something to say of that.
     pub(super) fn of(load: &Load, asks: Asks, context: &mut Context<'_>) -> Result<Self, Error> {
-        let wanted: Vec<Asked> = match asks {
+        let wanted: Vec<SectionSpec> = match asks {
             Asks::LogsOf(window) => of_window(load, window),
             _ => wanted(load)
                 .into_iter()
@@ -331,7 +331,7 @@ impl Sections {
     }
 
     /// Asks a question; one that can't be answered is left out, and it is said why.
-    fn ask(&mut self, load: &Load, asked: Asked, context: &mut Context<'_>) -> Result<(), Error> {
+    fn ask(&mut self, load: &Load, asked: SectionSpec, context: &mut Context<'_>) -> Result<(), Error> {
         // What machines read is whole; people sort and search a table that is not too long for it.
         let shown = match context.settings.format {
             Format::Json | Format::Yaml => Shown { format: Format::Json, top: None },
@@ -342,7 +342,7 @@ impl Sections {
                 if !load.is_whole && !WHOLE.contains(&asked.name) {
                     report.table.rows.truncate(report.shown.unwrap_or(usize::MAX));
                 }
-                let Asked { name, title, about, question } = asked;
+                let SectionSpec { name, title, about, question } = asked;
                 let section = Section { name, title, about, command: question.words(), report: *report };
                 self.answers.add(&section, rows);
                 self.all.push(section);

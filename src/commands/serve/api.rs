@@ -70,16 +70,16 @@ impl Parameters {
 }
 
 /// What a path asks.
-enum Asked {
+enum ApiRequest {
     Question(Box<Question>),
     Report(Box<Report>, Format),
     Episodes(Vec<String>, Bounds),
     Index,
 }
 
-fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Asked>, Error> {
+fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<ApiRequest>, Error> {
     if path == "/api/v1/" {
-        return Ok(Some(Asked::Index));
+        return Ok(Some(ApiRequest::Index));
     }
     let Some((_, own)) = PATHS.iter().find(|(name, _)| *name == path) else { return Ok(None) };
     if let Some((name, _)) = parameters
@@ -108,12 +108,12 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Ask
             };
             let title = parameters.one("title").map(str::to_owned);
             let format = if path == "/report" { Format::Html } else { Format::Json };
-            return Ok(Some(Asked::Report(
+            return Ok(Some(ApiRequest::Report(
                 Box::new(Report { sources, bounds, window, title, ..Report::default() }),
                 format,
             )));
         }
-        "/api/v1/episodes" => return Ok(Some(Asked::Episodes(sources, bounds))),
+        "/api/v1/episodes" => return Ok(Some(ApiRequest::Episodes(sources, bounds))),
         "/api/v1/traffic" => {
             let by = Some(parameters.list("by")).filter(|by| !by.is_empty());
             let by = by.unwrap_or_else(|| Traffic::BY.map(str::to_owned).to_vec());
@@ -132,7 +132,7 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Ask
             Question::GuardEvents(GuardEvents { sources, bounds, filters, kinds, severity, ..GuardEvents::default() })
         }
     };
-    Ok(Some(Asked::Question(Box::new(question))))
+    Ok(Some(ApiRequest::Question(Box::new(question))))
 }
 
 fn severity(text: &str) -> Result<Severity, Error> {
@@ -143,9 +143,9 @@ fn severity(text: &str) -> Result<Severity, Error> {
 
 /// What a command would have written.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -163,11 +163,11 @@ pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings)
         Ok(None) => return WebAnswer::text(404, format!("{path}: nothing here; / lists what there is")),
         Err(error) => return failed(&error),
     };
-    if matches!(asked, Asked::Index) {
+    if matches!(asked, ApiRequest::Index) {
         let all: Vec<_> = PATHS.iter().map(|(path, own)| json!({"path": path, "parameters": own})).collect();
         return document(200, &json!({"paths": all, "every": ["since", "until"]}));
     }
-    let kept = Kept::default();
+    let kept = Buffer::default();
     let mut io = Io {
         out: Box::new(kept.clone()),
         err: Box::new(io::sink()),
@@ -195,28 +195,28 @@ pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings)
 }
 
 /// Writes the answer; gives its content type.
-fn write(asked: &Asked, top: Option<usize>, context: &mut Context<'_>) -> Result<&'static str, Error> {
+fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> Result<&'static str, Error> {
     let json = Shown { format: Format::Json, top };
     match asked {
-        Asked::Report(question, format) => {
+        ApiRequest::Report(question, format) => {
             context.compose(Shown { format: *format, top }, |context| report::write(question, context))?;
             let is_page = *format == Format::Html;
             Ok(if is_page { "text/html; charset=utf-8" } else { "application/json" })
         }
-        Asked::Episodes(sources, bounds) => context.compose(json, |context| {
+        ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
             let (mut episodes, _) = load::episodes(sources, *bounds, context)?;
             episodes.sort_by_key(|own| own.from);
             context.print(&guard::episodes_report(&episodes), FailOn::Never)?;
             Ok("application/json")
         }),
-        Asked::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {
+        ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {
             Answer::Report(report, _) => {
                 context.print(&report, FailOn::Never)?;
                 Ok("application/json")
             }
             _ => Err(Error::Unanswered),
         }),
-        Asked::Index => Ok("application/json"),
+        ApiRequest::Index => Ok("application/json"),
     }
 }
 

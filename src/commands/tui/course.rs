@@ -2,9 +2,9 @@
 
 use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::charts;
-use crate::analysis::incident::pulse::Pulse;
+use crate::analysis::incident::pulse::LoadSeries;
 use crate::analysis::metrics::facts::{Facts, Folded};
-use crate::analysis::metrics::{Fold, Kept, traffic as metrics};
+use crate::analysis::metrics::{Fold, Retention, traffic as metrics};
 use crate::cli::{Context, Error};
 use crate::inputs::load::{Load, pulse_of_logs};
 use crate::inputs::pages::Folding;
@@ -83,7 +83,7 @@ impl Growing {
         let folding = self
             .pages
             .entry((cluster.to_owned(), instance.to_owned()))
-            .or_insert_with(|| Folding(Fold::new(Kept::Incident)));
+            .or_insert_with(|| Folding(Fold::new(Retention::Incident)));
         let mut read = PagesRead::default();
         // What is wrong with a page is told by the commands that read it.
         read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
@@ -139,7 +139,7 @@ impl SoFar {
             Ok((pulse_of_logs(found, (None, None), context)?, rollup?))
         })?;
         load.span = together(load.span, of_logs.as_ref().map(|pulse| pulse.span));
-        load.pulse = of_logs.or_else(|| Pulse::of_pages(&load.facts));
+        load.pulse = of_logs.or_else(|| LoadSeries::of_pages(&load.facts));
         load.rollup = rollup;
         let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
         Ok(told(&load.verdict(&episodes), &episodes, &load))

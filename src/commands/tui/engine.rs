@@ -6,7 +6,7 @@ use super::export;
 use crate::analysis::answer::{self, Rows};
 use crate::cli::{Context, Error, Io, Settings, Shown, keep_little};
 use crate::commands;
-use crate::inputs::held::Held;
+use crate::inputs::held::HeldLogs;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
 use crate::model::cause::Source;
@@ -16,7 +16,7 @@ use crate::sources::find;
 use crate::sources::wanted::Wanted;
 use crate::views::Format;
 use crate::views::tui::want::Role;
-use crate::views::tui::{Answer, Ask, Found, Msg, Want};
+use crate::views::tui::{Answer, Ask, Msg, SourceKinds, Want};
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -76,7 +76,7 @@ impl Engine {
     /// given.
     pub(super) fn start(mut settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
         let queue = Arc::new(Queue::default());
-        let (held, logs) = (Arc::new(Held::default()), Arc::default());
+        let (held, logs) = (Arc::new(HeldLogs::default()), Arc::default());
         keep_little();
         if growing.is_some() {
             // What is read live is another log at each step.
@@ -144,7 +144,7 @@ pub(super) struct Worker {
     messages: Sender<Msg>,
     growing: Option<Arc<Mutex<Growing>>>,
     /// Logs that are held in memory; of what is live none.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<HeldLogs>>,
     /// Sources of logs that are to be held once what a person waits for first is answered.
     logs: Arc<Mutex<Vec<String>>>,
 }
@@ -220,11 +220,11 @@ impl Worker {
         match self.with(|context| look(sources, history, context)) {
             Ok(found) => {
                 *self.logs.lock().unwrap_or_else(PoisonError::into_inner) = found.of(&[Source::Audit]);
-                self.send(Msg::Found(found));
+                self.send(Msg::SourceKinds(found));
             }
             Err(error) => {
                 self.send(Msg::Said(Severity::Critical, error.to_string()));
-                self.send(Msg::Found(Found::default()));
+                self.send(Msg::SourceKinds(SourceKinds::default()));
             }
         }
     }
@@ -300,7 +300,7 @@ impl Worker {
 }
 
 /// What kinds of things there are.
-pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Context<'_>) -> Result<Found, Error> {
+pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Context<'_>) -> Result<SourceKinds, Error> {
     let now = context.io.now;
     let dumps = |source: &&String| !find::find(std::slice::from_ref(*source), Wanted::Dumps, now).dumps.is_empty();
     let dumps: Vec<String> = sources.iter().filter(dumps).cloned().collect();
@@ -311,13 +311,13 @@ pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Conte
         Err(error) => return Err(error),
     };
     let stores = history.iter().filter(|source| std::path::Path::new(source).is_dir()).cloned().collect();
-    Ok(Found {
+    Ok(SourceKinds {
         stores,
         holders: load.holders,
         dumps,
         ends: load.ends,
         history,
         bounds: load.bounds,
-        ..Found::default()
+        ..SourceKinds::default()
     })
 }

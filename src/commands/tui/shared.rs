@@ -7,7 +7,7 @@ use crate::model::cause::Source;
 use crate::model::report::Severity;
 use crate::model::units::counted;
 use crate::sources::clock::now;
-use crate::views::tui::{Found, Msg};
+use crate::views::tui::{Msg, SourceKinds};
 use crossbeam_channel::Sender;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) messages: Sender<Msg>,
     pub(super) growing: Arc<Mutex<Growing>>,
     /// What there is, as far as it is known.
-    pub(super) found: Mutex<Found>,
+    pub(super) found: Mutex<SourceKinds>,
     /// Whether something has come that nobody was told of.
     pub(super) has_more: AtomicBool,
     /// How often everything is asked for.
@@ -47,7 +47,7 @@ impl Shared {
                 std::thread::sleep(TOGETHER);
                 if told.has_more.swap(false, Ordering::Relaxed) {
                     let found = locked(&told.found).clone();
-                    told.send(Msg::Found(found));
+                    told.send(Msg::SourceKinds(found));
                 }
             }
         });

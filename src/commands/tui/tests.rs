@@ -12,7 +12,7 @@ use crate::views::Format;
 use crate::views::tui::keys::Keys;
 use crate::views::tui::sheet::{Body, Part};
 use crate::views::tui::want::Role;
-use crate::views::tui::{Answer, Ask, Effect, Found, Msg, Standing, State, Status, Tab, Theme, Want, draw};
+use crate::views::tui::{Answer, Ask, Effect, Msg, SourceKinds, Standing, State, Status, Tab, Theme, Want, draw};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -52,7 +52,7 @@ impl Console {
         let [sources, history] =
             [sources, history].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
         let found = console.worker.with(|context| super::engine::look(&sources, history, context)).unwrap();
-        console.tell(Msg::Found(found));
+        console.tell(Msg::SourceKinds(found));
         console
     }
 
@@ -441,13 +441,13 @@ fn findings_stand_in_one_order_wherever_the_files_lie() {
 #[test]
 fn what_is_live_is_asked_about_in_tabs_that_nobody_looks_at() {
     let mut state = State::new("lab", true, Keys::default(), Theme::none());
-    let found = || Found {
+    let found = || SourceKinds {
         holders: vec![(Source::Audit, "spool/audit".to_owned()), (Source::Metrics, "spool".to_owned())],
-        ..Found::default()
+        ..SourceKinds::default()
     };
     let mut asked = |second: i64| {
         state.update(Msg::Tick(second * SECOND));
-        let effects = state.update(Msg::Found(found()));
+        let effects = state.update(Msg::SourceKinds(found()));
         let tabs: Vec<(Tab, bool)> = effects
             .iter()
             .filter_map(|effect| match effect {
@@ -470,7 +470,7 @@ fn what_is_live_is_asked_about_in_tabs_that_nobody_looks_at() {
     assert_eq!(asked(1_031), around);
     // Who goes to a tab that is being asked about in passing waits for nobody.
     state.update(Msg::Tick(2_000 * SECOND));
-    state.update(Msg::Found(found()));
+    state.update(Msg::SourceKinds(found()));
     let effects = state.update(Msg::Key(KeyEvent::from(KeyCode::Char('9'))));
     let is_guard =
         |effect: &Effect| matches!(effect, Effect::Ask(Ask { role: Role::View(Tab::Guard), is_seen: true, .. }));
@@ -583,13 +583,13 @@ fn agree(console: &Console, terminal: &mut Terminal<TestBackend>) -> Result<(), 
 fn no_order_of_keys_breaks_it() {
     let first = Console::of(STORM);
     let known = Rc::clone(&first.known);
-    let found: Found = first.state.found.clone().unwrap();
+    let found: SourceKinds = first.state.found.clone().unwrap();
     let config =
         ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(events in prop::collection::vec(happening(), 2_000))| {
         let state = State::new("list-storm", false, Keys::default(), Theme::usual());
         let mut console = Console { state, worker: worker(), known: Rc::clone(&known), is_quick: true, done: Vec::new() };
-        console.tell(Msg::Found(found.clone()));
+        console.tell(Msg::SourceKinds(found.clone()));
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         for event in events {
             console.tell(event);

@@ -3,7 +3,9 @@
 
 mod holidays;
 
-use crate::model::alert::{Calendar, Channel, Config, Login, Owner, Secret, Templates, Thresholds, Tls, Url, Way};
+use crate::model::alert::{
+    Calendar, Channel, ChannelKind, Config, Login, Owner, Secret, Templates, Thresholds, Tls, Url,
+};
 use crate::model::units::{parse_duration, parse_share};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -263,7 +265,7 @@ fn reachable(config: &Config) -> Result<(), String> {
         for name in &owner.channels {
             let channel = config.channels.iter().find(|channel| channel.name == *name);
             let is_mute = channel.is_some_and(
-                |channel| matches!(&channel.way, Way::Smtp { to, .. } if to.is_empty() && owner.to.is_empty()),
+                |channel| matches!(&channel.way, ChannelKind::Smtp { to, .. } if to.is_empty() && owner.to.is_empty()),
             );
             if is_mute {
                 let who = if owner.name.is_empty() { "default" } else { owner.name.as_str() };
@@ -438,7 +440,7 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
     if ways.iter().filter(|is_given| **is_given).count() != 1 {
         return Err("one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
     }
-    let (mut way, mut ca_file) = (Way::Stdout, None);
+    let (mut way, mut ca_file) = (ChannelKind::Stdout, None);
     if let Some(given) = given.alertmanager {
         is_url(&given.url)?;
         let password = secret("password", given.password_file, given.password_env, folder)?;
@@ -448,16 +450,16 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
             .filter(|hold| !hold.is_zero())
             .ok_or_else(|| format!("hold: '{text}' is not a time; write 25h"))?;
         given.link.as_deref().map_or(Ok(()), is_url).map_err(|error| error.replace("url:", "link:"))?;
-        way = Way::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
+        way = ChannelKind::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
         ca_file = given.ca_file;
     } else if let Some(given) = given.webhook {
         let password = secret("password", given.password_file, given.password_env, folder)?;
         let login = login(given.user, password, secret("token", given.token_file, given.token_env, folder)?)?;
         let url = url(given.url, given.url_file, given.url_env, folder)?;
-        way = Way::Webhook { url, login, key: secret("key", given.key_file, given.key_env, folder)? };
+        way = ChannelKind::Webhook { url, login, key: secret("key", given.key_file, given.key_env, folder)? };
         ca_file = given.ca_file;
     } else if let Some(given) = given.slack {
-        way = Way::Slack { url: url(given.url, given.url_file, given.url_env, folder)? };
+        way = ChannelKind::Slack { url: url(given.url, given.url_file, given.url_env, folder)? };
         ca_file = given.ca_file;
     } else if let Some(given) = given.smtp {
         let login = match (given.user, secret("password", given.password_file, given.password_env, folder)?) {
@@ -478,7 +480,7 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         given.to.iter().try_for_each(|address| is_address(address))?;
         let (server, port, tls, from, to) =
             (given.server, given.port.unwrap_or(usual), given.tls, given.from, given.to);
-        way = Way::Smtp { server, port, tls, login, from, to };
+        way = ChannelKind::Smtp { server, port, tls, login, from, to };
         ca_file = given.ca_file;
     }
     Ok(Channel { name: name.to_owned(), way, ca_file: ca_file.map(|path| folder.join(path)) })

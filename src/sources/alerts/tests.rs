@@ -37,9 +37,9 @@ fn everything_is_read() {
     let kinds: Vec<String> =
         config.channels.iter().map(|channel| format!("{}={}", channel.name, channel.way.kind())).collect();
     assert_eq!(kinds, ["chat=slack", "hook=webhook", "log=stdout", "mail=smtp", "pages=alertmanager"]);
-    let Way::Smtp { port, tls, .. } = &config.channels[3].way else { panic!() };
+    let ChannelKind::Smtp { port, tls, .. } = &config.channels[3].way else { panic!() };
     assert_eq!((*port, *tls), (587, Tls::Starttls));
-    assert_eq!(config.channels[0].way, Way::Slack { url: Url::Secret(Secret::File("conf/slack-url".into())) });
+    assert_eq!(config.channels[0].way, ChannelKind::Slack { url: Url::Secret(Secret::File("conf/slack-url".into())) });
     let [pay, web] = &config.owners[..] else { panic!() };
     let hours = pay.hours.as_ref().unwrap();
     assert_eq!((hours.days, hours.from, hours.to), ([true, true, true, true, false, false, true], 1320, 390));

@@ -40,7 +40,7 @@ pub struct Callers {
     /// The latest user and caller of each hash; empty before the first is met.
     slots: Vec<(u32, u32)>,
     users: Vec<User>,
-    callers: Vec<Known>,
+    callers: Vec<CallerEntry>,
     /// Callers by user and the rest of their text.
     index: HashTable<u32>,
     text: Vec<u8>,
@@ -69,7 +69,7 @@ struct User {
 /// of a processor hold few: each is one line of them.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Known {
+struct CallerEntry {
     /// Where its text stands in `Callers::text`, that of the user included.
     from: usize,
     hash: u64,
@@ -86,7 +86,7 @@ struct Known {
     non_ascii: bool,
 }
 
-const _: () = assert!(size_of::<Known>() == 64 && MAX_LENGTH < 1 << 15);
+const _: () = assert!(size_of::<CallerEntry>() == 64 && MAX_LENGTH < 1 << 15);
 
 const NONE: u32 = u32::MAX;
 
@@ -121,7 +121,7 @@ impl Span {
 
 /// How much of a caller was recognised.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct CallerMatch {
     /// Where what was recognised ends.
     pub end: usize,
     /// Whether that holds bytes that are not ASCII.
@@ -154,7 +154,7 @@ impl Callers {
     /// Fills `event` with the caller whose text starts at `start`, if it is the last that was met with its hash
     /// or the user's last one; else with the user, if it was met before.
     #[inline]
-    pub fn find<'a>(&mut self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<Found> {
+    pub fn find<'a>(&mut self, text: &'a [u8], start: usize, event: &mut Event<'a>) -> Option<CallerMatch> {
         let text = &text[start..];
         let slot = Self::hash(text)? & self.slots.len().wrapping_sub(1);
         let &(number, latest) = self.slots.get(slot)?;
@@ -165,7 +165,14 @@ impl Callers {
     }
 
     #[inline]
-    fn whole<'a>(&self, index: u32, text: &'a [u8], start: usize, slot: usize, event: &mut Event<'a>) -> Option<Found> {
+    fn whole<'a>(
+        &self,
+        index: u32,
+        text: &'a [u8],
+        start: usize,
+        slot: usize,
+        event: &mut Event<'a>,
+    ) -> Option<CallerMatch> {
         let known = self.callers.get(index as usize)?;
         let length = usize::from(known.length);
         if text.get(..length) != Some(&self.text[known.from..known.from + length]) {
@@ -178,7 +185,7 @@ impl Callers {
         event.impersonated = known.impersonated.bytes(text);
         event.source = known.source.string(text);
         event.agent = known.agent.string(text);
-        Some(Found { end: start + length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
+        Some(CallerMatch { end: start + length, non_ascii: known.non_ascii, user: known.number, slot, whole: true })
     }
 
     #[inline(never)]
@@ -189,7 +196,7 @@ impl Callers {
         start: usize,
         slot: usize,
         event: &mut Event<'a>,
-    ) -> Option<Found> {
+    ) -> Option<CallerMatch> {
         loop {
             let user = self.users.get(number as usize)?;
             if text.get(..user.length) == Some(&self.text[user.from..user.from + user.length]) {
@@ -199,7 +206,7 @@ impl Callers {
                 }
                 event.user = user.user.string(text);
                 event.groups = user.groups.bytes(text);
-                return Some(Found {
+                return Some(CallerMatch {
                     end: start + user.length,
                     non_ascii: user.non_ascii,
                     user: number,
@@ -220,7 +227,7 @@ impl Callers {
         end: usize,
         non_ascii: bool,
         event: &Event<'a>,
-    ) -> Option<Found> {
+    ) -> Option<CallerMatch> {
         let hash = Self::hash(&text[start..end]).filter(|_| end - start <= MAX_LENGTH)?;
         if self.users.len() >= MAX_CALLERS {
             self.forget();
@@ -251,14 +258,14 @@ impl Callers {
         });
         self.text.extend_from_slice(&text[start..end]);
         self.slots[slot].0 = number;
-        Some(Found { end, non_ascii, user: number, slot, whole: false })
+        Some(CallerMatch { end, non_ascii, user: number, slot, whole: false })
     }
 
     /// Remembers the caller of `event`: a known user and what `event` was just filled with from
     /// `text[whole]`, which begins with the user and ends with the agent.
     pub fn remember<'a>(
         &mut self,
-        found: Found,
+        found: CallerMatch,
         text: &'a [u8],
         whole: Range<usize>,
         non_ascii: bool,
@@ -281,7 +288,7 @@ impl Callers {
                 let index = self.callers.len() as u32;
                 let string = |part: JsonStr<'a>| Span::of(text, part.raw(), part.is_escaped());
                 let raw = |part: &'a [u8]| Span::of(text, part, false);
-                self.callers.push(Known {
+                self.callers.push(CallerEntry {
                     from: self.text.len(),
                     length: text.len() as u16,
                     hash,

@@ -11,7 +11,7 @@ mod read_at;
 mod tail;
 mod watch;
 
-use self::known::Known;
+use self::known::ClosedFile;
 use self::tail::{Body, Growing, Once, Pipe, Step, Tail, is_document};
 use self::watch::{Candidate, Folder, Past};
 use super::blocks::{Chunk, Cut};
@@ -71,9 +71,9 @@ pub struct Follower {
     /// Folders and globs: what may come to have new logs.
     growing: Vec<String>,
     folders: HashMap<PathBuf, Folder>,
-    known: HashMap<known::Id, Known>,
+    known: HashMap<known::Id, ClosedFile>,
     /// Files that were known and whose inode is used again.
-    gone: Vec<Known>,
+    gone: Vec<ClosedFile>,
     past: Vec<Past>,
     looked: Option<Instant>,
     expand_at: Instant,

@@ -11,7 +11,7 @@ use super::scan::{Memory, scan};
 use super::twice::{self, Seen};
 use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::input::{Coverage, Dedupe, InputReport, Loss, LossKind, Reading};
-use crate::model::stray::{Kept, MAX_DURATION};
+use crate::model::stray::{KeptDays, MAX_DURATION};
 use crate::model::time::{self, Micros, TimeParser};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
@@ -95,12 +95,12 @@ pub(super) struct Counts {
     pub(super) coverage: Coverage,
     pub(super) bytes: u64,
     pub(super) all_lines: u64,
-    pub(super) losses: Vec<Lost>,
+    pub(super) losses: Vec<BlockLoss>,
 }
 
 /// Losses of one kind within a block.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct BlockLoss {
     kind: LossKind,
     /// Line of the first, within the block, from 0.
     line: u64,
@@ -252,7 +252,7 @@ impl Schedule {
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     /// What is not stray.
-    pub(super) kept: Kept,
+    pub(super) kept: KeptDays,
     /// What was met before, where copies are looked for.
     pub(super) seen: Option<Arc<Seen>>,
     times: TimeParser,
@@ -345,7 +345,7 @@ struct Events<'w, W> {
     stream: &'w Stream,
     worker: &'w mut W,
     coverage: &'w mut Coverage,
-    kept: &'w Kept,
+    kept: &'w KeptDays,
     seen: Option<&'w Seen>,
     /// Whether the last event had no time and was lost.
     no_time: bool,
@@ -385,10 +385,10 @@ impl<W: Worker> Events<'_, W> {
     }
 }
 
-fn lose(losses: &mut Vec<Lost>, kind: LossKind, line: u64, offset: u64, detail: String) {
+fn lose(losses: &mut Vec<BlockLoss>, kind: LossKind, line: u64, offset: u64, detail: String) {
     match losses.iter_mut().find(|lost| lost.kind == kind) {
         Some(lost) => lost.count += 1,
-        None => losses.push(Lost { kind, line, offset, count: 1, detail }),
+        None => losses.push(BlockLoss { kind, line, offset, count: 1, detail }),
     }
 }
 
@@ -415,7 +415,7 @@ impl Log {
         report.bytes += counts.bytes;
         report.records += counts.coverage.total();
         self.coverage[stream].merge(&counts.coverage);
-        for Lost { kind, line, offset, count, detail } in counts.losses {
+        for BlockLoss { kind, line, offset, count, detail } in counts.losses {
             report.skipped += if kind.is_kept() { 0 } else { count };
             let is_line = !matches!(kind, LossKind::Damaged | LossKind::Shrunk | LossKind::Io);
             let loss = self.losses.entry((stream, file, kind)).or_insert_with(|| Loss {

@@ -7,7 +7,7 @@
 //! `verb` or `stageTimestamp` at any depth), so where a line holds bodies, the timestamps and
 //! annotations behind them are found backwards from the line's end.
 
-use super::callers::{Callers, Found};
+use super::callers::{CallerMatch, Callers};
 use super::targets::{self, Targets, Variable};
 use crate::model::event::{Event, Level, Stage};
 use crate::model::json::JsonStr;
@@ -121,7 +121,7 @@ fn new_caller<'a>(
     at: &mut Cursor<'a>,
     callers: &mut Callers,
     event: &mut Event<'a>,
-    mut found: Option<Found>,
+    mut found: Option<CallerMatch>,
 ) -> Option<()> {
     let before = std::mem::take(&mut at.non_ascii);
     if found.is_none() {

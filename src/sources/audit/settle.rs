@@ -2,7 +2,7 @@
 //! then counts by day shows whether that was right. If it was not, the logs are read once more.
 
 use super::pass::Outcome;
-use crate::model::stray::{Kept, MAX_DURATION};
+use crate::model::stray::{KeptDays, MAX_DURATION};
 use crate::model::time::{Micros, together};
 use crate::sources::found::LogStream;
 use crate::sources::open::{EDGE, HEAD, Place, Source};
@@ -40,7 +40,7 @@ pub fn settled<R>(
 }
 
 /// Which times the logs are about, by the ends of their files.
-pub(super) fn guess(streams: &[LogStream]) -> Kept {
+pub(super) fn guess(streams: &[LogStream]) -> KeptDays {
     let is_again = streams.iter().flat_map(|stream| &stream.files).all(|file| matches!(file.place, Place::File(_)));
     let stretch = |file: &Source| {
         let middle = |mut times: Vec<Micros>| {
@@ -58,7 +58,9 @@ pub(super) fn guess(streams: &[LogStream]) -> Kept {
     let in_order = |(a, b): Stretch| (a.min(b), a.max(b));
     let files = streams.iter().flat_map(|stream| &stream.files).filter(|file| file.content.is_log());
     let stretches: Option<Vec<Stretch>> = files.map(|file| stretch(file).map(in_order)).collect();
-    stretches.filter(|stretches| !stretches.is_empty()).map_or_else(Kept::default, |stretches| Kept::around(&stretches))
+    stretches
+        .filter(|stretches| !stretches.is_empty())
+        .map_or_else(KeptDays::default, |stretches| KeptDays::around(&stretches))
 }
 
 /// From the first event near the start of any file to the last near the end of any, stray ones left out; `None` unless

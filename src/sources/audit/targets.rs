@@ -34,7 +34,7 @@ const GAPS: usize = 4;
 pub struct Targets {
     /// The target last met for each hash; empty before the first is met.
     slots: Vec<u32>,
-    known: Vec<Known>,
+    known: Vec<TargetEntry>,
     index: HashTable<u32>,
     text: Vec<u8>,
     generation: u32,
@@ -42,7 +42,7 @@ pub struct Targets {
 }
 
 #[derive(Debug)]
-struct Known {
+struct TargetEntry {
     hash: u64,
     /// The verb, as [`Verb`] has it.
     verb: u128,
@@ -211,7 +211,7 @@ impl Targets {
             *end = self.text.len() as u32;
         }
         let index = self.known.len() as u32;
-        self.known.push(Known { hash, verb, from, ends, gaps, namespace, name, resource, group, subresource });
+        self.known.push(TargetEntry { hash, verb, from, ends, gaps, namespace, name, resource, group, subresource });
         let known = &self.known;
         self.index.insert_unique(hash, index, |&index| known[index as usize].hash);
         self.put(hashes, index);

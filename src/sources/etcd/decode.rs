@@ -139,7 +139,7 @@ fn protobuf(envelope: &[u8]) -> Result<Decoded, Undecodable> {
 }
 
 /// What a message has of one field.
-type Found<'v> = Vec<mvcc::Field<'v>>;
+type FieldValues<'v> = Vec<mvcc::Field<'v>>;
 
 struct Decoder {
     schema: &'static Schema,
@@ -178,11 +178,11 @@ impl Decoder {
         message: &Message,
         bytes: &'v [u8],
         depth: usize,
-    ) -> Result<BTreeMap<u64, Found<'v>>, Undecodable> {
+    ) -> Result<BTreeMap<u64, FieldValues<'v>>, Undecodable> {
         if depth > DEEPEST {
             return Err(damaged(format!("{} is nested more than {DEEPEST} deep", message.name)));
         }
-        let mut found: BTreeMap<u64, Found<'v>> = BTreeMap::new();
+        let mut found: BTreeMap<u64, FieldValues<'v>> = BTreeMap::new();
         let mut fields = Fields::new(bytes);
         for (number, value) in fields.by_ref() {
             if message.fields.iter().any(|field| field.number == number) {
@@ -315,7 +315,7 @@ impl Decoder {
             let mvcc::Field::Bytes(entry) = entry else {
                 return Err(damaged(format!("its field {} is of another type", field.json)));
             };
-            let (mut key, mut value) = (String::new(), Found::new());
+            let (mut key, mut value) = (String::new(), FieldValues::new());
             let mut parts = Fields::new(entry);
             for part in parts.by_ref() {
                 match part {

@@ -39,7 +39,7 @@ impl Dialect {
 
 /// What a comment line says of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum CommentKind {
     /// `# TYPE`
     Type,
     /// `# HELP`
@@ -54,7 +54,7 @@ pub enum Item<'r, 'p> {
     /// A sample.
     Sample(Sample<'r, 'p>),
     /// `# TYPE`, `# HELP` or `# UNIT`: the family's name and the text behind it, both as they stand there.
-    About(Said, &'p [u8], &'p [u8]),
+    About(CommentKind, &'p [u8], &'p [u8]),
     /// A comment.
     Comment,
     /// A line without anything.
@@ -145,9 +145,9 @@ fn comment(line: &[u8], dialect: Dialect) -> Item<'_, '_> {
     let split = |rest: &'_ [u8]| rest.iter().position(|b| *b == b' ' || text && *b == b'\t').unwrap_or(rest.len());
     let word = split(rest);
     let said = match &rest[..word] {
-        b"TYPE" => Said::Type,
-        b"HELP" => Said::Help,
-        b"UNIT" if !text => Said::Unit,
+        b"TYPE" => CommentKind::Type,
+        b"HELP" => CommentKind::Help,
+        b"UNIT" if !text => CommentKind::Unit,
         _ if text => return Item::Comment,
         _ => return Item::Bad(Fault { what: "a comment that is none of TYPE, HELP, UNIT and EOF", at: 0 }),
     };

@@ -3,7 +3,7 @@
 //! "Metric types" and "Text format"; where it leaves room, what its parser tests say.)
 
 use super::line::number;
-use super::{Item, Said};
+use super::{CommentKind, Item};
 use crate::model::sample::Sample;
 use std::collections::HashSet;
 
@@ -142,7 +142,7 @@ impl Checker {
         family.points.check()
     }
 
-    fn about(&mut self, said: Said, name: &str, text: &str) -> Result<(), &'static str> {
+    fn about(&mut self, said: CommentKind, name: &str, text: &str) -> Result<(), &'static str> {
         let mut closed = Ok(());
         if self.family.as_ref().is_none_or(|family| family.name != name) {
             closed = self.close();
@@ -153,9 +153,9 @@ impl Checker {
             return Err("a TYPE, HELP or UNIT behind the family's samples");
         }
         let again = match said {
-            Said::Help => std::mem::replace(&mut family.helped, true),
-            Said::Unit => family.unit.replace(text.to_owned()).is_some(),
-            Said::Type => {
+            CommentKind::Help => std::mem::replace(&mut family.helped, true),
+            CommentKind::Unit => family.unit.replace(text.to_owned()).is_some(),
+            CommentKind::Type => {
                 let kind = Type::of(text).ok_or("a TYPE that OpenMetrics does not have")?;
                 family.kind.replace(kind).is_some()
             }

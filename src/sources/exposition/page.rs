@@ -1,7 +1,7 @@
 //! A whole page: its samples, and what is wrong with it.
 
 use super::openmetrics::Checker;
-use super::{Dialect, Item, Reader, Said};
+use super::{CommentKind, Dialect, Item, Reader};
 use crate::model::sample::Sample;
 use hashbrown::hash_table::{Entry, HashTable};
 use hashbrown::{HashMap, HashSet};
@@ -185,16 +185,16 @@ impl<'p> Families<'p> {
     }
 
     /// Takes a description; what is wrong with it, if anything.
-    fn about(&mut self, said: Said, name: &'p [u8], text: &[u8]) -> Option<(ProblemKind, String)> {
+    fn about(&mut self, said: CommentKind, name: &'p [u8], text: &[u8]) -> Option<(ProblemKind, String)> {
         let again = |what: String| (ProblemKind::Described, what);
         let known = self.described.entry(xxh3_64(name)).or_default();
         let named = || String::from_utf8_lossy(name);
         match said {
-            Said::Help => {
+            CommentKind::Help => {
                 std::mem::replace(&mut known.1, true).then(|| again(format!("a second # HELP of {}", named())))
             }
-            Said::Unit => None,
-            Said::Type => {
+            CommentKind::Unit => None,
+            CommentKind::Type => {
                 self.counter = if text == b"counter" { name } else { &[] };
                 if matches!(text, b"unknown" | b"info" | b"stateset" | b"gaugehistogram") {
                     self.like_open_metrics = true;

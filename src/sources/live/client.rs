@@ -5,7 +5,7 @@
 
 use super::LiveError;
 use super::error::foreign;
-use super::kubeconfig::Found;
+use super::kubeconfig::ClusterAccess;
 use http::Uri;
 use hyper_rustls::{HttpsConnectorBuilder, ResolveServerName};
 use hyper_util::client::legacy;
@@ -63,7 +63,7 @@ fn bare(host: &str) -> &str {
 
 /// Makes the client. Runs the kubeconfig's credential plugin, if it has one: that may take long, and may ask questions
 /// on the terminal.
-pub(super) fn build(found: &Found, timeout: Duration) -> Result<(Client, Arc<Names>), LiveError> {
+pub(super) fn build(found: &ClusterAccess, timeout: Duration) -> Result<(Client, Arc<Names>), LiveError> {
     // kube leaves the choice to rustls, which panics if ever two providers are compiled in. If one is set, it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut connector = HttpConnector::new();

@@ -2,8 +2,8 @@
 
 use super::client::Names;
 use super::error::LiveError;
-use super::request::{self, Door, Manners};
-use super::{Apiserver, Found};
+use super::request::{self, Endpoint, RequestPolicy};
+use super::{Apiserver, DiscoveredBy};
 use http::Uri;
 use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -20,7 +20,7 @@ const VERSION: &str = "/version";
 /// The apiservers, with a way to each, and what should be said of how they were found.
 pub(super) struct Fleet {
     pub(super) apiservers: Vec<Apiserver>,
-    pub(super) doors: Vec<Arc<Door>>,
+    pub(super) doors: Vec<Arc<Endpoint>>,
     pub(super) notes: Vec<String>,
 }
 
@@ -29,10 +29,10 @@ pub(super) async fn apiservers(
     client: &Client,
     names: &Names,
     config: &Config,
-    manners: &Manners,
+    manners: &RequestPolicy,
 ) -> Result<Fleet, LiveError> {
     let url = &config.cluster_url;
-    let own = Arc::new(Door::new(authority(url), url.clone()));
+    let own = Arc::new(Endpoint::new(authority(url), url.clone()));
     let mut notes = Vec::new();
     let (addresses, how) = named(client, &own, manners, &mut notes).await?;
     // Credentials go to an address only where a certificate vouches for it.
@@ -51,12 +51,12 @@ pub(super) async fn apiservers(
             ));
         }
         let version = version(client, &own, manners).await.ok().flatten();
-        let how = if itself { how } else { Found::Kubeconfig };
+        let how = if itself { how } else { DiscoveredBy::Kubeconfig };
         let apiserver = Apiserver { name: own.name.clone(), found: how, version };
         return Ok(Fleet { apiservers: vec![apiserver], doors: vec![own], notes });
     }
-    let doors: Vec<Arc<Door>> =
-        addresses.iter().filter_map(|name| Some(Arc::new(Door::new(name.clone(), direct(name)?)))).collect();
+    let doors: Vec<Arc<Endpoint>> =
+        addresses.iter().filter_map(|name| Some(Arc::new(Endpoint::new(name.clone(), direct(name)?)))).collect();
     let probes = doors.iter().map(|door| probe(client, names, door, manners));
     let answers = join(probes).await;
     let mut apiservers = Vec::new();
@@ -90,21 +90,22 @@ pub(super) async fn apiservers(
         own.name
     ));
     let version = version(client, &own, manners).await.ok().flatten();
-    let apiserver = Apiserver { name: own.name.clone(), found: Found::Kubeconfig, version };
+    let apiserver = Apiserver { name: own.name.clone(), found: DiscoveredBy::Kubeconfig, version };
     Ok(Fleet { apiservers: vec![apiserver], doors: vec![own], notes })
 }
 
 /// The addresses that the cluster names, in order, each once.
 async fn named(
     client: &Client,
-    own: &Door,
-    manners: &Manners,
+    own: &Endpoint,
+    manners: &RequestPolicy,
     notes: &mut Vec<String>,
-) -> Result<(Vec<String>, Found), LiveError> {
+) -> Result<(Vec<String>, DiscoveredBy), LiveError> {
     let mut refusals = Vec::new();
-    for (path, how, read) in
-        [(SLICES, Found::EndpointSlice, slices as Reader), (ENDPOINTS, Found::Endpoints, endpoints as Reader)]
-    {
+    for (path, how, read) in [
+        (SLICES, DiscoveredBy::EndpointSlice, slices as Reader),
+        (ENDPOINTS, DiscoveredBy::Endpoints, endpoints as Reader),
+    ] {
         match request::get(client, own, path, manners).await {
             Ok(answer) => match read(&answer.body) {
                 Some(mut addresses) if !addresses.is_empty() => {
@@ -132,7 +133,7 @@ async fn named(
         refusals.join("; "),
         own.name
     ));
-    Ok((Vec::new(), Found::Kubeconfig))
+    Ok((Vec::new(), DiscoveredBy::Kubeconfig))
 }
 
 type Reader = fn(&[u8]) -> Option<Vec<String>>;
@@ -190,14 +191,19 @@ fn count(addresses: usize) -> String {
     if addresses == 1 { "1 apiserver".to_owned() } else { format!("{addresses} apiservers") }
 }
 
-async fn version(client: &Client, door: &Door, manners: &Manners) -> Result<Option<String>, LiveError> {
+async fn version(client: &Client, door: &Endpoint, manners: &RequestPolicy) -> Result<Option<String>, LiveError> {
     let answer = request::get(client, door, VERSION, manners).await?;
     let version: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
     Ok(version.and_then(|version| version["gitVersion"].as_str().map(super::error::foreign)))
 }
 
 /// The version, which shows that an address can be read; under which name of the certificate is found out.
-async fn probe(client: &Client, names: &Names, door: &Door, manners: &Manners) -> Result<Option<String>, LiveError> {
+async fn probe(
+    client: &Client,
+    names: &Names,
+    door: &Endpoint,
+    manners: &RequestPolicy,
+) -> Result<Option<String>, LiveError> {
     let first = version(client, door, manners).await;
     if !matches!(first, Err(LiveError::Certificate { .. })) {
         return first;

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What a cluster is called, and how it is reached.
-pub(super) struct Found {
+pub(super) struct ClusterAccess {
     pub(super) name: String,
     pub(super) config: Config,
     /// The proxy between here and there. `Config::proxy_url` is not that: kube leaves `NO_PROXY` out of account.
@@ -36,7 +36,7 @@ impl Surroundings<'_> {
 }
 
 /// Finds the cluster that `target` means.
-pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<Found, LiveError> {
+pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<ClusterAccess, LiveError> {
     let Some((kubeconfig, path)) = read(target.kubeconfig.as_deref(), around)? else {
         return in_cluster(target, around);
     };
@@ -66,7 +66,7 @@ pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<F
         Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| broken(foreign(&explain(error))))?;
     impersonate(&mut config, target);
     let proxy = proxy(cluster.proxy_url.as_deref(), &config.cluster_url, around);
-    Ok(Found { name, config, proxy })
+    Ok(ClusterAccess { name, config, proxy })
 }
 
 /// The merged kubeconfig, and what to call it in a message; `None` for the pod's own cluster.
@@ -109,7 +109,7 @@ fn is_pod(around: &Surroundings<'_>) -> bool {
     (around.variable)("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty())
 }
 
-fn in_cluster(target: &Target, around: &Surroundings<'_>) -> Result<Found, LiveError> {
+fn in_cluster(target: &Target, around: &Surroundings<'_>) -> Result<ClusterAccess, LiveError> {
     if let Some(context) = &target.context {
         return Err(LiveError::UnknownContext { context: context.clone(), known: Vec::new() });
     }
@@ -120,7 +120,7 @@ fn in_cluster(target: &Target, around: &Surroundings<'_>) -> Result<Found, LiveE
     let mut config = Config::incluster().map_err(broken)?;
     impersonate(&mut config, target);
     let proxy = proxy(None, &config.cluster_url, around);
-    Ok(Found { name: "in-cluster".to_owned(), config, proxy })
+    Ok(ClusterAccess { name: "in-cluster".to_owned(), config, proxy })
 }
 
 fn impersonate(config: &mut Config, target: &Target) {
@@ -183,7 +183,7 @@ mod tests {
         contexts:\n- {name: one, context: {cluster: first, user: me}}\n- {name: two, context: {cluster: second, user: me}}\n\
         - {name: three, context: {cluster: third, user: me}}\n";
 
-    fn ask(target: &Target, variables: &[(&str, String)], home: Option<PathBuf>) -> Result<Found, LiveError> {
+    fn ask(target: &Target, variables: &[(&str, String)], home: Option<PathBuf>) -> Result<ClusterAccess, LiveError> {
         let variables: HashMap<&str, OsString> =
             variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
         let around = Surroundings { variable: &|name| variables.get(name).cloned(), home };

@@ -18,7 +18,7 @@ pub use error::LiveError;
 pub(in crate::sources) use error::foreign;
 
 use crate::model::time::Micros;
-use request::{Door, Manners};
+use request::{Endpoint, RequestPolicy};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Default for Target {
 
 /// How an apiserver was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum DiscoveredBy {
     /// It is among the EndpointSlices of the service `kubernetes`.
     EndpointSlice,
     /// It is among the Endpoints of the service `kubernetes`.
@@ -63,7 +63,7 @@ pub enum Found {
     Kubeconfig,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for DiscoveredBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::EndpointSlice => "EndpointSlices",
@@ -79,7 +79,7 @@ pub struct Apiserver {
     /// `host:port`.
     pub name: String,
     /// How it was found.
-    pub found: Found,
+    pub found: DiscoveredBy,
     /// Its Kubernetes version (`v1.36.0`), if it said so.
     pub version: Option<String>,
 }
@@ -116,8 +116,8 @@ pub struct Cluster {
     name: String,
     apiservers: Vec<Apiserver>,
     notes: Vec<String>,
-    doors: Vec<Arc<Door>>,
-    manners: Arc<Manners>,
+    doors: Vec<Arc<Endpoint>>,
+    manners: Arc<RequestPolicy>,
     client: kube::Client,
     // Last, so that the client is gone before the thread that it needs.
     worker: Worker,
@@ -146,7 +146,7 @@ impl Cluster {
                 kubeconfig::Surroundings { variable: &|name| std::env::var_os(name), home: std::env::home_dir() };
             let found = kubeconfig::find(&target, &around).await?;
             let (client, names) = client::build(&found, target.timeout)?;
-            let manners = Manners {
+            let manners = RequestPolicy {
                 timeout: target.timeout,
                 limit: LARGEST,
                 gzip: !found.config.disable_compression,
@@ -190,7 +190,7 @@ impl Cluster {
         waiting.into_iter().map(|answer| Worker::wait(&answer)?).collect()
     }
 
-    fn ask(&self, door: &Arc<Door>, path: &str) -> impl Future<Output = Result<Page, LiveError>> + Send + 'static {
+    fn ask(&self, door: &Arc<Endpoint>, path: &str) -> impl Future<Output = Result<Page, LiveError>> + Send + 'static {
         let (client, manners, door, path) =
             (self.client.clone(), Arc::clone(&self.manners), Arc::clone(door), path.to_owned());
         async move {

@@ -5,7 +5,7 @@ use super::client;
 use super::error::{LiveError, foreign};
 use crate::model::time::Micros;
 use crate::sources::clock::now;
-use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
+use crate::sources::retry::{Retries, RetryAfter, RetryPolicy, retry_after};
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, RETRY_AFTER, USER_AGENT};
 use http::{Request, StatusCode, Uri};
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MESSAGE: u64 = 64 << 10;
 
 /// What holds for all requests.
-pub(super) struct Manners {
+pub(super) struct RequestPolicy {
     /// For one try, from sending to the last byte; and for all pauses between tries together.
     pub(super) timeout: Duration,
     /// Bytes of a body, packed or not.
@@ -38,7 +38,7 @@ pub(super) struct Manners {
 }
 
 /// An apiserver's address.
-pub(super) struct Door {
+pub(super) struct Endpoint {
     /// What to call it.
     pub(super) name: String,
     /// Scheme and authority, and the path before all paths where a proxy such as Rancher's has one.
@@ -47,7 +47,7 @@ pub(super) struct Door {
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Door {
+impl Endpoint {
     pub(super) fn new(name: String, base: Uri) -> Self {
         Self { name, base, turn: tokio::sync::Mutex::new(()) }
     }
@@ -73,7 +73,12 @@ pub(super) struct Answer {
 }
 
 /// GETs `path`, alone.
-pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Manners) -> Result<Answer, LiveError> {
+pub(super) async fn get(
+    client: &Client,
+    door: &Endpoint,
+    path: &str,
+    manners: &RequestPolicy,
+) -> Result<Answer, LiveError> {
     let uri = door.uri(path).ok_or_else(|| LiveError::Path(foreign(path)))?;
     let _turn = door.turn.lock().await;
     let mut retries = Retries::new(RetryPolicy {
@@ -81,7 +86,7 @@ pub(super) async fn get(client: &Client, door: &Door, path: &str, manners: &Mann
         first_pause: PAUSE,
         longest_pause: Duration::MAX,
         total_pause: manners.timeout,
-        asked: Asked::Lengthens,
+        asked: RetryAfter::Lengthens,
     });
     let mut stale = false;
     loop {
@@ -138,7 +143,7 @@ enum Fault {
     TooLarge,
 }
 
-async fn once(client: &Client, uri: &Uri, manners: &Manners, received: &AtomicU64) -> Result<Vec<u8>, Fault> {
+async fn once(client: &Client, uri: &Uri, manners: &RequestPolicy, received: &AtomicU64) -> Result<Vec<u8>, Fault> {
     let request = Request::get(uri.clone())
         .header(USER_AGENT, concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
@@ -244,7 +249,7 @@ struct About {
 }
 
 impl About {
-    fn fault(self, fault: Fault, manners: &Manners) -> LiveError {
+    fn fault(self, fault: Fault, manners: &RequestPolicy) -> LiveError {
         let Self { server, path } = self;
         match fault {
             Fault::Status(StatusCode::UNAUTHORIZED, _) => LiveError::Unauthorized { server, path },
@@ -402,7 +407,7 @@ mod tests {
     #[test]
     fn paths_follow_the_path_of_the_server() {
         let uri =
-            |base: &str, path| Door::new(String::new(), base.parse().unwrap()).uri(path).map(|uri| uri.to_string());
+            |base: &str, path| Endpoint::new(String::new(), base.parse().unwrap()).uri(path).map(|uri| uri.to_string());
         assert_eq!(uri("https://a.test:6443", "/metrics").unwrap(), "https://a.test:6443/metrics");
         assert_eq!(
             uri("https://a.test/k8s/clusters/c-1/", "/metrics?x=1").unwrap(),

@@ -24,7 +24,7 @@ pub struct Group {
 
 /// What was found behind the arguments.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ProfileDiscovery {
     /// The profiles.
     pub groups: Vec<Group>,
     /// What could not be used.
@@ -32,8 +32,8 @@ pub struct Found {
 }
 
 /// Finds the profiles behind `arguments`.
-pub fn find(arguments: &[String]) -> Found {
-    let mut found = Found::default();
+pub fn find(arguments: &[String]) -> ProfileDiscovery {
+    let mut found = ProfileDiscovery::default();
     let mut bundles = Bundles::default();
     for argument in arguments {
         let (places, from_folder) = match expand(argument) {

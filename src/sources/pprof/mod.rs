@@ -14,7 +14,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use find::{Found, Group, find, taken};
+pub use find::{Group, ProfileDiscovery, find, taken};
 
 use super::open::{Source, SourceError};
 use crate::model::stacks::Stacks;

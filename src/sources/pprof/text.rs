@@ -57,14 +57,14 @@ fn scaled(objects: i64, bytes: i64, rate: Option<i64>) -> (i64, i64) {
 
 /// What was met already.
 #[derive(Default)]
-struct Known<'t> {
+struct Interned<'t> {
     texts: HashMap<&'t str, u32>,
     functions: HashMap<(u32, u32), u32>,
     named: HashMap<(u32, i64), u32>,
     addresses: HashMap<u64, u32>,
 }
 
-impl<'t> Known<'t> {
+impl<'t> Interned<'t> {
     fn text(&mut self, text: &'t str, stacks: &mut Stacks) -> Option<u32> {
         if let Some(known) = self.texts.get(text) {
             return Some(*known);
@@ -151,7 +151,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
         kinds.iter().map(|(name, unit)| SampleType { name: (*name).to_owned(), unit: (*unit).to_owned() }).collect();
     let mut stacks = Stacks::of(types);
     stacks.period = period;
-    let mut known = Known::default();
+    let mut known = Interned::default();
     known.text("", &mut stacks);
     let mut totals = [0i64; 4];
     while let Some((line, number)) = lines.next() {

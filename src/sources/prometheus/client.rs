@@ -5,7 +5,7 @@ use super::answer::{self, Answer, Unread, Values};
 use super::error::{PromError, without_secrets};
 use crate::sources::clock::now;
 use crate::sources::live::foreign;
-use crate::sources::retry::{Asked, Retries, RetryPolicy, retry_after};
+use crate::sources::retry::{Retries, RetryAfter, RetryPolicy, retry_after};
 use crate::sources::watcher::Watcher;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -175,7 +175,7 @@ impl Client {
                 first_pause: endpoint.pause,
                 longest_pause: LONGEST_PAUSE,
                 total_pause: endpoint.patience,
-                asked: Asked::Replaces,
+                asked: RetryAfter::Replaces,
             },
             again: 0,
         })

@@ -16,4 +16,4 @@ mod range;
 pub use client::{Auth, Endpoint};
 pub use error::PromError;
 pub use queries::{Queries, Query};
-pub use range::{Prometheus, Told, Window};
+pub use range::{Prometheus, RangeStats, Window};

@@ -74,7 +74,7 @@ impl Window {
 
 /// What it took.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct RangeStats {
     /// Queries that were answered, those that measure included.
     pub queries: u64,
     /// Tries beyond the first.
@@ -102,7 +102,7 @@ pub struct Prometheus {
     client: Client,
     limit: u64,
     matchers: String,
-    told: Told,
+    told: RangeStats,
 }
 
 /// What is asked for at once in time: all, or what has one of these values of a label.
@@ -125,7 +125,7 @@ impl Prometheus {
         if endpoint.max_samples == 0 {
             return Err(PromError::Given("--max-samples is above zero".to_owned()));
         }
-        let told = Told { is_measured: true, ..Told::default() };
+        let told = RangeStats { is_measured: true, ..RangeStats::default() };
         Ok(Self {
             client: Client::new(endpoint)?,
             limit: endpoint.max_samples,
@@ -135,8 +135,8 @@ impl Prometheus {
     }
 
     /// What it took until now.
-    pub fn told(&self) -> Told {
-        Told { again: self.client.again, ..self.told.clone() }
+    pub fn told(&self) -> RangeStats {
+        RangeStats { again: self.client.again, ..self.told.clone() }
     }
 
     /// Asks a query over a window. `take` gets each series' points in order of time, in runs of at least one.

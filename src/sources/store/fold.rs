@@ -71,7 +71,7 @@ pub(super) fn merge(
         });
         let (chosen, later) = rest.split_at(size.count());
         rest = later;
-        let mut held = Held::gather(slots, &parts, chosen, &counts)?;
+        let mut held = PointSlots::gather(slots, &parts, chosen, &counts)?;
         let mut next = 0;
         loop {
             let of_log = chosen.get(next).map(|series| keys[*series as usize].as_str());
@@ -181,14 +181,14 @@ fn count<'s>(slots: &[Slot<'s>], selector: &Selector, losses: &mut Vec<StoreLoss
 }
 
 /// Points of some series, each at its place.
-struct Held {
+struct PointSlots {
     slots: usize,
     points: Vec<Point>,
     /// Of each series and slot: where its points begin, and how many are there.
     places: Vec<(usize, usize)>,
 }
 
-impl Held {
+impl PointSlots {
     fn gather(slots: &[Slot<'_>], parts: &[LogPart<'_>], chosen: &[u32], counts: &[u32]) -> Result<Self, StoreError> {
         let mut places = Vec::with_capacity(chosen.len() * slots.len());
         let mut rank = vec![NONE; counts.len() / slots.len().max(1)];

@@ -1,7 +1,7 @@
 //! What a tab shows is what a command prints: which question it asks.
 
 use super::Tab;
-use super::found::Found;
+use super::found::SourceKinds;
 use super::state::State;
 use super::want::{Role, Want};
 use crate::model::cause::Source;
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// The key space as it is, or how it changed.
-    fn keyspace(&self, found: &Found) -> Result<Vec<Want>, Missing> {
+    fn keyspace(&self, found: &SourceKinds) -> Result<Vec<Want>, Missing> {
         let Some(source) = found.database() else {
             return Err("The key space requires a snapshot of etcd; name one (plimsoll etcd pull takes it).");
         };

@@ -5,7 +5,7 @@ use crate::model::time::{Micros, Span};
 
 /// What kinds of sources there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SourceKinds {
     /// Of each kind, the arguments that hold it.
     pub holders: Vec<(Source, String)>,
     /// Arguments that hold dump pages of API Priority and Fairness.
@@ -24,7 +24,7 @@ pub struct Found {
     pub bounds: (Option<Micros>, Option<Micros>),
 }
 
-impl Found {
+impl SourceKinds {
     /// The arguments that hold something of these kinds, each once.
     pub fn of(&self, kinds: &[Source]) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();

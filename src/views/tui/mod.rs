@@ -26,7 +26,7 @@ mod update;
 pub mod want;
 
 pub use clock::Clock;
-pub use found::Found;
+pub use found::SourceKinds;
 pub use sheet::{Answer, Course, Part};
 pub use state::{Standing, State, Status};
 pub use theme::Theme;
@@ -129,7 +129,7 @@ pub enum Msg {
     /// What time it is.
     Tick(Micros),
     /// What kinds of sources there are.
-    Found(Found),
+    SourceKinds(SourceKinds),
     /// What was asked for.
     Answer(Box<Answer>),
     /// The logs are held in memory, in tiles of this length (µs): windows are cut at their edges from here on.

@@ -9,7 +9,7 @@ use super::theme::Theme;
 use super::{Ask, Effect, Tab, Want};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
-use crate::views::tui::found::Found;
+use crate::views::tui::found::SourceKinds;
 use crate::views::tui::want::Role;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -79,7 +79,7 @@ pub struct Pivot {
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct LogLine {
     /// When.
     pub at: Micros,
     /// How grave.
@@ -100,7 +100,7 @@ pub struct State {
     /// What time it is.
     pub now: Micros,
     /// What there is to look at.
-    pub found: Option<Found>,
+    pub found: Option<SourceKinds>,
     /// The time that is looked at.
     pub clock: Clock,
     /// The tab in view.
@@ -138,7 +138,7 @@ pub struct State {
     /// What is said in the last line for a while.
     pub message: Option<(Micros, String)>,
     /// What plimsoll did.
-    pub log: VecDeque<Said>,
+    pub log: VecDeque<LogLine>,
     /// How far up from its end the log is scrolled.
     pub log_scroll: usize,
     /// How live sources stand.
@@ -310,6 +310,6 @@ impl State {
         if self.log.len() == LINES {
             self.log.pop_front();
         }
-        self.log.push_back(Said { at: self.now, severity, what: what.to_owned(), times: 1 });
+        self.log.push_back(LogLine { at: self.now, severity, what: what.to_owned(), times: 1 });
     }
 }

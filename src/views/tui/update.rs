@@ -54,7 +54,7 @@ impl State {
                 self.message = self.message.take().filter(|(at, _)| now - at < SAID);
                 Vec::new()
             }
-            Msg::Found(found) => {
+            Msg::SourceKinds(found) => {
                 // Logs that were there already reach farther back than what was read since.
                 let of_course = self.course.as_ref().and_then(|course| course.span);
                 if let Some(span) = together(found.span, of_course) {

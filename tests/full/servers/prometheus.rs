@@ -4,7 +4,7 @@ use super::history::{DAYS, END, EVERY, LAST, NAMESPACES, RESOURCES, START, Serve
 use crate::support::write;
 use plimsoll::model::series::{DAY, Day, Series};
 use plimsoll::model::time::SECOND;
-use plimsoll::sources::prometheus::{Auth, Endpoint, Prometheus, Queries, Query, Told, Window};
+use plimsoll::sources::prometheus::{Auth, Endpoint, Prometheus, Queries, Query, RangeStats, Window};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn window(from: i64, until: i64, step: i64) -> Window {
 type Days = BTreeMap<(String, String), Vec<Day>>;
 
 /// Days by namespace and resource.
-fn days(endpoint: &Endpoint, query: &str, window: &Window) -> (Days, Told) {
+fn days(endpoint: &Endpoint, query: &str, window: &Window) -> (Days, RangeStats) {
     let mut prometheus = Prometheus::new(endpoint).unwrap();
     let queries = Queries::standard();
     let all = prometheus.days(queries.get(query).unwrap(), window, &()).unwrap_or_else(|error| panic!("{error}"));

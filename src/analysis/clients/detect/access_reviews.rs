@@ -1,6 +1,6 @@
 //! Questions whether somebody may do something, asked again before the answer could have changed.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ const REVIEWS: [&str; 5] = [
     "tokenreviews",
 ];
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
         let minutes = one.minutes(clients, |row| row.verb == "create");
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);

@@ -1,6 +1,6 @@
 //! Two clients that overwrite one another's object in turns, most of the time without a conflict that would tell them.
 
-use super::{Clients, Found, name, path, resource, series, told};
+use super::{ClientFinding, Clients, name, path, resource, series, told};
 use crate::analysis::clients::Profile;
 use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
@@ -19,7 +19,7 @@ const TURNS: u64 = 10;
 /// stays below.
 const PER_MINUTE: f64 = 2.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     let profiles: BTreeMap<Who<'r>, &Profile<'r>> = clients.others().map(|profile| (profile.who, profile)).collect();
     for row in &clients.alternations {
         let [cluster, group, kind, subresource, namespace, object, user, agent] = row.key;

@@ -1,6 +1,6 @@
 //! Clients that write the same object and find each time that somebody was before them.
 
-use super::{Clients, Found, name, path, resource, told};
+use super::{ClientFinding, Clients, name, path, resource, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::{ObjectRow, What};
 use crate::model::report::Severity;
@@ -19,7 +19,7 @@ const SECONDS: f64 = 120.0;
 /// Cluster, resource, namespace, name.
 type Object<'r> = (&'r str, What<'r>, &'r str, &'r str);
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     let mut objects: BTreeMap<Object<'r>, Vec<(usize, ObjectRow<'r>)>> = BTreeMap::new();
     for (number, profile) in clients.list.iter().enumerate().filter(|(_, profile)| !profile.is_apiserver()) {
         for (what, one) in &profile.uses {

@@ -1,6 +1,6 @@
 //! Requests to APIs that a later Kubernetes does not have.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::list_route::Minor;
 use crate::model::report::Severity;
@@ -10,7 +10,7 @@ use serde_json::json;
 /// Releases before the one without the API: time to change clients, and to try them out.
 const AHEAD: u32 = 2;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     // What comes with Kubernetes is changed with it.
     for profile in clients.others().filter(|profile| !profile.is_kubernetes()) {
         for row in &profile.deprecated {

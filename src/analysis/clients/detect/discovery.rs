@@ -1,6 +1,6 @@
 //! Asking again and again which APIs there are.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::model::report::Severity;
 use crate::model::uri::PathClass;
 use serde_json::json;
@@ -11,7 +11,7 @@ const PER_MINUTE: f64 = 30.0;
 /// In so many minutes: an old kubectl asks for each group once, and then no more.
 const MINUTES: usize = 3;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1.is_empty()) {
         let class = |row: &crate::analysis::rollup::read::TrafficRow<'_>| row.shape.and_then(|shape| shape.path);
         let is_schema = |row: &_| class(row) == Some(PathClass::OpenApi);

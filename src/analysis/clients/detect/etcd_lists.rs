@@ -1,6 +1,6 @@
 //! LISTs that read through to etcd where the watch cache could answer.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::{Minor, Route};
 use crate::analysis::rollup::read::TrafficRow;
@@ -16,7 +16,7 @@ const MINUTES: usize = 3;
 /// Five of them follow one another: what is done now and then is not done every minute.
 const WINDOW: i64 = 5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         // Events have no watch cache: nobody could do better.
         if what.1 == "events" {

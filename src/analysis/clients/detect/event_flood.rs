@@ -1,6 +1,6 @@
 //! Events by the thousand.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 /// 5 minutes.
 const PER_MINUTE: f64 = 300.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 == "events") {
         let minutes = one.minutes(clients, |row| matches!(row.verb, "create" | "patch" | "update"));
         let busiest = minutes.busiest() / one.copies(profile) as f64;

@@ -1,6 +1,6 @@
 //! Leaders that change, and how long there was none.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::controllers::handovers::GAP;
 use crate::analysis::rollup::Fact;
@@ -11,7 +11,7 @@ use serde_json::json;
 /// Changes within an hour: a rollout is one for each replica.
 const CHANGES: f64 = 4.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     // A kubelet's lease says that its node lives; nobody is elected.
     for (profile, what, one) in clients.uses().filter(|(profile, what, _)| what.1 == "leases" && !profile.is_kubelets())
     {

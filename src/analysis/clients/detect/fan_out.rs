@@ -1,6 +1,6 @@
 //! One program on many nodes that lists or watches the whole cluster: what it costs grows with nodes times objects.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::first_page;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -13,7 +13,7 @@ const SOURCES: u64 = 20;
 /// Whole LISTs from each address, so that it is a habit.
 const LISTS: u64 = 3;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let sources = one.copies(profile).max(profile.about.nodes.0 as u64);
         if sources < SOURCES || profile.is_kubelets() {

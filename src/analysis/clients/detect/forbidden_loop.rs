@@ -1,6 +1,6 @@
 //! Requests that are refused, and made again all the same.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -15,7 +15,7 @@ const MINUTES: usize = 3;
 /// Of the requests of the same kind.
 const SHARE: f64 = 0.5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for profile in clients.others() {
         let refused = |row: &&TrafficRow<'r>| matches!(row.code, Some(401 | 403));
         if !profile.rows().any(|row| refused(&row)) {

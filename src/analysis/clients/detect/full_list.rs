@@ -1,6 +1,6 @@
 //! LISTs of everything where everything is much, and what a burst of them takes.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -19,7 +19,7 @@ const WINDOW: i64 = 5;
 /// Of a client's LISTs.
 const NEARLY_ALL: f64 = 0.95;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let whole = one.rows.iter().filter(|row| row.shape.is_some_and(|shape| !shape.limit && !shape.continued));
         let large = whole.filter_map(|row| Some((row, clients.known.of_list(profile.who.cluster, row)?)));

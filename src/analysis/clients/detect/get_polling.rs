@@ -1,6 +1,6 @@
 //! GET again and again where a watch would say when something changes.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::rollup::read::{ObjectRow, TrafficRow};
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -17,7 +17,7 @@ const SECONDS: f64 = 300.0;
 /// With so many writes for each GET it is a loop that reads and writes: that shows as conflicts if it does harm.
 const WRITES: f64 = 0.5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         if what.1.is_empty() {
             continue;

@@ -1,6 +1,6 @@
 //! One object that a client writes again and again.
 
-use super::{Clients, Found, name, path, resource, series, told};
+use super::{ClientFinding, Clients, name, path, resource, series, told};
 use crate::analysis::clients::Use;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -25,7 +25,7 @@ struct Hot<'r> {
     minutes: Minutes,
 }
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     // Leases have a finding of their own.
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 != "leases") {
         let all = if clients.has_writers { by_minute(one) } else { by_span(clients, one) };

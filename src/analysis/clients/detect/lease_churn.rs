@@ -1,6 +1,6 @@
 //! Leases that are renewed more often than leader election needs.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use serde_json::json;
@@ -10,7 +10,7 @@ const PER_MINUTE: f64 = 60.0;
 /// For so long, in seconds.
 const SECONDS: f64 = 120.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1 == "leases") {
         let rates = one.objects.iter().filter_map(|lease| {
             let seconds = lease.seconds();

@@ -40,9 +40,9 @@ use serde_json::Value as Json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A finding, and the client that it is about, if it is about one.
-pub type Found<'r> = (Option<Who<'r>>, Finding);
+pub type ClientFinding<'r> = (Option<Who<'r>>, Finding);
 
-type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<Found<'r>>);
+type Find = for<'c, 'r> fn(&'c Clients<'r>, &mut Vec<ClientFinding<'r>>);
 
 const ALL: [Find; 27] = [
     repeated_list::find,
@@ -75,7 +75,7 @@ const ALL: [Find; 27] = [
 ];
 
 /// Whether a finding is about a client: as the one that it blames, or as one of two.
-pub fn is_about((whom, finding): &Found<'_>, who: Who<'_>) -> bool {
+pub fn is_about((whom, finding): &ClientFinding<'_>, who: Who<'_>) -> bool {
     let has = |field: &str, value: &str| finding.subject.get(field).map_or("", String::as_str) == value;
     let is = |[user, agent]: [&str; 2]| has(user, who.user) && has(agent, who.agent);
     let is_one = || is(["user", "agent"]) || is(["other_user", "other_agent"]);
@@ -83,7 +83,7 @@ pub fn is_about((whom, finding): &Found<'_>, who: Who<'_>) -> bool {
 }
 
 /// Everything that is found: the gravest first, then by client. Looked for by so many threads.
-pub fn all<'r>(clients: &Clients<'r>, threads: usize) -> Vec<Found<'r>> {
+pub fn all<'r>(clients: &Clients<'r>, threads: usize) -> Vec<ClientFinding<'r>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut own = Vec::new();
@@ -105,7 +105,7 @@ pub fn all<'r>(clients: &Clients<'r>, threads: usize) -> Vec<Found<'r>> {
         all
     });
     found.sort_by_key(|(place, _)| *place);
-    let mut found: Vec<Found<'r>> = found.into_iter().flat_map(|(_, found)| found).collect();
+    let mut found: Vec<ClientFinding<'r>> = found.into_iter().flat_map(|(_, found)| found).collect();
     // The order within one severity is that of the list: clients with most requests first.
     found.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     found

@@ -1,6 +1,6 @@
 //! The same request at once after 429 or a server error.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::Fact;
 use crate::model::histogram::Histogram;
@@ -15,7 +15,7 @@ const RETRIES: u64 = 10;
 /// Of all retries.
 const SHARE: f64 = 0.5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for profile in clients.others() {
         let mut gaps = Histogram::default();
         let mut tiles = Vec::new();

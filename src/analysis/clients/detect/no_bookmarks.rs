@@ -1,6 +1,6 @@
 //! Watches without bookmarks: after a pause they begin at a version that may be too old.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
@@ -12,7 +12,7 @@ const LIFETIME: f64 = 60e6;
 /// Or it is opened again and again from one address.
 const AGAIN: u64 = 10;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let without = |row: &TrafficRow<'_>| {
             row.verb == "watch" && row.shape.is_some_and(|shape| !shape.bookmarks && shape.selector != Selector::Name)

@@ -1,6 +1,6 @@
 //! LISTs of a node's pods that etcd answers: it decodes the pods of all nodes to find them.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::Route;
 use crate::model::report::Severity;
@@ -15,7 +15,7 @@ const MINUTES: usize = 3;
 /// Five of them follow one another: what is done now and then is not done every minute.
 const WINDOW: i64 = 5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let of_node = |row: &crate::analysis::rollup::read::TrafficRow<'_>| {
             let is_of_node =

@@ -1,6 +1,6 @@
 //! Kubelets that write the status of their nodes where a lease says that they live.
 
-use super::{Clients, Found, told};
+use super::{ClientFinding, Clients, told};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -9,7 +9,7 @@ const PER_MINUTE: f64 = 2.0;
 /// In so many minutes.
 const MINUTES: usize = 3;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(profile, what, _)| profile.is_kubelets() && what.1 == "nodes") {
         let minutes = one.minutes(clients, |row| matches!(row.verb, "update" | "patch") && row.subresource == "status");
         let nodes = profile.about.nodes.0.max(1) as f64;

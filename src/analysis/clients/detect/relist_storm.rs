@@ -1,6 +1,6 @@
 //! Many watchers of a resource that list it again at the same time.
 
-use super::{Clients, Found, resource, told};
+use super::{ClientFinding, Clients, resource, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::clients::{Profile, Use, first_page};
 use crate::analysis::rollup::read::{TrafficRow, What};
@@ -18,7 +18,7 @@ const TIMES: f64 = 5.0;
 /// Fewer watchers make no storm.
 const WATCHERS: f64 = 10.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     // Only those that watch as well: a LIST of theirs is one again.
     let mut watchers: BTreeMap<(&str, What<'r>), Vec<(&Profile<'r>, &Use<'r>)>> = BTreeMap::new();
     for profile in &clients.list {

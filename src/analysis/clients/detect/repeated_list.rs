@@ -1,6 +1,6 @@
 //! LIST again and again where an informer would LIST once and watch.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::{first_page, listing, succeeded};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -16,7 +16,7 @@ const MINUTES: usize = 3;
 /// From gaps this alike on (90th percentile ÷ median) it goes by the clock.
 const REGULAR: f64 = 2.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let of = |row: &_| listing(row, clients.server);
         let is_list = |row: &_| first_page(row, clients.server).is_some();

@@ -1,6 +1,6 @@
 //! A client that suddenly sends far more than before.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -15,7 +15,7 @@ const SHARE: f64 = 0.1;
 /// And so many requests.
 const REQUESTS: f64 = 60.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     let whole = Minutes::of(
         clients.tile,
         clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)),

@@ -1,6 +1,6 @@
 //! Requests that end in 504: they took longer than the server or the client waits.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -12,7 +12,7 @@ const PER_MINUTE: f64 = 5.0;
 const SHARE: f64 = 0.01;
 const TIMES: f64 = 10.0;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for profile in clients.others() {
         let rows = profile.rows().filter(|row| row.code == Some(504)).map(|row| (row.tile, row.requests));
         let minutes = Minutes::of(clients.tile, rows);

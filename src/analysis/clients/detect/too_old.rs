@@ -1,6 +1,6 @@
 //! Watches from a version that is too old, each followed by a LIST of everything.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
@@ -16,7 +16,7 @@ const WINDOW: i64 = 10;
 /// A watch that is told at once that it is too late, in µs.
 const AT_ONCE: u64 = 1_000_000;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         // Watches that were accepted, at a certain version, and ended within a second. Those that were refused are not
         // too old.

@@ -1,6 +1,6 @@
 //! Writes that leave the object as it was.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -13,7 +13,7 @@ const MINUTES: usize = 3;
 /// Of its updates and patches of that resource.
 const SHARE: f64 = 0.5;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         let minutes = one.fact_minutes(clients, Fact::NoChange);
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);

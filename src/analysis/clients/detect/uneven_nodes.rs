@@ -1,12 +1,12 @@
 //! Nodes of a fleet that send much more than the others.
 
-use super::{Clients, Found, name, told};
+use super::{ClientFinding, Clients, name, told};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
 use serde_json::json;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for profile in clients.others() {
         let outliers = profile.uneven_nodes();
         let Some((node, requests)) = outliers.first() else { continue };

@@ -1,6 +1,6 @@
 //! Watches that end soon and are opened again, over and over.
 
-use super::{Clients, Found, name, resource, told};
+use super::{ClientFinding, Clients, name, resource, told};
 use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
 use crate::analysis::rollup::read::TrafficRow;
@@ -14,7 +14,7 @@ const WATCHES: u64 = 10;
 /// Half of them live less long, in µs. Informers keep theirs for 5 to 10 minutes.
 const LIFETIME: f64 = 60e6;
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
         // A watch of one object ends with whom it is for, as a kubelet's of a pod's Secrets.
         // And one that was refused has not lived.

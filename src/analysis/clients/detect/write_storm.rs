@@ -1,6 +1,6 @@
 //! A client that writes far more than all others.
 
-use super::{Clients, Found, name, resource, series, told};
+use super::{ClientFinding, Clients, name, resource, series, told};
 use crate::analysis::clients::Profile;
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::{TrafficRow, What};
@@ -52,7 +52,7 @@ struct Storm {
 /// Writes of a cluster, and of each client in it.
 type Cluster<'c, 'r> = (Tiles, Vec<(&'c Profile<'r>, Tiles)>);
 
-pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<Found<'r>>) {
+pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     let mut clusters: BTreeMap<&str, Cluster<'_, 'r>> = BTreeMap::new();
     for profile in &clients.list {
         let mut own = Tiles::new();
@@ -126,7 +126,7 @@ fn is_steady(length: i64, own: &Tiles, at: i64) -> bool {
     }
 }
 
-fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Found<'r> {
+fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> ClientFinding<'r> {
     let (length, seconds) = (clients.tile, (window(clients.tile) * clients.tile) as f64);
     let within = storm.at..storm.at + window(length) * length;
     let mut kinds: BTreeMap<(&str, What<'_>), u64> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Leases that nobody holds, or that nobody held for too long.
 
-use super::Said;
+use super::Draft;
 use crate::analysis::controllers::handovers::{GAP, Handover, Lease, Run};
 use crate::analysis::controllers::leaders::Elected;
 use crate::analysis::controllers::read::Read;
@@ -34,7 +34,7 @@ pub(in crate::analysis::controllers) fn on_elections(
 /// A lease that its holder stopped renewing, and that nobody took.
 fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Finding {
     let holder = run.holder.name();
-    let said = Said {
+    let said = Draft {
         id: "leader-missing",
         severity: Severity::Critical,
         confidence: 0.9,
@@ -54,13 +54,13 @@ fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Findin
     said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (run.last, run.last + since))
 }
 
-fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Said {
+fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Draft {
     let names: Vec<Cow<'_, str>> =
         elected.candidates.iter().map(|candidate| facts.instances[*candidate].called()).collect();
     // One of several says little.
     let (severity, confidence) =
         if elected.candidates.len() > 1 { (Severity::Critical, 0.8) } else { (Severity::Info, 0.5) };
-    Said {
+    Draft {
         id: "leader-missing",
         severity,
         confidence,
@@ -77,7 +77,7 @@ fn gap(handover: &Handover) -> Finding {
     let (cluster, namespace, name) = &handover.lease;
     let (from, to) = (handover.from.name(), handover.to.name());
     let took = if handover.to == handover.from { "came back".to_owned() } else { format!("took over from {from}") };
-    let said = Said {
+    let said = Draft {
         id: "leader-gap",
         severity: Severity::Warning,
         confidence: 0.9,

@@ -19,7 +19,7 @@ use crate::model::units::duration;
 use serde_json::Value;
 
 /// What is said, before it is said of whom.
-struct Said {
+struct Draft {
     id: &'static str,
     severity: Severity,
     confidence: f64,
@@ -29,7 +29,7 @@ struct Said {
     remedy: String,
 }
 
-impl Said {
+impl Draft {
     /// Of this subject, seen from when to when.
     fn about(self, subject: &[(&str, &str)], seen: (Micros, Micros)) -> Finding {
         let mut finding = Finding::new(self.id, self.severity, subject);

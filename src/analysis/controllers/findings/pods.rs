@@ -1,6 +1,6 @@
 //! Pods that no scheduler tries, and pods that are alike.
 
-use super::{Said, ms};
+use super::{Draft, ms};
 use crate::analysis::controllers::classes::Classes;
 use crate::analysis::controllers::scheduler::Scheduler;
 use crate::model::report::{Finding, Severity};
@@ -24,7 +24,7 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
         *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
     }
     let told = by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
-        let said = Said {
+        let said = Draft {
             id: "scheduler-absent",
             severity: Severity::Warning,
             confidence: 0.8,
@@ -58,7 +58,7 @@ pub(in crate::analysis::controllers) fn on_classes(
         .unwrap_or_default();
     let used = scheduler
         .map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
-    let said = Said {
+    let said = Draft {
         id: "pending-alike",
         severity: Severity::Info,
         confidence: 0.8,

@@ -1,6 +1,6 @@
 //! Work queues that are behind, stand still, hold a stuck worker, or go round and round.
 
-use super::{Said, is_held, ms, seconds};
+use super::{Draft, is_held, ms, seconds};
 use crate::analysis::controllers::calls::Calls;
 use crate::analysis::controllers::queues::Queue;
 use crate::analysis::metrics::facts::Facts;
@@ -52,7 +52,7 @@ fn growth(queue: &Queue) -> Option<f64> {
     queue.course.per_minute().filter(|(_, surely)| *surely).map(|(slope, _)| slope)
 }
 
-fn stalled(queue: &Queue, named: &str) -> Option<Said> {
+fn stalled(queue: &Queue, named: &str) -> Option<Draft> {
     let depth = queue.depth.filter(|depth| *depth >= WAITING)?;
     let (added, done) = (queue.adds_per_s.unwrap_or(0.0), queue.done_per_s.unwrap_or(0.0));
     let pace = if done == 0.0 && queue.course.levels.len() >= 2 {
@@ -62,7 +62,7 @@ fn stalled(queue: &Queue, named: &str) -> Option<Said> {
     } else {
         return None;
     };
-    Some(Said {
+    Some(Draft {
         id: "queue-stalled",
         severity: Severity::Critical,
         confidence: 0.9,
@@ -72,7 +72,7 @@ fn stalled(queue: &Queue, named: &str) -> Option<Said> {
     })
 }
 
-fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Said> {
+fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
     let wait = queue.wait_mean_ms.filter(|wait| *wait >= WAITS)?;
     let most = queue.most().filter(|most| *most >= WAITING)?;
     let depth = queue.depth.unwrap_or(0.0);
@@ -102,12 +102,12 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Said> {
         }
     };
     let summary = format!("{named} {is} behind: items wait {} on average, {now}", ms(wait));
-    Some(Said { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
+    Some(Draft { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
 }
 
-fn stuck(queue: &Queue, named: &str) -> Option<Said> {
+fn stuck(queue: &Queue, named: &str) -> Option<Draft> {
     let longest = queue.longest_s.filter(|longest| *longest >= STUCK)?;
-    Some(Said {
+    Some(Draft {
         id: "queue-stuck",
         severity: Severity::Warning,
         confidence: 0.8,
@@ -119,12 +119,12 @@ fn stuck(queue: &Queue, named: &str) -> Option<Said> {
     })
 }
 
-fn retries(queue: &Queue, named: &str) -> Option<Said> {
+fn retries(queue: &Queue, named: &str) -> Option<Draft> {
     let retries = queue.retries_per_s.filter(|retries| *retries >= RETRIES)?;
     if queue.adds_per_s.is_none_or(|adds| retries < RETRIED * adds) {
         return None;
     }
-    Some(Said {
+    Some(Draft {
         id: "queue-retries",
         severity: Severity::Warning,
         confidence: 0.7,

@@ -1,6 +1,6 @@
 //! Schedulers that are behind, slow or failing, and pods that fit nowhere.
 
-use super::{Said, ms};
+use super::{Draft, ms};
 use crate::analysis::controllers::scheduler::{Attempts, Scheduler, Waiting};
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Finding, Severity};
@@ -20,7 +20,7 @@ const ERRORS_SHARE: f64 = 0.01;
 const NAMED: usize = 3;
 
 /// A scheduler with the pods that wait for it.
-struct Looked<'s> {
+struct SchedulerView<'s> {
     process: &'s str,
     scheduler: &'s Scheduler,
     waiting: Vec<&'s Waiting>,
@@ -38,14 +38,14 @@ pub(in crate::analysis::controllers) fn on_schedulers(
         let waiting =
             waiting.iter().filter(|queue| queue.cluster == instance.cluster && queue.lease == *lease).collect();
         let called = instance.called();
-        let looked = Looked { process: &called, scheduler, waiting };
+        let looked = SchedulerView { process: &called, scheduler, waiting };
         let all = [looked.behind(), looked.unschedulable(), looked.slow(), looked.errors()];
         all.into_iter().flatten().map(|said| said.of(instance, ("", ""))).collect::<Vec<_>>()
     };
     schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(of).collect()
 }
 
-impl Looked<'_> {
+impl SchedulerView<'_> {
     /// Pods of a queue, if there are so many, and how many more each minute: with whether their number surely rises.
     fn pods(&self, queue: &str, least: f64) -> Option<(f64, Option<(f64, bool)>)> {
         let queue = self.waiting.iter().find(|one| one.queue == queue)?;
@@ -56,7 +56,7 @@ impl Looked<'_> {
         self.scheduler.attempts.iter().find(|attempts| attempts.result == result)
     }
 
-    fn behind(&self) -> Option<Said> {
+    fn behind(&self) -> Option<Draft> {
         let (active, growth) = self.pods("active", ACTIVE)?;
         let more =
             growth.filter(|(_, surely)| *surely).map(|(slope, _)| format!(", {} more each minute", significant(slope)));
@@ -66,7 +66,7 @@ impl Looked<'_> {
             .stages
             .first()
             .map(|stage| format!(" ({} takes {} of its time)", stage.name, percent(stage.share)));
-        Some(Said {
+        Some(Draft {
             id: "scheduler-behind",
             severity: if more.is_some() { Severity::Critical } else { Severity::Warning },
             confidence: 0.8,
@@ -88,7 +88,7 @@ impl Looked<'_> {
         })
     }
 
-    fn unschedulable(&self) -> Option<Said> {
+    fn unschedulable(&self) -> Option<Draft> {
         let (pods, growth) = self.pods("unschedulable", UNSCHEDULABLE)?;
         let refusals = self.scheduler.refusals.iter().filter(|(plugin, _)| plugin != "SchedulingGates");
         let why: Vec<String> = refusals.take(NAMED).map(|(plugin, pods)| format!("{plugin} {pods}")).collect();
@@ -97,7 +97,7 @@ impl Looked<'_> {
         } else {
             format!(" (pods by scheduler plugin that rejects them: {})", why.join(", "))
         };
-        Some(Said {
+        Some(Draft {
             id: "scheduler-unschedulable",
             severity: Severity::Warning,
             confidence: 0.9,
@@ -107,10 +107,10 @@ impl Looked<'_> {
         })
     }
 
-    fn slow(&self) -> Option<Said> {
+    fn slow(&self) -> Option<Draft> {
         let p99 = self.attempts("scheduled")?.p99_ms.filter(|p99| *p99 >= SLOW)?;
         let bind = self.scheduler.stages.iter().find(|stage| stage.name == "Bind").and_then(|stage| stage.mean_ms);
-        Some(Said {
+        Some(Draft {
             id: "scheduler-slow",
             severity: Severity::Warning,
             confidence: 0.8,
@@ -120,10 +120,10 @@ impl Looked<'_> {
         })
     }
 
-    fn errors(&self) -> Option<Said> {
+    fn errors(&self) -> Option<Draft> {
         let all: f64 = self.scheduler.attempts.iter().map(|attempts| attempts.count).sum();
         let errors = self.attempts("error")?.count;
-        (errors >= ERRORS && errors >= ERRORS_SHARE * all).then(|| Said {
+        (errors >= ERRORS && errors >= ERRORS_SHARE * all).then(|| Draft {
             id: "scheduler-errors",
             severity: Severity::Warning,
             confidence: 0.9,

@@ -1,6 +1,6 @@
 //! Processes that hold themselves back.
 
-use super::{Said, ms};
+use super::{Draft, ms};
 use crate::analysis::controllers::calls::Calls;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Finding, Severity};
@@ -21,7 +21,7 @@ pub(in crate::analysis::controllers) fn on_calls(facts: &Facts, calls: &[Calls])
     let of = |calls: &Calls| {
         let instance = &facts.instances[calls.instance];
         let mean = calls.limiter_mean_ms.unwrap_or(0.0);
-        let said = Said {
+        let said = Draft {
             id: "client-side-throttling",
             severity: Severity::Warning,
             confidence: 0.9,

@@ -320,9 +320,5 @@ fn all_that_is_assumed_is_told() {
     let (moved, outcome) =
         of(&["nowhere:+5 pods"], None, None, &target(Series::new("x", &[]), Default::default(), grid(web), None), 1.0);
     assert_eq!(moved, None);
-    assert!(
-        outcome.unknown.iter().any(|what| what.contains("no data on pods of nowhere")),
-        "{:?}",
-        outcome.unknown
-    );
+    assert!(outcome.unknown.iter().any(|what| what.contains("no data on pods of nowhere")), "{:?}", outcome.unknown);
 }

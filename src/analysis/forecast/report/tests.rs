@@ -42,11 +42,11 @@ fn plain(name: &str) -> Series {
     Series::new(name, &[])
 }
 
-fn told() -> Told {
-    Told { step: DAY, horizon: 60 * DAY, warn_within: 30.0, critical_within: 7.0, ..Told::default() }
+fn told() -> ForecastInput {
+    ForecastInput { step: DAY, horizon: 60 * DAY, warn_within: 30.0, critical_within: 7.0, ..ForecastInput::default() }
 }
 
-fn make(series: Vec<(Target, Forecast)>, told: Told) -> Report {
+fn make(series: Vec<(Target, Forecast)>, told: ForecastInput) -> Report {
     let (targets, forecasts): (Vec<_>, Vec<_>) = series.into_iter().unzip();
     report(&targets, &forecasts, &|_| panic!("no path was dropped"), told)
 }
@@ -133,7 +133,7 @@ fn a_row_says_it_to_machines_and_people() {
     cpu.parts = vec![Part { name: "web".into(), grid: target(plain("x"), Unit::Cores, None, |day| day).grid }];
     let report = make(
         vec![(cpu, foreseen(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))],
-        Told { points: true, ..told() },
+        ForecastInput { points: true, ..told() },
     );
     let json = |name: &str| column(&report, name)[0].clone();
     assert_eq!(
@@ -209,7 +209,7 @@ fn severity_is_by_the_days_that_are_left() {
     }
     let seats = Series::new(APISERVER_SEATS, &[("priority_level", "p"), ("kind", "executing")]);
     let full = (target(seats, Unit::Count, Some(9.0), |_| 9.0), foreseen(Verdict::AtLimit, 9.0, [None; 3], f64::NAN));
-    let report = make(vec![full], Told { cluster: "prod".into(), ..told() });
+    let report = make(vec![full], ForecastInput { cluster: "prod".into(), ..told() });
     let found = &report.findings[0];
     assert_eq!(
         (found.severity, found.confidence, found.summary.as_str()),
@@ -275,7 +275,7 @@ fn top_and_sorting_are_what_was_asked_for() {
         (target(plain(name), Unit::Count, Some(99.0), |d| d), foreseen(Verdict::Clear, current, [None; 3], 0.01))
     };
     let all = || (0..9).map(|at| of(&format!("s{at}"), f64::from((at * 5) % 9))).collect::<Vec<_>>();
-    let report = make(all(), Told { top: Some(2), sort_by: Some("current".into()), ..told() });
+    let report = make(all(), ForecastInput { top: Some(2), sort_by: Some("current".into()), ..told() });
     assert_eq!(column(&report, "current"), [Value::Number(8.0), Value::Number(7.0)]);
     assert_eq!(report.people.as_ref().unwrap()[0].rows.len(), 2);
     assert!(report.pictures.is_empty(), "nine rows: no picture unless asked for");
@@ -287,7 +287,7 @@ fn top_and_sorting_are_what_was_asked_for() {
         path: vec![Step { at: index as Micros, p10: 0.0, p50: 0.0, p90: 0.0 }],
         ..Forecast::default()
     };
-    let report = super::report(&targets, &forecasts, &again, Told { charts: Some(2), ..told() });
+    let report = super::report(&targets, &forecasts, &again, ForecastInput { charts: Some(2), ..told() });
     // The one with most growth for its headroom: that of the highest value.
     assert_eq!(
         report.pictures.iter().map(|picture| (picture.title.as_str(), picture.path[0].at)).collect::<Vec<_>>(),

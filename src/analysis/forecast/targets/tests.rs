@@ -92,7 +92,7 @@ fn limits_that_are_given_come_first() {
         history(Series::new("depth", &[("of", "x")]), 0, &[1.0]),
         history(Series::new("depth", &[("of", "y")]), 0, &[1.0]),
     ];
-    let given = Given {
+    let given = GivenLimits {
         patterns: vec![(Regex::new("^queue$").unwrap(), 7.0), (Regex::new("queue|cpu").unwrap(), 8.0)],
         listed: [("depth".to_owned(), 1.0), (r#"depth{of="y"}"#.to_owned(), 2.0), ("queue".to_owned(), 3.0)].into(),
         list: "limits.csv".to_owned(),
@@ -117,7 +117,7 @@ fn etcd_has_its_quota_or_says_where_the_limit_is_from() {
     let db = |instance, value| history(Series::new(ETCD_DB, &[("instance", instance)]), 0, &[value]);
     let own = |instance, value| history(Series::new(ETCD_QUOTA, &[("instance", instance)]), 0, &[value]);
     let limits = |all: Vec<History>, etcd_quota| {
-        let rules = Rules { given: Given { etcd_quota, ..Given::default() }, ..Rules::default() };
+        let rules = Rules { given: GivenLimits { etcd_quota, ..GivenLimits::default() }, ..Rules::default() };
         targets(all, &rules).into_iter().map(|target| (target.series.to_string(), target.limit)).collect::<Vec<_>>()
     };
     let of = |instance: &str, limit| (format!("etcd_db_bytes{{instance=\"{instance}\"}}"), limit);

@@ -18,7 +18,7 @@ pub enum Decision {
 
 /// What a request says of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Said<T> {
+pub enum FieldValue<T> {
     /// The log does not hold it.
     #[default]
     Unknown,
@@ -32,11 +32,11 @@ pub enum Said<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct New {
     /// `spec.replicas`.
-    pub replicas: Said<i64>,
+    pub replicas: FieldValue<i64>,
     /// The annotation that repeats them; none where it is taken away.
-    pub confirmed: Said<Option<String>>,
+    pub confirmed: FieldValue<Option<String>>,
     /// Whether the template of its pods is set; what to is not kept.
-    pub template: Said<()>,
+    pub template: FieldValue<()>,
 }
 
 /// What is known of an object before a request.
@@ -60,7 +60,7 @@ pub struct Old {
 
 /// A request that reaches admission.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Asked {
+pub struct AdmissionRequest {
     /// Who asks; the impersonated user, where there is one, for that is whom admission sees.
     pub user: String,
     /// Groups of that user.
@@ -78,7 +78,7 @@ pub struct Asked {
 }
 
 impl Match {
-    fn takes(&self, asked: &Asked) -> bool {
+    fn takes(&self, asked: &AdmissionRequest) -> bool {
         let has = |all: &[&str], one: &str| all.contains(&one) || all.contains(&"*");
         let resource = if asked.subresource.is_empty() {
             has(self.resources, &asked.resource)
@@ -91,7 +91,7 @@ impl Match {
 
 impl Policy {
     /// Whether it is asked about such requests.
-    pub fn is_asked(&self, asked: &Asked) -> bool {
+    pub fn is_asked(&self, asked: &AdmissionRequest) -> bool {
         self.rules.iter().any(|rule| rule.takes(asked)) && !self.except.iter().any(|rule| rule.takes(asked))
     }
 
@@ -100,7 +100,7 @@ impl Policy {
     pub fn decide(
         &self,
         terms: &Terms,
-        asked: &Asked,
+        asked: &AdmissionRequest,
         old: Option<&Old>,
         in_critical: Option<bool>,
         is_open: Option<bool>,
@@ -118,7 +118,7 @@ impl Policy {
             "node-deletes" if !asked.user.starts_with("system:node:") => Decision::Allow,
             "scale" => scale(asked, old, in_critical),
             "replicas" => replicas(asked, old),
-            "change-window" if asked.new.template == Said::Unchanged => Decision::Allow,
+            "change-window" if asked.new.template == FieldValue::Unchanged => Decision::Allow,
             name => match old {
                 None => Decision::Unknown(OBJECT),
                 Some(old) => match name {
@@ -127,7 +127,7 @@ impl Policy {
                     "delete-at-zero" => that(!old.is_critical || old.replicas == 0),
                     "node-deletes" => that(old.is_going || old.is_the_nodes),
                     _ if !old.is_critical || is_open == Some(true) => Decision::Allow,
-                    _ if asked.new.template == Said::Unknown => Decision::Unknown(BODY),
+                    _ if asked.new.template == FieldValue::Unknown => Decision::Unknown(BODY),
                     _ => is_open.map_or(Decision::Unknown(CLOCK), |_| Decision::Deny),
                 },
             },
@@ -141,32 +141,32 @@ const BODY: &str = "body not logged";
 const SPACE: &str = "namespace unknown";
 const CLOCK: &str = "window unknown";
 
-fn scale(asked: &Asked, old: Option<&Old>, in_critical: Option<bool>) -> Decision {
+fn scale(asked: &AdmissionRequest, old: Option<&Old>, in_critical: Option<bool>) -> Decision {
     match (&asked.new.replicas, in_critical, old) {
-        (Said::Unchanged, ..) | (_, Some(false), _) => Decision::Allow,
-        (Said::Set(new), _, Some(old)) if *new == old.replicas => Decision::Allow,
+        (FieldValue::Unchanged, ..) | (_, Some(false), _) => Decision::Allow,
+        (FieldValue::Set(new), _, Some(old)) if *new == old.replicas => Decision::Allow,
         (_, None, _) => Decision::Unknown(SPACE),
-        (Said::Unknown, ..) => Decision::Unknown(BODY),
-        (Said::Set(_), Some(true), Some(_)) => Decision::Deny,
-        (Said::Set(_), Some(true), None) => Decision::Unknown(OBJECT),
+        (FieldValue::Unknown, ..) => Decision::Unknown(BODY),
+        (FieldValue::Set(_), Some(true), Some(_)) => Decision::Deny,
+        (FieldValue::Set(_), Some(true), None) => Decision::Unknown(OBJECT),
     }
 }
 
-fn replicas(asked: &Asked, old: Option<&Old>) -> Decision {
+fn replicas(asked: &AdmissionRequest, old: Option<&Old>) -> Decision {
     let new = &asked.new;
-    if new.replicas == Said::Unchanged || old.is_some_and(|old| !old.is_critical) {
+    if new.replicas == FieldValue::Unchanged || old.is_some_and(|old| !old.is_critical) {
         return Decision::Allow;
     }
-    let (Said::Set(number), Some(old)) = (&new.replicas, old) else {
+    let (FieldValue::Set(number), Some(old)) = (&new.replicas, old) else {
         return Decision::Unknown(if old.is_none() { OBJECT } else { BODY });
     };
     if *number == old.replicas {
         return Decision::Allow;
     }
     let confirmed = match &new.confirmed {
-        Said::Unknown => return Decision::Unknown(BODY),
-        Said::Unchanged => &old.confirmed_replicas,
-        Said::Set(text) => text,
+        FieldValue::Unknown => return Decision::Unknown(BODY),
+        FieldValue::Unchanged => &old.confirmed_replicas,
+        FieldValue::Set(text) => text,
     };
     if confirmed.as_deref() == Some(number.to_string().as_str()) { Decision::Allow } else { Decision::Deny }
 }
@@ -205,10 +205,10 @@ impl New {
     pub fn of_update(object: &Value, terms: &Terms) -> Self {
         let unsaid = i64::from(object["kind"] != "Scale");
         Self {
-            replicas: Said::Set(object["spec"]["replicas"].as_i64().unwrap_or(unsaid)),
-            confirmed: Said::Set(text(object, "annotations", &terms.confirm_replicas)),
+            replicas: FieldValue::Set(object["spec"]["replicas"].as_i64().unwrap_or(unsaid)),
+            confirmed: FieldValue::Set(text(object, "annotations", &terms.confirm_replicas)),
             // It is there in any case; whether it is another can't be told without defaults.
-            template: Said::Unknown,
+            template: FieldValue::Unknown,
         }
     }
 
@@ -220,14 +220,18 @@ impl New {
                 let annotations = &patch["metadata"]["annotations"];
                 Self {
                     replicas: match patch["spec"].get("replicas") {
-                        None => Said::Unchanged,
-                        Some(number) => number.as_i64().map_or(Said::Unknown, Said::Set),
+                        None => FieldValue::Unchanged,
+                        Some(number) => number.as_i64().map_or(FieldValue::Unknown, FieldValue::Set),
                     },
                     confirmed: match annotations.get(&terms.confirm_replicas) {
-                        None => Said::Unchanged,
-                        Some(value) => Said::Set(value.as_str().map(str::to_owned)),
+                        None => FieldValue::Unchanged,
+                        Some(value) => FieldValue::Set(value.as_str().map(str::to_owned)),
                     },
-                    template: if patch["spec"].get("template").is_some() { Said::Set(()) } else { Said::Unchanged },
+                    template: if patch["spec"].get("template").is_some() {
+                        FieldValue::Set(())
+                    } else {
+                        FieldValue::Unchanged
+                    },
                 }
             }
             _ => Self::default(),
@@ -237,7 +241,8 @@ impl New {
     fn of_steps(steps: &[Value], terms: &Terms) -> Self {
         let annotation =
             format!("/metadata/annotations/{}", terms.confirm_replicas.replace('~', "~0").replace('/', "~1"));
-        let mut new = Self { replicas: Said::Unchanged, confirmed: Said::Unchanged, template: Said::Unchanged };
+        let mut new =
+            Self { replicas: FieldValue::Unchanged, confirmed: FieldValue::Unchanged, template: FieldValue::Unchanged };
         for step in steps {
             let path = step["path"].as_str().unwrap_or_default();
             let takes = step["op"] == "remove";
@@ -246,15 +251,15 @@ impl New {
                 continue;
             }
             if path == "/spec/replicas" {
-                new.replicas = step["value"].as_i64().map_or(Said::Unknown, Said::Set);
+                new.replicas = step["value"].as_i64().map_or(FieldValue::Unknown, FieldValue::Set);
             } else if path == annotation {
-                new.confirmed = Said::Set(if takes { None } else { step["value"].as_str().map(str::to_owned) });
+                new.confirmed = FieldValue::Set(if takes { None } else { step["value"].as_str().map(str::to_owned) });
             } else if path.starts_with("/spec/template") {
-                new.template = Said::Set(());
+                new.template = FieldValue::Set(());
             } else if matches!(path, "" | "/spec") {
                 return Self::default();
             } else if matches!(path, "/metadata" | "/metadata/annotations") {
-                new.confirmed = if takes { Said::Set(None) } else { Said::Unknown };
+                new.confirmed = if takes { FieldValue::Set(None) } else { FieldValue::Unknown };
             }
         }
         new
@@ -270,11 +275,16 @@ mod tests {
     fn what_patches_say() {
         let terms = Terms::default();
         let of = |patch: Value| New::of_patch(&patch, &terms);
-        let nothing = New { replicas: Said::Unchanged, confirmed: Said::Unchanged, template: Said::Unchanged };
+        let nothing =
+            New { replicas: FieldValue::Unchanged, confirmed: FieldValue::Unchanged, template: FieldValue::Unchanged };
         assert_eq!(of(json!({"metadata": {"labels": {"a": "b"}}})), nothing);
-        assert_eq!(of(json!({"spec": {"replicas": 3}})), New { replicas: Said::Set(3), ..nothing.clone() });
+        assert_eq!(of(json!({"spec": {"replicas": 3}})), New { replicas: FieldValue::Set(3), ..nothing.clone() });
         let said = json!({"metadata": {"annotations": {"plimsoll.io/confirm-replicas": "3"}}, "spec": {"replicas": 3, "template": {}}});
-        let both = New { replicas: Said::Set(3), confirmed: Said::Set(Some("3".into())), template: Said::Set(()) };
+        let both = New {
+            replicas: FieldValue::Set(3),
+            confirmed: FieldValue::Set(Some("3".into())),
+            template: FieldValue::Set(()),
+        };
         assert_eq!(of(said), both);
         let steps = json!([
             {"op": "test", "path": "/spec/replicas", "value": 9},
@@ -285,6 +295,6 @@ mod tests {
         assert_eq!(of(steps), both);
         assert_eq!(of(json!([{"op": "replace", "path": "/spec", "value": {}}])), New::default());
         let removed = json!([{"op": "remove", "path": "/metadata/annotations/plimsoll.io~1confirm-replicas"}]);
-        assert_eq!(of(removed), New { confirmed: Said::Set(None), ..nothing });
+        assert_eq!(of(removed), New { confirmed: FieldValue::Set(None), ..nothing });
     }
 }

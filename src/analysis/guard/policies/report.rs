@@ -1,7 +1,7 @@
 //! What `plimsoll guard policies SOURCE` says: what each policy would have said to the requests of a log.
 
 use super::replay::Decision;
-use super::requests::{Known, Request};
+use super::requests::{ClusterContext, Request};
 use super::{Policy, Terms};
 use crate::model::input::InputReport;
 use crate::model::registry::qualified;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// What a report is made of besides requests.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct PoliciesInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// When it begins and ends.
@@ -46,7 +46,13 @@ struct Count<'w> {
 }
 
 /// The report. `requests` are in the order of time.
-pub fn report(policies: &[&Policy], terms: &Terms, requests: &[Request], known: &Known, told: Told) -> Report {
+pub fn report(
+    policies: &[&Policy],
+    terms: &Terms,
+    requests: &[Request],
+    known: &ClusterContext,
+    told: PoliciesInput,
+) -> Report {
     let count = |policy: &Policy| {
         let mut count = Count::default();
         for (request, decision) in requests.iter().zip(known.decide_all(policy, terms, requests)) {

@@ -1,6 +1,6 @@
 //! From events to the requests that policies are asked about.
 
-use super::replay::{Asked, Decision, New, Old};
+use super::replay::{AdmissionRequest, Decision, New, Old};
 use super::{Policy, Terms};
 use crate::analysis::guard::bodies::{body, is_dry_run};
 use crate::analysis::guard::classify::is_done;
@@ -42,7 +42,7 @@ pub struct Request {
     /// The object.
     pub target: Target,
     /// What admission sees.
-    pub asked: Asked,
+    pub asked: AdmissionRequest,
     /// To find it again.
     pub audit_id: String,
 }
@@ -99,12 +99,12 @@ impl<'t> Watch<'t> {
             return;
         }
         let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
-        let asked = Asked {
+        let asked = AdmissionRequest {
             operation,
             group: text(e.group),
             resource: text(e.resource),
             subresource: text(e.subresource),
-            ..Asked::default()
+            ..AdmissionRequest::default()
         };
         if !self.policies.iter().any(|policy| policy.is_asked(&asked)) || is_dry_run(e) {
             return;
@@ -124,7 +124,7 @@ impl<'t> Watch<'t> {
             agent: cut(&e.agent_product()).into_owned(),
             verb: text(e.verb),
             target,
-            asked: Asked { user, groups, new, ..asked },
+            asked: AdmissionRequest { user, groups, new, ..asked },
             audit_id: text(e.audit_id),
         });
     }
@@ -155,7 +155,7 @@ fn new(e: &Event<'_>, terms: &Terms) -> New {
 
 /// What is known beside the log.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct ClusterContext {
     /// Objects, as they were before.
     pub objects: HashMap<Target, Old>,
     /// Whether all objects are among them that there were: then what is not was made later.
@@ -164,7 +164,7 @@ pub struct Known {
     pub namespaces: BTreeMap<String, bool>,
 }
 
-impl Known {
+impl ClusterContext {
     /// What a policy says to each request, in the order of time. What began to be deleted before, as the log shows, is
     /// going.
     pub fn decide_all(&self, policy: &Policy, terms: &Terms, requests: &[Request]) -> Vec<Decision> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A request as admission sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct AdmissionRequest {
     /// `CREATE`, `UPDATE`, `DELETE`, `CONNECT`.
     pub operation: &'static str,
     /// API group; the core group is empty.
@@ -20,7 +20,7 @@ pub struct Asked {
     pub namespace: String,
 }
 
-impl Asked {
+impl AdmissionRequest {
     /// One that somebody might send.
     pub fn new(operation: &'static str, group: &str, resource: &str, namespace: &str) -> Self {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -53,7 +53,7 @@ pub type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 const NAME: &str = "kubernetes.io/metadata.name";
 
 /// What admission never asks webhooks about, so that they can be repaired: configurations of admission itself.
-fn is_exempt(asked: &Asked) -> bool {
+fn is_exempt(asked: &AdmissionRequest) -> bool {
     asked.group == "admissionregistration.k8s.io"
 }
 
@@ -71,7 +71,7 @@ pub fn operation(verb: &str, subresource: &str, code: Option<u16>) -> Option<&'s
 }
 
 /// Whether `webhook` is asked.
-pub fn asks(webhook: &Webhook, asked: &Asked, namespaces: &Namespaces) -> Answer {
+pub fn asks(webhook: &Webhook, asked: &AdmissionRequest, namespaces: &Namespaces) -> Answer {
     if is_exempt(asked) || !webhook.rules.iter().any(|rule| rule_takes(rule, asked, webhook.is_equivalent)) {
         return Answer::No;
     }
@@ -83,7 +83,7 @@ pub fn asks(webhook: &Webhook, asked: &Asked, namespaces: &Namespaces) -> Answer
     }
 }
 
-fn rule_takes(rule: &Rule, asked: &Asked, is_equivalent: bool) -> bool {
+fn rule_takes(rule: &Rule, asked: &AdmissionRequest, is_equivalent: bool) -> bool {
     let has = |list: &[String], value: &str| list.iter().any(|one| one == "*" || one == value);
     let in_scope = match rule.scope.as_str() {
         "Namespaced" => !asked.namespace.is_empty() && asked.resource != "namespaces",
@@ -102,7 +102,7 @@ fn rule_takes(rule: &Rule, asked: &Asked, is_equivalent: bool) -> bool {
 }
 
 /// By the selector of namespaces: what is in none is always meant, a namespace is by its own labels.
-fn in_namespace(webhook: &Webhook, asked: &Asked, namespaces: &Namespaces) -> Answer {
+fn in_namespace(webhook: &Webhook, asked: &AdmissionRequest, namespaces: &Namespaces) -> Answer {
     let selector = &webhook.namespaces;
     if selector.is_empty() || asked.namespace.is_empty() {
         return Answer::Yes;
@@ -152,21 +152,33 @@ mod tests {
     #[test]
     fn rules_are_read_as_an_apiserver_does() {
         let table = [
-            (rule(&["CREATE"], &[""], &["pods"], "*"), Asked::new("CREATE", "", "pods", "a"), true),
-            (rule(&["CREATE"], &[""], &["pods"], "*"), Asked::new("CREATE", "", "pods/exec", "a"), false),
-            (rule(&["*"], &[""], &["pods/*"], "*"), Asked::new("UPDATE", "", "pods/status", "a"), true),
+            (rule(&["CREATE"], &[""], &["pods"], "*"), AdmissionRequest::new("CREATE", "", "pods", "a"), true),
+            (rule(&["CREATE"], &[""], &["pods"], "*"), AdmissionRequest::new("CREATE", "", "pods/exec", "a"), false),
+            (rule(&["*"], &[""], &["pods/*"], "*"), AdmissionRequest::new("UPDATE", "", "pods/status", "a"), true),
             // As kube-apiserver's matcher has it, whatever the API's documentation says.
-            (rule(&["*"], &[""], &["pods/*"], "*"), Asked::new("UPDATE", "", "pods", "a"), true),
-            (rule(&["*"], &["*"], &["*"], "*"), Asked::new("UPDATE", "apps", "deployments", "a"), true),
-            (rule(&["*"], &["*"], &["*"], "*"), Asked::new("UPDATE", "apps", "deployments/scale", "a"), false),
-            (rule(&["*"], &["*"], &["*/*"], "*"), Asked::new("UPDATE", "apps", "deployments/scale", "a"), true),
-            (rule(&["*"], &["*"], &["*/scale"], "*"), Asked::new("UPDATE", "apps", "deployments/scale", "a"), true),
-            (rule(&["*"], &["*"], &["*"], "Namespaced"), Asked::new("UPDATE", "", "nodes", ""), false),
-            (rule(&["*"], &["*"], &["*"], "Cluster"), Asked::new("UPDATE", "", "nodes", ""), true),
-            (rule(&["*"], &["*"], &["*"], "Namespaced"), Asked::new("CREATE", "", "namespaces", "a"), false),
+            (rule(&["*"], &[""], &["pods/*"], "*"), AdmissionRequest::new("UPDATE", "", "pods", "a"), true),
+            (rule(&["*"], &["*"], &["*"], "*"), AdmissionRequest::new("UPDATE", "apps", "deployments", "a"), true),
             (
                 rule(&["*"], &["*"], &["*"], "*"),
-                Asked::new("CREATE", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""),
+                AdmissionRequest::new("UPDATE", "apps", "deployments/scale", "a"),
+                false,
+            ),
+            (
+                rule(&["*"], &["*"], &["*/*"], "*"),
+                AdmissionRequest::new("UPDATE", "apps", "deployments/scale", "a"),
+                true,
+            ),
+            (
+                rule(&["*"], &["*"], &["*/scale"], "*"),
+                AdmissionRequest::new("UPDATE", "apps", "deployments/scale", "a"),
+                true,
+            ),
+            (rule(&["*"], &["*"], &["*"], "Namespaced"), AdmissionRequest::new("UPDATE", "", "nodes", ""), false),
+            (rule(&["*"], &["*"], &["*"], "Cluster"), AdmissionRequest::new("UPDATE", "", "nodes", ""), true),
+            (rule(&["*"], &["*"], &["*"], "Namespaced"), AdmissionRequest::new("CREATE", "", "namespaces", "a"), false),
+            (
+                rule(&["*"], &["*"], &["*"], "*"),
+                AdmissionRequest::new("CREATE", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""),
                 false,
             ),
         ];
@@ -174,7 +186,10 @@ mod tests {
             let webhook = Webhook { rules: vec![rule], ..Webhook::default() };
             assert_eq!(asks(&webhook, &asked, &Namespaces::new()) == Answer::Yes, expected, "{webhook:?} {asked:?}");
         }
-        let old = Asked { version: "v1beta1".to_owned(), ..Asked::new("CREATE", "apps", "deployments", "a") };
+        let old = AdmissionRequest {
+            version: "v1beta1".to_owned(),
+            ..AdmissionRequest::new("CREATE", "apps", "deployments", "a")
+        };
         let exact = Webhook { rules: vec![rule(&["*"], &["apps"], &["deployments"], "*")], ..Webhook::default() };
         assert_eq!(asks(&exact, &old, &Namespaces::new()), Answer::No);
         assert_eq!(asks(&Webhook { is_equivalent: true, ..exact }, &old, &Namespaces::new()), Answer::Yes);
@@ -189,11 +204,11 @@ mod tests {
         };
         let not_system =
             pods(Selector { expressions: vec![expression(NAME, "NotIn", &["kube-system"])], ..Selector::default() });
-        let create = |namespace: &str| Asked::new("CREATE", "", "pods", namespace);
+        let create = |namespace: &str| AdmissionRequest::new("CREATE", "", "pods", namespace);
         let none = Namespaces::new();
         assert_eq!(asks(&not_system, &create("kube-system"), &none), Answer::No);
         assert_eq!(asks(&not_system, &create("web"), &none), Answer::Yes);
-        assert_eq!(asks(&not_system, &Asked::new("UPDATE", "", "nodes", ""), &none), Answer::Yes);
+        assert_eq!(asks(&not_system, &AdmissionRequest::new("UPDATE", "", "nodes", ""), &none), Answer::Yes);
         let marked =
             pods(Selector { labels: BTreeMap::from([("inject".to_owned(), "yes".to_owned())]), ..Selector::default() });
         assert_eq!(asks(&marked, &create("web"), &none), Answer::Perhaps);

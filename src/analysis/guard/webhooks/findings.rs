@@ -1,8 +1,8 @@
 //! What is wrong with webhooks. (Thresholds and their reasons: docs/findings.md.)
 
 use super::Measured;
-use super::asked::{Answer, Asked, Namespaces, asks};
-use super::seen::Met;
+use super::asked::{AdmissionRequest, Answer, Namespaces, asks};
+use super::seen::WebhookCalls;
 use crate::model::report::{Finding, Severity};
 use crate::model::units::{counted, percent, significant};
 use crate::model::webhooks::Webhook;
@@ -16,14 +16,14 @@ const NEARLY: f64 = 0.5;
 const LONG: u32 = 10;
 
 /// What a control plane can't do without, and a request of it.
-fn vital() -> [(&'static str, Asked); 6] {
+fn vital() -> [(&'static str, AdmissionRequest); 6] {
     [
-        ("leader election", Asked::new("UPDATE", "coordination.k8s.io", "leases", "kube-system")),
-        ("kubelets' leases", Asked::new("UPDATE", "coordination.k8s.io", "leases", "kube-node-lease")),
-        ("the status of nodes", Asked::new("UPDATE", "", "nodes/status", "")),
-        ("pods of kube-system", Asked::new("CREATE", "", "pods", "kube-system")),
-        ("binding pods to nodes", Asked::new("CREATE", "", "pods/binding", "kube-system")),
-        ("access reviews", Asked::new("CREATE", "authorization.k8s.io", "subjectaccessreviews", "")),
+        ("leader election", AdmissionRequest::new("UPDATE", "coordination.k8s.io", "leases", "kube-system")),
+        ("kubelets' leases", AdmissionRequest::new("UPDATE", "coordination.k8s.io", "leases", "kube-node-lease")),
+        ("the status of nodes", AdmissionRequest::new("UPDATE", "", "nodes/status", "")),
+        ("pods of kube-system", AdmissionRequest::new("CREATE", "", "pods", "kube-system")),
+        ("binding pods to nodes", AdmissionRequest::new("CREATE", "", "pods/binding", "kube-system")),
+        ("access reviews", AdmissionRequest::new("CREATE", "authorization.k8s.io", "subjectaccessreviews", "")),
     ]
 }
 
@@ -36,7 +36,7 @@ pub(super) fn stops(webhook: &Webhook, namespaces: &Namespaces) -> Vec<&'static 
 /// Whether its own pods can't be made while it is down.
 fn own(webhook: &Webhook, namespaces: &Namespaces) -> Answer {
     let Some((namespace, _)) = webhook.service.as_ref().filter(|_| webhook.fails_closed) else { return Answer::No };
-    asks(webhook, &Asked::new("CREATE", "", "pods", namespace), namespaces)
+    asks(webhook, &AdmissionRequest::new("CREATE", "", "pods", namespace), namespaces)
 }
 
 /// Whether it is asked about everything.
@@ -53,7 +53,7 @@ fn is_wide(webhook: &Webhook) -> bool {
 /// The findings on one webhook.
 pub(super) fn findings(
     webhook: &Webhook,
-    met: &Met,
+    met: &WebhookCalls,
     measured: Option<&Measured>,
     namespaces: &Namespaces,
     seen: (&str, &str),

@@ -1,7 +1,7 @@
 //! What `plimsoll guard webhooks` says.
 
 use super::findings::{findings, stops};
-use super::seen::{Met, Seen};
+use super::seen::{Seen, WebhookCalls};
 use super::{Measured, Namespaces};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Table, Value, Window};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What a report is made of besides webhooks.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct WebhooksInput {
     /// What was read.
     pub inputs: Vec<InputReport>,
     /// Whether there were audit logs.
@@ -78,12 +78,12 @@ pub fn report(
     seen: &Seen,
     measured: &BTreeMap<String, Measured>,
     namespaces: &Namespaces,
-    told: Told,
+    told: WebhooksInput,
 ) -> Report {
     let span = seen.span.map(|(from, to)| (time::format(from), time::format(to), (to - from) as f64 / 1e6));
     let (from, to, seconds) = span.unwrap_or_default();
-    let none = Met::default();
-    let mut of: Vec<(&Webhook, &Met, Option<&Measured>)> = webhooks
+    let none = WebhookCalls::default();
+    let mut of: Vec<(&Webhook, &WebhookCalls, Option<&Measured>)> = webhooks
         .iter()
         .enumerate()
         .map(|(at, webhook)| (webhook, seen.met.get(at).unwrap_or(&none), measured.get(&webhook.name)))
@@ -174,10 +174,10 @@ fn backend(webhook: &Webhook) -> String {
 }
 
 fn row(
-    (webhook, met, measured): &(&Webhook, &Met, Option<&Measured>),
+    (webhook, met, measured): &(&Webhook, &WebhookCalls, Option<&Measured>),
     seen: &Seen,
     namespaces: &Namespaces,
-    told: &Told,
+    told: &WebhooksInput,
     seconds: f64,
 ) -> Vec<Value> {
     let requests = met.sure + met.perhaps;
@@ -229,7 +229,10 @@ fn row(
     ]
 }
 
-fn for_people((webhook, met, measured): &(&Webhook, &Met, Option<&Measured>), told: &Told) -> Vec<Value> {
+fn for_people(
+    (webhook, met, measured): &(&Webhook, &WebhookCalls, Option<&Measured>),
+    told: &WebhooksInput,
+) -> Vec<Value> {
     let rules: Vec<String> = webhook.rules.iter().map(rule_in_words).collect();
     let requests = match (told.has_logs, met.perhaps) {
         (false, _) => Value::None,
@@ -251,7 +254,12 @@ fn for_people((webhook, met, measured): &(&Webhook, &Met, Option<&Measured>), to
     ]
 }
 
-fn lead(of: &[(&Webhook, &Met, Option<&Measured>)], seen: &Seen, namespaces: &Namespaces, told: &Told) -> Vec<String> {
+fn lead(
+    of: &[(&Webhook, &WebhookCalls, Option<&Measured>)],
+    seen: &Seen,
+    namespaces: &Namespaces,
+    told: &WebhooksInput,
+) -> Vec<String> {
     let closed = of.iter().filter(|(webhook, ..)| webhook.fails_closed).count() as u64;
     let mut lead = vec![format!(
         "{}, by {}; without {} of them requests fail (failurePolicy: Fail).",

@@ -1,6 +1,6 @@
 //! What a log holds of requests that webhooks are asked about.
 
-use super::asked::{Answer, Asked, Namespaces, asks, operation};
+use super::asked::{AdmissionRequest, Answer, Namespaces, asks, operation};
 use crate::analysis::guard::group::is_done;
 use crate::analysis::rollup::notable::is_control_plane;
 use crate::model::event::Timed;
@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 /// Requests of a log that one webhook is asked about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct WebhookCalls {
     /// It is asked for certain.
     pub sure: u64,
     /// It may be asked.
@@ -30,7 +30,7 @@ pub struct Met {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// By webhook, in their order.
-    pub met: Vec<Met>,
+    pub met: Vec<WebhookCalls>,
     /// Requests that change something, and were done.
     pub writes: u64,
     /// From the first event to the last.
@@ -42,7 +42,7 @@ impl Seen {
     pub fn merge(&mut self, other: Self) {
         self.writes += other.writes;
         self.span = together(self.span, other.span);
-        self.met.resize(self.met.len().max(other.met.len()), Met::default());
+        self.met.resize(self.met.len().max(other.met.len()), WebhookCalls::default());
         for (mine, theirs) in self.met.iter_mut().zip(other.met) {
             mine.sure += theirs.sure;
             mine.perhaps += theirs.perhaps;
@@ -66,7 +66,7 @@ pub struct Counter<'w> {
     webhooks: &'w [Webhook],
     namespaces: &'w Namespaces,
     /// What each is asked: requests are many, what they ask for is little.
-    known: HashMap<Asked, Vec<(usize, Answer)>>,
+    known: HashMap<AdmissionRequest, Vec<(usize, Answer)>>,
     seen: Seen,
 }
 
@@ -76,7 +76,7 @@ const KNOWN: usize = 100_000;
 impl<'w> Counter<'w> {
     /// Nothing yet.
     pub fn new(webhooks: &'w [Webhook], namespaces: &'w Namespaces) -> Self {
-        let seen = Seen { met: vec![Met::default(); webhooks.len()], ..Seen::default() };
+        let seen = Seen { met: vec![WebhookCalls::default(); webhooks.len()], ..Seen::default() };
         Self { webhooks, namespaces, known: HashMap::new(), seen }
     }
 
@@ -95,7 +95,7 @@ impl<'w> Counter<'w> {
             return;
         }
         self.seen.writes += 1;
-        let asked = Asked {
+        let asked = AdmissionRequest {
             operation,
             group: event.group.decode().into_owned(),
             version: version(&event.uri.decode()),
@@ -145,7 +145,7 @@ impl<'w> Counter<'w> {
 
     /// What was counted since the last time.
     pub fn flush(&mut self) -> Seen {
-        let fresh = Seen { met: vec![Met::default(); self.webhooks.len()], ..Seen::default() };
+        let fresh = Seen { met: vec![WebhookCalls::default(); self.webhooks.len()], ..Seen::default() };
         std::mem::replace(&mut self.seen, fresh)
     }
 }

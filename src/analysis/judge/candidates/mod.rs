@@ -7,7 +7,7 @@ mod plane;
 use super::episodes::Draft;
 use super::profile::{Added, Count, Profile};
 use super::requests::{Caller, Class, Requests};
-use super::series::LoadSeries;
+use super::series::RequestSeries;
 use super::signals::Signal;
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
@@ -102,7 +102,7 @@ pub struct View<'r> {
     /// The requests.
     pub requests: &'r dyn Requests,
     /// Load in time.
-    pub series: &'r LoadSeries,
+    pub series: &'r RequestSeries,
     /// The baseline.
     pub before: Profile,
     /// The episode.

@@ -131,7 +131,7 @@ pub(super) enum Why {
 
 /// A file that is known and not held open.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct ClosedFile {
     /// How it stood when it was looked at.
     pub(super) stamp: Stamp,
     /// What it began with, unpacked.
@@ -142,7 +142,7 @@ pub(super) struct Known {
     pub(super) seen: Instant,
 }
 
-impl Known {
+impl ClosedFile {
     /// A file that has just been looked at.
     pub(super) fn new(stamp: Stamp, head: Head, why: Why) -> Self {
         Self { stamp, head, why, seen: Instant::now() }

@@ -1,7 +1,7 @@
 //! Looks at folders: which files are new, which of them belong to a log that is followed, and which
 //! are but copies of what has been read.
 
-use super::known::{self, HEAD, Head, Id, Known, Stamp, Why};
+use super::known::{self, ClosedFile, HEAD, Head, Id, Stamp, Why};
 use super::read_at::read_at;
 use super::tail::{Body, Tail, packing};
 use super::{Follower, open_file};
@@ -130,7 +130,7 @@ impl Follower {
                     && family_of(&sibling) == family
                     && let Ok(found) = Candidate::open(&sibling)
                 {
-                    self.known.insert(found.id, Known::new(found.stamp, found.head, Why::NotAsked));
+                    self.known.insert(found.id, ClosedFile::new(found.stamp, found.head, Why::NotAsked));
                 }
             }
         }
@@ -176,7 +176,7 @@ impl Follower {
             }
             self.expand_at = Instant::now() + EXPAND.0.max(start.elapsed() * EXPAND.1);
             self.known.retain(|_, known| known.lasts());
-            self.gone.retain(Known::lasts);
+            self.gone.retain(ClosedFile::lasts);
         }
         let any = !found.is_empty();
         // By the first event; of those that tell none, by the last write. A rotated name stands before the
@@ -285,7 +285,7 @@ impl Follower {
     }
 
     fn forget(&mut self, file: &Candidate, why: Why) {
-        self.gone.extend(self.known.insert(file.id, Known::new(file.stamp, file.head.clone(), why)));
+        self.gone.extend(self.known.insert(file.id, ClosedFile::new(file.stamp, file.head.clone(), why)));
     }
 
     /// Whether a file that begins so is or was read.
@@ -331,7 +331,7 @@ impl Follower {
             Body::Growing(file) => {
                 let Some(stamp) = file.stamp() else { return };
                 let why = Why::ReadTo(unfinished.unwrap_or_else(|| file.lines_to()));
-                let known = Known { stamp, head: file.head().clone(), why, seen: now };
+                let known = ClosedFile { stamp, head: file.head().clone(), why, seen: now };
                 if let Some(id) = tail.id() {
                     self.gone.extend(self.known.insert(id, known));
                 }
@@ -341,7 +341,12 @@ impl Follower {
                 if let (Some(meta), Some(id)) = (stamp, tail.id()) {
                     self.known.insert(
                         id,
-                        Known { stamp: Stamp::of(&meta), head: file.head().clone(), why: Why::ReadTo(0), seen: now },
+                        ClosedFile {
+                            stamp: Stamp::of(&meta),
+                            head: file.head().clone(),
+                            why: Why::ReadTo(0),
+                            seen: now,
+                        },
                     );
                 }
             }
