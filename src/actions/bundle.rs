@@ -13,7 +13,7 @@ pub const ARCHIVE: &str = ".tar.zst";
 /// How far apart like bytes may lie: pages of metrics are alike, and some MB long (2^26 bytes are 64 MiB).
 const WINDOW: u32 = 26;
 /// The longest name that is made of words from elsewhere.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// A bundle that is being written. Dropped before [`Self::finish`], it is removed.
 pub struct BundleWriter {
@@ -129,7 +129,7 @@ pub fn private(path: &Path) -> io::Result<File> {
 /// Words from elsewhere as the name of a file or folder: not hidden, not a path, not too long.
 pub fn part(words: &str) -> String {
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-' | ':' | '[' | ']');
-    let name: String = words.chars().map(|char| if fits(char) { char } else { '_' }).take(LONGEST).collect();
+    let name: String = words.chars().map(|char| if fits(char) { char } else { '_' }).take(MAX_NAME_CHARS).collect();
     if name.is_empty() || name.starts_with('.') { format!("_{name}") } else { name }
 }
 

@@ -66,10 +66,10 @@ fn beta_below(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - beta_below(1.0 - x, b, a);
     }
-    const LEAST: f64 = 1e-300;
+    const MIN_POSITIVE: f64 = 1e-300;
     let front = (a * x.ln() + b * (-x).ln_1p() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp() / a;
-    let off_nought = |value: f64| if value.abs() < LEAST { LEAST } else { value };
-    let (mut c, mut d) = (1.0, 1.0 / off_nought(1.0 - (a + b) * x / (a + 1.0)));
+    let avoid_zero = |value: f64| if value.abs() < MIN_POSITIVE { MIN_POSITIVE } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / avoid_zero(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;
     // About as many steps as the root of the larger parameter.
     for step in 1..100_000 {
@@ -77,8 +77,8 @@ fn beta_below(x: f64, a: f64, b: f64) -> f64 {
         let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
         let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
         for term in [even, odd] {
-            d = 1.0 / off_nought(1.0 + term * d);
-            c = off_nought(1.0 + term / c);
+            d = 1.0 / avoid_zero(1.0 + term * d);
+            c = avoid_zero(1.0 + term / c);
             fraction *= d * c;
         }
         if (d * c - 1.0).abs() < 1e-15 {

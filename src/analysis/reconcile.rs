@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requests in the metrics below which a difference tells nothing.
-const FEW: f64 = 20.0;
+const MIN_REQUESTS: f64 = 20.0;
 
 /// A smaller share of the log is reported.
 const WHOLE: f64 = 0.9;
@@ -135,7 +135,7 @@ impl Kind {
     }
 
     fn is_missing(&self) -> bool {
-        self.metrics >= FEW && ((self.audit + self.nearly) as f64) < WHOLE * self.metrics
+        self.metrics >= MIN_REQUESTS && ((self.audit + self.nearly) as f64) < WHOLE * self.metrics
     }
 }
 

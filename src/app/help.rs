@@ -25,14 +25,14 @@ const EXAMPLES: [(&str, &str); 3] = [
 /// Examples that `-h` shows.
 const FIRST: usize = 3;
 /// Headings of flags that most calls do without: `--help` shows them.
-const RARE: [&str; 7] = ["Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
+const RARE_HEADINGS: [&str; 7] = ["Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
 /// Single flags that most calls do without.
 const RARE_FLAGS: [&str; 11] =
     ["season", "events", "ended", "chart", "name", "template", "state", "give_up", "owner_key", "live", "days"];
 /// Flags among these that are worth a line with `-h`.
 const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
 /// The explanation of a flag with `-h` is no longer.
-const SHORT: usize = 66;
+const MAX_SHORT_HELP_CHARS: usize = 66;
 /// The usage comes behind the examples.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
@@ -90,7 +90,7 @@ fn command(own: Command) -> Command {
 
 fn each_flag(own: Command) -> Command {
     own.mut_args(|flag| {
-        let is_rare = flag.get_help_heading().is_some_and(|heading| RARE.contains(&heading))
+        let is_rare = flag.get_help_heading().is_some_and(|heading| RARE_HEADINGS.contains(&heading))
             || RARE_FLAGS.contains(&flag.get_id().as_str());
         let is_usual = USUAL.contains(&flag.get_id().as_str());
         shortened(flag).hide_short_help(is_rare && !is_usual)
@@ -106,7 +106,7 @@ fn shortened(flag: Arg) -> Arg {
 
 /// The first clause of a sentence, if it is too long as a whole.
 fn clause(help: &str) -> String {
-    if help.chars().count() <= SHORT {
+    if help.chars().count() <= MAX_SHORT_HELP_CHARS {
         return help.trim_end_matches('.').to_owned();
     }
     // Not within brackets.
@@ -115,8 +115,8 @@ fn clause(help: &str) -> String {
         count('(') == count(')') && count('[') == count(']')
     };
     let ends = [": ", "; ", ". ", " (", " ["].into_iter().flat_map(|end| help.match_indices(end)).map(|(at, _)| at);
-    let cut = ends.filter(|at| (24..=SHORT).contains(at)).filter(is_whole).max();
-    match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(|at| *at <= SHORT).max()) {
+    let cut = ends.filter(|at| (24..=MAX_SHORT_HELP_CHARS).contains(at)).filter(is_whole).max();
+    match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(|at| *at <= MAX_SHORT_HELP_CHARS).max()) {
         Some(at) if cut.is_some() => help[..at].trim_end_matches('.').to_owned(),
         Some(at) => format!("{} …", &help[..at]),
         None => help.to_owned(),

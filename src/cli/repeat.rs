@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 
 /// A flag that is set is noticed within this time.
-const NAP: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Prints a report that takes the place of `printed` others.
 pub(crate) fn print_again(report: &Report, printed: u64, context: &mut Context<'_>) -> Result<(), Error> {
@@ -43,7 +43,7 @@ pub(crate) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
 pub(crate) fn sleep_until(end: Instant, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => std::thread::sleep(left.min(NAP)),
+            Some(left) if !left.is_zero() => std::thread::sleep(left.min(POLL_INTERVAL)),
             _ => break,
         }
     }

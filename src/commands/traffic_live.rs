@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often to look whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether the arguments name something live: nothing at all, which is the kubeconfig's cluster, or URLs that are to be
 /// read more than once.
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Conte
         }
         next += every;
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+            std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
         }
         if stop.load(Ordering::Relaxed) {
             break;

@@ -7,7 +7,7 @@ use crate::analysis::guard::Group;
 use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::causes::{Words, name};
 use crate::analysis::incident::episodes::episode;
-use crate::analysis::incident::pulse::{LoadSeries, PIECE, piece_of};
+use crate::analysis::incident::pulse::{BUCKET, LoadSeries, bucket_of};
 use crate::analysis::incident::redact::Kind;
 use crate::analysis::incident::suspects::{Suspect, rise, suspects};
 use crate::analysis::judge::candidates::Operation;
@@ -388,7 +388,7 @@ pub(crate) fn pulse_of_logs(
     if found.streams.is_empty() {
         return Ok(None);
     }
-    let piece = settle::rough_span(&found.streams).map_or(PIECE, piece_of);
+    let piece = settle::rough_span(&found.streams).map_or(BUCKET, bucket_of);
     let piece = settle::in_tiles(&found.streams, piece);
     let query =
         Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };

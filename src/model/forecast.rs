@@ -1,4 +1,4 @@
-//! Where series are going: their history on a grid of times, and what is foreseen of them.
+//! Where series are going: their history on a grid of times, and what is forecast of them.
 
 use crate::model::series::Series;
 use crate::model::time::Micros;
@@ -153,7 +153,7 @@ pub enum Verdict {
     Reaches,
     /// It may be reached: more than one in ten.
     MayReach,
-    /// It is not foreseen within the horizon.
+    /// It is not forecast within the horizon.
     Clear,
     /// Nothing limits it.
     NoLimit,
@@ -173,12 +173,12 @@ impl Verdict {
     }
 }
 
-/// What is foreseen of a series.
+/// What is forecast of a series.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forecast {
     /// What is said of it.
     pub verdict: Verdict,
-    /// Why nothing is foreseen, or what to keep in mind; a sentence without its period, or empty.
+    /// Why nothing is forecast, or what to keep in mind; a sentence without its period, or empty.
     pub note: String,
     /// The last known value and when its interval began.
     pub current: Option<(Micros, f64)>,

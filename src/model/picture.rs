@@ -14,7 +14,7 @@ pub struct Picture {
     pub unit: Unit,
     /// Its history.
     pub grid: Grid,
-    /// Its future; empty where nothing is foreseen.
+    /// Its future; empty where nothing is forecast.
     pub path: Vec<Step>,
     /// How high it may become.
     pub limit: Option<f64>,

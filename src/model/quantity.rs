@@ -11,7 +11,7 @@ use std::str::FromStr;
 const ONE: i128 = 1_000_000_000;
 
 /// The largest amount that is taken: far above what a cluster has, and a sum of 10^9 of them still fits.
-const MOST: i128 = 100_000_000_000_000_000_000 * ONE;
+const MAX_SCALED: i128 = 100_000_000_000_000_000_000 * ONE;
 
 /// How a quantity was written, and how it is written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,7 +99,7 @@ impl FromStr for Quantity {
             // Kubernetes cuts these, and only these, at what an int64 holds.
             nanos = nanos.min(i128::from(i64::MAX) * ONE);
         }
-        if nanos > MOST {
+        if nanos > MAX_SCALED {
             return Err(QuantityError::TooLarge);
         }
         let form = if form == Form::Binary && nanos > 0 && nanos < ONE { Form::Decimal } else { form };

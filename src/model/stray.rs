@@ -21,7 +21,7 @@ const MAX_STRAY: u64 = 1_000;
 const MAX_DAYS: usize = 65_536;
 
 /// A single record is stray if the largest group has at least so many.
-const ENOUGH: u64 = 3;
+const MIN_EVENTS: u64 = 3;
 
 /// Longest time between the arrival of a request and an event of it: beyond, one of both clocks was wrong.
 pub const MAX_DURATION: Micros = MAX_GAP_DAYS * DAY;
@@ -33,7 +33,7 @@ pub fn day_of(at: Micros) -> i64 {
 
 /// Whether a group of so many records is stray beside the largest.
 pub fn is_stray(count: u64, largest: u64) -> bool {
-    count <= MAX_STRAY && count * STRAY_RATIO <= largest || count == 1 && largest >= ENOUGH
+    count <= MAX_STRAY && count * STRAY_RATIO <= largest || count == 1 && largest >= MIN_EVENTS
 }
 
 /// How many records each day has.

@@ -26,7 +26,7 @@ const MOST_FILES: usize = 1 << 20;
 /// Bytes that are left to others on the disk.
 const SPARE: u64 = 64 << 20;
 /// A folder without a lock that is older was left by a program that was killed just then.
-const OLD: Duration = Duration::from_secs(3600);
+const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// Which files of an archive are unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,7 +215,7 @@ fn is_left(home: &Path) -> bool {
         Ok(lock) => lock.try_lock().is_ok(),
         Err(_) => {
             let made = fs::metadata(home).and_then(|meta| meta.modified());
-            made.is_ok_and(|made| SystemTime::now().duration_since(made).is_ok_and(|age| age > OLD))
+            made.is_ok_and(|made| SystemTime::now().duration_since(made).is_ok_and(|age| age > STALE_AFTER))
         }
     }
 }

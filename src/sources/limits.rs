@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// The longest file.
-const LONGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A number, or a quantity as Kubernetes writes it: `1500`, `0.5`, `8Gi`, `100m`.
 pub fn amount(text: &str) -> Result<f64, String> {
@@ -67,7 +67,7 @@ fn instant(text: &str) -> Result<(Micros, Micros), String> {
 fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(), String>) -> Result<(), String> {
     let shown = path.display();
     let file = std::fs::File::open(path).map_err(|error| format!("{shown}: {error}; check the path"))?;
-    if file.metadata().map_err(|error| format!("{shown}: {error}"))?.len() > LONGEST {
+    if file.metadata().map_err(|error| format!("{shown}: {error}"))?.len() > MAX_FILE_BYTES {
         return Err(format!("{shown}: it is larger than 64 MiB"));
     }
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);

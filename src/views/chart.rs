@@ -1,4 +1,4 @@
-//! Charts for the terminal: history, what is foreseen and how surely, the limit. Lines are drawn in braille dots, eight
+//! Charts for the terminal: history, what is forecast and how surely, the limit. Lines are drawn in braille dots, eight
 //! to a character; each thing has a shape of its own, so that no colour is needed.
 
 use super::Style;
@@ -391,7 +391,7 @@ mod tests {
 
     const START: Micros = 20_000 * DAY;
 
-    /// Sixty days of growth, then thirty foreseen.
+    /// Sixty days of growth, then thirty forecast.
     pub(in crate::views) fn picture() -> Picture {
         let end = START + 60 * DAY;
         let step = |day: i64| {

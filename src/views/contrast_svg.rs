@@ -17,7 +17,7 @@ const PANEL: (f64, f64) = (480.0, 190.0);
 const AROUND: (f64, f64, f64, f64) = (64.0, 46.0, 16.0, 30.0);
 
 /// From so many panels on they stand in two columns.
-const MANY: usize = 3;
+const TWO_COLUMNS_FROM: usize = 3;
 
 const STYLE: &str = "\
 svg{background:#fff;color:#222;font:12px sans-serif}\
@@ -33,7 +33,7 @@ pub fn draw(contrasts: &[Contrast], out: &mut dyn Write) -> io::Result<bool> {
     if panels.is_empty() {
         return Ok(false);
     }
-    let columns = if panels.len() < MANY { 1 } else { 2 };
+    let columns = if panels.len() < TWO_COLUMNS_FROM { 1 } else { 2 };
     let (width, below) = (PANEL.0 * columns as f64, PANEL.1 * panels.len().div_ceil(columns) as f64);
     let height = below + 22.0;
     let mut text = String::new();

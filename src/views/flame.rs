@@ -18,7 +18,7 @@ const NARROWEST: u64 = 20_000;
 const DEEPEST: usize = 400;
 
 /// Longer names are cut in the picture.
-const LONGEST: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// Elements of a package's path that are shown in the picture.
 const ELEMENTS: usize = 2;
@@ -71,7 +71,11 @@ pub fn folded(tree: &Tree, out: &mut dyn Write) -> io::Result<()> {
 fn visible(tree: &Tree) -> Vec<String> {
     let name = |name: &String| {
         let name = if tree.is_code { neutral(&short_name(name, ELEMENTS)) } else { neutral(name) };
-        if name.chars().count() > LONGEST { name.chars().take(LONGEST).chain(['…']).collect() } else { name }
+        if name.chars().count() > MAX_NAME_CHARS {
+            name.chars().take(MAX_NAME_CHARS).chain(['…']).collect()
+        } else {
+            name
+        }
     };
     let names: Vec<String> = tree.names.iter().map(name).collect();
     let shown = tree.seen(NARROWEST, DEEPEST).into_iter().filter(|(number, own)| *number > 0 && *own != [0; 2]);

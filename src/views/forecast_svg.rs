@@ -1,4 +1,4 @@
-//! Charts as one SVG that needs nothing else: a panel for each series with history, what is foreseen, its range, the
+//! Charts as one SVG that needs nothing else: a panel for each series with history, what is forecast, its range, the
 //! limit.
 //!
 //! Names come from whoever made the series, so all text is escaped, and nothing in the picture is script or a reference
@@ -27,7 +27,7 @@ const APART: f64 = 78.0;
 const LEGEND: &str = "line: history · dashes: forecast · area: 8 in 10 futures · ▲ the level changed";
 
 /// From so many panels on they stand in two columns.
-const MANY: usize = 4;
+const TWO_COLUMNS_FROM: usize = 4;
 
 const STYLE: &str = "\
 svg{background:#fff;color:#222;font:12px sans-serif}\
@@ -46,7 +46,7 @@ pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
     if panels.is_empty() {
         return Ok(false);
     }
-    let columns = if panels.len() < MANY { 1 } else { 2 };
+    let columns = if panels.len() < TWO_COLUMNS_FROM { 1 } else { 2 };
     let (width, below) = (PANEL.0 * columns as f64, PANEL.1 * panels.len().div_ceil(columns) as f64);
     let height = below + 24.0;
     writeln!(

@@ -14,10 +14,10 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Value, json};
 
 /// Alerts that a text names; further ones are counted.
-const MOST: usize = 40;
+const MAX_ALERTS_NAMED: usize = 40;
 
 /// Characters of a value that are shown.
-const LONGEST: usize = 200;
+const MAX_VALUE_CHARS: usize = 200;
 
 /// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,10 +66,10 @@ pub fn render(message: &Message, templates: &Templates) -> Result<Rendered, Stri
 }
 
 fn cut(text: &str) -> String {
-    if text.chars().count() <= LONGEST {
+    if text.chars().count() <= MAX_VALUE_CHARS {
         return text.to_owned();
     }
-    text.chars().take(LONGEST).chain(['…']).collect()
+    text.chars().take(MAX_VALUE_CHARS).chain(['…']).collect()
 }
 
 fn fill(name: &str, template: &str, values: &Value) -> Result<String, String> {
@@ -134,11 +134,11 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
         "level": message.level.or(message.over.iter().map(|alert| alert.level).max()).map(Level::name),
         "at": moment(message.at),
         "count": message.alerts.len() + message.deeds.len(),
-        "alerts": message.alerts.iter().take(MOST).map(one).collect::<Vec<_>>(),
-        "more": (message.alerts.len() + message.deeds.len()).saturating_sub(MOST),
-        "deeds": message.deeds.iter().take(MOST).map(|deed| told(deed, &safe)).collect::<Vec<_>>(),
+        "alerts": message.alerts.iter().take(MAX_ALERTS_NAMED).map(one).collect::<Vec<_>>(),
+        "more": (message.alerts.len() + message.deeds.len()).saturating_sub(MAX_ALERTS_NAMED),
+        "deeds": message.deeds.iter().take(MAX_ALERTS_NAMED).map(|deed| told(deed, &safe)).collect::<Vec<_>>(),
         "episodes": message.episodes.iter().map(|own| episode(own, &safe)).collect::<Vec<_>>(),
-        "over": message.over.iter().take(MOST).map(one).collect::<Vec<_>>(),
+        "over": message.over.iter().take(MAX_ALERTS_NAMED).map(one).collect::<Vec<_>>(),
         "commands": commands(message),
     })
 }
@@ -240,7 +240,7 @@ fn as_of(taken: Micros, sent: Micros) -> String {
 /// For each alert that a larger limit helps, what shows the change, and what makes it: of this one resource alone, with
 /// kubectl alone. Only names that are names: others could be anything in a shell.
 fn commands(message: &Message) -> Vec<String> {
-    message.alerts.iter().filter_map(|alert| command(&alert.gauge)).take(MOST).flatten().collect()
+    message.alerts.iter().filter_map(|alert| command(&alert.gauge)).take(MAX_ALERTS_NAMED).flatten().collect()
 }
 
 fn command(gauge: &Gauge) -> Option<[String; 2]> {

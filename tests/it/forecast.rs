@@ -86,7 +86,7 @@ fn csv(home: &Path, series: &[(&str, Vec<String>)]) -> String {
     write(home, "odd.csv", text)
 }
 
-/// What only wobbles, hour by hour without any pattern, is hardly ever foreseen to reach what it never reached.
+/// What only wobbles, hour by hour without any pattern, is hardly ever forecast to reach what it never reached.
 #[test]
 fn noise_alarms_nobody() {
     let home = folder();
@@ -169,7 +169,7 @@ fn odd_series_are_met_with_words_and_no_nonsense() {
         assert_eq!(verdict(name), expected, "{name}: {}", rows[name]);
     }
     // Five days after a jump nobody knows whether there will be another, nor how high rare bursts go; neither is
-    // foreseen.
+    // forecast.
     for name in ["step", "rare", "wild"] {
         let row = rows[name];
         assert!(matches!(verdict(name), "clear" | "may-reach") && row["reached"]["p50"].is_null(), "{row}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Characters that Slack shows of a message at most (it cuts at 40,000).
-const LONGEST: usize = 39_000;
+const MAX_TEXT_CHARS: usize = 39_000;
 
 /// An incoming webhook.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Slack {
     }
 
     pub(super) fn send(&mut self, parcel: &OutboxEntry, within: Duration) -> Result<(), Fault> {
-        let text: String = parcel.slack.chars().take(LONGEST).collect();
+        let text: String = parcel.slack.chars().take(MAX_TEXT_CHARS).collect();
         // Names are not to become mentions or links.
         let body = json!({ "text": text, "link_names": 0, "unfurl_links": false, "unfurl_media": false });
         self.target.post(body.to_string().as_bytes(), &[], within)

@@ -18,7 +18,7 @@ const OPEN: usize = 256;
 const FRAME: usize = 4 << 20;
 /// Instants that are taken: 1970 to 2200. What lies outside is no time of a sample, but seconds taken for something
 /// else.
-const TIMES: std::ops::Range<Micros> = 0..7_258_118_400_000_000;
+const VALID_TIMES_US: std::ops::Range<Micros> = 0..7_258_118_400_000_000;
 
 /// A series that a [`Writer`] knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl Writer {
         let mut by_day: BTreeMap<i32, Vec<Sample>> = BTreeMap::new();
         let mut refused = 0;
         for sample in samples {
-            match sample.value.is_finite() && TIMES.contains(&sample.at) {
+            match sample.value.is_finite() && VALID_TIMES_US.contains(&sample.at) {
                 true => by_day.entry(Day::of(sample.at)).or_default().push(*sample),
                 false => refused += 1,
             }

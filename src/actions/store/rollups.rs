@@ -139,7 +139,7 @@ fn bucket(tile: i64) -> Micros {
 }
 
 /// Parts of one bucket that have not come to be one yet are put together when there are so many.
-const MANY: usize = 12;
+const MIN_PARTS_TO_JOIN: usize = 12;
 
 /// A bucket that ended longer ago gets no further part but late ones.
 const OVER: Micros = 600 * SECOND;
@@ -192,7 +192,7 @@ impl KeepRollups {
         for ((tile, number), group) in groups {
             let is_over = (number + 1) * bucket(tile) + OVER < now;
             let is_finer = group.iter().any(|place| parts[*place].tile < tile);
-            if is_finer || group.len() > 1 && (is_over || group.len() >= MANY) {
+            if is_finer || group.len() > 1 && (is_over || group.len() >= MIN_PARTS_TO_JOIN) {
                 plan.join.push((tile, group));
             }
         }

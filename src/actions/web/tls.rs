@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often it is looked whether the files have changed.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A certificate chain and its key, in PEM files.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Tls {
     /// What shakes hands, with the files as they are now; as they were while they can't be used.
     pub(super) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.looked.elapsed() >= LOOK {
+        if current.looked.elapsed() >= CHECK_INTERVAL {
             current.looked = Instant::now();
             let now = [changed(&self.certificates), changed(&self.key)];
             if now != current.changed

@@ -4,13 +4,13 @@ use super::Fleet;
 use crate::model::time::{Micros, SECOND};
 
 /// Pieces of time on each side of a change.
-const LEAST: usize = 3;
+const MIN_INTERVALS: usize = 3;
 /// A change of the busiest's share by less is none.
 const CHANGE: f64 = 0.1;
 /// How many times the change must be the uncertainty of both means.
 const SURE: f64 = 6.0;
 /// A restart so long before the change, or after it, may be its cause.
-const NEAR: Micros = 120 * SECOND;
+const NEAR_RESTART_US: Micros = 120 * SECOND;
 /// A start so soon after the first request that is known is that of the cluster.
 const FIRST: Micros = 60 * SECOND;
 /// Of an even share; who has so much is back.
@@ -68,7 +68,7 @@ impl Fleet {
                 Some(*sum)
             }))
             .collect();
-        for at in LEAST..(count + 1).saturating_sub(LEAST) {
+        for at in MIN_INTERVALS..(count + 1).saturating_sub(MIN_INTERVALS) {
             let (a, b) = (at as f64, (count - at) as f64);
             let (before, after) = (sums[at].0 / a, (sums[count].0 - sums[at].0) / b);
             let within = (sums[count].1 - a * before * before - b * after * after).max(0.0);
@@ -81,8 +81,9 @@ impl Fleet {
         let (at, before, after) = found?;
         let at = shares[at].0 * SECOND;
         let starts = self.instances.iter().filter_map(|(name, instance)| Some((name.clone(), instance.started?)));
-        let restart =
-            starts.filter(|(_, start)| (at - start).abs() <= NEAR).min_by_key(|(_, start)| (at - start).abs());
+        let restart = starts
+            .filter(|(_, start)| (at - start).abs() <= NEAR_RESTART_US)
+            .min_by_key(|(_, start)| (at - start).abs());
         Some(Since { at, before, after, restart })
     }
 
@@ -96,7 +97,7 @@ impl Fleet {
         let told = within.map(|(name, at)| {
             let behind: Vec<(i64, f64)> =
                 self.shares(name).into_iter().filter(|(piece, _)| *piece * SECOND >= at).collect();
-            let back = behind.windows(LEAST).find(|three| three.iter().all(|(_, share)| *share >= even));
+            let back = behind.windows(MIN_INTERVALS).find(|three| three.iter().all(|(_, share)| *share >= even));
             let recovered = back.map(|three| ((three[0].0 + self.piece) * SECOND - at) as f64 / SECOND as f64);
             Restart { instance: name.clone(), at, recovered }
         });

@@ -9,10 +9,10 @@ use super::{Client, Measure};
 use crate::analysis::quantiles::normal_quantile;
 
 /// The highest chance that kube-apiserver takes.
-pub const MOST: f64 = 0.02;
+pub const MAX_CHANCE: f64 = 0.02;
 
 /// Chances that are reckoned with.
-pub const CHANCES: [f64; 6] = [0.0001, 0.0005, 0.001, 0.005, 0.01, MOST];
+pub const CHANCES: [f64; 6] = [0.0001, 0.0005, 0.001, 0.005, 0.01, MAX_CHANCE];
 
 /// Skew that counts as even.
 pub const EVEN: f64 = 1.1;

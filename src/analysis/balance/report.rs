@@ -1,7 +1,7 @@
 //! What `plimsoll balance` says.
 
 use super::course::Since;
-use super::goaway::{CHANCES, EVEN, MOST, Model, after_rolling_restart};
+use super::goaway::{CHANCES, EVEN, MAX_CHANCE, Model, after_rolling_restart};
 use super::{Client, Fleet, Measure, concentration};
 use crate::analysis::dims::short_user;
 use crate::model::event::called;
@@ -41,7 +41,7 @@ const ALL: f64 = 0.8;
 const HOPELESS: f64 = 1.5;
 
 /// Requests of which nothing is said of balance, when there are fewer.
-const FEW: f64 = 100.0;
+const MIN_REQUESTS: f64 = 100.0;
 
 /// A fleet with its clients.
 pub type Loaded = (Fleet, Vec<Client>);
@@ -299,7 +299,7 @@ fn add_chances(
             significant(chance * model.rate())
         ),
         None => format!(
-            "to even it out\tno --goaway-chance up to {MOST} does it within {within}: the clients that pin it send too few requests on each connection; restart them"
+            "to even it out\tno --goaway-chance up to {MAX_CHANCE} does it within {within}: the clients that pin it send too few requests on each connection; restart them"
         ),
     });
     let recommended = model.chance_for(told.within).filter(|_| floor <= HOPELESS);
@@ -397,7 +397,7 @@ fn finding(
     more: &serde_json::Map<String, serde_json::Value>,
 ) -> Option<Finding> {
     let count = fleet.instances.len();
-    if fleet.total(Measure::Requests) < FEW || is_even_now(fleet) {
+    if fleet.total(Measure::Requests) < MIN_REQUESTS || is_even_now(fleet) {
         return None;
     }
     let worst = [Measure::Requests, Measure::ServerTime, Measure::LongRunning, Measure::Memory]

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const HEADROOM: f64 = 1.2;
 
 /// The smallest limit, in requests per second: gateways count in whole ones.
-const LEAST: f64 = 1.0;
+const MIN_RPS: f64 = 1.0;
 
 /// How many seconds' worth a client may send at once: client-go's own limit allows twice its rate (5 and 10).
 const BURST: u64 = 2;
@@ -107,7 +107,7 @@ pub fn limits<'r>(
             }
             let median: f64 = culprits.iter().map(|profile| profile.median_rps(clients)).sum();
             let peaks: f64 = others.iter().map(|profile| profile.peak_rps(clients)).sum();
-            let qps = ((median + peaks) * HEADROOM).max(LEAST).ceil() as u64;
+            let qps = ((median + peaks) * HEADROOM).max(MIN_RPS).ceil() as u64;
             let behind = [&culprits, &others].map(|profiles| {
                 let other = profiles.iter().map(|profile| match gateway {
                     Gateway::KubeGateway => profile.who.agent,

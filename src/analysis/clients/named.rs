@@ -5,7 +5,7 @@ use crate::analysis::dims::{folded, short_user};
 use std::collections::BTreeSet;
 
 /// Near names that are listed, at most.
-const NEAR: usize = 5;
+const MAX_SUGGESTIONS: usize = 5;
 
 /// Why a name stands for no user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ fn nearest(clients: &Clients<'_>, asked: &str) -> Vec<String> {
     near.sort_unstable();
     let mut names: Vec<String> = Vec::new();
     for (_, name) in near {
-        if !names.iter().any(|known| known == name) && names.len() < NEAR {
+        if !names.iter().any(|known| known == name) && names.len() < MAX_SUGGESTIONS {
             names.push(name.to_owned());
         }
     }

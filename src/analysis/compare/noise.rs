@@ -82,7 +82,7 @@ const CLOCKWORK: f64 = 0.1;
 const RESOLUTION: f64 = (1.0 / 16.0) * (1.0 / 16.0) / 12.0;
 /// A part of the time by which the variance of a sum is estimated is a window's length through this: long, since what
 /// goes on and off for a while would seem to change in short windows.
-const LONG: f64 = 5.0;
+const WINDOW_DIVISOR: f64 = 5.0;
 /// What one moment says of a level may be off by this factor.
 const MOMENT: f64 = 4.0 / 3.0;
 /// A change by this factor is worth a word even where it may be chance.
@@ -216,7 +216,7 @@ impl Pieces {
         }
         let mean = sum / seconds;
         let count = pieces.len();
-        let length = (count as f64 / LONG).round().max(1.0) as usize;
+        let length = (count as f64 / WINDOW_DIVISOR).round().max(1.0) as usize;
         let mut squares = 0.0;
         for part in pieces.windows(length) {
             let (long, amount) =
@@ -273,7 +273,7 @@ fn of_one_stretch(
     let first = busy.iter().position(|(_, count)| *count > 0.0)?;
     let last = busy.iter().rposition(|(_, count)| *count > 0.0)?;
     let stretch = &busy[first..=last];
-    if stretch.len() < PIECES || (stretch.len() as f64) < busy.len() as f64 / LONG {
+    if stretch.len() < PIECES || (stretch.len() as f64) < busy.len() as f64 / WINDOW_DIVISOR {
         return None;
     }
     let within = Pieces::of(stretch)?;

@@ -111,7 +111,7 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
         report.notes.push("Objects are counted by apiservers, about once a minute.".to_owned());
     }
-    if told.windows.iter().flatten().any(|(from, to)| to - from < SHORT) {
+    if told.windows.iter().flatten().any(|(from, to)| to - from < SHORT_WINDOW_US) {
         report.notes.push("A window of less than five minutes shows only large changes.".to_owned());
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Heap) {
@@ -275,7 +275,7 @@ fn for_people(row: &Row) -> Vec<Value> {
 }
 
 /// Windows below this tell little from chance, in microseconds.
-const SHORT: Micros = 300_000_000;
+const SHORT_WINDOW_US: Micros = 300_000_000;
 
 /// Bars of one side.
 const BARS: usize = 12;

@@ -46,8 +46,8 @@ pub(super) fn name(row: &Row) -> String {
 
 /// The start of a name, which may be as long as its owner likes.
 fn short(name: &str) -> String {
-    const LONGEST: usize = 60;
-    match name.char_indices().nth(LONGEST) {
+    const MAX_NAME_CHARS: usize = 60;
+    match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
     }

@@ -22,7 +22,7 @@ use crate::model::time::{Micros, SECOND};
 const POINTS: usize = 256;
 
 /// Points from which on a slope is told.
-const LEAST: usize = 5;
+const MIN_POINTS: usize = 5;
 
 /// A gauge page by page.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Course {
     /// How much more each minute, and whether it surely rises: the slope of Theil and Sen, whose 95 % interval lies
     /// above nothing.
     pub fn per_minute(&self) -> Option<(f64, bool)> {
-        if self.levels.len() < LEAST {
+        if self.levels.len() < MIN_POINTS {
             return None;
         }
         let every = self.levels.len().div_ceil(POINTS);

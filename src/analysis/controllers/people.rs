@@ -13,7 +13,7 @@ const SHOWN: usize = 10;
 const BARS: usize = 24;
 
 /// An extension point with less of the scheduler's time is not worth a line.
-const LITTLE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 
 /// Items that wait less on average (ms) don't.
 const HARDLY: f64 = 10.0;
@@ -135,7 +135,7 @@ fn rows<'t>(table: &'t Table, read: &Read) -> Vec<&'t Vec<Value>> {
     let matters = |row: &&Vec<Value>| match table.name.as_str() {
         _ if read.top.is_some() => true,
         "queues" => number(row, "depth_peak").max(number(row, "depth")) >= 1.0 || number(row, "wait_mean_ms") >= HARDLY,
-        "stages" => number(row, "time_share") >= LITTLE,
+        "stages" => number(row, "time_share") >= MIN_SHARE,
         _ => true,
     };
     table.rows.iter().filter(matters).take(read.top.unwrap_or(SHOWN)).collect()

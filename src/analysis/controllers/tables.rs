@@ -85,8 +85,8 @@ fn table(name: &str, title: &str, columns: &[&str]) -> Table {
 
 /// What a gauge tells, as a number of things; nothing where it can't be one.
 fn whole(number: Option<f64>) -> Value {
-    const MOST: f64 = (1_u64 << 53) as f64;
-    number.filter(|number| (0.0..MOST).contains(number)).map(|number| number.round() as u64).into()
+    const MAX_EXACT: f64 = (1_u64 << 53) as f64;
+    number.filter(|number| (0.0..MAX_EXACT).contains(number)).map(|number| number.round() as u64).into()
 }
 
 /// A course of two points or more: times (Unix seconds) and values.

@@ -407,9 +407,9 @@ fn fate_in_words(fate: &Fate) -> String {
 
 /// Some of a list, and how many more there are.
 fn listed(items: &[String]) -> String {
-    const MOST: usize = 5;
+    const MAX_NAMED: usize = 5;
     match items.len() {
-        0..=MOST => items.join(", "),
-        more => format!("{} and {} more", items[..MOST].join(", "), more - MOST),
+        0..=MAX_NAMED => items.join(", "),
+        more => format!("{} and {} more", items[..MAX_NAMED].join(", "), more - MAX_NAMED),
     }
 }

@@ -1,4 +1,4 @@
-//! Trying models where the answer is known: from several origins each foretells what came then.
+//! Trying models where the answer is known: from several origins each predicts what happened then.
 
 use super::filter::{Gains, State};
 use super::profile::{Profile, profile};
@@ -6,8 +6,8 @@ use super::profile::{Profile, profile};
 /// Origins that are tried at most.
 const ORIGINS: usize = 12;
 
-/// The last origin foretells one in so many of the steps.
-const LATE: usize = 6;
+/// The last origin predicts one in so many of the steps.
+const LAST_ORIGIN_DIVISOR: usize = 6;
 
 /// From where models are tried, and how far.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ impl Plan {
         let steps = ahead.clamp(1, known / 4);
         let first = (known / 2).max((2 * longest).min(known * 7 / 10)).min(known - steps);
         // The last origins see too late for the whole way: what began a short while ago would else not be seen at all.
-        let room = known - steps.div_ceil(LATE) - first;
+        let room = known - steps.div_ceil(LAST_ORIGIN_DIVISOR) - first;
         let count = ORIGINS.min(room + 1);
         let origins = (0..count).map(|origin| first + room * origin / (count - 1).max(1)).collect();
         Some(Self { origins, steps })
@@ -51,8 +51,8 @@ impl<'a> SeriesContext<'a> {
         Self { values, slopes, profiles }
     }
 
-    /// What a model foretells from each origin: rows of `steps`, origin by origin.
-    pub fn foretold(&self, gains: &Gains, origins: &[usize], steps: usize) -> Vec<f64> {
+    /// What a model predicts from each origin: rows of `steps`, origin by origin.
+    pub fn predicted(&self, gains: &Gains, origins: &[usize], steps: usize) -> Vec<f64> {
         let mut state = State::new(&self.profiles[usize::from(gains.is_share)], gains);
         let mut out = vec![0.0; origins.len() * steps];
         let mut seen = 0;
@@ -66,8 +66,8 @@ impl<'a> SeriesContext<'a> {
         out
     }
 
-    /// What came: the same rows; NaN for what is still to come.
-    pub fn came(&self, plan: &Plan) -> Vec<f64> {
+    /// What actual: the same rows; NaN for what is still to come.
+    pub fn actual(&self, plan: &Plan) -> Vec<f64> {
         let value = |at: usize| self.values.get(at).copied().unwrap_or(f64::NAN);
         plan.origins.iter().flat_map(|origin| (*origin..origin + plan.steps).map(value)).collect()
     }
@@ -77,11 +77,11 @@ impl<'a> SeriesContext<'a> {
 const OLDER: f64 = 0.95;
 
 /// The mean of what rows of `steps` differ by, later origins weighing more; NaN where nothing is known.
-pub fn mean_error(foretold: &[f64], came: &[f64], steps: usize) -> f64 {
+pub fn mean_error(predicted: &[f64], actual: &[f64], steps: usize) -> f64 {
     let (mut sum, mut weights, mut weight) = (0.0, 0.0, 1.0);
-    for (foretold, came) in foretold.chunks(steps).zip(came.chunks(steps)) {
-        for (foretold, came) in foretold.iter().zip(came).filter(|(_, came)| !came.is_nan()) {
-            sum += weight * (foretold - came).abs();
+    for (predicted, actual) in predicted.chunks(steps).zip(actual.chunks(steps)) {
+        for (predicted, actual) in predicted.iter().zip(actual).filter(|(_, actual)| !actual.is_nan()) {
+            sum += weight * (predicted - actual).abs();
             weights += weight;
         }
         weight /= OLDER;

@@ -9,7 +9,7 @@ use crate::model::time::Micros;
 const DAYS: i64 = 28;
 
 /// Parts that are named.
-const MOST: usize = 5;
+const MAX_DRIVERS: usize = 5;
 
 /// A part of a sum that grows or shrinks.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub fn of(target: &Target) -> Vec<Driver> {
         .filter(|driver| driver.share.abs() >= 0.01)
         .collect();
     drivers.sort_by(|a, b| b.per_week.total_cmp(&a.per_week).then_with(|| a.name.cmp(&b.name)));
-    drivers.truncate(MOST);
+    drivers.truncate(MAX_DRIVERS);
     drivers
 }
 

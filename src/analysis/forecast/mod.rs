@@ -1,7 +1,7 @@
 //! Where a series is going and when it reaches its limit.
 //!
 //! Of the days of a series `pieces` finds where its level or slope changed, and so the trend of today. A pool of
-//! `filter`s with seasons (`profile`) is tried from several origins (`backtest`); the mean of the best foretells
+//! `filter`s with seasons (`profile`) is tried from several origins (`backtest`); the mean of the best predicts
 //! (`models`), their errors say how surely (`spread`), and many futures with such errors say when a limit is reached
 //! (`reach`). Nothing is drawn by chance: the same history gives the same forecast.
 
@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 /// Values that a forecast needs at least.
-const LEAST: usize = 14;
+const MIN_POINTS: usize = 14;
 
 /// Numbers above can't be carried ahead: they would leave the range of numbers.
 const LARGEST: f64 = 1e300;
@@ -55,14 +55,14 @@ const RECENT: i64 = 7;
 /// Days after a jump of which a backtest learns nothing.
 const WEEK: usize = 7;
 
-/// What is so many times larger than anything that ever was is not foreseen, but a model gone astray.
+/// What is so many times larger than anything that ever was is not forecast, but a model gone astray.
 const NONSENSE: f64 = 100.0;
 
 /// A change of level of this many times the noise of days is a jump.
 const JUMP: f64 = 4.0;
 
-/// What is foreseen of a series.
-pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
+/// What is forecast of a series.
+pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
     let is_known = |(at, value): &(usize, &f64)| value.is_finite() && !is_event(grid, *at, options);
     let known = grid.values.iter().enumerate().filter(is_known).count();
     let last = grid.values.iter().rposition(|value| value.is_finite());
@@ -78,8 +78,8 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
         forecast.reached = Reached { p10: now, p50: now, p90: now };
         forecast.probability = Some(1.0);
     }
-    let too_few = || format!("{known} values are too few for a forecast: {LEAST} are needed");
-    if known < LEAST || grid.step <= 0 {
+    let too_few = || format!("{known} values are too few for a forecast: {MIN_POINTS} are needed");
+    if known < MIN_POINTS || grid.step <= 0 {
         forecast.note = too_few();
         return forecast;
     }
@@ -117,7 +117,7 @@ pub fn foresee(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast {
         notes.push(format!("it was at its limit within the last {RECENT} days"));
     }
     let of = Scaled { values, per_day: usize::try_from(DAY / grid.step).unwrap_or(1).max(1), steps };
-    let Some(seen) = of.foresee(&options.seasons, limit.map(|limit| limit / unit)) else {
+    let Some(seen) = of.forecast(&options.seasons, limit.map(|limit| limit / unit)) else {
         forecast.note = too_few();
         return forecast;
     };
@@ -184,7 +184,7 @@ struct Scaled {
     steps: usize,
 }
 
-/// What is foreseen of it.
+/// What is forecast of it.
 struct Seen {
     path: Vec<(f64, f64, f64)>,
     growth: f64,
@@ -197,7 +197,7 @@ struct Seen {
 }
 
 impl Scaled {
-    fn foresee(&self, seasons: &Option<Vec<usize>>, limit: Option<f64>) -> Option<Seen> {
+    fn forecast(&self, seasons: &Option<Vec<usize>>, limit: Option<f64>) -> Option<Seen> {
         let n = self.values.len();
         let periods = self.periods(seasons);
         let plan = Plan::new(n, periods[0].max(periods[1]), self.steps)?;
@@ -212,11 +212,11 @@ impl Scaled {
             .map(|(day, by)| (day * self.per_day, *by))
             .collect();
         let places: Vec<usize> = jumps.iter().map(|(at, _)| *at).collect();
-        let came = |young: usize| models::without_jumps(known.came(&plan), &plan, &places, n, young);
-        let best = models::best(&known, &plan, periods, is_positive, &came(WEEK * self.per_day));
-        let came = came(0);
+        let actual = |young: usize| models::without_jumps(known.actual(&plan), &plan, &places, n, young);
+        let best = models::best(&known, &plan, periods, is_positive, &actual(WEEK * self.per_day));
+        let actual = actual(0);
         let whole = SeriesContext::new(&self.values, &slopes, periods, n);
-        let rows: Vec<Vec<f64>> = best.models.iter().map(|model| whole.foretold(model, &[n], self.steps)).collect();
+        let rows: Vec<Vec<f64>> = best.models.iter().map(|model| whole.predicted(model, &[n], self.steps)).collect();
         let sensible: Vec<&[f64]> =
             rows.iter().map(Vec::as_slice).filter(|row| row.iter().all(|value| value.abs() < NONSENSE)).collect();
         if sensible.is_empty() {
@@ -227,7 +227,8 @@ impl Scaled {
         if never_below {
             path.iter_mut().for_each(|value| *value = value.max(0.0));
         }
-        let errors: Vec<f64> = came.iter().zip(&best.foretold).map(|(came, foretold)| came - foretold).collect();
+        let errors: Vec<f64> =
+            actual.iter().zip(&best.predicted).map(|(actual, predicted)| actual - predicted).collect();
         let drift = best.models.iter().map(|model| model.drift).sum::<f64>() / best.models.len() as f64;
         let slope_error = pieces
             .last
@@ -237,7 +238,7 @@ impl Scaled {
         let spread = Spread::new(&errors, plan.steps, self.stretch(), n - plan.origins[0], slope_error);
         let teeth = sawtooth::peaks(&self.values);
         // Of a sawtooth the line over its peaks says when a limit is reached, and how fast it grows.
-        let over = teeth.as_ref().and_then(|peaks| self.like(peaks.clone()).foresee(seasons, limit));
+        let over = teeth.as_ref().and_then(|peaks| self.like(peaks.clone()).forecast(seasons, limit));
         let reach = limit.and_then(|limit| match &over {
             Some(over) => over.reach,
             None => {
@@ -400,7 +401,7 @@ mod tests {
     fn a_line_reaches_its_limit_when_it_does() {
         // 10 a day from 1,000 on; after 60 days at 1,600; the limit of 1,800 is reached 20 days later.
         let values = (0..1440).map(|at| 1_000.0 + at as f64 * 10.0 / 24.0 + 5.0 * noise(at)).collect();
-        let found = foresee(&grid(HOUR, values), Some(1_800.0), &options(720));
+        let found = forecast(&grid(HOUR, values), Some(1_800.0), &options(720));
         assert_eq!(found.verdict, Verdict::Reaches);
         assert!((found.growth_per_week.unwrap() - 70.0).abs() < 0.5, "{:?}", found.growth_per_week);
         let day = |at: Option<i64>| (at.unwrap() - 20_060 * DAY) as f64 / DAY as f64;
@@ -417,7 +418,7 @@ mod tests {
             let busy = if day % 7 < 5 && (8..18).contains(&hour) { 50.0 } else { 0.0 };
             100.0 + busy + 3.0 * noise(at)
         };
-        let found = foresee(&grid(HOUR, (0..1440).map(hour).collect()), Some(200.0), &options(336));
+        let found = forecast(&grid(HOUR, (0..1440).map(hour).collect()), Some(200.0), &options(336));
         assert_eq!(found.seasons, [24, 168]);
         assert_eq!((found.verdict, found.probability), (Verdict::Clear, Some(0.0)));
         let worst = (0..336)
@@ -431,7 +432,7 @@ mod tests {
     #[test]
     fn a_jump_is_no_growth() {
         let values: Vec<f64> = (0..960).map(|at| if at < 480 { 100.0 } else { 200.0 } + 4.0 * noise(at)).collect();
-        let found = foresee(&grid(HOUR, values), Some(260.0), &options(480));
+        let found = forecast(&grid(HOUR, values), Some(260.0), &options(480));
         // Another such jump is possible, no more.
         assert!(found.probability.unwrap() < 0.2 && found.reached.p50.is_none(), "{:?}", found.probability);
         assert!(found.growth_per_week.unwrap().abs() < 1.0, "{:?}", found.growth_per_week);
@@ -446,9 +447,9 @@ mod tests {
         let mut with = plain.clone();
         with[380..394].fill(2.0);
         let events = vec![(20_380 * DAY, 20_394 * DAY)];
-        let left_out = foresee(&grid(DAY, with.clone()), None, &Options { events, ..options(28) });
-        let taken = foresee(&grid(DAY, with), None, &options(28));
-        let truth = foresee(&grid(DAY, plain), None, &options(28));
+        let left_out = forecast(&grid(DAY, with.clone()), None, &Options { events, ..options(28) });
+        let taken = forecast(&grid(DAY, with), None, &options(28));
+        let truth = forecast(&grid(DAY, plain), None, &options(28));
         let far =
             |found: &Forecast| found.path.iter().zip(&truth.path).map(|(a, b)| (a.p50 - b.p50).abs()).sum::<f64>();
         assert!(far(&left_out) < 28.0 && far(&left_out) * 3.0 < far(&taken), "{} {}", far(&left_out), far(&taken));
@@ -466,7 +467,7 @@ mod tests {
             (vec![-7.0; 400], Verdict::Clear),
             (vec![10.0; 400], Verdict::AtLimit),
         ] {
-            let found = foresee(&grid(HOUR, values.clone()), Some(10.0), &options(200));
+            let found = forecast(&grid(HOUR, values.clone()), Some(10.0), &options(200));
             assert_eq!(found.verdict, verdict, "{} x {:?}", values.len(), values.first());
             assert_eq!(found.note.is_empty(), verdict != Verdict::TooShort, "{}", found.note);
             assert!(found.path.iter().all(|step| step.p10 <= step.p50 && step.p50 <= step.p90), "{values:?}");
@@ -475,11 +476,11 @@ mod tests {
                 assert!(found.path.iter().all(|step| step.p50 == values[0]), "{:?}", found.path[0]);
             }
         }
-        let short = foresee(&grid(HOUR, (0..48).map(|at| f64::from(at % 5)).collect()), Some(1e9), &options(10_000));
+        let short = forecast(&grid(HOUR, (0..48).map(|at| f64::from(at % 5)).collect()), Some(1e9), &options(10_000));
         assert_eq!(short.path.len(), 96);
         assert!(short.note.contains("too short"), "{}", short.note);
-        assert_eq!(foresee(&grid(0, vec![1.0; 90]), None, &options(9)).verdict, Verdict::TooShort);
-        assert_eq!(foresee(&grid(HOUR, vec![1.0; 90]), None, &options(0)).path, []);
+        assert_eq!(forecast(&grid(0, vec![1.0; 90]), None, &options(9)).verdict, Verdict::TooShort);
+        assert_eq!(forecast(&grid(HOUR, vec![1.0; 90]), None, &options(0)).path, []);
     }
 
     proptest! {
@@ -493,8 +494,8 @@ mod tests {
         ) {
             let known = values.iter().rposition(|value| value.is_finite());
             let grid = grid(step, values);
-            let found = foresee(&grid, limit, &options(steps));
-            prop_assert_eq!(&found, &foresee(&grid, limit, &options(steps)));
+            let found = forecast(&grid, limit, &options(steps));
+            prop_assert_eq!(&found, &forecast(&grid, limit, &options(steps)));
             prop_assert_eq!(found.current.map(|(at, _)| at), known.map(|at| grid.at(at)));
             for step in &found.path {
                 prop_assert!(step.p10 <= step.p50 && step.p50 <= step.p90 && step.p50.is_finite(), "{:?}", step);
@@ -514,8 +515,8 @@ mod tests {
         fn another_unit_gives_the_same(seed in 0usize..1_000, up in 1i32..60) {
             let values: Vec<f64> = (0..200).map(|at| 500.0 + 3.0 * at as f64 + 40.0 * noise(at + seed * 331)).collect();
             let factor = 2f64.powi(up);
-            let one = foresee(&grid(DAY, values.clone()), Some(1_400.0), &options(60));
-            let other = foresee(&grid(DAY, values.iter().map(|value| value * factor).collect()), Some(1_400.0 * factor), &options(60));
+            let one = forecast(&grid(DAY, values.clone()), Some(1_400.0), &options(60));
+            let other = forecast(&grid(DAY, values.iter().map(|value| value * factor).collect()), Some(1_400.0 * factor), &options(60));
             prop_assert_eq!(one.reached, other.reached);
             prop_assert_eq!(one.probability, other.probability);
             for (a, b) in one.path.iter().zip(&other.path) {

@@ -28,24 +28,24 @@ pub struct Best {
     /// The models, the best first.
     pub models: Vec<Gains>,
     /// What their mean predicted: a row of steps for each origin.
-    pub foretold: Vec<f64>,
+    pub predicted: Vec<f64>,
     /// The mean of its errors.
     pub error: f64,
 }
 
 /// Tries models one choice after the other: the kind of season and trend, then how fast each is followed.
 ///
-/// `came` is what came after each origin, without what the choice should not be judged by ([`without_jumps`]).
-pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_positive: bool, came: &[f64]) -> Best {
+/// `actual` is what actual after each origin, without what the choice should not be judged by ([`without_jumps`]).
+pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_positive: bool, actual: &[f64]) -> Best {
     let mut tried: Vec<(f64, Gains, Vec<f64>)> = Vec::new();
     let mut attempt = |gains: Gains| -> f64 {
         if let Some((error, ..)) = tried.iter().find(|(_, known, _)| *known == gains) {
             return *error;
         }
-        let foretold = known.foretold(&gains, &plan.origins, plan.steps);
-        let error = mean_error(&foretold, came, plan.steps);
+        let predicted = known.predicted(&gains, &plan.origins, plan.steps);
+        let error = mean_error(&predicted, actual, plan.steps);
         let error = if error.is_nan() { f64::INFINITY } else { error };
-        tried.push((error, gains, foretold));
+        tried.push((error, gains, predicted));
         error
     };
     let mut pick = |choices: Vec<Gains>| -> Gains {
@@ -91,18 +91,18 @@ pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_posi
     tried.sort_by(|a, b| a.0.total_cmp(&b.0));
     tried.truncate(TOGETHER);
     let models: Vec<Gains> = tried.iter().map(|(_, gains, _)| *gains).collect();
-    let foretold = mean(tried.iter().map(|(.., foretold)| foretold.as_slice()), came.len());
-    let error = mean_error(&foretold, came, plan.steps);
-    Best { models, foretold, error }
+    let predicted = mean(tried.iter().map(|(.., predicted)| predicted.as_slice()), actual.len());
+    let error = mean_error(&predicted, actual, plan.steps);
+    Best { models, predicted, error }
 }
 
-/// Leaves out what came after a jump behind its origin, and all that origins less than `young` steps behind a jump
+/// Leaves out what actual after a jump behind its origin, and all that origins less than `young` steps behind a jump
 /// predicted, unless jumps are what the series does, or three quarters of all would be left out.
-pub fn without_jumps(came: Vec<f64>, plan: &Plan, jumps: &[usize], known: usize, young: usize) -> Vec<f64> {
+pub fn without_jumps(actual: Vec<f64>, plan: &Plan, jumps: &[usize], known: usize, young: usize) -> Vec<f64> {
     if jumps.len() > 2 {
-        return came;
+        return actual;
     }
-    let mut left = came.clone();
+    let mut left = actual.clone();
     for (origin, row) in plan.origins.iter().zip(left.chunks_mut(plan.steps)) {
         if let Some(jump) = jumps.iter().find(|jump| *jump >= origin) {
             row.iter_mut().skip(jump - origin).for_each(|value| *value = f64::NAN);
@@ -113,7 +113,7 @@ pub fn without_jumps(came: Vec<f64>, plan: &Plan, jumps: &[usize], known: usize,
         }
     }
     let count = |values: &[f64]| values.iter().filter(|value| value.is_finite()).count();
-    if count(&left) * 4 >= count(&came) { left } else { came }
+    if count(&left) * 4 >= count(&actual) { left } else { actual }
 }
 
 /// The mean of rows.

@@ -51,7 +51,7 @@ pub struct Pieces {
 }
 
 /// Known days that a piece needs at least.
-const SHORTEST: usize = 3;
+const MIN_POINTS: usize = 3;
 
 /// The price of a piece, in variances of the noise: by Schwarz' criterion 3 ln n for a place, a level and a slope, and
 /// half more against noise that is not independent from day to day.
@@ -141,10 +141,10 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
     let mut start = vec![0usize; n + 1];
     for until in 1..=n {
         best[until] = sums[until].line().left;
-        for from in SHORTEST..=until.saturating_sub(SHORTEST) {
+        for from in MIN_POINTS..=until.saturating_sub(MIN_POINTS) {
             let own = sums[until].minus(sums[from]);
             let cost = best[from] + price + own.line().left;
-            if cost < best[until] && own.n >= SHORTEST as f64 {
+            if cost < best[until] && own.n >= MIN_POINTS as f64 {
                 (best[until], start[until]) = (cost, from);
             }
         }
@@ -216,7 +216,7 @@ mod tests {
 
     /// The least cost of all ways to cut, by trying each.
     fn least(days: &[f64], price: f64) -> f64 {
-        let cuts = (SHORTEST..=days.len().saturating_sub(SHORTEST))
+        let cuts = (MIN_POINTS..=days.len().saturating_sub(MIN_POINTS))
             .map(|at| least(&days[..at], price) + price + left(&days[at..]));
         cuts.fold(left(days), f64::min)
     }

@@ -20,10 +20,10 @@ pub const FIELDS: [&str; 8] =
 const FINDINGS: usize = 5;
 
 /// Up to so many rows the first is drawn without being asked for.
-const FEW: usize = 5;
+const MAX_ROWS_DRAWN_UNASKED: usize = 5;
 
 /// A horizon from which on a day and a month could mean two years.
-const LONG: Micros = 300 * DAY;
+const YEAR_SHOWN_FROM: Micros = 300 * DAY;
 
 /// What a report is made of besides forecasts.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub struct ForecastInput {
     pub warn_within: f64,
     /// A limit that is reached within so many days is critical.
     pub critical_within: f64,
-    /// Whether rows hold what is foreseen of each interval.
+    /// Whether rows hold what is forecast of each interval.
     pub points: bool,
     /// How many pictures; by default one of few rows.
     pub charts: Option<usize>,
@@ -52,13 +52,13 @@ pub struct ForecastInput {
     pub notes: Vec<String>,
 }
 
-/// A series with what is foreseen of it.
+/// A series with what is forecast of it.
 struct Row<'t> {
     /// Its place among the targets.
     index: usize,
     target: &'t Target,
     forecast: &'t Forecast,
-    /// What is foreseen, nothing of it outside the horizon.
+    /// What is forecast, nothing of it outside the horizon.
     reached: Reached,
     /// Days until the limit is reached, as likely fewer as more.
     days_left: Option<f64>,
@@ -358,7 +358,7 @@ fn chance(p: f64) -> String {
 /// `Dec 28`; where the horizon is long `2027-12-28`.
 fn date(at: Micros, told: &ForecastInput) -> String {
     let stamp = jiff::Timestamp::from_microsecond(at).unwrap_or_default();
-    stamp.strftime(if told.horizon < LONG { "%b %-d" } else { "%Y-%m-%d" }).to_string()
+    stamp.strftime(if told.horizon < YEAR_SHOWN_FROM { "%b %-d" } else { "%Y-%m-%d" }).to_string()
 }
 
 /// The date for people, or why there is none.
@@ -509,7 +509,7 @@ fn finding(row: &Row<'_>, told: &ForecastInput) -> Option<Finding> {
 
 /// The most urgent as pictures.
 fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, told: &ForecastInput) -> Vec<Picture> {
-    let wanted = told.charts.unwrap_or(usize::from(rows.len() <= FEW));
+    let wanted = told.charts.unwrap_or(usize::from(rows.len() <= MAX_ROWS_DRAWN_UNASKED));
     let drawn = rows.iter().filter(|row| row.target.grid.values.iter().filter(|value| value.is_finite()).count() > 1);
     let picture = |row: &Row<'_>| {
         let path = if row.forecast.path.is_empty() { again(row.index).path } else { row.forecast.path.clone() };

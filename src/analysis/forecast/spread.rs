@@ -25,7 +25,7 @@ pub struct Spread {
 }
 
 /// Intervals from a few origins are too narrow by this much,
-const FEW: f64 = 1.05;
+const FEW_ORIGINS_FACTOR: f64 = 1.05;
 /// and by this much more where errors grow with the lead and the ways from all origins overlap.
 const OVERLAP: f64 = 0.6;
 
@@ -84,7 +84,7 @@ impl Spread {
             }
             _ => 0.5,
         };
-        let widened = FEW + OVERLAP * power * (2.0 * steps as f64 / room.max(1) as f64).min(1.0);
+        let widened = FEW_ORIGINS_FACTOR + OVERLAP * power * (2.0 * steps as f64 / room.max(1) as f64).min(1.0);
         Self {
             widened,
             scale,

@@ -17,7 +17,7 @@ pub fn grouped(series: &Series) -> String {
 }
 
 /// Characters of a name at most.
-const LONGEST: usize = 160;
+const MAX_NAME_CHARS: usize = 160;
 
 /// What a series is called by people.
 pub fn title(series: &Series) -> String {
@@ -62,7 +62,7 @@ pub fn title(series: &Series) -> String {
 
 /// Labels of files may be of any length; so much of one tells which it is.
 fn short(text: String) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }

@@ -9,7 +9,7 @@ use crate::model::walk::member;
 use std::collections::{HashMap, HashSet};
 
 /// Operations that are held of a log; beyond, they are only counted.
-pub const MOST: usize = 1_000_000;
+pub const MAX_OPERATIONS: usize = 1_000_000;
 
 /// Places of consequences that are held.
 const PLACES: usize = 1_000_000;
@@ -26,7 +26,7 @@ pub struct Seen {
     pub hidden: HashMap<String, u64>,
     /// Pods that were created, by cluster, user and namespace: who deletes what he made himself cleans up.
     pub created: HashMap<(String, String, String), Created>,
-    /// Operations beyond `MOST`.
+    /// Operations beyond `MAX_OPERATIONS`.
     pub beyond: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Batch {
 impl Batch {
     /// Adds what another block gave.
     pub fn take(&mut self, other: Self) {
-        let room = MOST.saturating_sub(self.operations.len());
+        let room = MAX_OPERATIONS.saturating_sub(self.operations.len());
         self.seen.beyond += other.operations.len().saturating_sub(room) as u64;
         self.operations.extend(other.operations.into_iter().take(room));
         for (place, gone) in other.gone {

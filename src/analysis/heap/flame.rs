@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const DEEPEST: usize = 512;
 
 /// More calls than this are not told apart either; what they hold is their callers'.
-const MOST: usize = 2_000_000;
+const MAX_FRAMES: usize = 2_000_000;
 
 /// What stacks are called that have no call.
 const NO_STACK: &str = "(no stack)";
@@ -49,7 +49,7 @@ impl<'s> Growing<'s> {
         if let Some(known) = self.calls.get(&(caller, name)) {
             return *known;
         }
-        if self.tree.calls.len() >= MOST {
+        if self.tree.calls.len() >= MAX_FRAMES {
             return caller;
         }
         let number = self.tree.calls.len() as u32;

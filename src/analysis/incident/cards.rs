@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Cards that are shown.
 const CARDS: usize = 16;
 /// A smaller part of the added work has no card for it alone.
-const SMALL: f64 = 0.02;
+const MIN_SHARE: f64 = 0.02;
 /// Kinds of requests that a card names.
 const ASKS: usize = 4;
 
@@ -29,7 +29,7 @@ pub fn cards(suspects: &[Suspect], answers: &Answers) -> Vec<Card> {
     for suspect in suspects.iter().filter(|suspect| !suspect.who[0].is_empty()) {
         let [user, agent] = &suspect.who;
         let findings = found.remove(&(user.clone(), agent.clone())).unwrap_or_default();
-        if suspect.share < SMALL && findings.is_empty() {
+        if suspect.share < MIN_SHARE && findings.is_empty() {
             continue;
         }
         let asks = suspect

@@ -10,17 +10,17 @@ use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// How long a piece of time is, if the sources tell it that finely.
-pub const PIECE: Micros = 5 * SECOND;
+pub const BUCKET: Micros = 5 * SECOND;
 
 /// Intervals that are kept, at most: seven hours of the shortest.
 const PIECES: i64 = 5_000;
 
 /// A request that takes so long is slow.
-const SLOW: u64 = SECOND as u64;
+const SLOW_US: u64 = SECOND as u64;
 
 /// How long pieces are where `span` is cut into them.
-pub fn piece_of(span: Micros) -> Micros {
-    longer(PIECE, span)
+pub fn bucket_of(span: Micros) -> Micros {
+    longer(BUCKET, span)
 }
 
 /// `piece`, doubled until there are few enough of them in `span`.
@@ -56,7 +56,7 @@ pub struct LoadSeries {
 }
 
 fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
-    let slow = stats.latency.count() - stats.latency.below(SLOW);
+    let slow = stats.latency.count() - stats.latency.below(SLOW_US);
     let is_long = is_long_running(verb);
     Measure::ALL.map(|measure| match measure {
         // Of these only what fails, which ends at once.
@@ -106,7 +106,7 @@ impl LoadSeries {
         }
         lengths.sort_unstable();
         let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
-        let piece = longer((middle.max(PIECE) / SECOND) * SECOND, to.saturating_sub(from));
+        let piece = longer((middle.max(BUCKET) / SECOND) * SECOND, to.saturating_sub(from));
         let grid = Grid { tile: piece, span: (from, to) };
         let mut beats: BTreeMap<i64, Bucket> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {

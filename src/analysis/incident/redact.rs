@@ -33,7 +33,7 @@ const COMMON: [&str; 13] = [
 const BEFORE: [&str; 12] = [": ", " in ", "-n ", "/", ":", "=", "(", "\"", "'", "namespace ", "namespaces ", "owner "];
 
 /// Longest name that is looked for.
-const LONGEST: usize = 253;
+const MAX_NAME_CHARS: usize = 253;
 
 /// How deep in a flame graph of the key space namespaces are.
 const NAMESPACES: usize = 2;
@@ -91,7 +91,8 @@ impl Names {
         for (name, kind) in found {
             let all = if kind == Kind::User { parts(&name) } else { vec![(name, kind)] };
             for (name, kind) in all {
-                let is_one = name.len() > 1 && name.len() <= LONGEST && !COMMON.contains(&name.as_str()) && name != "*";
+                let is_one =
+                    name.len() > 1 && name.len() <= MAX_NAME_CHARS && !COMMON.contains(&name.as_str()) && name != "*";
                 if is_one && !name.bytes().all(|b| b.is_ascii_digit()) {
                     kinds.entry(name).and_modify(|known| *known = kind.min(*known)).or_insert(kind);
                 }

@@ -22,7 +22,7 @@ const FULL: f64 = 0.9;
 /// Clients that rose and are named.
 const RISEN: usize = 8;
 /// A part of the added work below this is not worth a line.
-const SMALL: f64 = 0.02;
+const MIN_SHARE: f64 = 0.02;
 
 /// What it is made of.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
     let risen = known
         .suspects
         .iter()
-        .filter(|suspect| suspect.share >= SMALL)
+        .filter(|suspect| suspect.share >= MIN_SHARE)
         .filter_map(|suspect| Some((suspect, suspect.rose?)));
     let told = risen.take(RISEN).map(|(suspect, (from, to))| {
         let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));

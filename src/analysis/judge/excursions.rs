@@ -11,7 +11,7 @@ use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
 /// Where the baseline begins to be looked for: this quantile of all values.
-const LOW: f64 = 0.3;
+const BASELINE_QUANTILE: f64 = 0.3;
 /// Around the low quantile values up to so many times of it, or three times the noise, are the baseline's.
 const BASELINE_TIMES: f64 = 1.4;
 /// Loads that go with the day have a baseline that does: this far to both sides, in µs.
@@ -65,7 +65,7 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
     let around = (AROUND / tile).max(1) as usize;
     let of = |range: Range<usize>| -> f64 {
         let within: Vec<f64> = range.clone().filter(|at| is_whole[*at]).map(|at| rates[at]).collect();
-        let Some(low) = quantile(within.clone(), LOW) else { return 0.0 };
+        let Some(low) = quantile(within.clone(), BASELINE_QUANTILE) else { return 0.0 };
         let noise = (1.0 / (low * full).max(1.0)).sqrt().max(MIN_NOISE);
         let top = low * BASELINE_TIMES.max(1.0 + 3.0 * noise);
         median(&mut within.into_iter().filter(|rate| *rate <= top).collect::<Vec<_>>()).unwrap_or(low)

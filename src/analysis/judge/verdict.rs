@@ -32,7 +32,7 @@ const MIN_TIMED: f64 = 200.0;
 /// What begins so soon after what was read may be a start, in µs.
 const EARLY: Micros = 30 * SECOND;
 /// What ends so soon after what was read began is a start, or can't be told from one, in µs.
-const SHORT: Micros = 60 * SECOND;
+const SHORT_SPAN_US: Micros = 60 * SECOND;
 /// At a start watches begin so many times as often as later.
 const START_UP_WATCHES: f64 = 4.0;
 
@@ -188,7 +188,7 @@ fn is_start_up(case: &Case<'_>) -> bool {
         return false;
     }
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
-    let is_short = case.draft.span.1 <= begin + SHORT;
+    let is_short = case.draft.span.1 <= begin + SHORT_SPAN_US;
     is_short || view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05)
 }
 

@@ -245,8 +245,8 @@ impl Compared {
             let mut list: Vec<&str> =
                 changes.iter().filter_map(|c| names.get(&c.hash)).map(|key| space.parse(key).name).collect();
             list.sort_unstable();
-            let more = list.len().saturating_sub(findings::MOST);
-            list.truncate(findings::MOST);
+            let more = list.len().saturating_sub(findings::MAX_NAMED);
+            list.truncate(findings::MAX_NAMED);
             list.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
         };
         let namespaces = removed(&|group, resource| group.is_empty() && resource == "namespaces");

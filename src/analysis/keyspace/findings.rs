@@ -8,10 +8,10 @@ use serde_json::{Value as Json, json};
 
 const MIB: u64 = 1 << 20;
 /// Less than this is worth no finding about shares.
-const SMALL: u64 = 10_000_000;
+const MIN_BYTES: u64 = 10_000_000;
 
 /// Findings of one sort about single keys; more say nothing new.
-pub(super) const MOST: usize = 10;
+pub(super) const MAX_NAMED: usize = 10;
 
 /// A list of findings about one file.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
             "an apiserver can't serve such objects, nor lists of their resource: plimsoll etcd check names them; compare with another member's snapshot, then delete them by key",
         );
     }
-    if total.managed_fields_bytes * 10 > total.live_bytes * 4 && total.managed_fields_bytes > SMALL {
+    if total.managed_fields_bytes * 10 > total.live_bytes * 4 && total.managed_fields_bytes > MIN_BYTES {
         found.add(
             "etcd-managed-fields",
             Severity::Info,
@@ -161,7 +161,7 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) 
     };
     let events = sum(&|_, resource| resource == "events");
     let event_bytes = events.live_bytes + events.history_bytes;
-    if event_bytes * 10 > all * 3 && event_bytes > SMALL {
+    if event_bytes * 10 > all * 3 && event_bytes > MIN_BYTES {
         found.add(
             "etcd-events",
             Severity::Warning,
@@ -184,7 +184,7 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) 
     ];
     let reports = sum(&|group, resource| !group.is_empty() && REPORTS.contains(&resource));
     let report_bytes = reports.live_bytes + reports.history_bytes;
-    if reports.keys >= 10_000 || report_bytes * 5 > all && report_bytes > SMALL {
+    if reports.keys >= 10_000 || report_bytes * 5 > all && report_bytes > MIN_BYTES {
         found.add(
             "etcd-policy-reports",
             Severity::Warning,
@@ -225,7 +225,7 @@ fn number(value: &Value) -> u64 {
 /// Large objects by name; rows are those of `etcd top`.
 pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut FileFindings<'_>) {
     let large = rows.iter().filter(|row| number(&row[5]) > MIB / 2);
-    for row in large.take(MOST) {
+    for row in large.take(MAX_NAMED) {
         let (key, size) = (text(&row[0]), number(&row[5]));
         found.add(
             "etcd-large-object",
@@ -247,7 +247,7 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
         // A leader renews its lease every 2 s, which is what leases are for.
         own >= 100 && (rate > 3_600 || own * 5 > writes && !text(&row[0]).contains("/leases/"))
     };
-    for row in rows.iter().filter(is_hot).take(MOST) {
+    for row in rows.iter().filter(is_hot).take(MAX_NAMED) {
         let (key, own) = (text(&row[0]), number(&row[count]));
         found.add(
             "etcd-hot-key",

@@ -6,7 +6,7 @@ use crate::model::registry::qualified;
 use std::collections::HashMap;
 
 /// Rows beyond this are their namespace's.
-const MOST: usize = 2_000_000;
+const MAX_FRAMES: usize = 2_000_000;
 
 pub use crate::model::question::Weight;
 
@@ -49,7 +49,7 @@ pub fn tree(sides: [&[Row]; 2], weight: Weight) -> Tree {
                     tree.names.push(name.clone());
                     (tree.names.len() - 1) as u32
                 });
-                if tree.calls.len() >= MOST && !calls.contains_key(&(at, number)) {
+                if tree.calls.len() >= MAX_FRAMES && !calls.contains_key(&(at, number)) {
                     break;
                 }
                 at = *calls.entry((at, number)).or_insert_with(|| {

@@ -9,7 +9,7 @@ use crate::model::time::{self, Micros, SECOND};
 use crate::model::units::{bytes, duration};
 
 /// Between a profile and the group's sample, more time than this is said.
-const FAR: Micros = 60 * SECOND;
+const MAX_DISTANCE_US: Micros = 60 * SECOND;
 
 /// Who tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,7 +153,7 @@ pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
     for heap in profiles {
         let sampled = of.iter().find(|seen| seen.sample.path == heap.group).map(|seen| seen.sample.at);
         if let (Some(at), Some(sampled)) = (heap.at, sampled)
-            && at.abs_diff(sampled) > FAR.unsigned_abs()
+            && at.abs_diff(sampled) > MAX_DISTANCE_US.unsigned_abs()
         {
             let (apart, way) = ((at - sampled).abs(), if at < sampled { "before" } else { "after" });
             notes.push(format!(

@@ -10,7 +10,7 @@ pub const FULL: f64 = 0.9;
 /// Up to here, what can't be reclaimed leaves room.
 pub const FIRM_LOW: f64 = 0.7;
 /// From here on it leaves too little for the program's own pages.
-pub const FIRM_HIGH: f64 = 0.85;
+pub const UNRECLAIMABLE_HIGH: f64 = 0.85;
 /// Share of the cache that is read again each minute: at least this is thrashing.
 pub const REFAULTS_HIGH: f64 = 0.1;
 /// Less than this means that nobody misses what is given up.
@@ -156,7 +156,7 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         Some(some) => some >= SOME_HIGH || full.is_some_and(|full| full >= FULL_HIGH),
         None => hits.is_some_and(|hits| hits > 0),
     };
-    let verdict = if kills > 0 || dry.is_some_and(|dry| dry >= FIRM_HIGH) || soon.is_some() {
+    let verdict = if kills > 0 || dry.is_some_and(|dry| dry >= UNRECLAIMABLE_HIGH) || soon.is_some() {
         Verdict::Anon
     } else if refaults.is_some_and(|share| share >= REFAULTS_HIGH) && waits {
         Verdict::Thrashing

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Processes that are remembered.
-const MOST: usize = 256;
+const MAX_PROCESSES: usize = 256;
 /// For how long a process is remembered that others of its instance are seen without.
 const REMEMBERED: Micros = 24 * 3_600 * SECOND;
 /// A rate stands for so many of the times it was taken over: pages of processes behind one address come in turns.
@@ -226,7 +226,7 @@ impl Rates {
         let is_recent = |other: &ProcessState| other.instance != known.instance || known.at - other.at < REMEMBERED;
         self.processes.retain(is_recent);
         self.processes.push(known);
-        if self.processes.len() > MOST {
+        if self.processes.len() > MAX_PROCESSES {
             self.processes.remove(0);
         }
         is_known

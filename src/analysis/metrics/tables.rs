@@ -96,10 +96,10 @@ fn priority_levels(facts: &Facts) -> Table {
 
 /// Kubernetes' own service level objectives for request latency.
 fn objectives(facts: &Facts) -> Table {
-    const LONG: [&str; 5] = ["proxy", "exec", "attach", "log", "portforward"];
+    const LONG_RUNNING: [&str; 5] = ["proxy", "exec", "attach", "log", "portforward"];
     let class = |fact: &Fact| {
         let label = |at: usize| facts.text(fact.labels[at]);
-        if LONG.contains(&label(4)) {
+        if LONG_RUNNING.contains(&label(4)) {
             return None;
         }
         match (Class::of(facts, fact)?, label(5)) {

@@ -217,7 +217,7 @@ impl Counts {
 }
 
 /// Slots over which what happened between two pages is spread, at most.
-const LONGEST: i64 = 4096;
+const MAX_SLOTS: i64 = 4096;
 
 /// Equal slots of time.
 #[derive(Debug, Clone, Copy)]
@@ -234,7 +234,7 @@ impl Slots {
             return add(slot(end), count);
         }
         let per = count / (end - start) as f64;
-        if slot(end - 1) - slot(start) > LONGEST {
+        if slot(end - 1) - slot(start) > MAX_SLOTS {
             // So long without a page that only the mean is known: it stands in two slots, not in millions of them.
             let half = per * self.length as f64;
             add(slot(start), half.min(count));

@@ -22,7 +22,7 @@ pub const WINDOW: Micros = 10 * SECOND;
 const WINDOWS: usize = 8_192;
 
 /// A request that lasts longer than this is no ordinary one: the apiserver ends those after a minute.
-const LONGEST: Micros = 120 * SECOND;
+const MAX_REQUEST_US: Micros = 120 * SECOND;
 
 /// What a user asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,7 +153,7 @@ impl<'s> Observer<'s> {
         if flow.number == 0 {
             return;
         }
-        let lasts = timed.elapsed().map_or(0, |elapsed| (elapsed as Micros).min(LONGEST));
+        let lasts = timed.elapsed().map_or(0, |elapsed| (elapsed as Micros).min(MAX_REQUEST_US));
         let user = event.user.decode();
         let user = folded(&user);
         let demand = match self.demands.users.get_mut(user) {

@@ -169,8 +169,8 @@ pub fn report(
         let missing = checked.len() - trends;
         report.notes.push(format!(
             "{missing} of them have no trend: it needs {} full days of the last {}",
-            trend::LEAST,
-            trend::MOST
+            trend::MIN_DAYS,
+            trend::MAX_DAYS
         ));
     }
     report.findings = order.iter().filter_map(|checked| finding(quotas, checked)).collect();

@@ -6,12 +6,12 @@ use crate::model::quota::Usage;
 use crate::model::series::Day;
 
 /// Days that a trend needs.
-pub const LEAST: usize = 7;
+pub const MIN_DAYS: usize = 7;
 
 /// Days that it looks back.
-pub const MOST: usize = 60;
+pub const MAX_DAYS: usize = 60;
 
-/// A limit that is reached later than this is not foreseen.
+/// A limit that is reached later than this is not forecast.
 pub const HORIZON: f64 = 365.0;
 
 /// A straight line.
@@ -25,16 +25,16 @@ pub struct Trend {
     pub days: usize,
 }
 
-/// The trend of the daily maxima of the last [`MOST`] full days before `today`; `None` where fewer than [`LEAST`] are
+/// The trend of the daily maxima of the last [`MAX_DAYS`] full days before `today`; `None` where fewer than [`MIN_DAYS`] are
 /// known.
 ///
 /// The slope is the median of the slopes between any two days, the height the median of what is left over (Sen 1968).
 pub fn trend(days: &[Day], today: i32) -> Option<Trend> {
     // Of today the highest value may be still to come.
-    let within = |day: &&Day| day.day < today && i64::from(day.day) >= i64::from(today) - MOST as i64;
+    let within = |day: &&Day| day.day < today && i64::from(day.day) >= i64::from(today) - MAX_DAYS as i64;
     let points: Vec<(f64, f64)> =
         days.iter().filter(within).map(|day| (f64::from(day.day) - f64::from(today), day.max)).collect();
-    if points.len() < LEAST {
+    if points.len() < MIN_DAYS {
         return None;
     }
     let line = line(&points)?;

@@ -224,7 +224,7 @@ pub enum SourceSet {
 }
 
 /// Addresses up to which a list is searched quicker than a table; most clients have one.
-const FEW: usize = 16;
+const MAX_INLINE: usize = 16;
 
 impl Default for SourceSet {
     fn default() -> Self {
@@ -241,7 +241,7 @@ impl SourceSet {
             Self::Exact(counts) => {
                 if let Some(at) = counts.iter().position(|(known, _)| *known == source) {
                     counts[at].1 += count;
-                } else if counts.len() < FEW {
+                } else if counts.len() < MAX_INLINE {
                     counts.push((source, count));
                 } else {
                     let mut open: HashMap<_, _, _> = counts.drain(..).collect();

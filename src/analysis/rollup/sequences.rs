@@ -14,7 +14,7 @@ pub const LOOK_BACK: Micros = 120 * SECOND;
 pub const READ_LOOK_BACK: Micros = 900 * SECOND;
 
 /// A watch that ended within this told its client that its version was too old.
-const SHORT: u64 = SECOND as u64;
+const SHORT_WATCH_US: u64 = SECOND as u64;
 
 /// Entries of one generation of memory.
 const MAX_REMEMBERED: usize = 1 << 19;
@@ -282,7 +282,7 @@ impl Sequences {
                 found(Fact::Takeover, gap);
             }
         } else if let Some((lifetime, from_version)) = request.watch_end {
-            let short = from_version && lifetime.is_some_and(|lifetime| lifetime < SHORT);
+            let short = from_version && lifetime.is_some_and(|lifetime| lifetime < SHORT_WATCH_US);
             self.turns.replace(request.at, request.turn, Turn::Ended { at: request.at, short });
         } else if request.lists
             && let Some(Turn::Ended { at, short }) = self.turns.get(request.turn)

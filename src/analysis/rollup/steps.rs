@@ -10,8 +10,8 @@ use std::sync::Arc;
 const TILE: i64 = 10;
 /// Arrivals that are held before those of one second are put together, and beyond which they are given up: 16 bytes
 /// each.
-const MANY: usize = 1 << 20;
-const MOST: usize = 8 << 20;
+const MAX_ARRIVALS: usize = 1 << 20;
+const MAX_STEPS: usize = 8 << 20;
 
 /// Requests of one kind that arrived in one second, by the tile in which they ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ impl Steps {
             Some(last) if (last.tile, last.second, last.key) == (tile, second, key) => last.count += 1,
             _ => self.arrivals.push(Arrival { tile, second, key, count: 1 }),
         }
-        if self.arrivals.len() > self.settled * 2 + MANY {
+        if self.arrivals.len() > self.settled * 2 + MAX_ARRIVALS {
             self.settle();
         }
     }
@@ -92,7 +92,7 @@ impl Steps {
             is_one
         });
         self.settled = self.arrivals.len();
-        if self.settled > MOST {
+        if self.settled > MAX_STEPS {
             (self.arrivals, self.is_given_up) = (Vec::new(), true);
         }
     }

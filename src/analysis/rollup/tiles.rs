@@ -95,11 +95,11 @@ pub struct Rows<V> {
 }
 
 /// Rows beyond which several of one key are put together.
-const MANY: usize = 1024;
+const MERGE_ROWS_FROM: usize = 1024;
 
 impl<V> Default for Rows<V> {
     fn default() -> Self {
-        Self { rows: Vec::new(), stamp: 0, several: false, limit: MANY }
+        Self { rows: Vec::new(), stamp: 0, several: false, limit: MERGE_ROWS_FROM }
     }
 }
 
@@ -110,7 +110,7 @@ impl<V: Row> Rows<V> {
         if self.rows.len() >= self.limit {
             self.settle(keys);
             self.several = true;
-            self.limit = MANY.max(self.rows.len() * 2);
+            self.limit = MERGE_ROWS_FROM.max(self.rows.len() * 2);
         }
         self.push(key)
     }

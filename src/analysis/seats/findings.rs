@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 const LONG_WAIT: Micros = SECOND;
 
 /// From this share on one user takes most of a level.
-const MOST: f64 = 0.5;
+const DOMINANT_SHARE: f64 = 0.5;
 
 /// Everything that is found: the gravest first.
 pub(super) fn all(seats: &Seats) -> Vec<Finding> {
@@ -98,7 +98,7 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
     let demand: u64 = users.iter().map(|(_, held)| held.demand()).sum();
     let Some((user, most)) = users.first() else { return };
     let others_wait = users.iter().skip(1).filter_map(|(_, held)| held.oldest_wait).max();
-    if (most.demand() as f64) < MOST * demand as f64 {
+    if (most.demand() as f64) < DOMINANT_SHARE * demand as f64 {
         return;
     }
     // A level that one user has alone is that user's own affair; and where others hardly wait, fair queuing keeps them

@@ -109,10 +109,11 @@ fn read(
     let mut losses: Vec<Loss> = Vec::new();
     let lost = |kind, offset, detail| Loss { kind, path: path.clone(), line: 0, offset, count: 1, detail };
     let taken = page.source.reader().map_err(|error| error.to_string());
-    match taken.and_then(|reader| reader.take(apf::LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string()))
+    match taken
+        .and_then(|reader| reader.take(apf::MAX_PAGE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string()))
     {
-        Ok(size) if size as u64 == apf::LONGEST => {
-            losses.push(lost(LossKind::DumpTooLong, apf::LONGEST, String::new()))
+        Ok(size) if size as u64 == apf::MAX_PAGE_BYTES => {
+            losses.push(lost(LossKind::DumpTooLong, apf::MAX_PAGE_BYTES, String::new()))
         }
         Ok(_) => {}
         Err(detail) => {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const NO_DATABASE: &str = "a database of etcd holds all Secrets, and one that is in use changes while it is copied; take a snapshot with --include-etcd";
 
 /// Bytes of a metrics page that are taken.
-const MOST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// What is taken again and again: metrics pages by URL, and cgroups.
 pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
@@ -68,7 +68,7 @@ pub(in crate::commands) fn page(url: &str, at: Micros) -> Result<(String, Vec<u8
     let mut page = folder.pages.into_iter().next().ok_or_else(|| format!("{url}: no metrics page"))?;
     let mut bytes = Vec::new();
     let reader = page.source.reader().map_err(|error| error.to_string())?;
-    reader.take(MOST).read_to_end(&mut bytes).map_err(|error| format!("{url}: {error}"))?;
+    reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| format!("{url}: {error}"))?;
     Ok((folder.instance, bytes))
 }
 

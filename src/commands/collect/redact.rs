@@ -13,8 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Dump pages are not longer (`sources::apf::LONGEST`), and neither are pages of lists.
-const MOST: u64 = 256 << 20;
+/// Dump pages are not longer (`sources::apf::MAX_PAGE_BYTES`), and neither are pages of lists.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// A folder beside the bundle that nobody else may read, and that goes with this.
 pub(super) struct Whole(PathBuf);
@@ -162,7 +162,7 @@ fn documents(path: &Path, form: Form, mut each: impl FnMut(Json) -> io::Result<(
     }
     let mut reader = reader(path)?;
     let mut line = Vec::new();
-    while reader.by_ref().take(MOST).read_until(b'\n', &mut line)? > 0 {
+    while reader.by_ref().take(MAX_FILE_BYTES).read_until(b'\n', &mut line)? > 0 {
         // A host or a time may stand before an event: it is left out.
         let start = line.iter().position(|b| matches!(b, b'{' | b'[')).unwrap_or(line.len());
         if let Ok(value) = serde_json::from_slice(&line[start..]) {
@@ -175,7 +175,7 @@ fn documents(path: &Path, form: Form, mut each: impl FnMut(Json) -> io::Result<(
 
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    reader(path)?.take(MOST).read_to_end(&mut bytes)?;
+    reader(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -20,7 +20,7 @@ const BACK: Micros = 60 * DAY;
 /// The same for days and longer: three years.
 const BACK_DAYS: Micros = 1_096 * DAY;
 /// Intervals of a series that are held.
-const MOST: i64 = 100_000;
+const MAX_STEPS: i64 = 100_000;
 /// Steps that are looked ahead.
 const AHEAD: i64 = 10_000;
 
@@ -51,7 +51,7 @@ pub(super) struct ForecastOptions {
     pub(super) window: (Option<Micros>, Option<Micros>),
     /// The moment as of which the forecast is made.
     pub(super) moment: Option<Micros>,
-    /// Whether series that ended are foreseen from their own end.
+    /// Whether series that ended are forecast from their own end.
     pub(super) with_ended: bool,
     /// The name of series that have none.
     pub(super) name: Option<String>,
@@ -161,9 +161,9 @@ impl ForecastOptions {
         };
         // One more: neither end need be a multiple of the step.
         let most = back / step + 1;
-        if most > MOST {
+        if most > MAX_STEPS {
             return Err(format!(
-                "--since {} back is more than {MOST} steps of {}; choose a longer --step",
+                "--since {} back is more than {MAX_STEPS} steps of {}; choose a longer --step",
                 duration(back),
                 duration(step)
             ));

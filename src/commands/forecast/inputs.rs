@@ -26,7 +26,7 @@ pub(super) struct Read {
 }
 
 /// Days of points from which on hours are as good as days: four weeks.
-const ENOUGH: i32 = 28;
+const MIN_DAYS: i32 = 28;
 /// Days that a Prometheus is asked for where days are wanted.
 #[cfg(feature = "live")]
 const DAYS: i64 = 400;
@@ -129,7 +129,7 @@ fn has_hours(listing: &Listing) -> bool {
     let mut known = points.clone();
     listing.days.iter().for_each(|place| known.extend(place.from..place.until));
     let span = |days: &BTreeSet<i32>| days.last().zip(days.first()).map_or(0, |(last, first)| last - first + 1);
-    span(&points) >= ENOUGH || span(&points) * 2 >= span(&known)
+    span(&points) >= MIN_DAYS || span(&points) * 2 >= span(&known)
 }
 
 /// Reads a store: its points, or its days.

@@ -7,7 +7,7 @@ use crate::analysis::answer::Answer;
 use crate::analysis::forecast::capacity::what_if;
 use crate::analysis::forecast::report::{self, FIELDS, ForecastInput};
 use crate::analysis::forecast::targets::{OBSERVED, targets};
-use crate::analysis::forecast::{Options, foresee};
+use crate::analysis::forecast::{Options, forecast};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
 use crate::cli::{Context, Error, FailOn, MomentFlags, Progress, TimeFlags, length_parser};
@@ -231,12 +231,12 @@ fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Con
         ..ForecastInput::default()
     };
     let again = |place: usize| {
-        targets.get(place).map(|target| foresee(&target.grid, target.limit, &options)).unwrap_or_default()
+        targets.get(place).map(|target| forecast(&target.grid, target.limit, &options)).unwrap_or_default()
     };
     let mut report = report::report(&targets, &forecasts, &again, told);
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
-        let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| foresee(grid, limit, &options));
+        let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| forecast(grid, limit, &options));
         outcome.tell(&targets, question.horizon, context.settings.top, &mut report);
     }
     report.lead.splice(0..0, as_of);
@@ -289,7 +289,7 @@ fn foresee_all(targets: &[Target], options: &Options, with_paths: bool, context:
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     targets.get(at).zip(done.get(at))
                 } {
-                    let mut forecast = foresee(&target.grid, target.limit, options);
+                    let mut forecast = forecast(&target.grid, target.limit, options);
                     if !with_paths {
                         forecast.path = Vec::new();
                     }

@@ -44,7 +44,7 @@ const ORDER: [&str; 20] = [
     "etcd_diff",
 ];
 /// Less time before the window tells nothing of clients.
-const ENOUGH: Micros = 60 * SECOND;
+const MIN_SPAN_US: Micros = 60 * SECOND;
 
 /// All sections.
 #[derive(Debug, Default)]
@@ -271,7 +271,7 @@ fn of_window(load: &Load, window: Option<Span>) -> Vec<SectionSpec> {
         };
         wanted.push(asked(head, Question::Compare(question)));
     }
-    if from - calm.0 >= ENOUGH {
+    if from - calm.0 >= MIN_SPAN_US {
         let about = "What was wrong before the incident: it did not cause it, and should be fixed all the same.";
         let before = (Some(calm.0), Some(from));
         wanted.push(asked(["chronic", "Clients before the incident", about], clients(before)));

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often logs are looked at.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes of a log that was there already that are read.
 const BACK: u64 = 64 << 20;
 
@@ -216,7 +216,7 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
             if told.is_none_or(|told| told.elapsed() >= shared.every) {
                 (told, has_come) = (Some(Instant::now()), false);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     });
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// After so many failures the cluster is looked for anew: credentials run out, apiservers move.
 const ANEW: u32 = 3;
 /// A source that fails, or asks to be left alone, is asked again after at most this, or what it asks for.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The pause is at least so many times as long as the answer took: asking is a tenth of the source's time at most.
-const TIMES: u32 = 10;
+const PAUSE_FACTOR: u32 = 10;
 /// How often the pause is doubled at most.
 const DOUBLINGS: u32 = 10;
 
@@ -41,13 +41,13 @@ impl Interval {
     /// busy, and halves again when it is not.
     pub(super) fn answered(&mut self, took: Duration, is_busy: bool) -> Duration {
         self.doubled = if is_busy { (self.doubled + 1).min(DOUBLINGS) } else { self.doubled.saturating_sub(1) };
-        let base = self.every.max(took.saturating_mul(TIMES));
-        base.saturating_mul(1 << self.doubled).min(LONGEST.max(base))
+        let base = self.every.max(took.saturating_mul(PAUSE_FACTOR));
+        base.saturating_mul(1 << self.doubled).min(MAX_PAUSE.max(base))
     }
 
     /// It failed: the pause doubles each time, and is no shorter than what it asked for.
     pub(super) fn failed(&mut self, retry_after: Option<Duration>) -> Duration {
-        let pause = self.every.saturating_mul(1 << self.doubled).min(LONGEST.max(self.every));
+        let pause = self.every.saturating_mul(1 << self.doubled).min(MAX_PAUSE.max(self.every));
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
         pause.max(retry_after.unwrap_or_default())
     }

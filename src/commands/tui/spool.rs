@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A log is cut into files of this length, in time and in bytes, so that its beginning can be let go.
 const CUT: Micros = 10 * SECOND;
-const LONGEST: u64 = 16 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// How many of those are kept of which only the latest matter.
 const LATEST: usize = 12;
@@ -120,7 +120,7 @@ impl Spool {
         let at = now();
         let is_over = |log: &Log| {
             at - log.since >= CUT
-                || self.files.get(log.place.wrapping_sub(self.gone)).is_none_or(|file| file.2 >= LONGEST)
+                || self.files.get(log.place.wrapping_sub(self.gone)).is_none_or(|file| file.2 >= MAX_LINE_BYTES)
         };
         if self.logs.get(of).is_none_or(is_over) {
             // Numbered as rotated files are: together they are one log, in the order of their events.

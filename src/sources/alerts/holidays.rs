@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The longest file.
-const LONGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Days that one event may last.
 const LASTS: usize = 366;
 
 /// Reads a file; errors name the line.
 pub(super) fn read(path: &Path) -> Result<BTreeSet<Date>, String> {
-    if std::fs::metadata(path).map_err(|error| error.to_string())?.len() > LONGEST {
+    if std::fs::metadata(path).map_err(|error| error.to_string())?.len() > MAX_FILE_BYTES {
         return Err("too large for a list of holidays".to_owned());
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;

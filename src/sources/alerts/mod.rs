@@ -31,7 +31,7 @@ const KEEP: &str = "14d";
 const HOLD: &str = "25h";
 
 /// The file's longest size.
-const LONGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -175,8 +175,12 @@ pub fn read(path: &Path) -> Result<Config, String> {
 
 fn load(path: &Path) -> Result<String, String> {
     let fail = |error: std::io::Error| format!("{}: can't read the configuration of alerts: {error}", path.display());
-    if std::fs::metadata(path).map_err(fail)?.len() > LONGEST {
-        return Err(format!("{}: larger than {} MiB: not a configuration of alerts", path.display(), LONGEST >> 20));
+    if std::fs::metadata(path).map_err(fail)?.len() > MAX_FILE_BYTES {
+        return Err(format!(
+            "{}: larger than {} MiB: not a configuration of alerts",
+            path.display(),
+            MAX_FILE_BYTES >> 20
+        ));
     }
     std::fs::read_to_string(path).map_err(fail)
 }

@@ -17,7 +17,7 @@ pub const PATHS: [&str; 3] = [
 ];
 
 /// A page may not be longer: queues bound how many requests there can be, so that real ones are far below.
-pub const LONGEST: u64 = 32 << 20;
+pub const MAX_PAGE_BYTES: u64 = 32 << 20;
 
 /// Which of the pages it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

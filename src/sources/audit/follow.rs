@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 pub const GRACE: Duration = Duration::from_secs(3);
 
 /// How often folders are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One log: the file that is being written, and its predecessors as long as they are read.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl Follower {
     ) -> bool {
         self.streams.iter_mut().for_each(|stream| stream.ready = true);
         loop {
-            if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            if self.looked.is_none_or(|at| at.elapsed() >= POLL_INTERVAL) {
                 self.look(false);
             }
             if !go_on() {

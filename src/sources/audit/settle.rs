@@ -8,7 +8,7 @@ use crate::sources::found::LogStream;
 use crate::sources::open::{EDGE, HEAD, Place, Source};
 
 /// Times of one end of a file that are enough to see what it is about.
-const ENOUGH: usize = 3;
+const MIN_EVENTS: usize = 3;
 
 /// How far around its beginning what can be read only once is believed: three years.
 const ONCE: Micros = 36 * MAX_DURATION;
@@ -45,7 +45,7 @@ pub(super) fn guess(streams: &[LogStream]) -> KeptDays {
     let stretch = |file: &Source| {
         let middle = |mut times: Vec<Micros>| {
             times.sort_unstable();
-            (times.len() >= ENOUGH).then(|| times[times.len() / 2])
+            (times.len() >= MIN_EVENTS).then(|| times[times.len() / 2])
         };
         let head = middle(file.head_times(EDGE));
         match &file.place {

@@ -18,7 +18,7 @@ const MAX_DEPTH: u8 = 6;
 const MAX_LINE: u64 = 32 << 20;
 
 /// Fields of a body that are short; longer ones hold something else.
-const SHORT: usize = 256;
+const MAX_FIELD_BYTES: usize = 256;
 
 /// What was taken out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -257,11 +257,11 @@ fn reduced(body: &str, of: Of) -> Option<String> {
     }
     let members = Members::parse(body.as_bytes()).ok()?;
     keep(&members, |name, json| match name {
-        "kind" | "apiVersion" | "dryRun" | "gracePeriodSeconds" | "code" if json.len() <= SHORT => {
+        "kind" | "apiVersion" | "dryRun" | "gracePeriodSeconds" | "code" if json.len() <= MAX_FIELD_BYTES => {
             Some(json.to_owned())
         }
         // Of a Status it is a word, of an object everything about it.
-        "status" if json.starts_with('"') && json.len() <= SHORT => Some(json.to_owned()),
+        "status" if json.starts_with('"') && json.len() <= MAX_FIELD_BYTES => Some(json.to_owned()),
         "metadata" => reduced_metadata(json),
         "spec" => reduced_spec(json, of),
         "rules" | "subjects" | "roleRef" if of.is_rbac => Some(json.to_owned()),
@@ -279,7 +279,7 @@ fn keep(members: &Members<'_>, what: impl Fn(&str, &str) -> Option<String>) -> O
 
 fn reduced_metadata(json: &str) -> Option<String> {
     keep(&Members::parse(json.as_bytes()).ok()?, |name, json| match name {
-        "name" | "resourceVersion" if json.len() <= SHORT => Some(json.to_owned()),
+        "name" | "resourceVersion" if json.len() <= MAX_FIELD_BYTES => Some(json.to_owned()),
         "finalizers" | "$deleteFromPrimitiveList/finalizers" => Some(json.to_owned()),
         "annotations" => {
             keep(&Members::parse(json.as_bytes()).ok()?, |_, json| is_number(json).then(|| json.to_owned()))
@@ -296,9 +296,9 @@ fn is_number(json: &str) -> bool {
 
 fn reduced_spec(json: &str, of: Of) -> Option<String> {
     keep(&Members::parse(json.as_bytes()).ok()?, |name, json| match name {
-        "replicas" | "unschedulable" if json.len() <= SHORT => Some(json.to_owned()),
+        "replicas" | "unschedulable" if json.len() <= MAX_FIELD_BYTES => Some(json.to_owned()),
         "template" => Some("{}".to_owned()),
-        "holderIdentity" | "renewTime" | "leaseDurationSeconds" if of.is_lease && json.len() <= SHORT => {
+        "holderIdentity" | "renewTime" | "leaseDurationSeconds" if of.is_lease && json.len() <= MAX_FIELD_BYTES => {
             Some(json.to_owned())
         }
         _ => None,
@@ -310,7 +310,7 @@ fn reduced_step(step: &str, of: Of) -> Option<String> {
     let path = members.text("path").unwrap_or_default().into_owned();
     let is_below = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
     keep(&members, |name, json| match name {
-        "op" | "path" | "from" if json.len() <= SHORT => Some(json.to_owned()),
+        "op" | "path" | "from" if json.len() <= MAX_FIELD_BYTES => Some(json.to_owned()),
         "value" if path.is_empty() => reduced(json, of),
         "value" if path == "/spec" => reduced_spec(json, of),
         "value" if path == "/metadata" => reduced_metadata(json),

@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A copy may not be longer.
-const LONGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Samples of one group in order of time.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceEr
     let io = |error| SourceError::Io { path: archive_names::shown(path), error };
     let mut source = crate::sources::open::recognise(&crate::sources::open::Place::File(path.to_owned()))?;
     let mut text = Vec::new();
-    source.reader()?.take(LONGEST).read_to_end(&mut text).map_err(io)?;
+    source.reader()?.take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(io)?;
     let text = String::from_utf8_lossy(&text);
     let parent = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -75,7 +75,7 @@ fn read_file(path: &Path, now: Micros) -> Result<Option<(Sample, u64)>, SourceEr
 pub fn stdin(now: Micros) -> Result<Series, SourceError> {
     let mut text = String::new();
     let io = |error| SourceError::Io { path: "-".to_owned(), error };
-    std::io::stdin().take(LONGEST).read_to_string(&mut text).map_err(io)?;
+    std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(io)?;
     let sample = read_text(&text, "-", now).ok_or_else(|| no_sample("-"))?;
     Ok(Series {
         name: "-".to_owned(),

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// A file of a group may not be longer.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Groups may not lie deeper.
 const DEEPEST: usize = 64;
 
@@ -145,7 +145,7 @@ impl Group {
 /// The content of a file; nothing if it can't be read.
 fn text(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    std::fs::File::open(path).ok()?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest value that is decoded. etcd takes requests of 1.5 MiB unless told otherwise.
 pub const LARGEST: usize = 64 << 20;
 /// Values and members that an object may have: more than fit in [`LARGEST`] bytes of honest ones.
-const MOST: usize = 4_000_000;
+const MAX_VALUES: usize = 4_000_000;
 /// Messages within one another. A schema in a CustomResourceDefinition may nest; serde_json stops at 128 as well.
 const DEEPEST: usize = 128;
 
@@ -201,7 +201,7 @@ impl Decoder {
     /// The JSON of a field; `None` to leave it out.
     fn field(&mut self, field: &Field, found: &[mvcc::Field<'_>], depth: usize) -> Result<Option<Value>, Undecodable> {
         self.values += 1 + found.len();
-        if self.values > MOST {
+        if self.values > MAX_VALUES {
             return Err(Undecodable::TooLarge);
         }
         let empty = || (field.rule == Rule::Null).then_some(Value::Null);

@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 /// Seconds from the year 1, which is Go's zero time, to 1970.
 const GO_ZERO: i64 = -62_135_596_800;
 /// From here on Go writes floating-point numbers with an exponent.
-const LARGE: f64 = 1e21;
+const EXPONENT_FROM: f64 = 1e21;
 
 /// The JSON of a message; `None` where it is damaged.
 pub(super) fn value(kind: Type, message: &[u8]) -> Option<Value> {
@@ -68,7 +68,7 @@ fn raw(bytes: &[u8]) -> Option<Value> {
 
 /// A floating-point number as Go writes it: whole ones without a fraction.
 pub(super) fn double(value: f64) -> Option<Value> {
-    if value.fract() == 0.0 && value.abs() < LARGE && value.abs() < i64::MAX as f64 {
+    if value.fract() == 0.0 && value.abs() < EXPONENT_FROM && value.abs() < i64::MAX as f64 {
         return Some(Value::from(value as i64));
     }
     Number::from_f64(value).map(Value::Number)

@@ -211,7 +211,7 @@ fn asks(retry_after: Option<Duration>) -> String {
 }
 
 /// The most characters of somebody else's text that an error repeats.
-const LONGEST: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// Somebody else's text as an error may repeat it: one line, not long, and without what looks like a credential.
 pub(in crate::sources) fn foreign(text: &str) -> String {
@@ -234,7 +234,7 @@ pub(in crate::sources) fn foreign(text: &str) -> String {
                 .is_some_and(|tail| tail.eq_ignore_ascii_case(scheme))
         });
     }
-    match out.char_indices().nth(LONGEST) {
+    match out.char_indices().nth(MAX_REASON_CHARS) {
         Some((at, _)) => format!("{}…", &out[..at]),
         None => out,
     }
@@ -287,7 +287,7 @@ mod tests {
                 _ => assert_eq!(masked, expected),
             }
         }
-        assert_eq!(foreign(&"x ".repeat(1000)).chars().count(), LONGEST + 1);
+        assert_eq!(foreign(&"x ".repeat(1000)).chars().count(), MAX_REASON_CHARS + 1);
     }
 
     #[test]

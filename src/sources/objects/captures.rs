@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Bytes of a file that are read: the pods of a cluster with 35,000 are some 300 MB.
-const MOST: u64 = 2 << 30;
+const MAX_FILE_BYTES: u64 = 2 << 30;
 
 /// How much of a file is looked at to see whether it holds objects.
 const HEAD: u64 = 4 << 10;
@@ -176,7 +176,8 @@ fn looks_so(source: &mut Source) -> bool {
     let Some(head) = head(source, HEAD) else { return false };
     let has = |words: &[u8]| memchr::memmem::find(&head, words).is_some();
     // Some write the items of a list before they say what it is.
-    let is_list = |source: &mut Source| whole(source, MOST).ok().flatten().is_some_and(|bytes| read::is_list(&bytes));
+    let is_list =
+        |source: &mut Source| whole(source, MAX_FILE_BYTES).ok().flatten().is_some_and(|bytes| read::is_list(&bytes));
     // An EventList of an audit log is one, too; it is a log.
     let is_named = has(b"apiVersion") && (has(b"kind") || has(b"items"));
     let begins_with_items = || head.trim_ascii_start().starts_with(b"{") && has(b"\"items\"");
@@ -190,6 +191,6 @@ fn modified(place: &Place) -> Option<Micros> {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, CaptureError> {
-    whole(source, MOST)?
+    whole(source, MAX_FILE_BYTES)?
         .ok_or_else(|| CaptureError::Malformed { path: source.path.clone(), what: "longer than 2 GiB".to_owned() })
 }

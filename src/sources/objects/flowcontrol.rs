@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are read: the objects of a large cluster are some hundred kilobytes.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// How much of a file is looked at to see whether it holds such objects.
 const HEAD: u64 = 256 << 10;
@@ -176,7 +176,7 @@ fn mentions(source: &mut Source) -> bool {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, ObjectsError> {
-    whole(source, MOST)?
+    whole(source, MAX_FILE_BYTES)?
         .ok_or_else(|| ObjectsError::Malformed { path: source.path.clone(), what: "longer than 64 MiB".to_owned() })
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Where a live cluster has it.
 pub const PATH: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 /// Bytes of a file that are read.
-const MOST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// How much of a file is looked at.
 const HEAD: u64 = 4 << 10;
 
@@ -100,7 +100,7 @@ pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<String>) {
             // Some write the items of a list before they say what it is.
             if !has(&bytes, b"PodMetrics") && has(&bytes, b"\"items\"") && !has(&bytes, b"apiVersion") {
                 bytes.clear();
-                let read = source.reader().map(|reader| reader.take(MOST).read_to_end(&mut bytes));
+                let read = source.reader().map(|reader| reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
                 if read.is_err() {
                     continue;
                 }
@@ -111,7 +111,7 @@ pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<String>) {
             bytes.clear();
             let at = when(path);
             let taken = source.reader().map_err(|error| error.to_string()).and_then(|reader| {
-                reader.take(MOST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+                reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
                 read(&bytes, at)
             });
             match taken {

@@ -26,7 +26,7 @@ use std::io::{self, Read};
 pub const HEAP: &str = "/debug/pprof/heap";
 
 /// A profile may not be longer, unpacked. Those of large apiservers have a few MB.
-pub const LONGEST: u64 = 128 << 20;
+pub const MAX_PROFILE_BYTES: u64 = 128 << 20;
 
 /// What is wrong with a profile, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Profile {
         let Unpacked { length: at, result } = unpacked(source.reader()?);
         let broken = |fault| ProfileError::Broken { path: path.clone(), fault: Broken(fault) };
         let read = result.map_err(|error| ProfileError::Damaged { path: path.clone(), at, error })?;
-        if at as u64 > LONGEST {
+        if at as u64 > MAX_PROFILE_BYTES {
             return Err(broken(Fault::at_byte(
                 at - 1,
                 "is more than a heap profile can be: plimsoll reads up to 128 MiB",
@@ -142,7 +142,7 @@ fn unpacked(reader: Box<dyn Read + Send>) -> Unpacked {
     let (sender, chunks) = bounded(CHUNKS);
     let (give_back, used) = bounded(CHUNKS);
     std::thread::scope(|scope| {
-        scope.spawn(move || unpack(reader.take(LONGEST + 1), &sender, &used));
+        scope.spawn(move || unpack(reader.take(MAX_PROFILE_BYTES + 1), &sender, &used));
         let mut reading = Reading::default();
         for chunk in chunks {
             let chunk: Vec<u8> = match chunk {

@@ -35,7 +35,7 @@ struct Tables {
 }
 
 /// More of anything than this is no profile that a program could have written.
-const MOST: usize = 1 << 27;
+const MAX_ENTRIES: usize = 1 << 27;
 
 /// Reads a profile while its bytes come. No more of them is kept than the field that has come in part.
 #[derive(Default)]
@@ -175,7 +175,7 @@ fn location(message: Message<'_>, start: usize, tables: &mut Tables, stacks: &mu
         }
     }
     (location.object, location.end) = (tables.numbers.shorter(mapping), tables.lines.len() as u32);
-    if tables.lines.len() > MOST || !tables.location_ids.add(id, stacks.locations.len() as u32) || id == 0 {
+    if tables.lines.len() > MAX_ENTRIES || !tables.location_ids.add(id, stacks.locations.len() as u32) || id == 0 {
         return Err(Fault::at_byte(start, format!("is a second location {id}, or one numbered 0")));
     }
     stacks.locations.push(location);

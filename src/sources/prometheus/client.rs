@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The most that an answer other than 200 is read of.
 const MESSAGE: u64 = 64 << 10;
 /// Questions up to this many bytes are GETs, which anything between here and Prometheus lets through.
-const SHORT: usize = 4 << 10;
+const MAX_GET_BYTES: usize = 4 << 10;
 
 /// As whom.
 #[derive(Clone, Default)]
@@ -257,7 +257,7 @@ impl Client {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
         let size: usize = form.iter().map(|(_, value)| value.len()).sum();
-        let sent = if size <= SHORT {
+        let sent = if size <= MAX_GET_BYTES {
             let mut request = self.agent.get(url).query_pairs(form.iter().copied());
             request.headers_mut().into_iter().for_each(|to| to.extend(headers.clone()));
             request.call()

@@ -15,13 +15,13 @@ use crate::sources::watcher::Watcher;
 use std::collections::HashMap;
 
 /// The most points of a series in one query: Prometheus gives at most 11,000.
-const MOST: i64 = 10_000;
+const MAX_POINTS: i64 = 10_000;
 /// Instants at which the weight of a query is measured, at most.
 const PROBES: i64 = 64;
 /// What may have been heavier between two of them.
 const MARGIN: f64 = 1.25;
 /// Answers in a row that did not come in time, after which there is no use in asking for less.
-const SLOW: u32 = 4;
+const MAX_TIMEOUTS_IN_A_ROW: u32 = 4;
 /// Series of one query that are kept.
 const SERIES: u64 = 2_097_152;
 /// Distinct warnings that are kept.
@@ -210,7 +210,7 @@ impl Prometheus {
             Ok(weight) => weight,
             Err(why) => return Ok(Ended::Cut { at: part.from, weight: f64::INFINITY, why }),
         };
-        let (mut at, mut room, mut slow) = (part.from, MOST, 0);
+        let (mut at, mut room, mut slow) = (part.from, MAX_POINTS, 0);
         while at < window.steps() {
             if weight > limit {
                 return Ok(Ended::Cut {
@@ -232,7 +232,7 @@ impl Prometheus {
                 Err(Fault::TooHeavy { why, is_slow }) => {
                     self.told.too_heavy += 1;
                     slow = if is_slow { slow + 1 } else { 0 };
-                    if count == 1 || slow >= SLOW {
+                    if count == 1 || slow >= MAX_TIMEOUTS_IN_A_ROW {
                         return Ok(Ended::Cut { at, weight, why });
                     }
                     room = count / 2;

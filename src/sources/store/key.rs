@@ -4,7 +4,7 @@ use crate::model::series::{Selector, Series};
 use std::collections::BTreeMap;
 
 /// The longest text of a series.
-pub const LONGEST: usize = 32 << 10;
+pub const MAX_KEY_BYTES: usize = 32 << 10;
 
 /// The text of a series; `None` where its name is none or it is too long.
 pub fn key(series: &Series) -> Option<String> {
@@ -16,7 +16,7 @@ pub fn key(series: &Series) -> Option<String> {
         return None;
     }
     let key = format!("{}{}", series.name, serde_json::to_string(&series.labels).ok()?);
-    (key.len() <= LONGEST).then_some(key)
+    (key.len() <= MAX_KEY_BYTES).then_some(key)
 }
 
 /// The name in a series' text, and its labels as JSON.
@@ -57,6 +57,6 @@ mod tests {
         for bad in ["", "1a", "a{", "a b", "ü"] {
             assert_eq!(key(&Series::new(bad, &[])), None, "{bad}");
         }
-        assert_eq!(key(&Series::new("a", &[("b", &"x".repeat(LONGEST))])), None);
+        assert_eq!(key(&Series::new("a", &[("b", &"x".repeat(MAX_KEY_BYTES))])), None);
     }
 }

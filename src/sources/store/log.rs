@@ -18,7 +18,7 @@ const FRAME: &[u8; 4] = b"\xf5PLF";
 /// Bytes of a frame before its content: [`FRAME`], length, checksum of both, checksum of the content.
 const FRAME_HEAD: usize = 16;
 /// The longest content of a frame.
-pub const LONGEST: usize = 8 << 20;
+pub const MAX_BLOCK_BYTES: usize = 8 << 20;
 
 /// The first bytes of a file.
 pub fn head(day: i32) -> [u8; HEAD as usize] {
@@ -245,7 +245,7 @@ pub fn scan(path: &Path, limit: u64, mut each: impl FnMut(&Frame<'_>)) -> io::Re
 fn frame_head(head: &[u8; FRAME_HEAD]) -> Option<(usize, u32)> {
     let number = |at: usize| head[at..].first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
     let length = number(4)? as usize;
-    let is_one = &head[..4] == FRAME && number(8)? == crc32c::crc32c(&head[..8]) && length <= LONGEST;
+    let is_one = &head[..4] == FRAME && number(8)? == crc32c::crc32c(&head[..8]) && length <= MAX_BLOCK_BYTES;
     is_one.then_some((length, number(12)?))
 }
 

@@ -24,7 +24,7 @@ const STYLE: &str = include_str!("../templates/report.css");
 const SCRIPT: &str = include_str!("../templates/report.js");
 
 /// Characters of a text that are shown.
-const LONGEST: usize = 600;
+const MAX_TEXT_CHARS: usize = 600;
 /// Findings of a section that are shown.
 const FINDINGS: usize = 12;
 /// Causes of an episode that are shown in its block.
@@ -77,7 +77,7 @@ fn harmless(value: Json) -> Json {
         }
         Json::String(text) => {
             let text = plain(&text);
-            let cut = text.char_indices().nth(LONGEST).map(|(at, _)| format!("{}…", &text[..at]));
+            let cut = text.char_indices().nth(MAX_TEXT_CHARS).map(|(at, _)| format!("{}…", &text[..at]));
             Json::String(cut.unwrap_or_else(|| text.into_owned()))
         }
         Json::Array(items) => items.into_iter().map(harmless).collect(),

@@ -2,7 +2,7 @@
 
 use super::overview;
 use super::popup::{ANALYSING, Look, Popup};
-use super::scene::{LEAST, Scene};
+use super::scene::{MIN_SIZE, Scene};
 use super::sheet::Body;
 use super::state::{Standing, State};
 use super::{Tab, timeline};
@@ -31,11 +31,11 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
 
 /// The same into a buffer.
 pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         buffer.set_stringn(
             area.x,
             area.y,
-            format!("{} by {} are needed", LEAST.0, LEAST.1),
+            format!("{} by {} are needed", MIN_SIZE.0, MIN_SIZE.1),
             usize::from(area.width),
             state.theme.text,
         );

@@ -12,7 +12,7 @@ use regex::{Regex, RegexBuilder};
 use unicode_width::UnicodeWidthStr;
 
 /// Texts are not cut below this as long as there are columns that may go.
-const LEAST: usize = 22;
+const MIN_TEXT_WIDTH: usize = 22;
 
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -305,7 +305,7 @@ impl Grid {
             .map(|column| Need { name: &column.name, kind: column.kind, width: column.width })
             .collect();
         let mut laid: Vec<(usize, usize)> =
-            layout(&needs, Some(width), Some(LEAST)).into_iter().map(|(at, width)| (may[at], width)).collect();
+            layout(&needs, Some(width), Some(MIN_TEXT_WIDTH)).into_iter().map(|(at, width)| (may[at], width)).collect();
         // A number of which digits are missing is another number: what does not fit is reached with the arrows.
         while laid.len() > 1 && laid.iter().map(|(_, width)| width + 2).sum::<usize>() > width + 2 {
             laid.pop();

@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 /// A tree of more calls is shown without those that hold less than `1 / NARROWEST` of it.
-const MOST: usize = 200_000;
+const MAX_CALLS_SHOWN_WHOLE: usize = 200_000;
 const NARROWEST: u64 = 100_000;
 const DEEPEST: usize = 400;
 /// Elements of a package's path that are shown in a box.
@@ -52,7 +52,7 @@ pub struct Icicle {
 impl Icicle {
     /// All of a tree.
     pub fn new(tree: &Tree) -> Self {
-        let seen = match tree.calls.len() > MOST {
+        let seen = match tree.calls.len() > MAX_CALLS_SHOWN_WHOLE {
             true => tree.seen(NARROWEST, DEEPEST),
             false => tree.calls.iter().enumerate().map(|(at, call)| (at, call.own)).collect(),
         };

@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 /// Lines of a chart that are shown: of many apiservers the first.
 const LINES: usize = 3;
 /// Columns from which on charts stand in two columns.
-const WIDE: u16 = 140;
+const WIDE_COLUMNS: u16 = 140;
 /// Columns of a chart's name, and of a number.
 const NAME: u16 = 24;
 const NUMBER: u16 = 9;
@@ -129,7 +129,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
 /// Draws numbers in time; how many lines that took.
 fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer) -> u16 {
     let Some(span) = state.clock.span else { return 0 };
-    let columns = if area.width >= WIDE { 2 } else { 1 };
+    let columns = if area.width >= WIDE_COLUMNS { 2 } else { 1 };
     let width = (area.width - 2 * (columns - 1)) / columns;
     let rows = (all.len() as u16).div_ceil(columns).min(area.height);
     if width < NAME + 2 * NUMBER + 12 || rows == 0 {

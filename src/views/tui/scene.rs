@@ -4,7 +4,7 @@ use super::Tab;
 use ratatui::layout::Rect;
 
 /// A terminal smaller than this can't show anything.
-pub(super) const LEAST: (u16, u16) = (40, 12);
+pub(super) const MIN_SIZE: (u16, u16) = (40, 12);
 
 /// The parts of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

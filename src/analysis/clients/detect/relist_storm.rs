@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Of the watchers of the resource, in one minute.
 const SHARE: f64 = 0.5;
 /// Against the median minute.
-const TIMES: f64 = 5.0;
+const BASELINE_FACTOR: f64 = 5.0;
 /// Fewer watchers make no storm.
 const WATCHERS: f64 = 10.0;
 
@@ -35,7 +35,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes =
             Minutes::of(clients.tile, uses.iter().flat_map(|(profile, one)| again(clients, one, one.copies(profile))));
         let (most, median) = (minutes.busiest(), minutes.median((clients.seconds() / 60.0).ceil() as usize));
-        if known < WATCHERS || most < SHARE * known || most < TIMES * median.max(1.0) {
+        if known < WATCHERS || most < SHARE * known || most < BASELINE_FACTOR * median.max(1.0) {
             continue;
         }
         let mut finding = Finding::new(

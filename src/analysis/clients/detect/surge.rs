@@ -7,7 +7,7 @@ use crate::model::units::percent;
 use serde_json::json;
 
 /// The busiest minute against the median minute before it.
-const TIMES: f64 = 5.0;
+const BASELINE_FACTOR: f64 = 5.0;
 /// Minutes before, from which its usual rate is known.
 const BEFORE: usize = 3;
 /// Of all requests of that minute.
@@ -24,7 +24,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = Minutes::of(clients.tile, profile.rows().map(|row| (row.tile, row.requests)));
         let Some((usual, most, at)) = minutes.rise(BEFORE) else { continue };
         let all = whole.at(at);
-        if most < TIMES * usual.max(1.0) || most < REQUESTS || most < SHARE * all {
+        if most < BASELINE_FACTOR * usual.max(1.0) || most < REQUESTS || most < SHARE * all {
             continue;
         }
         let summary = format!(

@@ -10,14 +10,14 @@ use serde_json::json;
 const PER_MINUTE: f64 = 5.0;
 /// or of all its requests, if they are so many.
 const SHARE: f64 = 0.01;
-const TIMES: f64 = 10.0;
+const MIN_TIMEOUTS: f64 = 10.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for profile in clients.others() {
         let rows = profile.rows().filter(|row| row.code == Some(504)).map(|row| (row.tile, row.requests));
         let minutes = Minutes::of(clients.tile, rows);
         let share = minutes.total() / profile.requests as f64;
-        if minutes.busiest() < PER_MINUTE && (minutes.total() < TIMES || share < SHARE) {
+        if minutes.busiest() < PER_MINUTE && (minutes.total() < MIN_TIMEOUTS || share < SHARE) {
             continue;
         }
         let mut causes = [0; 3];

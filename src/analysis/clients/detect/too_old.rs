@@ -11,7 +11,7 @@ use crate::model::uri::Version;
 use serde_json::json;
 
 /// Within [`WINDOW`] minutes, from one address. One happens to everybody.
-const TIMES: f64 = 3.0;
+const PER_WINDOW: f64 = 3.0;
 const WINDOW: i64 = 10;
 /// A watch that is told at once that it is too late, in µs.
 const AT_ONCE: u64 = 1_000_000;
@@ -32,7 +32,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = if relists.total() < minutes.total() { relists } else { minutes };
         let gone = one.sum(|row| row.verb == "list" && row.code == Some(410));
         let densest = minutes.most_in(WINDOW) / one.copies(profile) as f64;
-        if densest < TIMES {
+        if densest < PER_WINDOW {
             continue;
         }
         let summary = format!(

@@ -12,7 +12,7 @@ const ACTIVE: f64 = 100.0;
 /// Pods that fit nowhere.
 const UNSCHEDULABLE: f64 = 100.0;
 /// An attempt that succeeds takes too long (ms, p99): pods are to start within 5 s altogether.
-const SLOW: f64 = 1e3;
+const SLOW_MS: f64 = 1e3;
 /// Attempts that fail in the scheduler itself: how many, and of all.
 const ERRORS: f64 = 10.0;
 const ERRORS_SHARE: f64 = 0.01;
@@ -108,7 +108,7 @@ impl SchedulerView<'_> {
     }
 
     fn slow(&self) -> Option<Draft> {
-        let p99 = self.attempts("scheduled")?.p99_ms.filter(|p99| *p99 >= SLOW)?;
+        let p99 = self.attempts("scheduled")?.p99_ms.filter(|p99| *p99 >= SLOW_MS)?;
         let bind = self.scheduler.stages.iter().find(|stage| stage.name == "Bind").and_then(|stage| stage.mean_ms);
         Some(Draft {
             id: "scheduler-slow",

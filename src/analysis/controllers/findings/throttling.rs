@@ -9,11 +9,11 @@ use serde_json::json;
 /// Waiting for its own limit (ms, mean) holds a process back.
 const HELD: f64 = 100.0;
 /// Requests of which a process has too few for that to be said.
-const FEW: f64 = 100.0;
+const MIN_REQUESTS: f64 = 100.0;
 
 /// Whether the process waits for its own limit.
 pub(in crate::analysis::controllers) fn is_held(calls: &Calls) -> bool {
-    calls.requests >= FEW && calls.limiter_mean_ms.is_some_and(|mean| mean >= HELD)
+    calls.requests >= MIN_REQUESTS && calls.limiter_mean_ms.is_some_and(|mean| mean >= HELD)
 }
 
 /// The findings on requests.

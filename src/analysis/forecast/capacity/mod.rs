@@ -27,7 +27,7 @@ pub struct Moved {
     pub by: f64,
     /// The last known value, and the same with what is added.
     pub current: (Option<f64>, Option<f64>),
-    /// What the middle of the possible futures is when it is added, with it; `None` where that is not foreseen.
+    /// What the middle of the possible futures is when it is added, with it; `None` where that is not forecast.
     pub on_date: Option<f64>,
     /// The limit before and after.
     pub limit: (Option<f64>, Option<f64>),
@@ -56,13 +56,13 @@ pub struct Outcome {
     pub unknown: Vec<String>,
 }
 
-/// What becomes of targets if a plan is carried out. `foresee` gives the forecast of a series with a limit.
+/// What becomes of targets if a plan is carried out. `forecast_one` gives the forecast of a series with a limit.
 pub fn what_if(
     plan: &Plan,
     history: &[(&Series, &Grid)],
     targets: &[Target],
     forecasts: &[Forecast],
-    foresee: &dyn Fn(&Grid, Option<f64>) -> Forecast,
+    forecast_one: &dyn Fn(&Grid, Option<f64>) -> Forecast,
 ) -> Outcome {
     let observed = Observed::new(history);
     let mut effects = Effects::new(plan, &observed);
@@ -70,7 +70,7 @@ pub fn what_if(
     let mut moved = Vec::new();
     for (index, (target, forecast)) in targets.iter().zip(forecasts).enumerate() {
         if let Some(shift) = effects.on(target) {
-            moved.push(move_one(index, target, forecast, shift, from, foresee));
+            moved.push(move_one(index, target, forecast, shift, from, forecast_one));
         }
     }
     let lists = effects.lists();
@@ -94,7 +94,7 @@ fn move_one(
     before: &Forecast,
     shift: Shift,
     from: Micros,
-    foresee: &dyn Fn(&Grid, Option<f64>) -> Forecast,
+    forecast_one: &dyn Fn(&Grid, Option<f64>) -> Forecast,
 ) -> Moved {
     let end = target.grid.end();
     let current = before.current.map(|(_, value)| value);
@@ -112,7 +112,7 @@ fn move_one(
         full: (before.verdict == Verdict::AtLimit, false),
         probability: (before.probability, None),
     };
-    let lowered = foresee(&target.grid, limit.map(|limit| limit - shift.by));
+    let lowered = forecast_one(&target.grid, limit.map(|limit| limit - shift.by));
     let on_date = if is_now {
         None
     } else {
@@ -121,7 +121,7 @@ fn move_one(
     moved.on_date = on_date.map(|step| step.p50 + shift.by).filter(|value| value.is_finite());
     let Some(limit) = limit else { return moved };
     if before.verdict == Verdict::TooShort {
-        // Nothing is foreseen, but what is above the limit is above it.
+        // Nothing is forecast, but what is above the limit is above it.
         moved.full.1 = is_now && after.is_some_and(|after| after >= limit);
         return moved;
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const DAYS: i64 = 60;
 
 /// Days that both must be known on for a slope to be told.
-const LEAST: usize = 10;
+const MIN_DAYS: usize = 10;
 
 /// How much of its own height something must have varied by, for what follows it to be told.
 const VARIED: f64 = 0.1;
@@ -267,7 +267,7 @@ pub fn link(name: &str, unit: Unit, by_name: &str, by: &Daily, of: &Daily, other
     let mut distinct: Vec<f64> = both.iter().map(|(x, _)| *x).collect();
     distinct.sort_by(f64::total_cmp);
     distinct.dedup();
-    let varied = both.len() >= LEAST && distinct.len() >= 4 && most - least >= VARIED * most.abs();
+    let varied = both.len() >= MIN_DAYS && distinct.len() >= 4 && most - least >= VARIED * most.abs();
     let follows = |line: &Line| line.interval.0 > 0.0 && (otherwise != Else::Nothing || follows_detrended(by, of));
     if varied && let Some(line) = line(&both).filter(follows) {
         let (low, high) = line.interval;

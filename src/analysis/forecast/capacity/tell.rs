@@ -11,7 +11,7 @@ use crate::model::units::{amount, duration, percent};
 use serde_json::{Value as Json, json};
 
 /// Assumptions that people are shown.
-const MOST: usize = 12;
+const MAX_ROWS: usize = 12;
 
 impl Outcome {
     /// Adds it to a report of the same targets; `horizon` is how far was looked ahead, `top` how many rows people are
@@ -57,9 +57,9 @@ impl Outcome {
     /// What people should know: what is assumed, what follows beside, what is not known.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> =
-            self.assumptions.iter().take(MOST).map(|one| format!("Assumed: {}", told(one))).collect();
-        if self.assumptions.len() > MOST {
-            notes.push(format!("{} more assumptions: -o json", self.assumptions.len() - MOST));
+            self.assumptions.iter().take(MAX_ROWS).map(|one| format!("Assumed: {}", told(one))).collect();
+        if self.assumptions.len() > MAX_ROWS {
+            notes.push(format!("{} more assumptions: -o json", self.assumptions.len() - MAX_ROWS));
         }
         let mut grown: Vec<&(String, f64, f64)> =
             self.lists.iter().filter(|(_, now, then)| (then / now - 1.0).abs() >= 0.01).collect();

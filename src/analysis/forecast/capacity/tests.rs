@@ -106,10 +106,10 @@ fn of(
     let history = cluster();
     let history: Vec<(&Series, &Grid)> = history.iter().map(|(series, grid)| (series, grid)).collect();
     let plan = Plan::parse(&additions.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>(), nodes, from).unwrap();
-    let foresee = straight(per_day);
+    let forecast_one = straight(per_day);
     let targets = [target.clone()];
-    let forecasts = [foresee(&target.grid, target.limit)];
-    let outcome = what_if(&plan, &history, &targets, &forecasts, &foresee);
+    let forecasts = [forecast_one(&target.grid, target.limit)];
+    let outcome = what_if(&plan, &history, &targets, &forecasts, &forecast_one);
     (outcome.moved.first().cloned(), outcome)
 }
 

@@ -21,7 +21,7 @@ fn target(series: Series, unit: Unit, limit: Option<f64>, value: impl Fn(f64) ->
     }
 }
 
-fn foreseen(verdict: Verdict, current: f64, days: [Option<i64>; 3], probability: f64) -> Forecast {
+fn forecast_of(verdict: Verdict, current: f64, days: [Option<i64>; 3], probability: f64) -> Forecast {
     let at = |days: Option<i64>| days.map(|days| END + days * DAY);
     Forecast {
         verdict,
@@ -69,7 +69,7 @@ fn seen(report: &Report, row: usize) -> Vec<String> {
 #[test]
 fn the_most_urgent_is_first() {
     let of = |name: &str, verdict, days, probability| {
-        (target(plain(name), Unit::Count, Some(100.0), |day| day), foreseen(verdict, 50.0, days, probability))
+        (target(plain(name), Unit::Count, Some(100.0), |day| day), forecast_of(verdict, 50.0, days, probability))
     };
     let none = [None, None, None];
     let mut slow = of("g-slow", Verdict::Clear, none, 0.02);
@@ -78,7 +78,7 @@ fn the_most_urgent_is_first() {
         vec![
             (
                 target(plain("h-unlimited"), Unit::Count, None, |day| day),
-                Forecast { probability: None, ..foreseen(Verdict::NoLimit, 5.0, none, 0.0) },
+                Forecast { probability: None, ..forecast_of(Verdict::NoLimit, 5.0, none, 0.0) },
             ),
             slow,
             of("f-fast", Verdict::Clear, none, 0.02),
@@ -132,7 +132,7 @@ fn a_row_says_it_to_machines_and_people() {
     cpu.limit_from = "hard of quota compute".into();
     cpu.parts = vec![Part { name: "web".into(), grid: target(plain("x"), Unit::Cores, None, |day| day).grid }];
     let report = make(
-        vec![(cpu, foreseen(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))],
+        vec![(cpu, forecast_of(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))],
         ForecastInput { points: true, ..told() },
     );
     let json = |name: &str| column(&report, name)[0].clone();
@@ -201,14 +201,15 @@ fn severity_is_by_the_days_that_are_left() {
     ] {
         let one = (
             target(plain("x"), Unit::Count, Some(9.0), |d| d),
-            foreseen(Verdict::Reaches, 5.0, [Some(0), Some(days), None], 0.7),
+            forecast_of(Verdict::Reaches, 5.0, [Some(0), Some(days), None], 0.7),
         );
         let report = make(vec![one], told());
         assert_eq!(report.findings[0].severity, expected, "{days}");
         assert_eq!(report.findings_shown, Some(usize::from(expected > Severity::Info)));
     }
     let seats = Series::new(APISERVER_SEATS, &[("priority_level", "p"), ("kind", "executing")]);
-    let full = (target(seats, Unit::Count, Some(9.0), |_| 9.0), foreseen(Verdict::AtLimit, 9.0, [None; 3], f64::NAN));
+    let full =
+        (target(seats, Unit::Count, Some(9.0), |_| 9.0), forecast_of(Verdict::AtLimit, 9.0, [None; 3], f64::NAN));
     let report = make(vec![full], ForecastInput { cluster: "prod".into(), ..told() });
     let found = &report.findings[0];
     assert_eq!(
@@ -224,7 +225,7 @@ fn no_date_is_foreseen_that_means_nothing() {
     // Outside of the horizon, before the history's end.
     let far = (
         target(plain("far"), Unit::Count, Some(9.0), |d| d),
-        foreseen(Verdict::Reaches, 5.0, [Some(-40), Some(61), Some(9_999_999)], 0.7),
+        forecast_of(Verdict::Reaches, 5.0, [Some(-40), Some(61), Some(9_999_999)], 0.7),
     );
     let report = make(vec![far], told());
     assert_eq!(
@@ -238,16 +239,16 @@ fn no_date_is_foreseen_that_means_nothing() {
 
 #[test]
 fn odd_numbers_are_words_or_nothing() {
-    let huge = foreseen(Verdict::Clear, 1e300, [None; 3], 0.0004);
+    let huge = forecast_of(Verdict::Clear, 1e300, [None; 3], 0.0004);
     let nan = Forecast {
         current: Some((END, f64::NAN)),
         growth_per_week: Some(f64::NAN),
         probability: Some(f64::NAN),
         backtest: Some(Backtest { mase: f64::NAN, coverage: f64::NAN, error: f64::INFINITY, origins: 1, steps: 1 }),
         path: vec![Step { at: END, p10: f64::NAN, p50: f64::NAN, p90: f64::NAN }],
-        ..foreseen(Verdict::Clear, 0.0, [None; 3], 0.0)
+        ..forecast_of(Verdict::Clear, 0.0, [None; 3], 0.0)
     };
-    let mut steady = foreseen(Verdict::Clear, 8e9, [None; 3], 0.999);
+    let mut steady = forecast_of(Verdict::Clear, 8e9, [None; 3], 0.999);
     steady.growth_per_week = Some(1.0);
     let report = make(
         vec![
@@ -272,7 +273,7 @@ fn odd_numbers_are_words_or_nothing() {
 #[test]
 fn top_and_sorting_are_what_was_asked_for() {
     let of = |name: &str, current: f64| {
-        (target(plain(name), Unit::Count, Some(99.0), |d| d), foreseen(Verdict::Clear, current, [None; 3], 0.01))
+        (target(plain(name), Unit::Count, Some(99.0), |d| d), forecast_of(Verdict::Clear, current, [None; 3], 0.01))
     };
     let all = || (0..9).map(|at| of(&format!("s{at}"), f64::from((at * 5) % 9))).collect::<Vec<_>>();
     let report = make(all(), ForecastInput { top: Some(2), sort_by: Some("current".into()), ..told() });

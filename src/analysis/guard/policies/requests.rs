@@ -11,7 +11,7 @@ use crate::model::walk::member;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Requests that are held of a log; beyond, they are only counted.
-pub const MOST: usize = 1_000_000;
+pub const MAX_REQUESTS: usize = 1_000_000;
 
 /// Which object, or which collection where it has no name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,14 +54,14 @@ pub struct Batch {
     pub requests: Vec<Request>,
     /// Events that were looked at.
     pub events: u64,
-    /// Requests beyond [`MOST`].
+    /// Requests beyond [`MAX_REQUESTS`].
     pub beyond: u64,
 }
 
 impl Batch {
     /// Adds what another block gave.
     pub fn take(&mut self, other: Self) {
-        let room = MOST.saturating_sub(self.requests.len());
+        let room = MAX_REQUESTS.saturating_sub(self.requests.len());
         self.beyond += other.beyond + other.requests.len().saturating_sub(room) as u64;
         self.requests.extend(other.requests.into_iter().take(room));
         self.events += other.events;

@@ -9,11 +9,11 @@ use crate::model::webhooks::Webhook;
 use serde_json::json;
 
 /// From this 99th percentile on a webhook is slow, in ms.
-const SLOW: f64 = 1000.0;
+const SLOW_MS: f64 = 1000.0;
 /// From this share of its timeout on it is about to fail.
 const NEARLY: f64 = 0.5;
 /// A webhook that fails requests is not to be waited for longer, in seconds.
-const LONG: u32 = 10;
+const LONG_TIMEOUT_S: u32 = 10;
 
 /// What a control plane can't do without, and a request of it.
 fn vital() -> [(&'static str, AdmissionRequest); 6] {
@@ -146,7 +146,7 @@ pub(super) fn findings(
     }
     if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
         let share = p99 / 1e3 / f64::from(webhook.timeout_s.max(1));
-        if p99 >= SLOW || share >= NEARLY {
+        if p99 >= SLOW_MS || share >= NEARLY {
             let severity = if share >= NEARLY && webhook.fails_closed { Severity::Critical } else { Severity::Warning };
             let end = if webhook.fails_closed { "the request fails" } else { "the request is let through unseen" };
             let summary = match share >= 1.0 {
@@ -171,7 +171,7 @@ pub(super) fn findings(
             add("webhook-slow", severity, 0.9, summary, remedy);
         }
     }
-    if webhook.fails_closed && webhook.timeout_s > LONG {
+    if webhook.fails_closed && webhook.timeout_s > LONG_TIMEOUT_S {
         add(
             "webhook-long-timeout",
             Severity::Warning,

@@ -13,7 +13,7 @@ const CALLERS: usize = 6;
 /// What happens so close to the begin of an episode happened with it, in µs.
 const WITH: Micros = 20 * SECOND;
 /// A deletion of fewer objects is small.
-const MANY: f64 = 20.0;
+const MIN_DELETED_OBJECTS: f64 = 20.0;
 
 /// Callers that ask for more.
 pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<Candidate> {
@@ -146,7 +146,7 @@ pub(super) fn cascades(case: &Case<'_>) -> Vec<Candidate> {
         deletes += if is_delete && view.series.is_own[caller as usize] { work } else { 0.0 };
     }
     let share = part(deletes, added);
-    let is_its = |own: &&Operation| (from..to).contains(&own.at) && own.objects >= MANY;
+    let is_its = |own: &&Operation| (from..to).contains(&own.at) && own.objects >= MIN_DELETED_OBJECTS;
     let of = |own: &Operation| {
         let late = (own.at - case.draft.span.0) as f64 / SECOND as f64;
         let mut candidate = Candidate::new("cascade-delete");
