@@ -27,7 +27,7 @@ pub struct Piece {
 #[derive(Debug)]
 pub enum End {
     /// At this byte.
-    Known(u64),
+    Fixed(u64),
     /// Behind what was read so far: of a packed log nobody knows before.
     Counted(Arc<AtomicU64>),
 }
@@ -36,7 +36,7 @@ impl End {
     /// The byte behind the last; of a packed log once it was read.
     pub fn at(&self) -> u64 {
         match self {
-            Self::Known(at) => *at,
+            Self::Fixed(at) => *at,
             Self::Counted(count) => count.load(Ordering::Relaxed),
         }
     }
@@ -66,14 +66,14 @@ pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
     let mut file = File::open(path)?;
     if source.content == Content::AuditDocument {
         let whole = source.again().filter(|_| from == 0);
-        return Ok(whole.map(|source| Piece { end: End::Known(source.size.max(1)), source }));
+        return Ok(whole.map(|source| Piece { end: End::Fixed(source.size.max(1)), source }));
     }
     if source.packing == Packing::None {
         let end = lines_to(&file, from, is_settled(source))?;
         file.seek(SeekFrom::Start(from))?;
         let reader = file.take(end.saturating_sub(from));
         let source = (end > from).then(|| source.piece(Box::new(reader)));
-        return source.transpose().map(|source| Some(Piece { source: source?, end: End::Known(end) }));
+        return source.transpose().map(|source| Some(Piece { source: source?, end: End::Fixed(end) }));
     }
     let count = Arc::new(AtomicU64::new(0));
     let mut reader = Counted { reader: Mutex::new(unpack(source.packing, file)?), count: count.clone() };

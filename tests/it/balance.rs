@@ -192,7 +192,7 @@ fn what_a_newcomer_stumbled_over() {
 fn what_is_even_or_alone_is_said_so() {
     let alone = plimsoll(&["balance", &sample("quiet")]);
     alone.exits(0);
-    assert!(alone.stdout.contains("only apiserver-0 is known"), "{}", alone.stdout);
+    assert!(alone.stdout.contains("only apiserver-0 is in these sources"), "{}", alone.stdout);
     let wrong = plimsoll(&["balance", &sample("quiet"), "--where", "verb=list"]);
     assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
     let wrong = plimsoll(&["balance", &sample("quiet/metrics"), "--where", "user=x"]);

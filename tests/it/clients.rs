@@ -803,7 +803,7 @@ fn why_requests_took_too_long() {
     };
     let gone = found("Timeout: request did not complete within requested timeout - context canceled");
     assert_eq!((&gone["evidence"]["client_gone"], &gone["evidence"]["deadline"]), (&json!(6), &json!(0)));
-    assert!(gone["summary"].as_str().unwrap().contains("the client had gone away"), "{gone}");
+    assert!(gone["summary"].as_str().unwrap().contains("the client disconnected"), "{gone}");
     let behind = found("Timeout: Too large resource version: 9, current: 5");
     assert!(behind["summary"].as_str().unwrap().contains("the watch cache was behind"), "{behind}");
     assert!(!found("boom")["summary"].as_str().unwrap().contains("most of them"));

@@ -332,7 +332,7 @@ fn what_a_newcomer_stumbled_over() {
     assert!(rps["verdict"] == "few" && rps["after"].as_f64() > Some(1.0), "{rps}");
     // A surge within a longer window is named, if only as one that may be chance.
     let table = plimsoll(&["compare", &sample("list-storm"), "--at", "09:22"]).stdout;
-    let (_, unsure) = table.split_once("Moved much, but may be chance").unwrap_or_else(|| panic!("{table}"));
+    let (_, unsure) = table.split_once("Large changes that may be chance").unwrap_or_else(|| panic!("{table}"));
     assert!(unsure.contains("event-spammer") || unsure.contains("node-agent"), "{table}");
     // A limit that nothing can be checked by fails, and one that makes no sense is refused.
     let (quiet, storm) = (sample("quiet/audit"), sample("list-storm/audit"));

@@ -410,7 +410,7 @@ fn what_is_not_there_is_said() {
     // A cluster in which no pod waits.
     let empty = write(dir.path(), "pods.json", r#"{"apiVersion":"v1","kind":"List","items":[]}"#);
     let ran = plimsoll(&["controllers", &empty]);
-    assert!(ran.exits(0).stdout.contains("0 pods, and none waits for a node"), "{}", ran.stdout);
+    assert!(ran.exits(0).stdout.contains("0 pods, none pending for a node"), "{}", ran.stdout);
     plimsoll(&["controllers"]).exits(2);
     plimsoll(&["controllers", &sample("controllers"), "--sort-by", "depth"]).exits(2);
     // An apiserver has work queues too, and a quiet one has nothing wrong with them.

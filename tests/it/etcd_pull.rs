@@ -128,7 +128,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     }
     assert!(pull(&nobody, &file, &[]).exits(3).stderr.contains("no endpoint is left"));
     assert!(pull(&member.url, Path::new("none/such.db"), &[]).exits(3).stderr.contains("can't write it"));
-    assert!(pull("ftp://x", &file, &[]).exits(2).stderr.contains("no endpoint"));
+    assert!(pull("ftp://x", &file, &[]).exits(2).stderr.contains("not an endpoint"));
     // Interrupted, it leaves nothing behind that holds Secrets.
     #[cfg(unix)]
     {

@@ -278,7 +278,7 @@ fn what_must_not_or_can_not_be_fenced() {
     assert!(ran.exits(2).stderr.contains("reads the logs several times"), "{}", ran.stderr);
     // Nothing is wrong: nothing is printed.
     let quiet = emit(&[&sample("quiet"), "--emit", "flowschema", "--since", "2026-11-20T09:42:07Z"]);
-    assert!(quiet.exits(0).stdout.is_empty() && quiet.stderr.contains("no client to fence"), "{}", quiet.stderr);
+    assert!(quiet.exits(0).stdout.is_empty() && quiet.stderr.contains("no client to throttle"), "{}", quiet.stderr);
     // Several clusters have several sets of levels.
     let ran = emit(&[&storm, &sample("quiet"), "--emit", "flowschema"]);
     assert!(ran.exits(2).stderr.contains("--where cluster=NAME"), "{}", ran.stderr);

@@ -595,7 +595,7 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     // info.
     let names: Vec<String> = reports.iter().flat_map(told).map(|(_, _, names, _)| names).collect();
     assert_eq!(names, ["x", "y"], "{reports:?}");
-    assert!(stderr.contains("4 requests looked at, 2 operations told"), "{stderr}");
+    assert!(stderr.contains("4 requests checked, 2 operations reported"), "{stderr}");
     assert_eq!(taken.len(), 4, "{taken:?}");
     let by = |channel: &str| {
         taken.iter().find(|one| one["channel"] == channel).unwrap_or_else(|| panic!("nothing by {channel}"))

@@ -102,3 +102,4 @@ mod traffic_counts;
 mod traffic_live;
 mod tui;
 mod views;
+mod words;

@@ -24,7 +24,7 @@ const WORDS: [(&str, &[&str]); 13] = [
     ("a second # TYPE line", &["a second # TYPE", "first description was used"]),
     ("a # TYPE line after samples", &["behind its samples"]),
     ("bytes that are not UTF-8", &["not UTF-8", "look at the line"]),
-    ("a line that is not a sample", &["neither a sample nor a comment", "look at the line", "promtool check metrics"]),
+    ("a line that is no sample", &["neither a sample nor a comment", "look at the line", "promtool check metrics"]),
     ("no # EOF at the end", &["# EOF is missing", "take the page again"]),
     ("something after # EOF", &["behind # EOF", "look at the line"]),
 ];

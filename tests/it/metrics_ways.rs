@@ -217,7 +217,7 @@ fn a_folder_with_metrics_only_says_so() {
     let source = folder.path().to_str().unwrap();
     let ran = plimsoll(&["traffic", source]);
     assert!(ran.exits(0).stdout.contains(&format!("No audit log was found in {source}")), "{}", ran.stdout);
-    assert!(ran.stdout.contains("not who asked"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("not by whom"), "{}", ran.stdout);
     // Where there is one, it is what is read.
     let both = sample("quiet");
     assert_ne!(traffic(&both, "verb", &[])["coverage"]["source"], "metrics");

@@ -150,8 +150,8 @@ fn who_asks_and_where() {
 fn what_can_not_be_helped_is_said() {
     let page = "<html>Please sign in</html>";
     for (answers, expected) in [
-        (vec![good(page)], "no answer of Prometheus' HTTP API"),
-        (vec![good("{}")], "no answer of Prometheus' HTTP API (its status is not success)"),
+        (vec![good(page)], "not an answer of Prometheus' HTTP API"),
+        (vec![good("{}")], "not an answer of Prometheus' HTTP API (its status is not success)"),
         (vec![answer("503 Service Unavailable", "Retry-After: 0\r\n", "busy"); 3], "503 after 3 tries"),
         (vec![answer("429 Too Many Requests", "Retry-After: 4000\r\n", "")], "asks to be left alone for 4000s"),
         (vec![answer("403 Forbidden", "", "no")], "403, no; these credentials may not read"),

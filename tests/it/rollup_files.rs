@@ -357,7 +357,7 @@ fn what_they_do_not_hold_is_refused_with_what_would_tell() {
         (&["traffic", roll, "--by", "name"], "keeps no name"),
         (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "keeps no source-ip"),
         (&["traffic", roll, "--series", "--interval", "15s"], "ask for a multiple"),
-        (&["clients", roll, "--where", "resource=pods"], "or ask the log itself"),
+        (&["clients", roll, "--where", "resource=pods"], "or name the log itself"),
         (&["rollup", &log, "--to", roll], "not empty"),
     ] {
         let ran: Ran = plimsoll(command);

@@ -314,7 +314,7 @@ mod live {
         let lab = lab();
         let ran = live(&lab, "no-metrics");
         let report = ran.json(0);
-        assert!(ran.stderr.contains("the limits of levels are not known"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the limits of levels are unknown"), "{}", ran.stderr);
         assert!(level(&report, "workload-low")["nominal"].is_null());
         agrees(&report, DETAILED, 2);
         let ran = live(&lab, "no-debug");

@@ -51,7 +51,8 @@ impl Serving {
 
     /// Status, headers and body of a request that is sent as it is.
     fn raw(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let connected = TcpStream::connect(&self.address);
+        let mut stream = connected.unwrap_or_else(|error| panic!("{error}; said: {}", self.said.lock().unwrap()));
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         write!(stream, "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{length}\r\n").unwrap();

@@ -107,13 +107,13 @@ fn parameters(server: &str, ca: Option<&Path>) -> Result<TlsParameters, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::alert::{Message as Told, Reason};
+    use crate::model::alert::{Message as AlertMessage, Reason};
 
     #[test]
     fn a_header_stays_one_header() {
         let mailer =
             Mailer::new("mail", "localhost", 25, Tls::None, None, "plimsoll <plimsoll@example.org>", None).unwrap();
-        let message = Told {
+        let message = AlertMessage {
             id: "0123".into(),
             cluster: String::new(),
             owner: "x".into(),

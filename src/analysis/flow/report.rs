@@ -208,8 +208,8 @@ impl Proposal<'_> {
                 duration(self.span),
                 counted(self.replayed.instances, "apiserver"),
             ),
-            format!("  as it is: {}; refused in the log: {}", fate_in_words(&before), grouped(logged)),
-            format!("  with the fence: {}", fate_in_words(&after)),
+            format!("  now: {}; rejected in the log: {}", fate_in_words(&before), grouped(logged)),
+            format!("  throttled: {}", fate_in_words(&after)),
         ];
         for schema in &self.fence.schemas {
             let fate = then.get(&schema.name).copied().unwrap_or_default();
@@ -227,7 +227,7 @@ impl Proposal<'_> {
                 all
             },
         );
-        lines.push(format!("    all others: refused {}", grouped(after.rejected() - fenced.rejected())));
+        lines.push(format!("    all others: rejected {}", grouped(after.rejected() - fenced.rejected())));
         if fenced.requests > 0 && (fenced.rejected() as f64) < MIN_BINDING * fenced.requests as f64 {
             lines.push(format!(
                 "The limit hardly binds: it rejects {} of the requests that it meets, since they seldom come at once. It caps how many \
@@ -391,7 +391,7 @@ impl Proposal<'_> {
 const MIN_BINDING: f64 = 0.1;
 
 fn fate_in_words(fate: &Fate) -> String {
-    let mut parts = vec![format!("refused {}", grouped(fate.rejected()))];
+    let mut parts = vec![format!("rejected {}", grouped(fate.rejected()))];
     for (count, why) in
         [(fate.queue_full, "full queue"), (fate.timed_out, "waited too long"), (fate.no_seat, "no seat")]
     {

@@ -14,7 +14,7 @@ const BEGIN: Micros = 1_700_000_000 * SECOND;
 
 /// What one caller asks for in an interval: how many, of which so many fail and are throttled, and seconds each.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct Cell {
     count: f64,
     errors: f64,
     throttled: f64,
@@ -27,7 +27,7 @@ type Key = (usize, usize, usize);
 #[derive(Debug)]
 struct Made {
     axes: Axes,
-    rows: Vec<(usize, Key, Asked)>,
+    rows: Vec<(usize, Key, Cell)>,
 }
 
 const GET: usize = 0;
@@ -37,7 +37,7 @@ const LEASES: usize = 3;
 
 impl Made {
     /// Six callers of all kinds on two apiservers, changed by `change`.
-    fn new(len: usize, change: impl Fn(usize, Key, Asked) -> Asked) -> Self {
+    fn new(len: usize, change: impl Fn(usize, Key, Cell) -> Cell) -> Self {
         let kind = |verb: &str, resource: &str| [verb, "", resource, ""].map(str::to_owned);
         let kinds =
             vec![kind("get", "pods"), kind("list", "pods"), kind("update", "configmaps"), kind("update", "leases")];
@@ -50,7 +50,7 @@ impl Made {
                 {
                     for instance in 0..2 {
                         let wave = 1.0 + 0.1 * ((tile * 7 + caller * 3 + kind) as f64).sin();
-                        let usual = Asked { count: count * wave, errors: 0.0, throttled: 0.0, seconds: *seconds };
+                        let usual = Cell { count: count * wave, errors: 0.0, throttled: 0.0, seconds: *seconds };
                         let key = (caller, kind, instance);
                         rows.push((tile, key, change(tile, key, usual)));
                     }
@@ -70,7 +70,7 @@ impl Requests for Made {
         &self.axes
     }
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
-        for &(tile, (caller, kind, instance), Asked { count, errors, throttled, seconds }) in &self.rows {
+        for &(tile, (caller, kind, instance), Cell { count, errors, throttled, seconds }) in &self.rows {
             let latency = [(seconds * 0.8, count as f32 / 2.0), (seconds, count as f32 / 2.0)];
             let spent = [0.0; 3];
             take(Row { tile, caller, kind, instance, requests: count, errors, throttled, spent, latency: &latency });
@@ -99,7 +99,7 @@ fn first(own: &Episode) -> (&'static str, Option<&str>) {
 fn nothing_is_found_where_nothing_is() {
     assert_eq!(judged(&Made::new(60, |_, _, own| own), None).len(), 0);
     // One in a hundred may be slow, and nine that are throttled are chance.
-    let made = Made::new(60, |tile, (caller, kind, _), own| Asked {
+    let made = Made::new(60, |tile, (caller, kind, _), own| Cell {
         throttled: if within(tile) && (caller, kind) == (0, GET) { 0.35 } else { 0.0 },
         ..own
     });
@@ -111,9 +111,9 @@ fn listed_more(seconds: f32) -> Made {
     Made::new(60, |tile, (caller, kind, _), own| match kind {
         LIST => {
             let count = own.count * if caller == 3 && within(tile) { 15.0 } else { 0.15 };
-            Asked { count, seconds: 0.2, ..own }
+            Cell { count, seconds: 0.2, ..own }
         }
-        _ => Asked { seconds: if within(tile) { seconds } else { 0.008 }, ..own },
+        _ => Cell { seconds: if within(tile) { seconds } else { 0.008 }, ..own },
     })
 }
 
@@ -134,7 +134,7 @@ fn who_asks_for_more_of_what_takes_long_makes_nobody_slower() {
 fn a_client_that_lists_is_the_cause_and_who_waits_is_not() {
     let made = Made::new(60, |tile, (caller, kind, _), own| {
         let more = if (caller, kind) == (3, LIST) && within(tile) { 40.0 } else { 1.0 };
-        Asked { count: own.count * more, seconds: own.seconds * if within(tile) { 40.0 } else { 1.0 }, ..own }
+        Cell { count: own.count * more, seconds: own.seconds * if within(tile) { 40.0 } else { 1.0 }, ..own }
     });
     let found = judged(&made, None);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -143,13 +143,13 @@ fn a_client_that_lists_is_the_cause_and_who_waits_is_not() {
     // The same load, and nobody waits.
     let made = Made::new(60, |tile, (caller, kind, _), own| {
         let more = if (caller, kind) == (3, LIST) && within(tile) { 40.0 } else { 1.0 };
-        Asked { count: own.count * more, ..own }
+        Cell { count: own.count * more, ..own }
     });
     let found = judged(&made, None);
     assert!(found[0].grade >= Grade::Degraded && first(&found[0]).1 == Some("team:3"), "{found:?}");
     // It goes on when the log ends.
     let made =
-        Made::new(40, |tile, (_, _, _), own| Asked { count: own.count * if tile >= 25 { 2.0 } else { 1.0 }, ..own });
+        Made::new(40, |tile, (_, _, _), own| Cell { count: own.count * if tile >= 25 { 2.0 } else { 1.0 }, ..own });
     let found = judged(&made, None);
     assert_eq!((found[0].grade, found[0].state, tiles(&found[0])), (Grade::Surge, State::Ongoing, (25, 40)));
     assert_eq!(first(&found[0]).0, "load-surge");
@@ -158,19 +158,19 @@ fn a_client_that_lists_is_the_cause_and_who_waits_is_not() {
 #[test]
 fn writes_that_are_slow_for_all_are_the_stores_and_of_one_resource_a_webhooks() {
     let is_write = |kind: usize| matches!(kind, CONFIGMAPS | LEASES);
-    let store = Made::new(60, |tile, (_, kind, _), own| Asked {
+    let store = Made::new(60, |tile, (_, kind, _), own| Cell {
         seconds: if within(tile) && is_write(kind) { 2.0 } else { own.seconds },
         ..own
     });
     let found = judged(&store, None);
     assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Incident, "slow-etcd"), "{found:?}");
-    let webhook = Made::new(60, |tile, (_, kind, _), own| Asked {
+    let webhook = Made::new(60, |tile, (_, kind, _), own| Cell {
         seconds: if within(tile) && kind == CONFIGMAPS { 2.0 } else { own.seconds },
         ..own
     });
     let found = judged(&webhook, None);
     assert_eq!((found.len(), first(&found[0]).0), (1, "webhook-drag"), "{found:?}");
-    let failing = Made::new(60, |tile, (_, kind, _), own| Asked {
+    let failing = Made::new(60, |tile, (_, kind, _), own| Cell {
         errors: if within(tile) && kind == CONFIGMAPS { own.count } else { 0.0 },
         ..own
     });
@@ -188,14 +188,14 @@ fn an_apiserver_that_is_away_is_no_outage_and_a_store_that_stands_still_is() {
         } else {
             2.0
         };
-        Asked { count: own.count * times, ..own }
+        Cell { count: own.count * times, ..own }
     });
     let found = judged(&away, None);
     assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Degraded, "relist-storm"), "{found:?}");
     assert_eq!((tiles(&found[0]), found[0].causes[0].name.as_deref()), ((20, 32), Some("b")));
     let still = Made::new(60, |tile, (_, kind, _), own| {
         let is_write = matches!(kind, CONFIGMAPS | LEASES);
-        Asked { count: if within(tile) && is_write { 0.0 } else { own.count }, ..own }
+        Cell { count: if within(tile) && is_write { 0.0 } else { own.count }, ..own }
     });
     let found = judged(&still, None);
     assert_eq!((found.len(), found[0].grade), (1, Grade::Outage), "{found:?}");
@@ -206,7 +206,7 @@ fn an_apiserver_that_restarts_again_and_again_is_one_episode() {
     let away_in = |times: &'static [usize]| {
         Made::new(200, move |tile, (_, _, instance), own| {
             let is_away = instance == 1 && times.iter().any(|from| (*from..from + 5).contains(&tile));
-            Asked { count: own.count * if is_away { 0.0 } else { 1.0 }, ..own }
+            Cell { count: own.count * if is_away { 0.0 } else { 1.0 }, ..own }
         })
     };
     // The longest that a kubelet waits is five minutes.
@@ -220,7 +220,7 @@ fn what_is_bad_for_most_of_the_time_is_an_episode_and_what_is_always_bad_is_none
     let throttled_from = |from: usize| {
         Made::new(100, move |tile, (caller, _, _), own| {
             let is_bad = caller < 2 && tile >= from && tile < 80;
-            Asked { throttled: if is_bad { own.count / 2.0 } else { 0.0 }, ..own }
+            Cell { throttled: if is_bad { own.count / 2.0 } else { 0.0 }, ..own }
         })
     };
     let found = judged(&throttled_from(25), None);
@@ -228,7 +228,7 @@ fn what_is_bad_for_most_of_the_time_is_an_episode_and_what_is_always_bad_is_none
     // One request in fifty fails, of a client that asks in every third interval only.
     let made = Made::new(100, |tile, (caller, _, _), own| {
         let errors = if caller == 0 && tile % 3 == 0 { own.count * 0.4 } else { 0.0 };
-        Asked { errors, ..own }
+        Cell { errors, ..own }
     });
     assert_eq!(judged(&made, None).len(), 0);
 }
@@ -238,7 +238,7 @@ fn starts_and_recurring_bursts_are_no_episodes() {
     let slow_in = |is: &dyn Fn(usize) -> bool| {
         Made::new(220, |tile, _, own| {
             let times = if is(tile) { 4.0 } else { 1.0 };
-            Asked { count: own.count * times, seconds: own.seconds * if is(tile) { 60.0 } else { 1.0 }, ..own }
+            Cell { count: own.count * times, seconds: own.seconds * if is(tile) { 60.0 } else { 1.0 }, ..own }
         })
     };
     assert_eq!(judged(&slow_in(&|tile| tile < 4), None).len(), 0);
@@ -282,7 +282,7 @@ proptest! {
     fn fewer_sources_make_no_surer(seconds in 0.05f64..4.0, etcd in 0.02f64..4.0) {
         let store = Made::new(60, |tile, (_, kind, _), own| {
             let is_slow = within(tile) && matches!(kind, CONFIGMAPS | LEASES);
-            Asked { seconds: if is_slow { own.seconds + seconds as f32 } else { own.seconds }, ..own }
+            Cell { seconds: if is_slow { own.seconds + seconds as f32 } else { own.seconds }, ..own }
         });
         let confidence = |found: &[Episode]| {
             let is_it = |own: &&Candidate| own.kind == "slow-etcd";
