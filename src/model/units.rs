@@ -42,13 +42,13 @@ pub fn signed_percent(change: f64) -> String {
     }
 }
 
-/// Bytes with a decimal unit.
+/// Bytes with a binary unit: `512 B`, `1.5 KiB`, `2 GiB`.
 pub fn bytes(bytes: f64) -> String {
-    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes;
     let mut unit = 0;
     while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1e3;
+        value /= 1024.0;
         unit += 1;
     }
     format!("{} {}", significant(value), UNITS[unit])
@@ -241,6 +241,21 @@ mod tests {
         }
         for bad in ["", "%", "80", "-1%", "x", "NaN", "inf%"] {
             assert_eq!(parse_share(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_binary_units_and_at_most_three_digits() {
+        for (number, text) in [
+            (0.0, "0 B"),
+            (999.0, "999 B"),
+            (1000.0, "0.98 KiB"),
+            (1536.0, "1.50 KiB"),
+            (-2_097_152.0, "-2.00 MiB"),
+            (1_073_741_824.0 * 1.75, "1.75 GiB"),
+            (8_589_934_592.0, "8.00 GiB"),
+        ] {
+            assert_eq!(bytes(number), text, "{number}");
         }
     }
 

@@ -56,7 +56,13 @@ fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Res
         )?;
         prose(&[format!("  \t{}.", finding.summary), format!("  \tWhat to do: {}.", finding.remedy)], style, out)?;
     }
-    Ok(())
+    match findings.first() {
+        Some(first) if style.headers => {
+            writeln!(out)?;
+            prose(&[format!("More on a finding: plimsoll explain {}", plain(&first.id))], style, out)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sentences, broken at blanks to the width of the terminal.

@@ -256,7 +256,7 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
             "KubeGateway: limits for users of cluster {cluster}. It does not match user agents: all agents of a user share one bucket."
         ),
         "Put these schemas and policies into the cluster's UpstreamCluster, the policies in front of its own: the \
-         first match applies. servers and clientConfig stay as they are; on its own this is no whole \
+         first match applies. servers and clientConfig stay as they are; on its own this is not a whole \
          UpstreamCluster."
             .to_owned(),
         "A bucket belongs to one gateway: with several that share the traffic, divide. Above it, clients get 429."

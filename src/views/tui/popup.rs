@@ -171,7 +171,7 @@ impl Popup {
                 self.line(Look::Dim, format!("{name}\t{at}"));
             }
         }
-        self.line(Look::Dim, format!("more\t{}", finding.docs));
+        self.line(Look::Dim, format!("more\tplimsoll explain {}", finding.id));
     }
 
     /// Everything about a row: all its columns, and what was found of whom it is about.
