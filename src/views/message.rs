@@ -392,7 +392,7 @@ mod tests {
             impersonated: String::new(),
             agent: "kubectl".into(),
             source: "10.0.0.9".into(),
-            what: "120 × deleted a pod: a, b, … z in shop".into(),
+            what: "deleted 120 pods: a, b, … z in shop".into(),
             outcome: "120 done".into(),
             count: 120,
             group: String::new(),
@@ -408,7 +408,7 @@ mod tests {
         let rendered = render(&message, &own).unwrap();
         assert_eq!(
             rendered.subject,
-            "critical: eve<!channel>\\r\\nBcc: a@b 120 × deleted a pod: a, b, … z in shop (prod)"
+            "critical: eve<!channel>\\r\\nBcc: a@b deleted 120 pods: a, b, … z in shop (prod)"
         );
         for part in [
             "A dangerous operation in prod:\n\nCRITICAL  eve<!channel>",

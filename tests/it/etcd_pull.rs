@@ -150,7 +150,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     }
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = pull(&format!("http://{}", silent.local_addr().unwrap()), &file, &["--timeout", "1"]);
-    assert!(silent.exits(3).stderr.contains("says nothing for 1 s"), "{}", silent.stderr);
+    assert!(silent.exits(3).stderr.contains("sent nothing for 1 s"), "{}", silent.stderr);
 }
 
 #[test]

@@ -312,5 +312,5 @@ fn nodes_are_known_by_what_they_can_hold() {
         (&row["after"]["probability"], &row["after"]["reached"]),
         (&row["before"]["probability"], &row["before"]["reached"])
     );
-    assert!(scenario(&["--add", "web:+3 count/foos.example.com"])["unknown"].to_string().contains("no data on"));
+    assert!(scenario(&["--add", "web:+3 count/foos.example.com"])["unknown"].to_string().contains("has no history"));
 }

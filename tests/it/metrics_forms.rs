@@ -178,7 +178,7 @@ fn what_is_absent_is_a_dash() {
     let pods = ran
         .stdout
         .lines()
-        .find(|line| line.trim_start().starts_with("pods ") && line.contains("99.1 kB"))
+        .find(|line| line.trim_start().starts_with("pods ") && line.contains("96.8 KiB"))
         .unwrap_or_else(|| panic!("{}", ran.stdout));
     assert!(pods.trim_end().ends_with(" -"), "{pods}");
     let report = form("v1.13-names", "verb", &[]);

@@ -430,7 +430,7 @@ fn lead(rows: &[Row<'_>], told: &ForecastInput) -> Vec<String> {
     let mut lead = vec![first];
     if rows.iter().any(|row| row.target.limit.is_some()) {
         lead.push(format!(
-            "REACHED is the date by which half of the possible futures have reached the limit, RANGE from 1 in 10 to 9 in 10, CHANCE how many do within {ahead}."
+            "REACHED: median date the limit is reached. RANGE: 10th to 90th percentile. CHANCE: probability within {ahead}."
         ));
     }
     lead
@@ -472,13 +472,10 @@ fn finding(row: &Row<'_>, told: &ForecastInput) -> Option<Finding> {
     match (is_full, row.reached.p50) {
         (false, Some(middle)) => {
             let day = |at: Micros| time::format(at).get(..10).unwrap_or_default().to_owned();
-            let early = row.reached.p10.map_or(String::new(), |at| format!("1 in 10 by {}", day(at)));
-            let late = row
-                .reached
-                .p90
-                .map_or_else(|| "9 in 10 later than looked ahead".to_owned(), |at| format!("9 in 10 by {}", day(at)));
-            finding.summary +=
-                &format!("; at its limit by {} in half of the possible futures ({early}, {late})", day(middle));
+            let early = row.reached.p10.map_or(String::new(), |at| format!("10th percentile {}", day(at)));
+            let late =
+                row.reached.p90.map_or_else(|| "90th beyond the horizon".to_owned(), |at| format!("90th {}", day(at)));
+            finding.summary += &format!("; reaches its limit around {} (median; {early}, {late})", day(middle));
         }
         _ => finding.summary += "; at its limit now",
     }

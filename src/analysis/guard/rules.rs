@@ -175,7 +175,7 @@ pub const RULES: [Rule; 26] = [
         "no right to pods/ephemeralcontainers in production",
     ),
     rule("node-proxy", "went to a kubelet through the apiserver", 1, info, BY_PROXY),
-    open("forbidden", "was refused", 10, warning, "it was stopped; find out who it was, and what for"),
+    open("forbidden", "was forbidden", 10, warning, "it was stopped; find out who it was, and what for"),
 ];
 
 impl Rule {

@@ -25,7 +25,7 @@ pub(super) fn who(group: &Group) -> String {
     }
 }
 
-/// `deleted a namespace: legacy-team`, `12 × deleted a pod: none-0, none-1, … none-11 in data`.
+/// `deleted a namespace: legacy-team`, `deleted 12 pods: none-0, none-1, … none-11 in data`.
 pub(super) fn what(group: &Group) -> String {
     let first = &group.first;
     let Some(rule) = Rule::of(first.kind) else { return String::new() };
@@ -42,10 +42,24 @@ pub(super) fn what(group: &Group) -> String {
         _ if rule.is_open => format!("{} {names}", first.resource),
         _ => names,
     };
-    let times = if group.count > 1 { format!("{} × ", grouped(group.count)) } else { String::new() };
-    let told = format!("{times}{}: {}", rule.words, of.trim_end());
+    let told = format!("{}: {}", counted_words(rule.words, group.count), of.trim_end());
     let pods = group.evictions.as_deref().map(drained).unwrap_or_default();
     format!("{}{within}{pods}", told.trim_end_matches([':', ' ']))
+}
+
+/// What was done, so many times: `deleted a pod`, `deleted 12 pods`, `scaled to zero 2 times`.
+fn counted_words(words: &str, count: u64) -> String {
+    if count <= 1 {
+        return words.to_owned();
+    }
+    match words.split_once(" a ").or_else(|| words.split_once(" an ")) {
+        Some((before, object)) => {
+            let object = object.strip_prefix("whole ").unwrap_or(object);
+            let (noun, rest) = object.split_at(object.find(' ').unwrap_or(object.len()));
+            format!("{before} {} {noun}s{rest}", grouped(count))
+        }
+        None => format!("{words} {} times", grouped(count)),
+    }
 }
 
 /// `; 21 pods evicted, 12 evictions refused`: a budget's refusal is asked again, so that the last word may have been a
@@ -59,7 +73,7 @@ fn drained(evictions: &Evictions) -> String {
     format!("; {} evicted{refused}", counted(evictions.pods, "pod"))
 }
 
-/// `done`, `10 done, 2 refused`, `12 not there`.
+/// `done`, `10 done, 2 denied`, `12 not there`.
 pub(super) fn outcome(group: &Group) -> String {
     let of = |count: u64, what: &str| {
         (count > 0).then(|| if group.count == 1 { what.to_owned() } else { format!("{} {what}", grouped(count)) })
@@ -67,7 +81,7 @@ pub(super) fn outcome(group: &Group) -> String {
     let failed = if group.first.code == Some(404) && group.failed == group.count { "not there" } else { "failed" };
     [
         of(group.done, "done"),
-        of(group.refused, "refused"),
+        of(group.refused, "denied"),
         of(group.failed, failed),
         of(group.unsure, "unsure (no answer, or 5xx)"),
     ]

@@ -211,7 +211,7 @@ fn a_storm_says_how_much_and_leads_to_limits() {
     let rate = finding.evidence["bytes_per_s"].as_f64().unwrap();
     assert!((600_000.0..610_000.0).contains(&rate), "{rate}");
     let summary = "app (system:serviceaccount:team:app) sends 60.0 writes/s in its busiest minute (all others \
-                   0.50/s), 99.2% of the cluster's writes, mostly update secrets, 601 kB/s of objects; at this level \
+                   0.50/s), 99.2% of the cluster's writes, mostly update secrets, 587 KiB/s of objects; at this level \
                    for 1m 10s";
     assert_eq!(finding.summary, summary);
     assert!(finding.remedy.contains("--emit fence --client system:serviceaccount:team:app"), "{}", finding.remedy);

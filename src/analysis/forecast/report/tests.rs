@@ -182,8 +182,8 @@ fn a_row_says_it_to_machines_and_people() {
     let found = &report.findings[0];
     assert_eq!(
         found.summary,
-        "batch/compute requests.cpu: 50 of 60; at its limit by 2024-12-03 in half of the possible futures (1 in 10 by 2024-11-23, 9 in 10 \
-         later than looked ahead)"
+        "batch/compute requests.cpu: 50 of 60; reaches its limit around 2024-12-03 (median; 10th percentile \
+         2024-11-23, 90th beyond the horizon)"
     );
     assert_eq!((found.evidence["days_left"].clone(), found.evidence["p10_days"].clone()), (json!(30.0), json!(20.0)));
     assert!(!found.evidence.contains_key("p90_days") && found.remedy.contains("plimsoll quota propose"), "{found:?}");
