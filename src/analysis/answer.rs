@@ -30,9 +30,9 @@ pub enum Rows {
     Changes(Vec<compare::Row>),
     /// Dangerous operations.
     Operations(Vec<Group>),
-    /// Leases that changed hands.
+    /// Lease handovers.
     Handovers(Vec<Handover>),
-    /// What happened when, of a report.
+    /// Timeline, of a report.
     Timeline(Vec<Entry>),
 }
 

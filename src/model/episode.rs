@@ -121,6 +121,6 @@ pub struct Episode {
     pub effects: Vec<Effect>,
     /// What deviated from its baseline, and when.
     pub signals: Vec<SignalSpan>,
-    /// What may have caused it, likeliest first.
+    /// Possible causes, likeliest first.
     pub causes: Vec<Cause>,
 }

@@ -240,7 +240,7 @@ pub struct Incident {
     pub causes: Vec<Cause>,
     /// Who asked for more, and who behaves badly.
     pub clients: Vec<Card>,
-    /// What happened when.
+    /// Timeline.
     pub timeline: Vec<Entry>,
     /// Numbers before, within and after.
     pub phases: Vec<Phases>,

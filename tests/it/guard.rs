@@ -674,5 +674,5 @@ print(json.dumps([nodes, requests, len(done), failed]))
     let only = plimsoll(&["guard", "events", &sample("drain"), "--kind", "drain", "-o", "json"]).json(0);
     assert_eq!(only["rows"].as_array().unwrap().len(), 1);
     let text = plimsoll(&["guard", "events", &sample("drain")]);
-    assert!(text.exits(0).stdout.contains("3 × drained a node: node-00, node-01, node-02; 21 pods"), "{}", text.stdout);
+    assert!(text.exits(0).stdout.contains("drained 3 nodes: node-00, node-01, node-02; 21 pods"), "{}", text.stdout);
 }

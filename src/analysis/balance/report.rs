@@ -109,10 +109,12 @@ pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
         ..Table::default()
     };
     let mut instances = table("instances", "", &INSTANCE);
-    let mut clients =
-        table("clients", "Clients with more requests on the busiest apiserver than an even share", &CLIENT);
-    let mut chances =
-        table("goaway", "What --goaway-chance is expected to do (if a load balancer spreads new connections)", &GOAWAY);
+    let mut clients = table("clients", "Clients that load the busiest apiserver more than evenly", &CLIENT);
+    let mut chances = table(
+        "goaway",
+        "Expected effect of --goaway-chance (with a load balancer that spreads new connections)",
+        &GOAWAY,
+    );
     let mut rollouts =
         table("rollouts", "Skew after a rolling restart of all apiservers, if no client reconnects", &ROLLOUT);
     for (fleet, of_clients) in fleets {

@@ -103,7 +103,7 @@ fn name(facts: &Facts, instance: usize) -> [Value; 2] {
 }
 
 pub(super) fn of_queues(facts: &Facts, queues: &[Queue]) -> Table {
-    let mut table = table("queues", "Work queues, those first in which items waited longest", &QUEUE);
+    let mut table = table("queues", "Work queues, by wait", &QUEUE);
     for queue in queues {
         let own = [
             facts.instances[queue.instance].component.name().into(),
@@ -129,7 +129,7 @@ pub(super) fn of_queues(facts: &Facts, queues: &[Queue]) -> Table {
 }
 
 pub(super) fn of_pending(waiting: &[Waiting]) -> Table {
-    let mut table = table("pending", "Pods that wait, as the scheduler that leads counts them", &PENDING);
+    let mut table = table("pending", "Pending pods, by the leading scheduler", &PENDING);
     for queue in waiting {
         table.rows.push(vec![
             queue.cluster.as_str().into(),
@@ -164,7 +164,7 @@ pub(super) fn of_attempts(facts: &Facts, schedulers: &[Scheduler]) -> Table {
 }
 
 pub(super) fn of_stages(facts: &Facts, schedulers: &[Scheduler]) -> Table {
-    let mut table = table("stages", "Where the scheduler's time goes, by extension point", &STAGE);
+    let mut table = table("stages", "Scheduler time by extension point", &STAGE);
     for stage in schedulers.iter().flat_map(|one| &one.stages) {
         let own = [
             stage.name.as_str().into(),
@@ -179,8 +179,7 @@ pub(super) fn of_stages(facts: &Facts, schedulers: &[Scheduler]) -> Table {
 }
 
 pub(super) fn of_calls(facts: &Facts, calls: &[Calls]) -> Table {
-    let mut table =
-        table("calls", "Requests to the apiserver: duration, and the part spent in client-side throttling", &CALLS);
+    let mut table = table("calls", "Requests to the apiserver: duration and client-side throttling", &CALLS);
     for one in calls {
         let own = [
             one.per_s.into(),
@@ -197,7 +196,7 @@ pub(super) fn of_calls(facts: &Facts, calls: &[Calls]) -> Table {
 }
 
 pub(super) fn of_kinds(classes: &Classes, taken: Option<Micros>) -> Table {
-    let mut table = table("kinds", "Pods without a node, by what a scheduler decides by", &KIND);
+    let mut table = table("kinds", "Pods without a node, by scheduling constraints", &KIND);
     for kind in &classes.kinds {
         let asks: Vec<String> = kind.requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
         let apart: Vec<&str> = kind.apart.iter().map(|apart| apart.name()).collect();
@@ -226,7 +225,7 @@ pub(super) fn of_kinds(classes: &Classes, taken: Option<Micros>) -> Table {
 }
 
 pub(super) fn of_handovers(handovers: &[Handover]) -> Table {
-    let mut table = table("handovers", "Leases that changed hands", &HANDOVER);
+    let mut table = table("handovers", "Lease handovers", &HANDOVER);
     for one in handovers {
         let (cluster, namespace, lease) = &one.lease;
         table.rows.push(vec![
@@ -243,14 +242,14 @@ pub(super) fn of_handovers(handovers: &[Handover]) -> Table {
     table
 }
 
-/// Leases that are held, by logs and by metrics.
+/// Leases and their holders, by logs and by metrics.
 pub(super) fn of_leaders(
     facts: &Facts,
     read: &Read,
     elections: &BTreeMap<(String, String), Elected>,
     handovers: &[Handover],
 ) -> Table {
-    let mut table = table("leaders", "Leases that are held", &LEADER);
+    let mut table = table("leaders", "Leases and their holders", &LEADER);
     let mut by_metrics = elections.clone();
     for (lease, runs) in read.leases.iter().flatten() {
         let (cluster, namespace, of) = lease;

@@ -17,7 +17,7 @@ pub struct Answers {
     pub changes: Vec<compare::Row>,
     /// Dangerous operations.
     pub operations: Vec<Group>,
-    /// Leases that changed hands.
+    /// Lease handovers.
     pub handovers: Vec<Handover>,
 }
 

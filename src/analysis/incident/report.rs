@@ -58,9 +58,9 @@ pub fn report(incident: &Incident) -> Report {
         ("critical".to_owned(), Value::Count(grave(Severity::Critical))),
         ("warning".to_owned(), Value::Count(grave(Severity::Warning))),
     ];
-    report.table = table("causes", "What may have caused it", &CAUSE, incident.causes.iter().map(cause).collect());
+    report.table = table("causes", "Possible causes", &CAUSE, incident.causes.iter().map(cause).collect());
     report.tables = vec![
-        table("timeline", "What happened when", &ENTRY, incident.timeline.iter().map(entry).collect()),
+        table("timeline", "Timeline", &ENTRY, incident.timeline.iter().map(entry).collect()),
         table("phases", "Before, within and after", &PHASE, incident.phases.iter().map(phase).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
@@ -124,7 +124,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
             ]
         })
         .collect();
-    all.push(table("causes", "What may have caused it", &["incident_confidence", "cause", "summary"], likely));
+    all.push(table("causes", "Possible causes", &["incident_confidence", "cause", "summary"], likely));
     let phases = incident.phases.iter().map(|phase| {
         let values = phase.values.map(|value| Value::from(phase.told(value).as_str()));
         std::iter::once(phase.words.into()).chain(values).collect()
@@ -142,7 +142,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
     });
     all.push(table(
         "timeline",
-        "What happened when (UTC)",
+        "Timeline (UTC)",
         &["incident_at", "severity", "kind", "incident_what"],
         told.take(SHOWN).collect(),
     ));

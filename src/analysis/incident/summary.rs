@@ -21,7 +21,7 @@ pub struct SummaryInput<'t> {
     pub episodes: &'t [Episode],
     /// Which of them is the heaviest.
     pub heaviest: Option<usize>,
-    /// What happened when.
+    /// Timeline.
     pub timeline: &'t [Entry],
     /// What was read.
     pub read: &'t [Source],

@@ -1,4 +1,4 @@
-//! What happened when, of all sources on one clock.
+//! Timeline, of all sources on one clock.
 
 use super::answers::Answers;
 use super::causes::name;

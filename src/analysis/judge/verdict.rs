@@ -70,7 +70,7 @@ pub struct Episode {
     pub baseline: Span,
     /// The intervals that its numbers are of: those within, and those of the baseline.
     pub counted: [Vec<Span>; 2],
-    /// What may have caused it, likeliest first.
+    /// Possible causes, likeliest first.
     pub causes: Vec<Candidate>,
     /// Apiservers that started in it, or shortly before.
     pub starts: Vec<Start>,

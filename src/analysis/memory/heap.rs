@@ -257,10 +257,5 @@ pub fn for_people(heaps: &[Heap]) -> Table {
     let rows = rows.map(|(what, tell)| {
         std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect()
     });
-    Table {
-        title: "Go's own account, beside anonymous memory".to_owned(),
-        columns,
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    Table { title: "Go heap, beside anonymous memory".to_owned(), columns, rows: rows.collect(), ..Table::default() }
 }

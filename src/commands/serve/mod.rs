@@ -172,9 +172,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let stop = stop_signal()?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;
+    // Once the sources were read for the first time.
+    let mut is_ready = false;
+    // What was reported last, until it works again.
+    let mut failing = String::new();
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let rounds = counted.rounds;
         let result = (|| {
             if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
                 counted.take(gained, context)?;
@@ -187,13 +190,20 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             }
             recorder.look_after(false, context)
         })();
-        if let Err(error) = result {
-            // What can't be read at first never could; later a disk may be full for a while.
-            if rounds == 0 && !matches!(error, Error::Output(_)) {
-                return Err(error);
+        // A log may be rotated just now, a disk be full for a while.
+        match result {
+            Ok(()) => {
+                is_ready = true;
+                failing.clear();
             }
-            counted.errors += 1;
-            context.warn(format!("{}; it is tried again", error.message().unwrap_or_default()))?;
+            Err(error) => {
+                counted.errors += 1;
+                let why = error.message().unwrap_or_default();
+                if why != failing {
+                    context.warn(format!("{why}; retried every {:?}", args.every))?;
+                    failing = why;
+                }
+            }
         }
         counted.rounds += 1;
         counted.round_seconds = began.elapsed().as_secs_f64();
@@ -203,7 +213,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             counted.has_news = false;
             counted.judge(&recorder.store, context);
         }
-        published.publish(counted.families());
+        if is_ready {
+            published.publish(counted.families());
+        }
         next = (next + args.every).max(Instant::now());
         sleep_until(next, &stop);
     }

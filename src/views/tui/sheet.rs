@@ -108,7 +108,7 @@ pub struct Answer {
     pub whole: Vec<Table>,
     /// What was found.
     pub findings: Vec<Finding>,
-    /// What happened when.
+    /// Timeline.
     pub marks: Vec<Mark>,
     /// The load in time.
     pub course: Option<Course>,

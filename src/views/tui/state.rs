@@ -119,7 +119,7 @@ pub struct State {
     pub weight: usize,
     /// The load in time.
     pub course: Option<Course>,
-    /// What happened when.
+    /// Timeline.
     pub marks: Vec<Mark>,
     /// Sentences about what happened.
     pub story: Vec<String>,

@@ -103,7 +103,7 @@ impl SchedulerView<'_> {
             confidence: 0.9,
             summary: format!("{} fit nowhere{because}", counted(pods as u64, "pod")),
             evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope), "plugins": why.join(", ")}),
-            remedy: "add nodes, or see by the kinds of pods that wait what they ask for (give it the pods, too); each change of the cluster makes the scheduler try them again".to_owned(),
+            remedy: "add nodes, or see in the kinds of pending pods what they request (give it the pods, too); each change of the cluster makes the scheduler try them again".to_owned(),
         })
     }
 
