@@ -1,5 +1,13 @@
 //! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups, messages that
 //! are sent.
+//!
+//! ```
+//! let folder = tempfile::tempdir().unwrap();
+//! let target = folder.path().join("state.json");
+//! // As a whole, or not at all.
+//! plimsoll::actions::fresh::replace(&target, b"{}").unwrap();
+//! assert_eq!(std::fs::read(&target).unwrap(), b"{}");
+//! ```
 
 #[cfg(feature = "live")]
 pub mod bundle;

@@ -1,5 +1,13 @@
 //! Pure functions from the model's types to the model's types: no files, no clock, no environment,
 //! no chance.
+//!
+//! ```
+//! use plimsoll::analysis::list_route::{Minor, list_kind};
+//! use plimsoll::model::uri::ReadShape;
+//!
+//! let shape = ReadShape::of("/api/v1/pods?resourceVersion=0", false);
+//! assert_eq!(list_kind(&shape, "", "pods", Minor::parse("v1.36.0")), "full-cache");
+//! ```
 
 pub mod answer;
 pub mod balance;

@@ -2,6 +2,13 @@
 //!
 //! Nothing here reads, writes, or decides: sources fill these types, analysis works on them, views
 //! show them. This layer imports no other.
+//!
+//! ```
+//! use plimsoll::model::units::{bytes, parse_bytes};
+//!
+//! assert_eq!(bytes(1536.0), "1.50 KiB");
+//! assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
+//! ```
 
 pub mod alert;
 pub mod apf;

@@ -1,4 +1,12 @@
 //! Sources turn bytes into raw records and know nothing of what they mean.
+//!
+//! ```
+//! use plimsoll::sources::find::audit_logs;
+//!
+//! let found = audit_logs(&["samples/list-storm".to_owned()]);
+//! // The logs of two apiservers.
+//! assert_eq!(found.streams.len(), 2);
+//! ```
 
 pub mod alerts;
 pub mod apf;

@@ -1,5 +1,14 @@
 //! Views write a report to a writer. They take nothing but the model, and every string that came from
 //! an input goes through [`text`] on its way out.
+//!
+//! ```
+//! use plimsoll::model::exposed::{Family, FamilyKind, Spec};
+//! use plimsoll::views::exposition::Exposition;
+//!
+//! let up = Spec { name: "up", help: "Whether it runs.", kind: FamilyKind::Gauge, labels: &[] };
+//! let page = Exposition::Text.render(&[Family::single(up, 1.0)]);
+//! assert_eq!(page, "# HELP up Whether it runs.\n# TYPE up gauge\nup 1\n");
+//! ```
 
 mod chart;
 pub mod columns;

@@ -83,6 +83,8 @@ fn the_configuration_is_read() {
             write(folder.path(), name, text.as_str().unwrap());
         }
     }
+    let object = alerts::read(&root().join("samples/deploy/alerts.yaml")).unwrap_err();
+    assert!(object.contains("a ConfigMap of Kubernetes") && object.contains("jsonpath"), "{object}");
     let config = alerts::read(&folder.path().join("alerts.yaml")).unwrap();
     assert_eq!((config.channels.len(), config.owners.len()), (4, 2));
     assert_eq!(config.default.hours.unwrap().holidays.len(), 3);

@@ -169,7 +169,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     };
     let cluster = Table {
         name: "cluster".to_owned(),
-        title: "Compared with the capacity of the nodes".to_owned(),
+        title: "Compared with node capacity".to_owned(),
         columns: ["resource", "allocatable", "hard", "proposed", "hard_share", "proposed_share"]
             .map(str::to_owned)
             .to_vec(),

@@ -170,6 +170,14 @@ pub fn none() -> Config {
 /// Reads the configuration. Paths in it are relative to its folder. Secrets are not read yet.
 pub fn read(path: &Path) -> Result<Config, String> {
     let text = load(path)?;
+    if text.lines().any(|line| line.trim_end() == "kind: ConfigMap") {
+        return Err(format!(
+            "{}: a ConfigMap of Kubernetes, not the configuration in it; take that out: kubectl create --dry-run=client \
+             -o jsonpath='{{.data.alerts\\.yaml}}' -f {} > alerts.yaml",
+            path.display(),
+            path.display()
+        ));
+    }
     parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|error| format!("{}: {error}", path.display()))
 }
 
