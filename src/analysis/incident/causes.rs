@@ -199,38 +199,36 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
                     significant(line.price * 1e3)
                 )
             });
-            format!("{} of the added load is its{what}", percent(value))
+            format!("caused {} of the added load{what}", percent(value))
         }
         (_, "leads") => "no client added more load".to_owned(),
-        (_, "grown") => format!("more work was asked for, and {} of it is its", percent(value)),
-        (_, "share_rps") => format!("{} of the added requests are its", percent(value)),
+        (_, "grown") => format!("request time rose, {} of the rise by this client", percent(value)),
+        (_, "share_rps") => format!("sent {} of the added requests", percent(value)),
         // The feature is damped where there were hardly any before: for people what was counted.
         (_, "times") => match suspect(words, candidate) {
-            Some(own) => format!("its requests: {}", change(own.rps)),
-            None => format!("its requests rose to {} times their baseline", times(value)),
+            Some(own) => format!("requests: {}", change(own.rps)),
+            None => format!("requests rose to {} times their baseline", times(value)),
         },
-        (_, "size") => format!("its added requests are {} of all requests at baseline", percent(value)),
-        (_, "onset") => "it rose as the episode began".to_owned(),
+        (_, "size") => format!("added requests equal {} of all requests at baseline", percent(value)),
+        (_, "onset") => "rose when the episode began".to_owned(),
         (_, "throttled") => format!("{} of its requests were throttled (429)", percent(value)),
-        (_, "control_plane") => {
-            "it is a part of the control plane or a kubelet: these mostly do what others make them do".to_owned()
-        }
+        (_, "control_plane") => "part of the control plane or a kubelet, which mostly react to others".to_owned(),
         ("request-surge" | "expensive-lists", "share") => {
             let what = candidate.name.as_deref().unwrap_or("these requests");
             format!("{} of the added load is {what}", percent(value))
         }
-        (_, "load") => format!("the work asked for grew by {}: etcd had more to do", percent(value)),
-        (_, "growth") => format!("the work asked for grew by {}", percent(value)),
-        (_, "top") => format!("{} of the added load is one client's", percent(value)),
+        (_, "load") => format!("requested work grew by {}: more load on etcd", percent(value)),
+        (_, "growth") => format!("requested work grew by {}", percent(value)),
+        (_, "top") => format!("one client caused {} of the added load", percent(value)),
         ("client-surge" | "write-burst", "breadth") => {
-            format!("others rose, too: clients with {} of the requests at baseline sent more", percent(value))
+            format!("other clients rose too: those with {} of the requests at baseline sent more", percent(value))
         }
         ("request-surge", "breadth") => {
             format!("kinds of requests with {} of the requests at baseline rose", percent(value))
         }
         (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
-        ("slow-etcd" | "webhook-drag", "flat") => "hardly more work than before was asked for".to_owned(),
-        (_, "flat") => "hardly more work than before was asked for altogether".to_owned(),
+        ("slow-etcd" | "webhook-drag", "flat") => "requested work hardly grew".to_owned(),
+        (_, "flat") => "total requested work hardly grew".to_owned(),
         (_, "drag_writes") => format!("writes take {} times what they take in quiet intervals", times(value)),
         ("webhook-drag", "drag_reads") => {
             format!("reads, which no webhook sees, take {} times what they take in quiet intervals", times(value))
@@ -242,7 +240,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "failing") => format!("{} of the writes of one resource fail, reads do not", percent(value)),
         (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
         ("relist-storm", "writes_stop") => "writes stopped at all apiservers, not at one".to_owned(),
-        (_, "writes_stop") => "hardly any write ended for a time".to_owned(),
+        (_, "writes_stop") => "hardly any write completed for a time".to_owned(),
         (_, "spent_etcd") => format!("slow requests spent {} of their time in etcd", percent(value)),
         (_, "spent_webhook") => format!("slow requests spent {} of their time in webhooks", percent(value)),
         (_, "etcd_requests") => format!("apiservers' requests to etcd take {} times their baseline", times(value)),
@@ -251,7 +249,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         }
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
-        (_, "etcd_away") => "etcd restarted, or its metrics could not be had".to_owned(),
+        (_, "etcd_away") => "etcd restarted, or its metrics could not be read".to_owned(),
         (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
         (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),
         (_, "webhook_errors") => "calls of the webhook failed".to_owned(),

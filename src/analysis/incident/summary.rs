@@ -39,7 +39,7 @@ pub fn summary(told: &SummaryInput<'_>) -> Vec<String> {
         Source::ALL.into_iter().filter(|source| !told.read.contains(source)).map(Source::words).collect();
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
     let chronic = (told.chronic > 0)
-        .then(|| format!("Apart from that: {}, see the sections.", counted(told.chronic as u64, "finding")));
+        .then(|| format!("Also: {} outside the episode, see the sections.", counted(told.chronic as u64, "finding")));
     let when = told.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
     let none = |why: &str| {
         let blind = told.blind.map_or_else(String::new, |blind| format!("; {blind}"));
