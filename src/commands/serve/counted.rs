@@ -44,16 +44,16 @@ const EPISODES: Spec = gauge(
     &["grade", "cause"],
 );
 const FINDINGS: Spec =
-    gauge("plimsoll_finding_active", "Findings about clients in the last hour.", &["id", "severity"]);
+    gauge("plimsoll_finding_active", "Findings of severity warning and above about clients in the last hour.", &["id", "severity"]);
 const BUILD: Spec = gauge("plimsoll_build_info", "The version that runs.", &["version"]);
 const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
 const ERRORS: Spec = counter("plimsoll_serve_errors", "Readings that failed and are tried again.");
 const EVENTS: Spec = counter("plimsoll_serve_audit_events", "Audit events that were read.");
 const LOSSES: Spec = counter("plimsoll_serve_losses", "Parts of the sources that could not be read.");
 const SECONDS: Spec = gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
-const LAST: Spec = gauge("plimsoll_serve_last_round_timestamp_seconds", "When the sources were read last.", &[]);
+const LAST: Spec = gauge("plimsoll_serve_last_round_timestamp_seconds", "When the sources were last read without an error; 0: never.", &[]);
 const JUDGE_SECONDS: Spec = gauge("plimsoll_serve_judge_duration_seconds", "Time that the last judgement took.", &[]);
-const SERIES: Spec = gauge("plimsoll_serve_series", "Series by client that are exported; at most 20,000.", &[]);
+const SERIES: Spec = gauge("plimsoll_serve_series", "Series of counters by client, LIST or operation that are exported; at most 20,000.", &[]);
 const RESIDENT: Spec = gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
 
 /// Counters and gauges.
@@ -68,6 +68,8 @@ pub(super) struct Counted {
     pub(super) rounds: u64,
     pub(super) errors: u64,
     pub(super) round_seconds: f64,
+    /// When the sources were last read without an error.
+    pub(super) last_success: Option<Micros>,
     judge_seconds: f64,
     events: u64,
     losses: u64,
@@ -103,6 +105,7 @@ impl Counted {
             rounds: 0,
             errors: 0,
             round_seconds: 0.0,
+            last_success: None,
             judge_seconds: 0.0,
             events: 0,
             losses: 0,
@@ -231,7 +234,7 @@ impl Counted {
             Family::single(EVENTS, self.events as f64),
             Family::single(LOSSES, self.losses as f64),
             Family::single(SECONDS, self.round_seconds),
-            Family::single(LAST, now() as f64 / SECOND as f64),
+            Family::single(LAST, self.last_success.unwrap_or(0) as f64 / SECOND as f64),
             Family::single(JUDGE_SECONDS, self.judge_seconds),
             Family::single(SERIES, self.counters.len() as f64),
         ];

@@ -14,6 +14,7 @@ use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, KubeFlags, parse_every};
 use crate::inputs::recording::Recording;
 use crate::sources::arguments::is_url;
+use crate::sources::clock::now;
 use counted::Counted;
 use posted::Posted;
 use published::{Published, Web};
@@ -33,7 +34,7 @@ EXAMPLES
   plimsoll serve --store /data                                  only events posted to /audit
   curl -s localhost:9797/report > report.html                   the latest report
 
-Metrics, endpoints, deployment: docs/commands/serve.md.")]
+Metrics, endpoints, deployment: docs/serve.md.")]
 pub struct Args {
     /// Audit logs, metrics pages, folders of cgroups: what record takes; none: only events that are posted to /audit.
     #[arg(value_name = "SOURCE")]
@@ -194,6 +195,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         match result {
             Ok(()) => {
                 is_ready = true;
+                counted.last_success = Some(now());
                 failing.clear();
             }
             Err(error) => {
