@@ -8,7 +8,7 @@ replica sets, deployments, jobs, Events with leases, node leases, Helm releases,
 kube-apiserver stores it, or JSON. Some are written again, some deleted, and a compaction in between leaves history only of what came
 later. The same size and seed give the same revisions.
 
-Prints as JSON what is in the file, as counted while it was written: by resource the keys that live, their bytes, and the revisions since
+Prints as JSON what is in the file, as counted while it was written: by resource the live keys, their bytes, and the revisions since
 the compaction. That is an account independent of whoever reads the file.
 """
 import argparse

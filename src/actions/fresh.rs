@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Refuses a folder that is to be made, if it is there and not empty.
 pub fn is_free(folder: &Path) -> io::Result<()> {
     match folder.is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
-        true => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and not empty; name another")),
+        true => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it already exists and is not empty; choose another")),
         false => Ok(()),
     }
 }
@@ -40,8 +40,9 @@ impl Fresh {
 
     /// Begins a file with these options.
     fn open(target: &Path, options: &mut OpenOptions) -> io::Result<Self> {
-        let name =
-            target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is not a file's name"))?;
+        let name = target
+            .file_name()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "is not a valid file name"))?;
         // Collectors of text files read `*.prom`: a temporary file must not end so.
         let temporary = target.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
         // What a killed run of the same number left behind.

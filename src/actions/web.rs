@@ -216,7 +216,7 @@ impl Shared {
             match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
                 Err(_) => WebAnswer::text(408, "the body of the request took too long"),
                 Ok(Err(_)) => {
-                    WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off"))
+                    WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or incomplete"))
                 }
                 Ok(Ok(body)) => {
                     let request = WebRequest {
@@ -239,7 +239,7 @@ impl Shared {
             return self.handler.answer(request);
         }
         let Ok(_permit) = self.slow.try_acquire() else {
-            let mut answer = WebAnswer::text(503, "too many questions are being answered; ask again in a few seconds");
+            let mut answer = WebAnswer::text(503, "too many requests at once; retry in a few seconds");
             answer.headers.push(("retry-after", "5"));
             return answer;
         };

@@ -166,7 +166,7 @@ impl FromStr for Dim {
             return Ok(*dim);
         }
         if Self::METRICS_ONLY.contains(&text) {
-            return Err(format!("an audit log has no '{text}': it is a dimension of /metrics"));
+            return Err(format!("audit logs have no dimension '{text}'; it is one of metrics (--from metrics)"));
         }
         let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
         Err(format!("unknown dimension '{text}'; use one of: {}", names.join(" ")))

@@ -18,7 +18,7 @@ const OTHERS: [&str; 2] = ["completions", "man"];
 /// What the program is for, by example.
 const EXAMPLES: [(&str, &str); 3] = [
     ("report incident/ -o html > report.html", "what happened, who caused it, what to do"),
-    ("tui --context prod", "a live cluster in the terminal"),
+    ("tui --context prod", "watch a live cluster"),
     ("quota check --fail-on critical", "for cron: exit code 1 where a quota is full"),
 ];
 

@@ -102,7 +102,7 @@ fn subcommand_hint(parser: &clap::Command, words: &[OsString], error: &clap::Err
     let with_subcommands = |word: &OsString| parser.find_subcommand(word).filter(|command| command.has_subcommands());
     let Some(command) = words.iter().skip(1).find_map(with_subcommands) else {
         return Some(format!(
-            "{path} is what to read; say what to do with it: {program} report {path}, {program} traffic {path} --by verb"
+            "{path} is a source; choose a command for it: {program} report {path}, {program} traffic {path} --by verb"
         ));
     };
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
@@ -112,7 +112,7 @@ fn subcommand_hint(parser: &clap::Command, words: &[OsString], error: &clap::Err
     let others: Vec<&str> = names.iter().filter(|name| *name != first).copied().collect();
     let name = command.get_name();
     Some(format!(
-        "{path} is what to read; say what to do with it: {program} {name} {first} {path} (or {})",
+        "{path} is a source; choose a command for it: {program} {name} {first} {path} (or {})",
         others.join(", ")
     ))
 }

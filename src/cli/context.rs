@@ -111,7 +111,7 @@ impl<'io> Context<'io> {
     pub fn sort_by(&self, fields: &[&str]) -> Result<Option<String>, Error> {
         match &self.settings.sort_by {
             Some(field) if !fields.contains(&field.as_str()) => {
-                Err(Error::Usage(format!("--sort-by {field}: no such field; there are: {}", fields.join(" "))))
+                Err(Error::Usage(format!("--sort-by {field}: unknown field; use one of: {}", fields.join(" "))))
             }
             field => Ok(field.clone()),
         }

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("{0}")]
     Input(String),
     /// There are findings at or above `--fail-on`. Exit code 1.
-    #[error("there are findings")]
+    #[error("findings at or above --fail-on")]
     Findings,
     /// What was asked for is not known yet: questions were heard, and will be answered together.
     #[error("not answered yet")]

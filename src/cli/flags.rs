@@ -120,7 +120,7 @@ pub struct ViewFlags {
 
 /// A size in bytes.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).ok_or_else(|| format!("{text}: a size is a number of bytes: 256MB, 2GiB"))
+    parse_bytes(text).ok_or_else(|| format!("{text}: not a size; write 256MB, 2GiB"))
 }
 
 /// Time range.
@@ -153,10 +153,10 @@ impl MomentFlags {
         let (since, until) = time.resolve(now)?;
         let Some(moment) = self.resolve(now)? else { return Ok((None, (since, until))) };
         if until.is_some() {
-            return Err("--at and --until both say where to end; give one".to_owned());
+            return Err("--at and --until both set the end; use one".to_owned());
         }
         if since.is_some_and(|since| since > moment) {
-            return Err(format!("--since is behind --at {}", time::format(moment)));
+            return Err(format!("--since is after --at {}", time::format(moment)));
         }
         Ok((Some(moment), (since, None)))
     }
@@ -270,7 +270,7 @@ pub fn parse_length(text: &str, least: Micros, examples: &str) -> Result<Micros,
         _ => format!(" of at least {}", duration(least)),
     };
     let read = parse_duration(text).filter(|micros| *micros >= least);
-    read.ok_or_else(|| format!("a time{bound} with its unit: {examples}"))
+    read.ok_or_else(|| format!("write a time{bound} with its unit: {examples}"))
 }
 
 impl TimeFlags {

@@ -56,7 +56,7 @@ impl Args {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: clients come by how much they are uneven; sort what -o csv or -o json prints"
+            "--sort-by {field}: clients are sorted by imbalance; sort the output of -o csv or -o json"
         )));
     }
     let question = args.question(context.io.now)?;
@@ -77,47 +77,46 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
         has_logs: !found.streams.is_empty(),
         notes: Vec::new(),
     };
-    let fleets: Vec<Loaded> = if found.streams.is_empty() {
-        if !filters.is_empty() {
-            return Err(Error::Usage("--where is for audit logs: metrics don't say who asks".to_owned()));
-        }
-        of_pages(&facts).into_iter().map(|fleet| (fleet, Vec::new())).collect()
-    } else {
-        let logs: Vec<(String, String)> =
-            found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
-        let empty = std::mem::take(&mut found.empty_logs);
-        let is_filtered = !filters.is_empty();
-        let (rollup, outcome) =
-            rollup::read(found.streams, &Selection { since, until, filters, ..Selection::default() }, context)?;
-        let spans: Vec<Covered> = outcome
-            .coverage
-            .iter()
-            .zip(&logs)
-            .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
-            .collect();
-        told.notes = rollup::short_logs(&spans, since.zip(until));
-        told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
-        told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
-        let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
-        let mut fleets = of_logs(&rollup, &all);
-        // What metrics tell is of everybody.
-        if !is_filtered {
-            let unlogged = add_pages(&mut fleets, &facts);
-            told.notes.extend(
-                unlogged
-                    .iter()
-                    .map(|name| format!("{} has metrics but no log: the others seem to carry more.", called(name))),
-            );
-        }
-        let with_clients = |fleet: Fleet| {
-            let clients = client_loads(&rollup, &fleet.cluster);
-            (fleet, clients)
+    let fleets: Vec<Loaded> =
+        if found.streams.is_empty() {
+            if !filters.is_empty() {
+                return Err(Error::Usage("--where requires audit logs: metrics do not identify clients".to_owned()));
+            }
+            of_pages(&facts).into_iter().map(|fleet| (fleet, Vec::new())).collect()
+        } else {
+            let logs: Vec<(String, String)> =
+                found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
+            let empty = std::mem::take(&mut found.empty_logs);
+            let is_filtered = !filters.is_empty();
+            let (rollup, outcome) =
+                rollup::read(found.streams, &Selection { since, until, filters, ..Selection::default() }, context)?;
+            let spans: Vec<Covered> = outcome
+                .coverage
+                .iter()
+                .zip(&logs)
+                .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
+                .collect();
+            told.notes = rollup::short_logs(&spans, since.zip(until));
+            told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
+            told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
+            let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
+            let mut fleets = of_logs(&rollup, &all);
+            // What metrics tell is of everybody.
+            if !is_filtered {
+                let unlogged = add_pages(&mut fleets, &facts);
+                told.notes.extend(unlogged.iter().map(|name| {
+                    format!("{} has metrics but no log, so the others' share appears larger.", called(name))
+                }));
+            }
+            let with_clients = |fleet: Fleet| {
+                let clients = client_loads(&rollup, &fleet.cluster);
+                (fleet, clients)
+            };
+            fleets.into_iter().map(with_clients).collect()
         };
-        fleets.into_iter().map(with_clients).collect()
-    };
     if fleets.is_empty() {
         return Err(Error::Input(format!(
-            "{}: nothing of an apiserver within the window",
+            "{}: no data of an apiserver within the window",
             question.sources.join(", ")
         )));
     }

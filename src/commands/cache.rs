@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = ["log", "apiservers", "from", "to", "covers", "bytes"
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let Some(cache) = context.settings.cache.folder.clone() else {
         return Err(Error::Usage(
-            "nothing is kept: there is no home folder, or --no-cache is set; --cache names a folder".to_owned(),
+            "the cache is off: no home folder is set, or --no-cache is given; set a folder with --cache".to_owned(),
         ));
     };
     match args.what {
@@ -65,7 +65,7 @@ fn ls(cache: &Path, context: &mut Context<'_>) -> Result<(), Error> {
         notes.push(format!("{} of another version of plimsoll.", counted(others as u64, "more entry")));
     }
     if damaged > 0 {
-        notes.push(format!("{} can't be read; the next look-up removes it.", counted(damaged as u64, "more entry")));
+        notes.push(format!("{} can't be read; the next access removes it.", counted(damaged as u64, "more entry")));
     }
     let limit = bytes(context.settings.cache.size as f64);
     let report = Report {

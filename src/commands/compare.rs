@@ -99,7 +99,8 @@ impl Args {
         let has_windows = self.at.is_some() || self.before_window.is_some() && self.after_window.is_some();
         if self.after.is_none() && self.episode.is_none() && !has_windows {
             return Err(Error::Usage(
-                "name BEFORE and AFTER, or two windows of one source: --at TIME, --before FROM..TO --after FROM..TO, or --episode"
+                "give BEFORE and AFTER, or two windows of one source: --at TIME, --before FROM..TO --after FROM..TO, \
+                 or --episode"
                     .to_owned(),
             ));
         }
@@ -121,7 +122,7 @@ impl Args {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: what moved most comes first; -o json or -o csv can be sorted by anything"
+            "--sort-by {field}: the largest change comes first; sort the output of -o json or -o csv"
         )));
     }
     let answer = answer(&args.question(context)?, context)?;
@@ -130,9 +131,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         (Answer::Report(report, Rows::Changes(rows)), Format::Svg) => {
             context.judge(report, fail_on);
             if !contrast_svg::draw(&contrasts(rows, context.settings.asked_top()), &mut context.io.out)? {
-                return Err(Error::Input(
-                    "there is nothing to draw: only logs and metrics have series in time".to_owned(),
-                ));
+                return Err(Error::Input("nothing to draw: only logs and metrics have time series".to_owned()));
             }
             Ok(())
         }
@@ -171,8 +170,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
     (told.top, told.least) = (context.settings.asked_top(), question.at_least);
     let mut rows = compare::judge(pairs, question.at_least);
     for limit in limits.iter().filter(|limit| limit.is_idle(&rows)) {
-        context
-            .lost(format!("--fail-on-increase {limit}: BEFORE and AFTER hold nothing that it could be checked by"))?;
+        context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER have no data to check it"))?;
     }
     told.limits = limits;
     let report = report(&mut rows, told);
@@ -185,7 +183,7 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
     let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
         return Err(Error::Usage(if episodes.is_empty() {
-            format!("--episode: {source} has no episode; name two windows: --before FROM..TO --after FROM..TO")
+            format!("--episode: {source} has no episode; give two windows: --before FROM..TO --after FROM..TO")
         } else {
             let known: Vec<String> = episodes.iter().map(|own| format!("{} ({})", own.id, own.grade.name())).collect();
             format!("--episode {wanted}: {source} has no such episode; use one of: {}", known.join(", "))
@@ -202,9 +200,9 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Erro
     let time = |text: &str, source: &String| {
         let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
         match time_of_day(text) {
-            Some(since) => day()
-                .map(|day| day + since)
-                .ok_or_else(|| format!("{text}: {source} does not give the day; use RFC 3339")),
+            Some(since) => {
+                day().map(|day| day + since).ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339"))
+            }
             None => parse_time(text, now)
                 .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
         }
@@ -212,8 +210,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Erro
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<WindowBounds, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
-        let (from, to) =
-            text.split_once("..").ok_or_else(|| usage(format!("{text} is not a window; write FROM..TO")))?;
+        let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text}: not a window; write FROM..TO")))?;
         let bound = |text: &str| (!text.is_empty()).then(|| time(text, source)).transpose();
         let (from, to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
         match (from, to) {
@@ -290,7 +287,9 @@ impl Comparing {
         self.only_one_has("audit logs", logs);
         self.only_one_has("metrics pages", has);
         if !self.filters.is_empty() && logs != [true, true] {
-            return Err(Error::Usage("--where needs audit logs on both sides: metrics don't say who asks".to_owned()));
+            return Err(Error::Usage(
+                "--where requires audit logs on both sides: metrics do not identify clients".to_owned(),
+            ));
         }
         if has != [true, true] || !self.filters.is_empty() {
             return if is_waiting { Err(Error::Unanswered) } else { Ok(()) };
@@ -341,13 +340,13 @@ impl Comparing {
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
                 let which = ["BEFORE", "AFTER"][side];
                 return Err(Error::Input(format!(
-                    "{}: no event within the window of {which}",
+                    "{}: no event within the {which} window",
                     self.sources[side].join(", ")
                 )));
             };
             if rollup.folded() > 0 {
                 self.told.notes.push(format!(
-                    "{}: requests of clients with few were folded, and are not compared.",
+                    "{}: requests of rarely active clients were folded, and are not compared.",
                     self.sources[side].join(", ")
                 ));
             }
@@ -361,13 +360,13 @@ impl Comparing {
             && before != after
         {
             self.told.notes.push(format!(
-                "BEFORE holds the logs of {}, AFTER of {after}: part of what changed may be that.",
+                "BEFORE has the logs of {}, AFTER of {after}: part of the change may come from that.",
                 counted(*before as u64, "apiserver")
             ));
         }
         let overlap = |a: (Micros, Micros), b: (Micros, Micros)| a.0 < b.1 && b.0 < a.1;
         if self.is_one && overlap(sides[0].1, sides[1].1) {
-            self.told.notes.push("Both windows share a part of the time.".to_owned());
+            self.told.notes.push("The two windows overlap.".to_owned());
         }
         let [before, after] = [0, 1].map(|side| Side { rollup: &sides[side].0, window: sides[side].1 });
         self.told.windows = [Some(before.window), Some(after.window)];
@@ -456,14 +455,11 @@ impl Comparing {
         let missing: Vec<String> = missing.map(|source| format!("{source}: no such file or folder")).collect();
         let reasons = match (missing.is_empty(), self.alone.is_empty()) {
             (false, _) => missing,
-            (_, false) => std::iter::once("BEFORE and AFTER hold nothing of one kind".to_owned())
+            (_, false) => std::iter::once("BEFORE and AFTER have no kind of data in common".to_owned())
                 .chain(self.alone.clone())
                 .collect(),
             _ if !self.errors.is_empty() => self.errors.clone(),
-            _ => vec![format!(
-                "{}: nothing that can be compared, or nothing within the windows",
-                self.sources.concat().join(", ")
-            )],
+            _ => vec![format!("{}: no comparable data, or none within the windows", self.sources.concat().join(", "))],
         };
         let reasons: Vec<String> =
             reasons.iter().map(|reason| plain(reason.trim_end_matches('.')).into_owned()).collect();

@@ -68,7 +68,7 @@ impl Args {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: the longest wait comes first; sort what -o csv or -o json prints"
+            "--sort-by {field}: the longest wait comes first; sort the output of -o csv or -o json"
         )));
     }
     let question = args.question(context.io.now)?;

@@ -27,8 +27,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let path = args.to.join(&file.path);
         let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let written = written.and_then(|()| replace(&path, file.content.as_bytes()));
-        written
-            .map_err(|error| Error::Input(format!("{}: {error}; name a folder that can be written", path.display())))?;
+        written.map_err(|error| Error::Input(format!("{}: {error}; choose a writable folder", path.display())))?;
     }
     let bytes: usize = files.iter().map(|file| file.content.len()).sum();
     let row = |file: &crate::views::dashboards::File| {

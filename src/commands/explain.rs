@@ -39,11 +39,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (topic, sources) = topic(&args.words)?;
     if !sources.is_empty() && topic.kind != Kind::Finding {
-        return Err(Error::Usage(format!(
-            "{} is a {}: sources are for findings, which are looked for in them",
-            topic.name,
-            topic.kind.name()
-        )));
+        return Err(Error::Usage(format!("{} is a {}: only findings take sources", topic.name, topic.kind.name())));
     }
     let found = if sources.is_empty() { None } else { Some(look(&topic, sources, context)?) };
     let form = context.settings.format;
@@ -77,7 +73,7 @@ fn topic(words: &[String]) -> Result<(Topic, &[String]), Error> {
         [] => "plimsoll explain lists all findings and terms".to_owned(),
         some => format!("did you mean {}?", some.join(", ")),
     };
-    Err(Error::Usage(format!("nothing is called '{}': {hint}", plain(&words[0]))))
+    Err(Error::Usage(format!("'{}' is not a known finding, metric or term: {hint}", plain(&words[0]))))
 }
 
 /// The findings of this id in sources.
@@ -135,8 +131,7 @@ fn report(topics: &[Topic]) -> Report {
 fn list(context: &mut Context<'_>) -> Result<(), Error> {
     let topics = explain::topics();
     let mut report = report(&topics);
-    report.notes = vec![
-        "plimsoll explain WHAT shows all of it; metrics and fields of docs/metrics.md are explained, too.".to_owned(),
-    ];
+    report.notes =
+        vec!["plimsoll explain NAME shows the full text; metrics and fields of docs/metrics.md work, too.".to_owned()];
     context.print(&report, FailOn::Never)
 }

@@ -35,7 +35,7 @@ pub(super) fn give_up(state: &mut State, keep: Duration, now: Micros, context: &
     for OutboxEntry { message, channels, .. } in old {
         let (id, channels) = (message.id, channels.join(", "));
         context.lost(format!(
-            "message {id} to {} of {}: {channels} never took it; it is given up",
+            "message {id} to {} of {}: {channels} never accepted it; it is dropped",
             message.owner,
             time::format(message.at)
         ))?;

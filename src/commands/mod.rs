@@ -106,11 +106,12 @@ impl Command {
         #[cfg(feature = "history")]
         let draws = draws || matches!(self, Self::Forecast(_)) && context.settings.format == Format::Svg;
         if context.settings.format.is_of_stacks() && !draws {
-            let others = "-o svg is for plimsoll forecast and plimsoll compare, -o svg and -o folded for plimsoll heap flame and plimsoll etcd flame";
+            let others = "-o svg is only for plimsoll forecast and plimsoll compare; -o svg and -o folded only for \
+                 plimsoll heap flame and plimsoll etcd flame";
             return Err(Error::Usage(others.to_owned()));
         }
         if context.settings.format == Format::Html && !matches!(self, Self::Report(_)) {
-            return Err(Error::Usage("-o html is for plimsoll report".to_owned()));
+            return Err(Error::Usage("-o html is only for plimsoll report".to_owned()));
         }
         match self {
             Self::Traffic(args) => traffic::run(args, context),

@@ -75,7 +75,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             ..Table::default()
         },
         lead: vec![format!(
-            "{} in tiles of {} s: {}, {} of what was read; {} describes them.",
+            "{} in tiles of {} s: {}, {} of the input size; {} describes them.",
             counted(events, "event"),
             manifest.tile_seconds,
             bytes(stored as f64),

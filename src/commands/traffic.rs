@@ -33,8 +33,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     if args.follow.is_timed() && !args.follow.wanted() {
         return Err(Error::Usage(
-            "--every and --for need --follow, or something live to read again and again: a cluster or URLs of /metrics"
-                .to_owned(),
+            "--every and --for require --follow, or a live source: a cluster or URLs of /metrics".to_owned(),
         ));
     }
     if args.follow.wanted() {
@@ -46,9 +45,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// Counts while logs are written.
 fn follow(args: &Args, question: &question::Traffic, context: &mut Context<'_>) -> Result<(), Error> {
     if question.from == Some(Kind::Metrics) {
-        return Err(Error::Usage(
-            "--follow reads audit logs, or takes pages of what is live: a cluster or URLs".to_owned(),
-        ));
+        return Err(Error::Usage("--follow requires audit logs or a live source: a cluster or URLs".to_owned()));
     }
     if question.health {
         return Err(Error::Usage(HEALTH.to_owned()));

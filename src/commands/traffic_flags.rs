@@ -104,9 +104,7 @@ pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Re
 fn interval(text: &str) -> Result<Micros, Error> {
     match parse_duration(text) {
         Some(length) if length >= SECOND && length % SECOND == 0 => Ok(length),
-        _ => {
-            Err(Error::Usage(format!("--interval {text}: an interval is a whole number of seconds, e.g. 10s, 5m, 1h")))
-        }
+        _ => Err(Error::Usage(format!("--interval {text}: not a whole number of seconds; write 10s, 5m, 1h"))),
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn run(
     let last = Instant::now() + LAST;
     let Live { worker, traffic, .. } = &mut live;
     if !follower.finish(worker, &mut || Instant::now() < last, &mut |batch| traffic.take(batch)) {
-        context.lost("ended before all that is in the logs had been read; let it run for longer")?;
+        context.lost("ended before the logs were read to their end; allow more time")?;
     }
     live.tell(&follower, context, true)?;
     live.print(&follower, context)

@@ -33,8 +33,7 @@ pub(super) fn is_live(args: &Args) -> bool {
 pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Context<'_>) -> Result<(), Error> {
     if args.from == Some(Kind::Audit) || question.bounds != (None, None) {
         return Err(Error::Usage(
-            "a live cluster has no audit log and no past here: --from audit, --since and --until need a SOURCE"
-                .to_owned(),
+            "--from audit, --since and --until require a SOURCE: a live cluster gives only current metrics".to_owned(),
         ));
     }
     let mut query = query(question)?;
@@ -67,7 +66,7 @@ pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Conte
     }
     let facts = live.facts();
     if !facts.has_requests() {
-        return Err(Error::Input("no page of an apiserver was read; the messages above say why".to_owned()));
+        return Err(Error::Input("no page of an apiserver was read; see the messages above".to_owned()));
     }
     if args.series {
         query.interval = Some(question.interval.unwrap_or_else(|| interval_for(facts.span())));
@@ -194,6 +193,6 @@ fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, Stri
 #[cfg(not(feature = "live"))]
 fn connect<'a>(_: &Args, _: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
     Err(Error::Usage(
-        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
     ))
 }

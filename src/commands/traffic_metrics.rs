@@ -65,7 +65,7 @@ fn check(facts: &Facts, read: &PagesReport) -> Result<(), Error> {
     }
     let first = read.inputs.first().map_or("", |input| input.path.as_str());
     let pages = match read.inputs.len() {
-        0 => return Err(Error::Input("no metrics page lies between --since and --until".to_owned())),
+        0 => return Err(Error::Input("no metrics page between --since and --until".to_owned())),
         1 => format!("{first}: this page does not hold"),
         count => format!("{first} and {} more: no page holds", count - 1),
     };

@@ -123,7 +123,10 @@ pub(crate) fn read(
     let asked = Breaking { query: query.clone(), windows, is_last };
     let (told, outcome) = ask(found.streams, asked, context)?;
     if outcome.total().unfinished_lines > 0 && context.settings.verbose {
-        context.say("the last line of an input is not finished; it was left out, as the log may still be written")?;
+        context.say(
+            "the last line of an input is incomplete; it was left out, because the log may still be being \
+             written",
+        )?;
     }
     let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
     let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &told.1, facts, &spans));

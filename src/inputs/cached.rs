@@ -337,10 +337,10 @@ fn in_words(kept: &CachedRollup, gained: u64, context: &Context<'_>) -> String {
     let age = duration((context.io.now - kept.entry.made).max(0));
     let more = match gained {
         0 => String::new(),
-        gained => format!(" and {} that the log has gained", bytes(gained as f64)),
+        gained => format!(" and {} appended since", bytes(gained as f64)),
     };
     format!(
-        "answered from a roll-up of {} of audit log that was made {age} ago ({}){more}; --no-cache reads all of it",
+        "answered from a roll-up of {} of audit log, made {age} ago ({}){more}; --no-cache reads the log itself",
         bytes(kept.entry.covers() as f64),
         kept.folder.display()
     )

@@ -56,9 +56,8 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
             levels.clone_from(&built_in.levels);
             for name in schemas.iter().map(|schema| schema.level.clone()).collect::<Vec<_>>() {
                 if !levels.iter().any(|level| level.name == name) {
-                    context.say(format!(
-                        "no PriorityLevelConfiguration was found, so only the name of '{name}' is known"
-                    ))?;
+                    context
+                        .say(format!("no PriorityLevelConfiguration was found; only the name of '{name}' is known"))?;
                     levels.extend(built_in.levels.iter().find(|level| level.name == "catch-all").map(|level| {
                         let mut level = level.clone();
                         level.name = name;
@@ -74,12 +73,14 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
     }
     let is_built_in = sets.is_empty();
     let note = is_built_in.then(|| {
-        "No FlowSchemas were found: requests are matched with those that kube-apiserver 1.36 makes itself; --flow-schemas names others."
+        "No FlowSchemas were found: requests are matched with the defaults of kube-apiserver 1.36; --flow-schemas \
+         gives others."
             .to_owned()
     });
     if !dangling.is_empty() {
         let schemas = counted(dangling.len() as u64, "FlowSchema");
-        context.say(format!("{schemas} not used, as the priority level does not exist: {}", dangling.join(", ")))?;
+        context
+            .say(format!("{schemas} not used, because the priority level does not exist: {}", dangling.join(", ")))?;
     }
     if !for_all {
         sets.push((None, Set::new(built_in.clone(), &built_in)));

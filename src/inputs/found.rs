@@ -34,7 +34,7 @@ pub(crate) fn usable(found: Discovery, is_some: bool, context: &mut Context<'_>)
 pub(crate) fn server_version(given: Option<&str>, bundle: Option<&Bundle>) -> Result<Option<Version>, Error> {
     if let Some(version) = given {
         Minor::parse(version)
-            .ok_or_else(|| Error::Usage(format!("--k8s-version {version}: expected something like v1.34")))?;
+            .ok_or_else(|| Error::Usage(format!("--k8s-version {version}: not a version; write v1.34")))?;
         return Ok(Some((version.to_owned(), "--k8s-version")));
     }
     let of_bundle = bundle.map(|bundle| bundle.kubernetes_version.clone());

@@ -144,7 +144,8 @@ impl Load {
         let errors: Vec<String> = found.errors.iter().filter(is_other).map(ToString::to_string).collect();
         if errors.is_empty() {
             format!(
-                "{}: nothing here that a report is made of: audit logs, metrics pages, databases of etcd, copies of cgroups, heap profiles, objects",
+                "{}: none of the inputs of a report found: audit logs, metrics pages, etcd databases, copies of \
+                 cgroups, heap profiles, objects",
                 self.sources.join(", ")
             )
         } else {
@@ -250,7 +251,7 @@ impl Load {
         let answers: Vec<Arc<Broken>> =
             together::ask_all(asked, context)?.into_iter().map(|(broken, _)| broken).collect();
         give_back();
-        answers.try_into().map_err(|_| Error::Input("the logs were removed while they were read".to_owned()))
+        answers.try_into().map_err(|_| Error::Input("the logs were deleted while they were read".to_owned()))
     }
 
     /// The roll-up of the logs.
@@ -312,13 +313,11 @@ impl Load {
                 }
             }
             None if self.pulse.is_none() => Verdict::Unknown(
-                "neither audit logs nor a series of metrics pages of apiservers show how the load went".to_owned(),
+                "the load over time is unknown: no audit logs, and no series of apiserver metrics pages".to_owned(),
             ),
             None if self.is_short => {
                 let covered = self.span.map_or_else(String::new, |(from, to)| format!(", {}", duration(to - from)));
-                Verdict::Unknown(format!(
-                    "what was read{covered}, is too short to show what is usual; it takes a minute"
-                ))
+                Verdict::Unknown(format!("the input{covered} is too short for a baseline; one minute is required"))
             }
             None => Verdict::Quiet("latency, 429s and 5xx stayed near their baseline".to_owned()),
         }

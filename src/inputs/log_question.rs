@@ -56,7 +56,7 @@ pub(crate) trait Question: Send + Sync + 'static {
     }
 
     /// The answer of a roll-up of all of the logs; `None` where the logs may tell something else.
-    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet nothing is kept"))]
+    #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet there is no cache"))]
     fn of_kept(&self, rollup: Rollup) -> Option<Self::Answer> {
         self.of_rollup(rollup).ok()
     }
@@ -75,7 +75,7 @@ pub(crate) enum CacheUse {
 
 /// That a roll-up does not tell something, and what would.
 fn not_in_a_rollup(what: &str) -> String {
-    format!("a roll-up does not hold {what}; name the audit log itself (docs/rollup.md, section 6)")
+    format!("roll-ups do not keep {what}; give the audit log itself (docs/rollup.md, section 6)")
 }
 
 /// Refuses stored roll-ups where single events are looked at.

@@ -241,7 +241,7 @@ fn tell(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
     }
     for (kind, pages) in told.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
         context.lost(format!(
-            "{} more with a part that {}",
+            "{} more, each with a part that {}",
             counted((pages - MESSAGES) as u64, "page"),
             kind.explain().0
         ))?;

@@ -65,7 +65,7 @@ pub(crate) fn at(
 ) -> Result<Vec<Taken>, Error> {
     let Some(moment) = moment else { return profiles(sources, instance, kube, Which::Last, context) };
     if sources.is_empty() {
-        return Err(Error::Usage("--at: a live cluster has only the present; name profiles".to_owned()));
+        return Err(Error::Usage("--at: a live cluster has only the present; give profiles".to_owned()));
     }
     let groups = moment::of_profiles(chosen(sources, instance, context)?, moment, context)?;
     read(groups, Which::Last, context)
@@ -80,9 +80,7 @@ pub(crate) fn both(
     let groups = chosen(sources, instance, context)?;
     if let Some(group) = groups.iter().find(|group| group.files.len() < 2) {
         let one = group.files.first().map_or("", |file| file.path.as_str());
-        return Err(Error::Input(format!(
-            "{one}: there is only this profile to compare; name two, or a folder with several"
-        )));
+        return Err(Error::Input(format!("{one}: only one profile to compare; give two, or a folder with several")));
     }
     let mut last = Vec::new();
     let mut first = Vec::new();
@@ -170,7 +168,7 @@ fn chosen(sources: &[String], instance: Option<&str>, context: &mut Context<'_>)
 fn no_instance(wanted: &str, names: &[String]) -> Error {
     let names: Vec<&str> = names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect();
     let there = if names.is_empty() {
-        "no profile here names its process".to_owned()
+        "no profile here has a process name".to_owned()
     } else {
         format!("there are {}", names.join(", "))
     };
@@ -249,6 +247,6 @@ fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> 
 #[cfg(not(feature = "live"))]
 fn live(_: &KubeFlags, _: Option<&str>, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     Err(Error::Usage(
-        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
     ))
 }

@@ -104,7 +104,7 @@ pub fn queries(flags: &PrometheusFlags) -> Result<Queries, Error> {
 /// The Prometheus that the flags name.
 pub fn endpoint(flags: &PrometheusFlags) -> Result<Endpoint, Error> {
     let url =
-        flags.prometheus.clone().ok_or_else(|| Error::Usage("name a Prometheus with --prometheus URL".to_owned()))?;
+        flags.prometheus.clone().ok_or_else(|| Error::Usage("give a Prometheus with --prometheus URL".to_owned()))?;
     let auth = match (&flags.bearer_token_file, &flags.basic_auth_file, &flags.bearer_token, &flags.basic_auth) {
         (Some(path), ..) => Auth::BearerFile(path.clone()),
         (_, Some(path), ..) => Auth::BasicFile(path.clone()),
@@ -114,7 +114,7 @@ pub fn endpoint(flags: &PrometheusFlags) -> Result<Endpoint, Error> {
     };
     let mut headers = Vec::new();
     for text in &flags.headers {
-        let wrong = || Error::Usage("--header: it is NAME: VALUE, as in 'X-Scope-OrgID: team-a'".to_owned());
+        let wrong = || Error::Usage("--header: write NAME: VALUE, as in 'X-Scope-OrgID: team-a'".to_owned());
         let (name, value) = text.split_once(':').ok_or_else(wrong)?;
         headers.push((name.trim().to_owned(), value.trim().to_owned()));
     }
@@ -146,12 +146,12 @@ fn tell(told: &RangeStats, limit: u64, context: &mut Context<'_>) -> Result<(), 
     }
     if told.left_out + told.histograms > 0 {
         context.say(format!(
-            "{} of Prometheus that are not finite numbers, and {}, are left out",
+            "{} from Prometheus that are not finite numbers, and {}, are left out",
             counted(told.left_out, "point"),
             counted(told.histograms, "native histogram")
         ))?;
     }
-    let by = if told.is_measured { "by its own statistics" } else { "by the points of its answer" };
+    let by = if told.is_measured { "by its own statistics" } else { "by the points in its answer" };
     if told.heaviest > limit {
         context.say(format!(
             "one query loaded {} samples, {by}: more than --max-samples {}",
@@ -161,7 +161,7 @@ fn tell(told: &RangeStats, limit: u64, context: &mut Context<'_>) -> Result<(), 
     }
     if context.settings.verbose {
         context.say(format!(
-            "{} in {} from Prometheus, {} tried again, {} asked in parts; the heaviest loaded {} samples, {by}",
+            "{} in {} from Prometheus, {} retried, {} split; the largest loaded {} samples, {by}",
             counted(told.points, "point"),
             if told.queries == 1 { "1 query".to_owned() } else { format!("{} queries", grouped(told.queries)) },
             grouped(told.again),

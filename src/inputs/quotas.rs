@@ -127,12 +127,12 @@ fn read_some(
     let has_history = history(asked.access, (since, until), &mut collector, context)? || !stores.is_empty();
     if is_live && !sources.is_empty() {
         return Err(Error::Usage(format!(
-            "--live: objects are read from {} already; what stands now can't be both",
+            "--live: objects are already read from {}; remove one of the two",
             sources.join(", ")
         )));
     }
     if moment.is_some() && (is_live || sources.is_empty() && !has_history) {
-        return Err(Error::Usage("--at: a live cluster has only the present; name captures or a store".to_owned()));
+        return Err(Error::Usage("--at: a live cluster has only the present; give captures or a store".to_owned()));
     }
     if sources.is_empty() && has_history && !is_live {
         // What stands now is the last that the history says.
@@ -293,7 +293,7 @@ fn files(
     if clusters.len() > 1 {
         let names: Vec<&str> = clusters.into_iter().collect();
         return Err(Error::Usage(format!(
-            "objects of several clusters ({}): quotas are a cluster's own; name one",
+            "objects of several clusters ({}), and quotas belong to one; choose one",
             names.join(", ")
         )));
     }
@@ -312,7 +312,8 @@ fn files(
     if taken == 0 {
         let what = if errors.is_empty() { "no Kubernetes objects" } else { "no objects that could be read" };
         return Err(Error::Input(format!(
-            "{}: {what} in here; take some with kubectl get namespaces,resourcequotas,limitranges,pods,nodes,deployments -A -o json > objects.json",
+            "{}: {what} found; take some with kubectl get \
+             namespaces,resourcequotas,limitranges,pods,nodes,deployments -A -o json > objects.json",
             sources.join(", ")
         )));
     }
@@ -366,7 +367,7 @@ fn live(
         context.lost(error)?;
     }
     if objects.kinds.is_empty() {
-        return Err(Error::Input(format!("{}: no list could be read; the messages above say why", cluster.name())));
+        return Err(Error::Input(format!("{}: no list could be read; see the messages above", cluster.name())));
     }
     let records = objects.counts.values().sum();
     let skipped = errors.len() as u64;
@@ -393,5 +394,5 @@ fn live(
     _: &mut Inputs,
     _: &mut Context<'_>,
 ) -> Result<(), Error> {
-    Err(Error::Usage("this plimsoll was built without the 'live' feature: name a SOURCE".to_owned()))
+    Err(Error::Usage("this plimsoll was built without the 'live' feature: give a SOURCE".to_owned()))
 }

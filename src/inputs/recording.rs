@@ -81,7 +81,7 @@ impl Recording {
         let found = find::find(sources, Wanted::Logs, context.io.now);
         let mut files = found.streams.iter().flat_map(|stream| &stream.files);
         if let Some(pipe) = files.find(|file| !matches!(file.place, Place::File(_))) {
-            let why = "an audit log that can be read only once can't be read on; write it to a file";
+            let why = "an audit log from a pipe can't be resumed; write it to a file";
             return Err(Error::Usage(format!("{}: {why}", pipe.path)));
         }
         if found.streams.iter().all(LogStream::is_rolled) {
@@ -89,7 +89,7 @@ impl Recording {
         }
         self.read = Some(Instant::now());
         let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else {
-            context.say("another plimsoll record or serve reads logs into this store; this one leaves them to it")?;
+            context.say("another plimsoll record or serve already reads logs into this store; this one skips them")?;
             return Ok(None);
         };
         let parts = store.rollups().map_err(failed)?;
@@ -182,7 +182,7 @@ pub(crate) fn look_after(
             let (rollup, manifest) = rolled::join(&group, *tile)?;
             writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
             if context.settings.verbose {
-                context.say(format!("{} roll-ups became one, in tiles of {tile} s", group.len()))?;
+                context.say(format!("{} roll-ups merged into one with tiles of {tile} s", group.len()))?;
             }
         }
         if plan.join.is_empty() {
@@ -209,7 +209,7 @@ fn bound(writer: &mut RollupsWriter, parts: &Parts, most: u64, context: &mut Con
     let when = |at: Option<Micros>| crate::model::time::format(at.unwrap_or_default());
     if let (Some(first), Some(last)) = (gone.first(), gone.last()) {
         let (from, to) = (when(first.manifest.first), when(last.manifest.last));
-        context.say(format!("to keep the store small, audit roll-ups of {from} to {to} were dropped"))?;
+        context.say(format!("audit roll-ups of {from} to {to} were dropped to limit the store's size"))?;
     }
     writer.drop_parts(&gone).map_err(failed)
 }

@@ -87,7 +87,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     }
     if let Some((from, to)) = widened {
         let said = format!(
-            "roll-ups are cut at whole tiles: {} to {} is taken in place of what was asked for",
+            "roll-ups are cut at whole tiles: using {} to {} instead of the requested window",
             time::format(from),
             time::format(to)
         );
@@ -121,8 +121,8 @@ fn present(rolled: &Rolled, tables: Tables, loader: &mut Loader) -> Result<Vec<&
     if !needed.is_empty() {
         let names: Vec<&str> = needed.iter().map(|spec| spec.name).collect();
         return Err(Error::Usage(format!(
-            "{}: made by an older plimsoll, without the tables {}: make the roll-up again, or name the audit log itself \
-             in its place (docs/rollup.md, section 6)",
+            "{}: made by an older plimsoll, without the tables {}: create the roll-up again, or give the audit log \
+             instead (docs/rollup.md, section 6)",
             shown(&rolled.folder),
             names.join(", ")
         )));

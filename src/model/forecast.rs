@@ -65,7 +65,7 @@ pub struct Part {
 }
 
 /// Where the limit of etcd's database is from, where nobody named one.
-pub const ASSUMED_QUOTA: &str = "etcd's default, since the quota is unknown: --etcd-quota names another";
+pub const ASSUMED_QUOTA: &str = "etcd's default, since the quota is unknown: --etcd-quota sets another";
 
 impl Target {
     /// Whether the limit is only what it is by default.

@@ -363,7 +363,7 @@ pub fn commands(text: &str) -> Vec<String> {
 /// `1.1/s before, 13.2/s within`.
 pub fn change(rps: [f64; 2]) -> String {
     let [before, within] = rps.map(|rps| if rps > 0.0 { format!("{}/s", significant(rps)) } else { "none".to_owned() });
-    format!("{before} before, {within} within")
+    format!("{before} before, {within} during")
 }
 
 #[cfg(test)]

@@ -92,16 +92,17 @@ impl LossKind {
     /// What happened, and what to do about it.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
-            Self::NotJson => {
-                ("is not a whole JSON object", "check the line: it may have been cut by a crash or by the log shipper")
-            }
+            Self::NotJson => (
+                "is not a complete JSON object",
+                "check the line: it may have been cut by a crash or by the log shipper",
+            ),
             Self::NotAnEvent => ("is JSON but not an audit event", "check that this file is an apiserver audit log"),
             Self::NoTime => (
-                "has no time that can be read",
+                "has no readable time",
                 "times are expected in stageTimestamp, as RFC 3339 or as SQL writes them; check what rewrote the log",
             ),
             Self::Stray => (
-                "is more than 32 days away from nearly all others, and was set aside",
+                "is more than 32 days away from nearly all others, and was ignored",
                 "check the clock of its writer; --since and --until show the events around that time",
             ),
             Self::BrokenInside => (
@@ -111,7 +112,7 @@ impl LossKind {
             Self::TooLong => {
                 ("is longer than 32 MiB", "lower the audit level for large LISTs (RequestResponse logs whole lists)")
             }
-            Self::Nul => ("holds NUL bytes", "the machine or the writer crashed here; what stood around them was read"),
+            Self::Nul => ("holds NUL bytes", "the machine or the writer crashed here; the data around them was read"),
             Self::NotUtf8 => (
                 "holds bytes that are not UTF-8",
                 "the event was counted with those bytes replaced; the file was damaged after the apiserver wrote it",
@@ -124,38 +125,37 @@ impl LossKind {
             Self::Io => ("could not be read", "check the file's permissions and the disk"),
             Self::NotASample => (
                 "is neither a sample nor a comment",
-                "look at the line; the others were read. promtool check metrics says more",
+                "check the line; the others were read. promtool check metrics explains",
             ),
             Self::SeriesTwice => (
                 "repeats a series of this page",
-                "the first one was used; were two pages put into one file, or does a proxy add pages up?",
+                "the first one was used; two pages may be in one file, or a proxy may merge pages",
             ),
             Self::DescribedTwice => (
                 "describes a family of metrics again or too late",
-                "the first description was used; were two pages put into one file?",
+                "the first description was used; two pages may be in one file",
             ),
-            Self::UnknownType => (
-                "describes a family by a type that there is not",
-                "its samples were used; promtool check metrics says more",
-            ),
+            Self::UnknownType => {
+                ("describes a family with an unknown type", "its samples were used; promtool check metrics explains")
+            }
             Self::AgainstRule => {
-                ("is not as OpenMetrics demands", "the sample was used; report it to the exporter's maintainers")
+                ("does not conform to OpenMetrics", "the sample was used; report it to the exporter's maintainers")
             }
             Self::PageCutOff => {
-                ("is where the page breaks off", "take the page again; what stands before this line was used")
+                ("is where the page ends early", "take the page again; the lines before this one were used")
             }
-            Self::NoSamples => ("is all of a page that holds no sample", "take the page again"),
+            Self::NoSamples => ("is all of a page without samples", "take the page again"),
             Self::PageTooLong => {
-                ("is longer than 1 GiB", "what stands before this place was used; leave out metrics at the source")
+                ("is longer than 1 GiB", "the data before this place was used; drop metrics at the source")
             }
             Self::NotARow => (
                 "is not a row of this page",
-                "look at the line: the other rows were read. Names and paths may hold newlines; or the page was cut off",
+                "check the line; the other rows were read. Names and paths may contain newlines, or the page was \
+                 truncated",
             ),
-            Self::DumpTooLong => (
-                "is longer than 32 MiB",
-                "what stands before this place was used; an apiserver's own page is far shorter",
-            ),
+            Self::DumpTooLong => {
+                ("is longer than 32 MiB", "the data before this place was used; an apiserver's own page is far shorter")
+            }
         }
     }
 }

@@ -36,11 +36,12 @@ pub struct Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Nothing. (A suffix alone is zero, for Kubernetes too.)
-    #[error("is not a quantity: one is written as 100m, 1.5Gi, 1e3")]
+    #[error("is not a quantity; write 100m, 1.5Gi, 1e3")]
     Empty,
     /// What follows the number is not known.
     #[error(
-        "is not a quantity: behind the number stands one of n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent as in e3"
+        "is not a quantity: a number must be followed by n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent such as \
+         e3"
     )]
     Suffix,
     /// Above what is taken.

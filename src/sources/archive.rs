@@ -144,7 +144,7 @@ impl Unpacked {
             }
             files += 1;
             if files > MOST_FILES {
-                return Err(io::Error::other(format!("it holds more than {MOST_FILES} files; unpack it by hand")));
+                return Err(io::Error::other(format!("it has more than {MOST_FILES} files; unpack it yourself")));
             }
             match parts.as_slice() {
                 [top, _, ..] => drop(self.tops.insert(PathBuf::from(top))),
@@ -228,7 +228,7 @@ fn has_room(folder: &Path, bytes: u64) -> io::Result<()> {
         true => Err(io::Error::new(
             io::ErrorKind::StorageFull,
             format!(
-                "{} has {} left, and a file of {} is to be unpacked; set TMPDIR to a folder with more room",
+                "{} has {} left, and a file of {} must be unpacked; set TMPDIR to a folder with more space",
                 std::env::temp_dir().display(),
                 size(free as f64),
                 size(bytes as f64)

@@ -37,7 +37,7 @@ impl Content {
     pub const BINARY: Self = Self::Other("it is binary data");
 
     /// Files and folders in one file.
-    pub const TAR: Self = Self::Archive("it is an archive; name it by itself, and what it holds is read");
+    pub const TAR: Self = Self::Archive("it is an archive; give it as a source of its own to read its contents");
 
     /// Whether it is an audit log.
     pub fn is_log(self) -> bool {
@@ -54,7 +54,7 @@ impl Content {
             Self::Rollup => "it is a stored roll-up",
             Self::Dump => "it is a dump page of API Priority and Fairness",
             Self::Empty => "it is empty",
-            Self::Blank => "it holds nothing but blanks or NULs",
+            Self::Blank => "it has only spaces or NULs",
             Self::Archive(looks) | Self::Other(looks) => looks,
         }
     }
@@ -117,14 +117,14 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     }
     let looks = if text.starts_with(b"{") || text.starts_with(b"[") {
         if mentions(b"\"kind\"") && mentions(b"\"Status\"") {
-            "it is an answer of the apiserver that reports an error"
+            "it is an error response of the apiserver"
         } else {
             "it is JSON without audit events"
         }
     } else if recognise::is_other_text(text) {
         "it is a Go profile as text, but not of the heap"
     } else if is_html(text) {
-        "it is an HTML page, as a proxy or a log-in sends it"
+        "it is an HTML page, as from a proxy or a login"
     } else if std::str::from_utf8(&head[..head.len().min(512)]).is_ok_and(|t| !t.contains('\0')) {
         "it is text without audit events"
     } else {
@@ -141,7 +141,7 @@ fn archive(head: &[u8]) -> Option<Content> {
     }
     let looks = match head {
         [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
-            "it is a zip archive; unpack it with unzip, and name the folder"
+            "it is a zip archive; unpack it with unzip, and give the folder"
         }
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "it is packed with xz; unpack it with xz -d",
         [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => "it is packed with bzip2; unpack it with bunzip2",

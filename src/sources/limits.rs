@@ -43,7 +43,7 @@ pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
         let until = if fields[1].is_empty() { from + lasts } else { instant(fields[1])?.0 };
         if until <= from {
             return Err(format!(
-                "it ends at {}, which is not after its beginning; for a whole day leave `until` empty",
+                "it ends at {}, which is not after its start; for a whole day leave `until` empty",
                 format(until)
             ));
         }
@@ -79,9 +79,9 @@ fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(
     let mut places = Vec::new();
     for column in columns {
         let place = head.iter().position(|name| name.trim_start_matches('\u{feff}') == *column);
-        places.push(place.ok_or_else(|| {
-            format!("{shown}:1: there is no column '{column}'; the first line is {}", columns.join(","))
-        })?);
+        places.push(
+            place.ok_or_else(|| format!("{shown}:1: no column '{column}'; the first line is {}", columns.join(",")))?,
+        );
     }
     let mut record = csv::StringRecord::new();
     loop {

@@ -76,9 +76,9 @@ pub enum SourceError {
 /// What to do about it.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => "; nothing listens there, or not for this machine",
-        io::ErrorKind::NotFound => "; check the path, or put a pattern in quotes",
-        io::ErrorKind::PermissionDenied => "; it may be root's: run as root, or copy the file",
+        io::ErrorKind::ConnectionRefused => "; connection refused",
+        io::ErrorKind::NotFound => "; check the path, or quote a pattern",
+        io::ErrorKind::PermissionDenied => "; run as root, or copy the file",
         _ => "",
     }
 }
@@ -108,7 +108,8 @@ fn nothing_here(files: usize, wanted: Wanted) -> String {
     match wanted {
         Wanted::Logs => {
             format!(
-                "no audit log in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
+                "no audit log in this folder (looked at {files} files); check that audit logging is on, and its \
+                 policy"
             )
         }
         Wanted::Databases => {
@@ -126,7 +127,8 @@ fn nothing_here(files: usize, wanted: Wanted) -> String {
             "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
         ),
         Wanted::Both => format!(
-            "no audit log and no metrics page in this folder (looked at {files} files); is audit logging on, and does its policy log anything?"
+            "no audit log and no metrics page in this folder (looked at {files} files); check that audit logging is \
+             on, and its policy"
         ),
     }
 }

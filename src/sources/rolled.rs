@@ -87,11 +87,11 @@ pub fn open(manifest: &Path) -> Result<Rolled, String> {
     let read: Manifest = serde_json::from_str(&text).map_err(|error| failed(format!("is not a manifest: {error}")))?;
     if read.schema != SCHEMA {
         let why =
-            format!("has the form {:?}, and this plimsoll reads {SCHEMA}: use the one that wrote it", read.schema);
+            format!("has schema {:?}, and this plimsoll reads {SCHEMA}: use the plimsoll that wrote it", read.schema);
         return Err(failed(why));
     }
     if ![10, 60, 600, 3600].contains(&read.tile_seconds) {
-        return Err(failed(format!("tile_seconds is {}; it may be 10, 60, 600 or 3600", read.tile_seconds)));
+        return Err(failed(format!("tile_seconds is {}; it must be 10, 60, 600 or 3600", read.tile_seconds)));
     }
     Ok(Rolled { folder: manifest.parent().unwrap_or(Path::new("")).to_owned(), manifest: read })
 }

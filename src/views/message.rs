@@ -219,11 +219,13 @@ fn effect(gauge: &Gauge) -> String {
     match gauge.left() {
         Some(left) => {
             format!(
-                "{left} left; new {what} that need more are rejected (403, exceeded quota), and rollouts stop; what runs goes on"
+                "{left} left; new {what} that need more are denied (403, exceeded quota), and rollouts stop; running \
+                 pods are not affected"
             )
         }
         None => format!(
-            "nothing left; new {what} are rejected now (403, exceeded quota), and rollouts stop; what runs goes on"
+            "nothing left; new {what} are denied now (403, exceeded quota), and rollouts stop; running pods are not \
+             affected"
         ),
     }
 }

@@ -102,7 +102,7 @@ pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Writ
         Format::Csv => csv::write(report, style.headers, out),
         Format::Markdown => markdown::write(report, out),
         Format::Svg | Format::Folded | Format::Html => {
-            Err(io::Error::other("a report is neither a flame graph nor a page"))
+            Err(io::Error::other("a report can't be drawn as a flame graph"))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 /// Column, metric, help. All are gauges: what is cumulative in the kernel is told as a rate.
 const METRICS: [(&str, &str, &str); 22] = [
     ("usage", "usage_bytes", "Memory charged to the cgroup."),
-    ("limit", "limit_bytes", "The least limit of the cgroup, those above and the machine."),
+    ("limit", "limit_bytes", "The lowest limit of the cgroup, its ancestors and the machine."),
     ("anon", "anon_bytes", "Anonymous memory."),
     ("file", "file_bytes", "Page cache and shared memory."),
     ("file_active", "file_active_bytes", "Page cache on the active list."),
@@ -21,12 +21,12 @@ const METRICS: [(&str, &str, &str); 22] = [
     ("unreclaimable", "unreclaimable_bytes", "The rest of the usage."),
     ("headroom", "headroom_bytes", "Limit less usage."),
     ("headroom_with_cache", "headroom_with_cache_bytes", "Limit less what can not be reclaimed."),
-    ("refaults_per_s", "refaults_per_second", "File pages read again soon after they were given up."),
-    ("scans_per_s", "scans_per_second", "Pages looked at by reclaim."),
-    ("steals_per_s", "steals_per_second", "Pages taken by reclaim."),
+    ("refaults_per_s", "refaults_per_second", "File pages that refaulted soon after eviction."),
+    ("scans_per_s", "scans_per_second", "Pages scanned by reclaim."),
+    ("steals_per_s", "steals_per_second", "Pages stolen by reclaim."),
     ("psi_some", "pressure_some_ratio", "Share of time in which some tasks waited for memory."),
     ("psi_full", "pressure_full_ratio", "Share of time in which all tasks waited for memory."),
-    ("oom_kills", "oom_kills", "Processes killed for want of memory in the last minute."),
+    ("oom_kills", "oom_kills", "Processes killed because memory ran out (OOM) in the last minute."),
 ];
 
 /// Writes the rows; what is not known is left out.
@@ -62,10 +62,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"{}\"}} 1", label(row), escape(verdict))?;
         }
     }
-    writeln!(
-        out,
-        "# HELP plimsoll_memory_finding 1 for each finding that holds.\n# TYPE plimsoll_memory_finding gauge"
-    )?;
+    writeln!(out, "# HELP plimsoll_memory_finding 1 for each active finding.\n# TYPE plimsoll_memory_finding gauge")?;
     for finding in &report.findings {
         let cgroup = finding.subject.get("cgroup").map_or("", String::as_str);
         writeln!(

@@ -299,7 +299,7 @@ fn losses_are_told_again() {
         let ran = cached(&command, cache.path());
         assert_eq!((ran.code, is_from_cache(&ran)), (Some(3), is_second), "{}", ran.stderr);
         assert_eq!(ran.json(3), of_log.json(3));
-        assert!(ran.stderr.contains("audit.log:102: line is not a whole JSON object"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("audit.log:102: line is not a complete JSON object"), "{}", ran.stderr);
     }
     // By the name that it has now.
     let moved = home.path().join("moved.log");

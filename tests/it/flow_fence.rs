@@ -268,7 +268,7 @@ fn what_must_not_or_can_not_be_fenced() {
         (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report through it"),
         (&["--emit", "flowschema", "--client", "system:serviceaccount:kube-system:x"], "part of the control plane"),
         (&["--emit", "flowschema", "--client", "nobody"], "no request in the logs is of a user"),
-        (&["--emit", "flowschema", "--ramp", "2"], "--ramp is for --emit fence"),
+        (&["--emit", "flowschema", "--ramp", "2"], "--ramp requires --emit fence"),
         (&["--client", "jane"], "--emit"),
     ] {
         let ran = emit(&[&[storm.as_str()], args].concat());

@@ -193,10 +193,10 @@ fn one_apiserver_that_is_down_does_not_hide_the_others() {
 fn a_server_out_of_reach_is_named_with_the_reason() {
     for (context, expected) in [
         ("down", "connection refused; nothing listens there"),
-        ("other-ca", "its certificate is signed by an authority that the kubeconfig does not name"),
-        ("system-ca", "its certificate is signed by an authority that the kubeconfig does not name"),
+        ("other-ca", "its certificate is signed by a CA that is not in the kubeconfig"),
+        ("system-ca", "its certificate is signed by a CA that is not in the kubeconfig"),
         ("elsewhere", "its certificate is for another name"),
-        ("not-tls", "what answers there does not speak TLS"),
+        ("not-tls", "the server there does not speak TLS"),
         ("no-such-host", "no-such-host.invalid:443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices: "),
         ("bad-proxy", "only proxies with http:// and socks5://"),
     ] {

@@ -102,8 +102,8 @@ fn the_storm_is_explained() {
     for (who, what, at) in [
         ("bob@example.com", "scaled to zero: deployments app-0 in web", "2026-11-20T09:22:41"),
         ("bob@example.com", "deleted a namespace: legacy-team", "2026-11-20T09:23:11"),
-        ("bob@example.com", "deleted a definition (CRD): jobsets.batch.example.com", "2026-11-20T09:23:13"),
-        ("alice@example.com", "deleted a whole collection: all configmaps in sandbox", "2026-11-20T09:23:14"),
+        ("bob@example.com", "deleted a CRD: jobsets.batch.example.com", "2026-11-20T09:23:13"),
+        ("alice@example.com", "deleted a collection: all configmaps in sandbox", "2026-11-20T09:23:14"),
         ("bob@example.com", "deleted 12 pods: none-0, none-1, … none-11 in data", "2026-11-20T09:23:14"),
         ("bob@example.com", "deleted a node: hollow-002", "2026-11-20T09:23:14"),
     ] {

@@ -119,7 +119,7 @@ impl Worker<'_> {
         if reminds && outcomes.iter().all(|outcome| outcome.result.is_ok()) {
             let (result, tries) = self.insist(|within| sender.remind(standing, name, within));
             if let Err(error) = result {
-                let result = Err(format!("not notified that these are still open: {}", error.0));
+                let result = Err(format!("no notification sent; these are still open: {}", error.0));
                 outcomes.push(Outcome { id: String::new(), channel: name.clone(), result, tries });
             }
         }
@@ -138,7 +138,7 @@ impl Worker<'_> {
                     let (result, tries) = self.insist(|within| sender.send(parcel, within));
                     let result = result.map_err(|(error, is_over)| {
                         if is_over {
-                            stalled = Some(format!("not tried, as the channel did not take what is older: {error}"));
+                            stalled = Some(format!("not sent, because the channel rejected an older message: {error}"));
                         }
                         error
                     });
@@ -148,8 +148,8 @@ impl Worker<'_> {
             let result = result.and_then(|()| {
                 self.store.sent(&id, name).map_err(|error| {
                     // Whatever is sent now would be sent again.
-                    stalled = Some(format!("not tried: what is sent can't be recorded: {error}"));
-                    format!("it was sent, but that could not be recorded, so it will be sent again: {error}")
+                    stalled = Some(format!("not sent: the delivery can't be recorded: {error}"));
+                    format!("sent, but the delivery could not be recorded, so it will be sent again: {error}")
                 })
             });
             outcomes.push(Outcome { id, channel: name.clone(), result, tries });
@@ -206,7 +206,7 @@ fn open(channel: &Channel) -> Result<Box<dyn Sender>, String> {
         ChannelKind::Smtp { server, port, tls, login, from, .. } => {
             Box::new(super::smtp::Mailer::new(&channel.name, server, *port, *tls, login.as_ref(), from, ca)?)
         }
-        ChannelKind::Stdout => return Err("stdout is not a channel of a thread".to_owned()),
+        ChannelKind::Stdout => return Err("stdout can't be used from a delivery thread".to_owned()),
     })
 }
 

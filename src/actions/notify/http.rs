@@ -66,7 +66,7 @@ impl Target {
         let sent = request.config().timeout_global(Some(within)).build().send(body);
         let mut response = sent.map_err(|error| match error {
             // The text of others may hold the URL, which may be a secret.
-            ureq::Error::BadUri(_) => Fault::Refused("its URL is none".to_owned()),
+            ureq::Error::BadUri(_) => Fault::Refused("its URL is not valid".to_owned()),
             error => Fault::Later(error.to_string(), None),
         })?;
         let status = response.status().as_u16();
@@ -98,7 +98,7 @@ fn roots(path: &Path) -> Result<RootCerts, String> {
     };
     let found: Vec<_> = parse_pem(&pem).filter_map(certificate).collect();
     if found.is_empty() {
-        return Err(format!("{}: there is no certificate in it; it should be in PEM", path.display()));
+        return Err(format!("{}: contains no PEM certificate", path.display()));
     }
     Ok(RootCerts::from(found))
 }

@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     /// The receiver does not want it, and won't: trying again at once is no use.
     Refused(String),
     /// It may be taken later; the receiver may have said when.
-    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "without it nothing is sent"))]
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "without it no notification can be sent"))]
     Later(String, Option<Duration>),
 }
 
@@ -40,19 +40,22 @@ pub(crate) enum Fault {
 const LONGEST_SECRET: u64 = 64 << 10;
 
 /// A secret's text. Errors name where it should be, never what is there.
-#[cfg_attr(not(feature = "live"), expect(dead_code, reason = "nothing but stdout is sent to"))]
+#[cfg_attr(not(feature = "live"), expect(dead_code, reason = "the only channel is stdout"))]
 pub(crate) fn reveal(secret: &Secret) -> Result<String, String> {
     use std::io::Read;
     let text = match secret {
         Secret::File(path) => {
             let mut text = String::new();
             let read = std::fs::File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text));
-            read.map_err(|error| format!("{}: {error}; a secret should be there", path.display()))?;
+            read.map_err(|error| format!("{}: {error}; the configuration expects a secret there", path.display()))?;
             text.trim().to_owned()
         }
-        Secret::Env(name) => {
-            std::env::var(name).map_err(|_| format!("the environment has no {name}; a secret should be there"))?
-        }
+        Secret::Env(name) => std::env::var(name).map_err(|_| {
+            format!(
+                "the environment variable {name} is not set; the configuration \
+                 expects a secret there"
+            )
+        })?,
     };
     if text.is_empty() {
         let place = match secret {

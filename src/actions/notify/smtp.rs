@@ -63,7 +63,7 @@ impl Mailer {
         let message = &parcel.message;
         let to = parcel.to.get(&self.channel).map_or(&[][..], Vec::as_slice);
         if to.is_empty() {
-            return Err("no recipient: give the owner or the channel 'to'".to_owned());
+            return Err("no recipient: set 'to' on the owner or the channel".to_owned());
         }
         let date = UNIX_EPOCH + Duration::from_micros(u64::try_from(message.at).unwrap_or(0));
         let mut mail = Message::builder().from(self.from.clone()).subject(parcel.subject.trim_end()).date(date);

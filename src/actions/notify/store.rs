@@ -61,7 +61,7 @@ pub fn default_folder(name: &str) -> Result<PathBuf, String> {
     let folder = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     folder
         .map(|folder| folder.join("plimsoll").join(name))
-        .ok_or_else(|| "there is no home folder: name one with --state DIR".to_owned())
+        .ok_or_else(|| "no home folder is set; use --state DIR".to_owned())
 }
 
 fn fail(path: &Path) -> impl Fn(io::Error) -> String + '_ {
@@ -97,8 +97,8 @@ pub fn peek(folder: &Path) -> Result<State, String> {
     let mut state = match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| {
             format!(
-                "{}: not a state of plimsoll quota alert: {error}; move it away to start over; open alerts are then \
-                 sent again",
+                "{}: not a state file of plimsoll quota alert: {error}; move it away to start over; open alerts are \
+                 then sent again",
                 path.display()
             )
         })?,
@@ -107,7 +107,7 @@ pub fn peek(folder: &Path) -> Result<State, String> {
     };
     if state.version != VERSION {
         return Err(format!(
-            "{}: of version {}, this plimsoll reads {VERSION}; use a newer one",
+            "{}: written by version {}, but this plimsoll reads {VERSION}; use a newer plimsoll",
             path.display(),
             state.version
         ));
@@ -141,7 +141,7 @@ impl Store {
                 Err(TryLockError::WouldBlock) => {
                     let shown = folder.display();
                     return Err(format!(
-                        "{shown}: another plimsoll has been at work with it for {} s; nothing was done",
+                        "{shown}: locked by another plimsoll for {} s; nothing was done",
                         patience.as_secs()
                     ));
                 }

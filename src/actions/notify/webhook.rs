@@ -96,8 +96,8 @@ fn episode(own: &crate::model::alert::EpisodeNews) -> serde_json::Value {
 }
 
 fn signature(key: &str, timestamp: &str, body: &str) -> Result<String, String> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes())
-        .map_err(|_| "the key of the signature is not a key".to_owned())?;
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(|_| "the signing key is not valid".to_owned())?;
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body.as_bytes());

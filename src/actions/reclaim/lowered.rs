@@ -38,7 +38,7 @@ pub(super) fn put_back(folder: &Path, method: Method, was: Amount) -> Result<(),
     let file = folder.join(method.file());
     set(folder, method, was).map_err(|error| told(&file, &error))?;
     let is = limit(&file)?;
-    if is == was { Ok(()) } else { Err(format!("{}: the kernel made {is:?} of {was:?}", file.display())) }
+    if is == was { Ok(()) } else { Err(format!("{}: wrote {was:?}, but the kernel reports {is:?}", file.display())) }
 }
 
 #[cfg(target_os = "linux")]

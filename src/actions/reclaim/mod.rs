@@ -58,8 +58,7 @@ impl Method {
         if has("memory.limit_in_bytes") && group.path != "/" {
             return Ok(Self::Limit);
         }
-        Err("the kernel offers no way to reclaim from this cgroup: it is the top of its hierarchy, or too old"
-            .to_owned())
+        Err("the kernel can't reclaim from this cgroup: it is the root cgroup, or the kernel is too old".to_owned())
     }
 }
 
@@ -96,7 +95,7 @@ impl Reclaimer {
     pub fn new(group: &Group, method: Option<Method>, state: &Path) -> Result<Self, String> {
         let method = match method {
             Some(Method::ForceEmpty) if !is_without_processes(group) => {
-                return Err("memory.force_empty is for a cgroup without processes, and there are some".to_owned());
+                return Err("memory.force_empty requires a cgroup without processes, and this one has some".to_owned());
             }
             Some(method) if !group.folder.join(method.file()).exists() => {
                 return Err(format!("this cgroup has no {}", method.file()));

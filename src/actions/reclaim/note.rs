@@ -54,9 +54,7 @@ impl Lock {
     pub(super) fn can_note(&self) -> Result<(), String> {
         let probe = self.note.with_extension("probe");
         let done = replace(&probe, b"").and_then(|()| fs::remove_file(&probe));
-        done.map_err(|error| {
-            format!("not changed: the old limit could not be written down: {}: {error}", probe.display())
-        })
+        done.map_err(|error| format!("not changed: the old limit could not be saved: {}: {error}", probe.display()))
     }
 
     /// Writes a note to the disk.

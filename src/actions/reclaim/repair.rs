@@ -38,8 +38,8 @@ pub fn repair(state: &Path, only_look: bool) -> Vec<Repaired> {
 fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> {
     let Some(lock) = Lock::open(path)? else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let note: Note =
-        serde_json::from_str(&text).map_err(|error| format!("{}: not a note of plimsoll: {error}", path.display()))?;
+    let note: Note = serde_json::from_str(&text)
+        .map_err(|error| format!("{}: not a plimsoll restore file: {error}", path.display()))?;
     let file = note.folder.join(&note.file);
     let method = match note.file.as_str() {
         "memory.limit_in_bytes" => Method::Limit,
@@ -61,7 +61,7 @@ fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> 
         Repaired::Fine
     } else if !is_ours {
         Repaired::Changed(format!(
-            "{} is {}: neither what it was ({}) nor what it was lowered to; left alone",
+            "{} is {}: neither its old value ({}) nor the lowered one; left unchanged",
             file.display(),
             shown(is),
             shown(was)
@@ -71,7 +71,7 @@ fn repair_one(path: &Path, only_look: bool) -> Result<Option<Repaired>, String> 
             put_back(&note.folder, method, was)?;
         }
         Repaired::Restored(format!(
-            "{} is {}, left low by a run that was killed; it was {}",
+            "{} is {}: a killed run left it lowered; it was {}",
             file.display(),
             shown(is),
             shown(was)

@@ -136,7 +136,7 @@ impl Table {
             Ok(Index { bytes: to.bytes, sums: std::mem::take(&mut to.sums), groups, footer })
         });
         let index = index.map_err(StoreError::io(&self.target))?;
-        let text = index.to_text().ok_or_else(|| self.failed("its index makes no JSON"))?;
+        let text = index.to_text().ok_or_else(|| self.failed("its index can't be written as JSON"))?;
         // The index first: without its file it means nothing, and a file is never without its index.
         write(&index_path(&self.target), text.as_bytes())?;
         std::fs::rename(&self.temporary, &self.target).map_err(StoreError::io(&self.target))?;

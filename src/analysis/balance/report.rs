@@ -144,7 +144,8 @@ pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
     report.notes.extend(told.notes.iter().cloned());
     if !told.has_logs {
         report.notes.push(
-            "Metrics name no clients; audit logs would show who pins the load, and what would even it out.".to_owned(),
+            "Metrics do not identify clients; audit logs would show which clients pin the load, and the remedy."
+                .to_owned(),
         );
     }
     let is_one = fleets.len() == 1;
@@ -288,20 +289,24 @@ fn add_chances(
     let within = duration((told.within * SECOND as f64) as Micros);
     let floor = model.floor();
     let at_best = if floor > EVEN {
-        format!("; to {} at best, as few connections carry much", significant(floor))
+        format!("; to {} at best, because few connections carry most of the load", significant(floor))
     } else {
         String::new()
     };
     report.lead.push(match model.chance_for(told.within) {
         _ if floor > HOPELESS => {
-            "to even it out\tno --goaway-chance can: a few connections carry most, and each is on one apiserver. Split or tame the clients below".to_owned()
+            "to rebalance\tno --goaway-chance helps: a few connections carry most of the load, each on one \
+             apiserver. Split or rate-limit the clients below"
+                .to_owned()
         }
         Some(chance) => format!(
-            "to even it out\t--goaway-chance={chance} is expected to do it within {within}{at_best}, by {} reconnects a second; or restart the clients below",
+            "to rebalance\t--goaway-chance={chance} is expected to do so within {within}{at_best}, by {} reconnects \
+             a second; or restart the clients below",
             significant(chance * model.rate())
         ),
         None => format!(
-            "to even it out\tno --goaway-chance up to {MAX_CHANCE} does it within {within}: the clients that pin it send too few requests on each connection; restart them"
+            "to rebalance\tno --goaway-chance up to {MAX_CHANCE} does so within {within}: the clients that pin the \
+             load send too few requests on each connection; restart them"
         ),
     });
     let recommended = model.chance_for(told.within).filter(|_| floor <= HOPELESS);
@@ -324,13 +329,13 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     let Some((busiest, share)) = fleet.busiest(Measure::Requests) else {
         report
             .lead
-            .push(format!("{of}no requests of some apiservers are in these sources, so their balance is unknown"));
+            .push(format!("{of}these sources have no requests for some apiservers, so their balance is unknown"));
         return;
     };
     let count = fleet.instances.len();
     if count < 2 {
         report.lead.push(format!(
-            "{of}only {} is in these sources; balance needs the logs or metrics of all apiservers",
+            "{of}these sources cover only {}; balance requires the logs or metrics of all apiservers",
             called(busiest)
         ));
         return;
@@ -366,7 +371,7 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     for restart in fleet.restarts() {
         let back = match restart.recovered {
             Some(seconds) => {
-                format!("it had its share of requests again after {}", duration((seconds * SECOND as f64) as Micros))
+                format!("it got its share of requests again after {}", duration((seconds * SECOND as f64) as Micros))
             }
             None => "it did not get its share of requests again".to_owned(),
         };
@@ -426,7 +431,7 @@ fn finding(
     };
     let names: Vec<String> = pins.iter().take(3).map(name).collect();
     if !names.is_empty() {
-        finding.summary += &format!("; most of what is too much comes from {}", names.join(", "));
+        finding.summary += &format!("; most of the excess comes from {}", names.join(", "));
         finding.evidence.insert("clients".to_owned(), json!(names.join(", ")));
     }
     let chance = match more.get("recommended_goaway_chance").and_then(serde_json::Value::as_f64) {

@@ -140,7 +140,7 @@ pub fn protected(user: &str) -> Option<&'static str> {
     let of_system =
         user.starts_with("system:") && !user.starts_with("system:serviceaccount:") && user != "system:anonymous";
     match of_system || user.starts_with("system:serviceaccount:kube-system:") {
-        true => Some("it is a part of the control plane or of every node"),
+        true => Some("it is part of the control plane or runs on every node"),
         false => None,
     }
 }
@@ -148,11 +148,11 @@ pub fn protected(user: &str) -> Option<&'static str> {
 /// Why a gateway can't match it.
 fn unmatched(gateway: Gateway, whom: &str) -> Option<&'static str> {
     match gateway {
-        _ if whom.is_empty() => Some("it has no name that a gateway could match"),
+        _ if whom.is_empty() => Some("it has no name that a gateway can match"),
         _ if whom.ends_with('…') => Some("its name is too long to be matched"),
         // A minus in front means all others there, and an asterisk all that begin so.
         Gateway::KubeGateway if whom.starts_with('-') || whom.ends_with('*') && whom != "system:node:*" => {
-            Some("KubeGateway would take its name for a pattern")
+            Some("KubeGateway would treat its name as a pattern")
         }
         _ => None,
     }
@@ -188,7 +188,7 @@ impl Limit<'_> {
     fn reason(&self) -> String {
         let over = match self.over {
             Some(over) => format!(
-                "; {} of {} in the log are over it",
+                "; {} of {} in the log exceed it",
                 percent(over as f64 / self.requests.max(1) as f64),
                 counted(self.requests, "request")
             ),
@@ -199,7 +199,8 @@ impl Limit<'_> {
             others => format!(", {} more sharing it at their peak", counted(others as u64, "client")),
         };
         format!(
-            "{}: its median minute is {}/s{others}, and a fifth on top, at least 1/s; its peak was {}/s{over}. ClientFinding: {}",
+            "{}: limit = its median minute, {}/s{others}, plus 20 %, at least 1/s; its peak was {}/s{over}. Finding: \
+             {}",
             self.whom,
             significant(self.rps[0]),
             significant(self.rps[1]),
@@ -253,13 +254,14 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
     let name = if fits { cluster } else { "cluster" };
     let mut comments = vec![
         format!(
-            "KubeGateway: limits for users of cluster {cluster}. It does not match user agents: all agents of a user share one bucket."
+            "KubeGateway limits for users of cluster {cluster}. It does not match user agents: all agents of a user \
+             share one bucket."
         ),
-        "Put these schemas and policies into the cluster's UpstreamCluster, the policies in front of its own: the \
-         first match applies. servers and clientConfig stay as they are; on its own this is not a whole \
-         UpstreamCluster."
+        "Add these schemas and policies to the cluster's UpstreamCluster, before its own policies: the first match \
+         applies. Keep its servers and clientConfig; this file is not a complete UpstreamCluster."
             .to_owned(),
-        "A bucket belongs to one gateway: with several that share the traffic, divide. Above it, clients get 429."
+        "Each gateway has its own bucket: with several gateways, divide the limits by their number. Above the limit, \
+         clients get 429."
             .to_owned(),
     ];
     comments.extend(limits.iter().map(|limit| limit.reason()));
@@ -294,13 +296,15 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
 }
 
 fn envoy(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String, Json>) {
-    let mut comments =
-        vec![
-        format!("Envoy: limits for agents of cluster {cluster}, by the header user-agent up to the first / or blank. \
-             Clients choose it themselves; Envoy does not see the user."),
-        "The filter belongs into the HttpConnectionManager, in front of envoy.filters.http.router. An Envoy without \
-         support for rate_limits there wants them in the virtual host of the apiservers. Buckets count for one \
-         Envoy: with several that share the traffic, divide.".to_owned(),
+    let mut comments = vec![
+        format!(
+            "Envoy limits for agents of cluster {cluster}, by the user-agent header up to the first / or space. \
+             Clients set that header themselves; Envoy does not see the user."
+        ),
+        "Add the filter to the HttpConnectionManager, before envoy.filters.http.router. If your Envoy does not \
+         support rate_limits there, set them in the virtual host of the apiservers. Each Envoy has its own buckets: \
+         with several, divide the limits by their number."
+            .to_owned(),
         "Above the limit, clients get 429 with Retry-After, as from an apiserver.".to_owned(),
     ];
     comments.extend(limits.iter().map(|limit| limit.reason()));

@@ -11,7 +11,7 @@ const MAX_SUGGESTIONS: usize = 5;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unnamed {
     /// Nobody is called so; some are nearly.
-    #[error("no request in the logs is of a user, service account or agent of this name{}", near(.0))]
+    #[error("no request in the logs comes from a user, service account or agent of this name{}", near(.0))]
     Unknown(Vec<String>),
     /// Several users run this agent.
     #[error("an agent of several users; name one of them: {}", .0.join(", "))]

@@ -177,25 +177,27 @@ fn levels(logged: &Coverage) -> Json {
 fn unknown(clients: &Clients<'_>, logged: &Coverage) -> Vec<String> {
     let mut unknown = Vec::new();
     if logged.events[Level::RequestResponse as usize].iter().sum::<u64>() == 0 {
-        unknown.push("writes that change nothing (the audit policy logs no responses)");
+        unknown.push("no-op writes (the audit policy logs no responses)");
     }
     if !clients.is_cost_known {
-        unknown.push("how much LISTs return (give an etcd database with --objects, or a bundle with metrics of Kubernetes 1.34 or later)");
+        unknown.push(
+            "the size of LIST responses (give an etcd database with --objects, or a bundle with metrics of \
+             Kubernetes 1.34 or later)",
+        );
     }
     if !clients.has_writers {
         unknown.push(
-            "which clients overwrite one another in turns, and writes to one object by the minute (a roll-up by an older plimsoll lacks the tables writes and alternations)",
+            "clients that overwrite each other, and writes to one object per minute (a roll-up of an older plimsoll \
+             lacks the tables writes and alternations)",
         );
     }
     if clients.server.is_none() {
-        unknown.push("whether most LISTs are answered by cache or etcd (give --k8s-version)");
+        unknown.push("whether the cache or etcd serves most LISTs (give --k8s-version)");
     }
     let has_watches = clients.list.iter().flat_map(Profile::rows).any(|row| row.verb == "watch");
     let started: u64 = logged.events.iter().map(|stages| stages[Stage::ResponseStarted as usize]).sum();
     if has_watches && started == 0 {
-        unknown.push(
-            "watches that are still open, and requests that were not authenticated (the audit policy leaves out the stage ResponseStarted)",
-        );
+        unknown.push("open watches, and unauthenticated requests (the audit policy omits the stage ResponseStarted)");
     }
     unknown.into_iter().map(str::to_owned).collect()
 }

@@ -194,14 +194,15 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
     let least = cache.history[1].or(cache.history[0]);
     if !too_old.is_empty() {
         proposals.push(
-            "set allowWatchBookmarks=true and resume from the last bookmark: a client that resumes from an old \
-             version is too late whatever the cache holds"
+            "set allowWatchBookmarks=true and resume from the last bookmark: no cache is large enough for a client \
+             that resumes from an old resourceVersion"
                 .to_owned(),
         );
     }
     if let (false, Some(least)) = (at_risk.is_empty(), least) {
         proposals.push(format!(
-            "set allowWatchBookmarks=true; where a client can't, timeoutSeconds below {} keeps its version inside of what the cache holds",
+            "set allowWatchBookmarks=true; where a client can't, timeoutSeconds below {} keeps its resourceVersion \
+             within the cache's history",
             least.floor().max(1.0)
         ));
     }
@@ -213,7 +214,7 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
             (rate * FRESH * HEADROOM).ceil()
         ));
     } else if is_short && cache.capacity >= LARGEST {
-        proposals.push("the cache is as large as it gets: fewer writes of this resource are what helps".to_owned());
+        proposals.push("the cache is at its maximum size: reduce writes of this resource".to_owned());
     }
     proposals
 }
@@ -264,7 +265,9 @@ pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
         notes.push(format!("{} more watch caches not shown; --top 0 shows all.", table.rows.len() - shown));
     }
     notes.push(
-        "From Kubernetes 1.19 on a cache sizes itself (100 to 102,400 events) so that it holds 75 s or more; --watch-cache-sizes is ignored but for 0, which turns a cache off. A LEAST HELD of - : fewer events came than the cache holds."
+        "Since Kubernetes 1.19 a cache resizes itself (100 to 102,400 events) to hold at least 75 s; of \
+         --watch-cache-sizes only 0 has an effect: it disables a cache. A MIN HISTORY of -: the cache has never been \
+         full."
             .to_owned(),
     );
     if known.profiles.is_none() {
@@ -272,7 +275,8 @@ pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
     }
     if instances.iter().any(|at| facts.instances[*at].since_start) {
         notes.push(
-            "Of an apiserver with one page, rates are those since its start; two pages or more show current rates."
+            "For an apiserver with one page, rates are averages since its start; two or more pages show current \
+             rates."
                 .to_owned(),
         );
     }
@@ -338,7 +342,7 @@ fn told(table: &Table) -> Vec<String> {
         let (too_old, at_risk) = (texts("too_old"), texts("at_risk"));
         let mut sentence = format!("{resource}\t");
         if !too_old.is_empty() {
-            sentence += &format!("falls out, and lists again: {}. ", too_old.join(", "));
+            sentence += &format!("falls behind and relists: {}. ", too_old.join(", "));
         }
         if !at_risk.is_empty() {
             let held = [at("shortest_history_s"), at("history_s")]

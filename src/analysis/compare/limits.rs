@@ -23,22 +23,23 @@ impl FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "METRIC=PCT or AREA.METRIC=PCT, such as rps=10% or clients.rps=30%";
+        let form = "use METRIC=PCT or AREA.METRIC=PCT, such as rps=10% or clients.rps=30%";
         let (what, share) = text.split_once('=').ok_or(form)?;
         let (area, metric) = match what.split_once('.') {
             Some((area, metric)) => (Some(area), metric),
             None => (None, what),
         };
         let named = |wanted: &str| Area::ALL.into_iter().find(|area| area.name() == wanted);
-        let area = match area {
-            Some(area) => Some(
-                named(area)
-                    .ok_or_else(|| format!("no area {area}; there are {}", Area::ALL.map(Area::name).join(", ")))?,
-            ),
-            None => None,
-        };
+        let area =
+            match area {
+                Some(area) => Some(named(area).ok_or_else(|| {
+                    format!("unknown area {area}; use one of: {}", Area::ALL.map(Area::name).join(", "))
+                })?),
+                None => None,
+            };
         let metrics = || METRICS.map(|metric| metric.name).join(", ");
-        let metric = Metric::named(metric).ok_or_else(|| format!("no metric {metric}; there are {}", metrics()))?;
+        let metric =
+            Metric::named(metric).ok_or_else(|| format!("unknown metric {metric}; use one of: {}", metrics()))?;
         let has = |area: Area, whole: bool| area.metrics(whole).contains(&metric.name);
         match area {
             Some(area) if !has(area, false) => {
@@ -109,7 +110,7 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
             let [before, after] = [&row.pair.before, &row.pair.after].map(|side| side.value().unwrap_or(0.0));
             let unit = limit.metric.unit;
             finding.summary = format!(
-                "{}: {} rose from {} to {} ({}); {} more was allowed",
+                "{}: {} rose from {} to {} ({}); the limit was +{}",
                 name(row),
                 limit.metric.title,
                 quantity(unit, before),
@@ -134,15 +135,19 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
 fn remedy(area: Area) -> &'static str {
     match area {
         Area::Total | Area::Clients => {
-            "plimsoll clients AFTER shows what the client does and what to change; hold the rollout until then"
+            "plimsoll clients AFTER shows what the client does and what to change; pause the rollout until it is \
+             fixed"
         }
-        Area::Requests => "plimsoll traffic AFTER --baseline BEFORE --by user,verb,resource shows who asks more",
+        Area::Requests => {
+            "plimsoll traffic AFTER --baseline BEFORE --by user,verb,resource shows which clients send \
+             more"
+        }
         Area::Latency => {
-            "plimsoll traffic AFTER --by user,verb,resource shows whose requests are slow; plimsoll memory and \
-             plimsoll etcd health show whether the machine is"
+            "plimsoll traffic AFTER --by user,verb,resource shows which requests are slow; plimsoll memory and \
+             plimsoll etcd health show whether memory or etcd is the reason"
         }
         Area::Objects | Area::Etcd => "plimsoll etcd diff BEFORE.db AFTER.db lists the new objects",
-        Area::Heap => "plimsoll heap diff BEFORE AFTER lists the functions that hold more",
+        Area::Heap => "plimsoll heap diff BEFORE AFTER lists the functions whose memory grew",
         Area::Memory => "plimsoll memory show AFTER shows whether it is cache or heap",
     }
 }

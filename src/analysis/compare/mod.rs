@@ -72,7 +72,7 @@ impl Area {
             Self::Latency => "Latency by verb and resource",
             Self::Objects => "Objects",
             Self::Etcd => "etcd's database",
-            Self::Heap => "The apiserver's Go heap, by what it is for",
+            Self::Heap => "The apiserver's Go heap, by purpose",
             Self::Memory => "Memory",
         }
     }

@@ -93,7 +93,8 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
         .filter(|row| row.verdict == Verdict::Unsure && matches!(row.pair.area, Area::Clients | Area::Requests))
         .collect();
     if !unsure.is_empty() {
-        let title = "Large changes that may be chance (few bursts, or too short); compare longer windows".to_owned();
+        let title =
+            "Large changes that may be noise (few bursts, or a short window); compare longer windows".to_owned();
         let rows = unsure.iter().take(top.min(UNSURE)).map(|row| for_people(row)).collect();
         people.push(without_idle(Table {
             title,
@@ -105,7 +106,8 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
     report.people = Some(people);
     report.notes.extend(told.notes);
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
-        let sure = "With 95 % confidence each BETWEEN holds the true change, all of them at once, unless the load goes up and down for as long as the windows last anyhow";
+        let sure = "BETWEEN holds the true change with 95 % confidence for all rows together, unless the load varies \
+             in cycles as long as the windows";
         report.notes.push(format!("{sure}. Rules: docs/compare.md."));
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
@@ -115,7 +117,7 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
         report.notes.push("A window of less than five minutes shows only large changes.".to_owned());
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Heap) {
-        report.notes.push("A heap is that of one moment: what requests under way hold comes and goes.".to_owned());
+        report.notes.push("A heap profile shows one moment: memory of requests in progress comes and goes.".to_owned());
     }
     let count = |verdict: Verdict| Value::Count(rows.iter().filter(|row| row.verdict == verdict).count() as u64);
     let verdicts = [
@@ -321,7 +323,7 @@ fn lead(rows: &[Row], told: &CompareInput) -> Vec<String> {
         _ => format!("{} of {} compared", grouped(changed), counted(rows.len() as u64, "number")),
     };
     let rest = format!(
-        "; {} unsure, {} within noise, {} the same, {} with too little data",
+        "; {} uncertain, {} within noise, {} unchanged, {} with too little data",
         grouped(count(&[Verdict::Unsure])),
         grouped(count(&[Verdict::Noise])),
         grouped(count(&[Verdict::Same])),

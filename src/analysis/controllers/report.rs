@@ -90,7 +90,8 @@ fn notes(report: &mut Report, read: &Read) {
     if read.undated > 0 {
         let pages = counted(read.undated as u64, "page");
         report.notes.push(format!(
-            "The time of {pages} is that of the file's last change, which copying may have set; call files by Unix seconds or RFC 3339."
+            "The time of {pages} is the file's modification time, which copying may have changed; name files by Unix \
+             seconds or RFC 3339."
         ));
     }
     let has_names = read.leases.iter().flatten().flat_map(|(_, runs)| runs).any(|run| !run.holder.identity.is_empty());
@@ -178,7 +179,7 @@ fn lead(
         report.lead.push(format!("kinds\t{}", kinds(classes)));
     }
     if report.lead.is_empty() {
-        report.lead.push("Nothing of controllers, schedulers or leases is in what was read.".to_owned());
+        report.lead.push("These sources have no data on controllers, schedulers or leases.".to_owned());
     }
 }
 
@@ -188,7 +189,7 @@ fn kinds(classes: &Classes) -> String {
     match classes.pods {
         0 => format!("{}, none pending for a node{gated}", counted(classes.all, "pod")),
         pods => format!(
-            "{} without a node{gated}: {}; each distinct pod decided once is {} instead of {pods} ({} less)",
+            "{} without a node{gated}: {}; with one decision per distinct pod: {} instead of {pods} ({} fewer)",
             counted(pods, "pod"),
             counted(classes.kinds.len() as u64, "kind"),
             counted(classes.distinct, "decision"),

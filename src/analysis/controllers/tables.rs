@@ -146,7 +146,7 @@ pub(super) fn of_pending(waiting: &[Waiting]) -> Table {
 }
 
 pub(super) fn of_attempts(facts: &Facts, schedulers: &[Scheduler]) -> Table {
-    let mut table = table("attempts", "Attempts to place a pod, with binding", &ATTEMPT);
+    let mut table = table("attempts", "Scheduling attempts, including binding", &ATTEMPT);
     for one in schedulers.iter().flat_map(|one| &one.attempts) {
         let own = [
             one.result.as_str().into(),

@@ -54,8 +54,7 @@ pub(super) fn document(mut candidate: Candidate, around: &Around<'_>) -> Documen
     if let Some(version) =
         text(&candidate.object, &["apiVersion"]).filter(|version| is_preview(version) && is_built_in(&candidate))
     {
-        comments
-            .push(format!("It is stored as {version}: an apiserver that no longer serves this version rejects it."));
+        comments.push(format!("Its API version {version} is rejected by apiservers that no longer serve it."));
     }
     // What it is stands first, whoever wrote it.
     let mut object = Object::new();
@@ -88,7 +87,7 @@ fn owners(object: &mut Object, around: &Around<'_>, comments: &mut Vec<String>) 
         let lives = around.lives(part("uid"));
         if !lives {
             let why = match around.now {
-                Some(_) => "its uid no longer lives, and the object would be deleted for that",
+                Some(_) => "an owner with its uid no longer exists, and the garbage collector would delete the object",
                 None => "--deleted-since is needed to check whether its uid still exists",
             };
             comments.push(format!("Its ownerReference to {} {} is removed: {why}.", part("kind"), part("name")));
@@ -155,7 +154,8 @@ fn by_kind(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<St
         }
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
             comments.push(
-                "From here on its webhooks are called: their Service must be up, or requests may be denied.".to_owned(),
+                "Once it is applied, its webhooks are called: their Service must be up, or requests may be denied."
+                    .to_owned(),
             );
         }
         _ => {}
@@ -173,7 +173,8 @@ fn remove(object: &mut Object, of: &str, names: &[&str]) {
 fn service(object: &Object, comments: &mut Vec<String>) {
     if let Some(ip) = text(object, &["spec", "clusterIP"]).filter(|ip| !ip.is_empty() && *ip != "None") {
         comments.push(format!(
-            "It asks for its old clusterIP {ip}: if another Service has it, remove spec.clusterIP and spec.clusterIPs."
+            "It requests its old clusterIP {ip}: if another Service has it, remove spec.clusterIP and \
+             spec.clusterIPs."
         ));
     }
 }
@@ -199,14 +200,17 @@ fn account(candidate: &mut Candidate, around: &Around<'_>) {
 fn secret(object: &mut Object, comments: &mut Vec<String>) {
     if text(object, &["type"]) == Some("kubernetes.io/service-account-token") {
         object.shift_remove("data");
-        comments
-            .push("Its token was for an account of another uid: it is left empty and will be filled again.".to_owned());
+        comments.push(
+            "Its token belongs to a service account with another uid: it is cleared, and the control plane \
+                 fills it again."
+                .to_owned(),
+        );
     }
 }
 
 fn volume(object: &mut Object, comments: &mut Vec<String>) {
     if text(object, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete") {
-        comments.push("Its reclaim policy is Delete: look whether what it stands for is still there.".to_owned());
+        comments.push("Its reclaim policy is Delete: check whether the underlying storage still exists.".to_owned());
     }
     // With namespace and name alone it waits for the claim of that name, whatever its uid.
     if let Some(claim) = object.get_mut("spec").and_then(|spec| spec.get_mut("claimRef")).and_then(Value::as_object_mut)
@@ -221,15 +225,16 @@ fn claim(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<Stri
     match around.has(candidate, &format!("persistentvolumes/{volume}")) {
         There::InOutput => {}
         There::Lives => comments.push(format!(
-            "Its volume {volume} lives and still belongs to the old claim: remove uid and resourceVersion from its spec.claimRef, and they are bound again."
+            "Its volume {volume} exists and is bound to the old claim: remove uid and resourceVersion from its \
+             spec.claimRef, and they are bound again."
         )),
         There::Gone => {
             remove(&mut candidate.object, "spec", &["volumeName"]);
             comments.push(format!("Its volume {volume} was deleted: a new, empty one will be created."));
         }
         There::Unknown => comments.push(format!(
-            "It asks for its old volume {volume}: if that was deleted, remove spec.volumeName; if not, uid and \
-             resourceVersion of its spec.claimRef."
+            "It requests its old volume {volume}: if that was deleted, remove spec.volumeName; if not, remove uid \
+             and resourceVersion from the volume's spec.claimRef."
         )),
     }
 }
@@ -271,9 +276,9 @@ fn pod(object: &mut Object, comments: &mut Vec<String>) {
 
 fn job(object: &mut Object, comments: &mut Vec<String>) {
     if super::is_finished_job(object) {
-        comments.push("It had ended: to apply it runs it again.".to_owned());
+        comments.push("It had completed: applying it runs it again.".to_owned());
     } else {
-        comments.push("It had not ended, and starts from the beginning.".to_owned());
+        comments.push("It had not completed, and starts from the beginning.".to_owned());
     }
     if let Some(metadata) = object.get_mut("metadata") {
         unlabel(metadata);

@@ -55,8 +55,7 @@ pub(super) fn to_v1(object: &mut Object, comments: &mut Vec<String>) {
     }
     if opened {
         comments.push(
-            "Its schema keeps unknown fields, as the definition did: v1 takes no definition without a schema."
-                .to_owned(),
+            "Its schema preserves unknown fields, as the stored definition did: v1 requires a schema.".to_owned(),
         );
     }
     if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {

@@ -58,13 +58,13 @@ impl Reason {
     pub fn explain(self) -> &'static str {
         match self {
             Self::Controlled => {
-                "created by a controller whose own object is extracted or exists, and will create them again (--all \
+                "created by a controller that is extracted or still exists, and that creates them again (--all \
                  includes them)"
             }
-            Self::Finished => "Jobs and Pods that had ended, which would run again (--all takes them)",
-            Self::ControlPlane => "made by the control plane or by kubelets (--all takes them)",
-            Self::Internal => "the apiserver's own records, which can't be applied",
-            Self::Secret => "Secrets (--include-secrets takes them)",
+            Self::Finished => "completed Jobs and Pods, which would run again (--all includes them)",
+            Self::ControlPlane => "created by the control plane or by kubelets (--all includes them)",
+            Self::Internal => "the apiserver's internal records, which can't be applied",
+            Self::Secret => "Secrets (--include-secrets includes them)",
         }
     }
 }

@@ -41,12 +41,12 @@ pub struct Client {
 pub fn refusal(user: &str) -> Option<&'static str> {
     match user {
         "system:anonymous" => None,
-        _ if user.starts_with("system:node:") => Some("nodes report through it that they live"),
+        _ if user.starts_with("system:node:") => Some("nodes report their heartbeats through it"),
         _ if user.starts_with("system:serviceaccount:kube-system:") => {
-            Some("it is a part of the control plane or of the cluster's network")
+            Some("it is part of the control plane or of the cluster's network")
         }
         _ if user.starts_with("system:serviceaccount:") => None,
-        _ if user.starts_with("system:") => Some("it is a part of the control plane"),
+        _ if user.starts_with("system:") => Some("it is part of the control plane"),
         _ => None,
     }
 }
@@ -54,20 +54,20 @@ pub fn refusal(user: &str) -> Option<&'static str> {
 /// Parts of a cluster that run as ordinary service accounts: what they are, and what their namespaces are called.
 const SYSTEM_NAMESPACES: [(&str, &[&str]); 6] = [
     (
-        "a part of the cluster's network",
+        "part of the cluster's network",
         &["calico-*", "tigera-*", "cilium*", "kube-flannel", "ovn-kubernetes", "antrea-*", "istio-system"],
     ),
-    ("a part of OpenShift", &["openshift", "openshift-*"]),
-    ("a part of the cloud provider's", &["gke-*", "gmp-*", "amazon-*", "aws-*", "azure-*", "aks-*"]),
+    ("part of OpenShift", &["openshift", "openshift-*"]),
+    ("part of the cloud provider's integration", &["gke-*", "gmp-*", "amazon-*", "aws-*", "azure-*", "aks-*"]),
     ("an autoscaler", &["karpenter", "keda", "cluster-autoscaler"]),
-    ("a part of admission", &["cert-manager", "gatekeeper-system", "kyverno"]),
+    ("part of admission", &["cert-manager", "gatekeeper-system", "kyverno"]),
     ("a storage driver", &["rook-ceph", "longhorn-system", "csi-*"]),
 ];
 
 /// The same by words in the names of users and agents; words of more than one part stand beside one another.
 const SYSTEM_WORDS: [(&str, &[&str]); 6] = [
     (
-        "a part of the cluster's network",
+        "part of the cluster's network",
         &[
             "calico",
             "cilium",
@@ -97,7 +97,7 @@ const PROVIDERS: [&str; 6] = ["eks:", "aks", "gke-", "acs:", "container-engine-r
 /// What a user looks like that nodes and pods of the cluster depend on; `None` where it looks like an ordinary client.
 pub fn risk(user: &str, agents: &[(String, u64, bool)]) -> Option<&'static str> {
     if PROVIDERS.iter().any(|prefix| user.starts_with(prefix)) {
-        return Some("an identity of the cloud provider's");
+        return Some("an identity of the cloud provider");
     }
     if let Some((namespace, _)) = account(user) {
         let is = |pattern: &&str| matches_pattern(pattern, namespace);
@@ -177,14 +177,14 @@ pub struct Fence {
 pub enum Impossible {
     /// All that the user sends is exempt.
     #[error(
-        "{0} can't be throttled: its requests are exempt from all limits, as those of system:masters are; revoke its \
+        "{0} can't be throttled: its requests are exempt from all limits, like those of system:masters; revoke its \
          credentials instead"
     )]
     Exempt(String),
     /// There is no room before the schema that it matches.
     #[error(
-        "{0} can't be throttled: no matchingPrecedence is free before {1}, which it matches now; give that schema a \
-         larger one first"
+        "{0} can't be throttled: no matchingPrecedence is free before {1}, which it matches now; raise that \
+         FlowSchema's matchingPrecedence first"
     )]
     NoRoom(String, String),
 }

@@ -35,9 +35,15 @@ impl ServerSeats {
             Self::Default => format!("{DEFAULT_SEATS}, kube-apiserver's default (--server-seats sets another)"),
             Self::Given(seats) => format!("{seats}, by --server-seats"),
             Self::Metrics(from, to) if from == to => format!("{to}, by apiserver_flowcontrol_nominal_limit_seats"),
-            Self::Metrics(from, to) => format!("{to} ({from} to {to} fit apiserver_flowcontrol_nominal_limit_seats)"),
+            Self::Metrics(from, to) => format!(
+                "{to} ({from} to {to} are consistent with \
+                 apiserver_flowcontrol_nominal_limit_seats)"
+            ),
             Self::Sum(seats) => {
-                format!("{seats}, the sum of apiserver_flowcontrol_nominal_limit_seats, which does not fit the shares")
+                format!(
+                    "{seats}, the sum of apiserver_flowcontrol_nominal_limit_seats, which does not match the \
+                     shares"
+                )
             }
         }
     }

@@ -78,7 +78,7 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         forecast.reached = Reached { p10: now, p50: now, p90: now };
         forecast.probability = Some(1.0);
     }
-    let too_few = || format!("{known} values are too few for a forecast: {MIN_POINTS} are needed");
+    let too_few = || format!("{known} values are too few for a forecast; {MIN_POINTS} are required");
     if known < MIN_POINTS || grid.step <= 0 {
         forecast.note = too_few();
         return forecast;
@@ -87,7 +87,7 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
     let largest =
         grid.values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
     if largest > LARGEST {
-        forecast.note = "its values are too large to reckon with".to_owned();
+        forecast.note = "its values are too large".to_owned();
         return forecast;
     }
     let unit = if largest > 0.0 { largest } else { 1.0 };
@@ -106,10 +106,10 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
     forecast.ahead = grid.step * steps as i64;
     let mut notes = Vec::new();
     if steps < options.steps {
-        notes.push(format!("its history is too short to look further ahead than {}", duration(forecast.ahead)));
+        notes.push(format!("its history is too short to forecast further than {}", duration(forecast.ahead)));
     }
     if known_days(grid) < DAYS {
-        notes.push(format!("a trend is not seen in fewer than {DAYS} days"));
+        notes.push(format!("a trend requires at least {DAYS} days"));
     }
     let is_near = |at: &usize| grid.step * (last - at) as i64 <= RECENT * DAY;
     let was_above = limit.is_some_and(|limit| (0..last).rev().take_while(is_near).any(|at| grid.values[at] >= limit));
@@ -142,7 +142,7 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
     }
     if seen.is_sawtooth {
         notes.push(
-            "it rises slowly and falls at once, again and again: dates and growth are those of its peaks".to_owned(),
+            "it rises slowly and drops repeatedly (a sawtooth): dates and growth are those of its peaks".to_owned(),
         );
     }
     forecast.note = notes.join("; ");

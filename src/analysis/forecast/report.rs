@@ -420,12 +420,12 @@ fn lead(rows: &[Row<'_>], told: &ForecastInput) -> Vec<String> {
     let short = rows.iter().filter(|row| row.ahead(told) < told.horizon).count() as u64;
     if short > 0 {
         first += &format!(
-            "; {} less far ahead: twice its history at most",
+            "; {} to a shorter horizon: at most twice their history",
             if short == rows.len() as u64 { "all".to_owned() } else { grouped(short) }
         );
     }
     if flat > 0 {
-        first += &format!("; {flat} never changed");
+        first += &format!("; {flat} constant");
     }
     let mut lead = vec![first];
     if rows.iter().any(|row| row.target.limit.is_some()) {
@@ -467,7 +467,7 @@ fn finding(row: &Row<'_>, told: &ForecastInput) -> Option<Finding> {
     let seen = forecast.current.map_or(target.grid.end(), |(at, _)| at);
     (finding.first_seen, finding.last_seen) = (time::format(seen), time::format(seen));
     let now = row.current().map_or_else(|| "?".to_owned(), |value| row.amount(value));
-    let perhaps = if target.limit_is_assumed() { ", if that is its quota" } else { "" };
+    let perhaps = if target.limit_is_assumed() { ", assuming that is its quota" } else { "" };
     finding.summary = format!("{}: {now} of {}{perhaps}", row.name, row.amount(limit));
     match (is_full, row.reached.p50) {
         (false, Some(middle)) => {
@@ -497,7 +497,8 @@ fn finding(row: &Row<'_>, told: &ForecastInput) -> Option<Finding> {
     finding.evidence.insert("limit_from".to_owned(), target.limit_from.clone().into());
     finding.evidence.insert("limit_is_assumed".to_owned(), target.limit_is_assumed().into());
     finding.remedy = match target.limit_is_assumed() {
-        true => "name its quota with --etcd-quota (etcd's --quota-backend-bytes; the metric etcd_server_quota_backend_bytes shows it)"
+        true => "give its quota with --etcd-quota (etcd's --quota-backend-bytes; see the metric \
+             etcd_server_quota_backend_bytes)"
             .to_owned(),
         false => words::remedy(&target.series).to_owned(),
     };

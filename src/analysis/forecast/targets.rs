@@ -42,7 +42,7 @@ impl Pick {
         match selector(text.trim()) {
             Some(selector) => Ok(Self::Exact(selector)),
             None => Regex::new(text).map(Self::Text).map_err(|error| {
-                format!("'{text}' is neither name{{label=\"value\"}} nor a regular expression: {error}")
+                format!("'{text}' is neither name{{label=\"value\"}} nor a valid regular expression: {error}")
             }),
         }
     }
@@ -121,7 +121,7 @@ impl GivenLimits {
         if !self.listed.is_empty() && !from.contains(self.list.as_str()) {
             unused.push(format!("--limits {}", self.list));
         }
-        let how = "is the limit of no series; they are named as in the table, or name{label=\"value\"} as in -o json";
+        let how = "matches no series; use a name from the table, or name{label=\"value\"} as in -o json";
         unused.into_iter().map(|text| format!("{text} {how}")).collect()
     }
 }

@@ -71,34 +71,34 @@ fn short(text: String) -> String {
 /// What to do when the limit of a series comes near.
 pub fn remedy(series: &Series) -> &'static str {
     match series.name.as_str() {
-        QUOTA => "free what is not needed, or grant more: plimsoll quota propose computes how much",
-        CLUSTER_REQUESTS => {
-            "add nodes, or lower requests that are never used: plimsoll quota propose shows peaks by namespace"
-        }
+        QUOTA => "delete unused objects or lower requests, or raise the quota: plimsoll quota propose computes it",
+        CLUSTER_REQUESTS => "add nodes, or lower unused requests: plimsoll quota propose shows peaks by namespace",
         APISERVER_SEATS => {
-            "see who takes the seats (plimsoll clients --seats), slow them down, or give the level more shares"
+            "find who holds the seats (plimsoll clients --seats), throttle them, or give the level more shares"
         }
-        APISERVER_RPS => "see who sends what (plimsoll traffic, plimsoll clients), or add apiservers",
+        APISERVER_RPS => "find the busiest clients (plimsoll traffic, plimsoll clients), or add apiservers",
         APISERVER_OBJECTS => {
-            "see whose objects they are (plimsoll etcd usage --by namespace) and delete what is not needed"
+            "find the owners of the objects (plimsoll etcd usage --by namespace), and delete unused ones"
         }
         APISERVER_OBJECT_BYTES => {
-            "see who LISTs all of them (plimsoll clients), page or select what is listed, and delete what is not needed"
+            "find who LISTs all of them (plimsoll clients), use pages or selectors, and delete unused objects"
         }
         ETCD_DB | ETCD_IN_USE => {
-            "see what fills it (plimsoll etcd usage), delete what is not needed, defragment where little of the file is in use (plimsoll etcd health), or raise --quota-backend-bytes"
+            "find what fills it (plimsoll etcd usage), delete unused objects, defragment if little of the file is in \
+             use (plimsoll etcd health), or raise --quota-backend-bytes"
         }
         CGROUP_MEMORY => {
-            "see what its memory is (plimsoll memory show, plimsoll heap top), then raise the limit or lower what is held"
+            "break its memory down (plimsoll memory show, plimsoll heap top), then raise the limit or reduce memory \
+             use"
         }
-        REQUESTS | LIMITS | OBJECTS => "free what is not needed, or move it elsewhere",
-        _ => "lower what is used, or raise the limit",
+        REQUESTS | LIMITS | OBJECTS => "delete what is unused, or move it elsewhere",
+        _ => "reduce usage, or raise the limit",
     }
 }
 
 /// How good a model was, in words. `usual` is how large values are, for a percentage.
 pub fn error(backtest: Option<&Backtest>, unit: Unit, usual: f64, step: Micros) -> String {
-    let Some(backtest) = backtest else { return "not tried: too little history".to_owned() };
+    let Some(backtest) = backtest else { return "not backtested: too little history".to_owned() };
     if !backtest.error.is_finite() {
         return "not known".to_owned();
     }
@@ -106,7 +106,7 @@ pub fn error(backtest: Option<&Backtest>, unit: Unit, usual: f64, step: Micros) 
     let share = if share.is_finite() { format!(" ({})", percent(share)) } else { String::new() };
     let ahead = duration(step.saturating_mul(backtest.steps as Micros));
     let tries = if backtest.origins == 1 { "one try".to_owned() } else { format!("{} tries", backtest.origins) };
-    format!("off by {}{share} on average up to {ahead} ahead, in {tries}", amount(unit, backtest.error))
+    format!("mean error {}{share} up to {ahead} ahead, in {tries}", amount(unit, backtest.error))
 }
 
 #[cfg(test)]
@@ -171,6 +171,6 @@ mod tests {
         );
         let once = Backtest { origins: 1, ..tried };
         assert_eq!(error(Some(&once), Unit::Cores, 0.0, DAY), "off by 1.5 on average up to 7d ahead, in one try");
-        assert_eq!(error(None, Unit::Count, 1.0, DAY), "not tried: too little history");
+        assert_eq!(error(None, Unit::Count, 1.0, DAY), "not backtested: too little history");
     }
 }

@@ -143,7 +143,7 @@ fn too_much(rule: &Value) -> Option<String> {
             () if all("apiGroups") => Some("everything".to_owned()),
             // Secrets, and pods that can be anybody.
             () if groups.contains(&"") || groups.contains(&"rbac.authorization.k8s.io") => {
-                Some(format!("everything in the group {}", named()))
+                Some(format!("all resources of the group {}", named()))
             }
             () => None,
         };

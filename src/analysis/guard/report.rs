@@ -182,10 +182,7 @@ fn lead(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
         return vec!["No requests are logged here.".to_owned()];
     }
     if rows.is_empty() {
-        return vec![format!(
-            "{events} from {} to {}, and nothing dangerous among them that the log shows.",
-            window.from, window.to
-        )];
+        return vec![format!("No dangerous operation found in {events} from {} to {}.", window.from, window.to)];
     }
     vec![
         format!(
@@ -196,7 +193,7 @@ fn lead(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
             counted(count(rows, Severity::Warning), "warning"),
             counted(count(rows, Severity::Info), "note")
         ),
-        format!("Out of {events} from {} to {} (UTC).", window.from, window.to),
+        format!("From {events}, {} to {} (UTC).", window.from, window.to),
     ]
 }
 
@@ -296,18 +293,19 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
         rows.iter().any(|(group, ..)| group.first.kind == kind && group.done > 0 && !group.cascade.by_databases)
     };
     let unsaid = [
-        ("delete-crd", "objects of a definition vanish with it without an event"),
+        ("delete-crd", "custom resources are deleted with their CRD without audit events"),
         (
             "delete-namespace",
-            "most of a namespace goes by deletecollection, which does not say how many objects it takes",
+            "most of a namespace is deleted by deletecollection, whose audit event lacks the number of objects",
         ),
-        ("delete-collection", "deletecollection does not say how many objects it takes"),
+        ("delete-collection", "the audit event of deletecollection lacks the number of objects"),
     ];
     let unsaid: Vec<&str> = unsaid.into_iter().filter(|(kind, _)| lost(kind)).map(|(_, why)| why).collect();
     if !unsaid.is_empty() {
         let why = unsaid.join("; ");
         notes.push(format!(
-            "CASCADE is what the log shows, which is incomplete: {why}. --before and --after, databases of etcd, do"
+            "CASCADE counts only what the log shows: {why}. Give etcd databases (--before, --after) for the full \
+             count"
         ));
     }
     if !seen.hidden.is_empty() {
@@ -316,7 +314,8 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
         let named: Vec<String> =
             hidden.iter().take(4).map(|(what, count)| format!("{} {what}", grouped(**count))).collect();
         notes.push(format!(
-            "Not seen: what {} set (the audit level Metadata holds no bodies). Scaling to zero, cordons and removed finalizers may be among them; level Request shows them",
+            "Unknown: the changes of {} (the audit level Metadata logs no bodies). They may include scaling to zero, \
+             cordons and removed finalizers; level Request shows them",
             named.join(", ")
         ));
     }
@@ -325,7 +324,7 @@ fn notes(rows: &[Row<'_>], seen: &Seen, told: &GuardInput) -> Vec<String> {
     }
     if seen.beyond > 0 {
         notes.push(format!(
-            "{} more than are held, and left out; --since and --until cut the log",
+            "{} more were left out (too many to keep); narrow with --since and --until",
             counted(seen.beyond, "operation")
         ));
     }

@@ -101,28 +101,22 @@ const fn open(
     Rule { is_open: true, ..rule(kind, words, least, severity, stopped_by) }
 }
 
-const BY_NAME: &str =
-    "a ValidatingAdmissionPolicy that lets it be deleted only with an annotation that repeats its name";
-const BY_RIGHTS: &str = "no right to this verb on this resource outside of a pipeline";
-const BY_REVIEW: &str = "changes to it only from a repository that others review";
-const BY_COLLECTION: &str = "no right to deletecollection, which is a verb of its own in RBAC";
-const BY_EVICTION: &str = "evictions (kubectl drain) in place of deletes: they keep disruption budgets";
-const BY_OPTIONS: &str = "a ValidatingAdmissionPolicy on request.options.gracePeriodSeconds";
+const BY_NAME: &str = "require an annotation that repeats the object's name before deletion (ValidatingAdmissionPolicy; plimsoll guard \
+     policies)";
+const BY_RIGHTS: &str = "grant this verb on this resource only to the deployment pipeline";
+const BY_REVIEW: &str = "change it only through a repository with reviews";
+const BY_COLLECTION: &str = "do not grant the deletecollection verb; RBAC treats it separately from delete";
+const BY_EVICTION: &str = "use evictions (kubectl drain) instead of deletes: they respect disruption budgets";
+const BY_OPTIONS: &str = "deny gracePeriodSeconds=0 by a ValidatingAdmissionPolicy on request.options";
 const BY_NUMBER: &str =
-    "a ValidatingAdmissionPolicy that lets replicas change only with an annotation that repeats the number";
-const BY_PROXY: &str = "no right to nodes/proxy: it is the right to run anything on the node";
+    "require an annotation that repeats the number of replicas (ValidatingAdmissionPolicy; plimsoll guard policies)";
+const BY_PROXY: &str = "do not grant nodes/proxy: it allows running anything on the node";
 
 /// All of them.
 pub const RULES: [Rule; 26] = [
     rule("delete-namespace", "deleted a namespace", 1, namespace, BY_NAME),
-    rule("delete-crd", "deleted a definition (CRD)", 1, definition, BY_NAME),
-    rule(
-        "delete-node",
-        "deleted a node",
-        1,
-        nodes,
-        "no right to delete nodes but for the cloud controller and the autoscaler",
-    ),
+    rule("delete-crd", "deleted a CRD", 1, definition, BY_NAME),
+    rule("delete-node", "deleted a node", 1, nodes, "let only the cloud controller and the autoscaler delete nodes"),
     rule("delete-apiservice", "deleted an APIService", 1, critical, BY_NAME),
     rule("delete-pdb", "deleted a disruption budget", 1, warning, BY_REVIEW),
     rule(
@@ -130,12 +124,12 @@ pub const RULES: [Rule; 26] = [
         "deleted a persistent volume",
         1,
         warning,
-        "reclaimPolicy Retain, and no right to delete volumes",
+        "set reclaimPolicy Retain, and do not grant delete on persistentvolumes",
     ),
-    rule("delete-control-plane-lease", "deleted a lease of the control plane", 1, critical, BY_RIGHTS),
-    open("delete-collection", "deleted a whole collection", 1, collection, BY_COLLECTION),
+    rule("delete-control-plane-lease", "deleted a control-plane lease", 1, critical, BY_RIGHTS),
+    open("delete-collection", "deleted a collection", 1, collection, BY_COLLECTION),
     rule("delete-pod", "deleted a pod", 10, hundreds, BY_EVICTION),
-    rule("evict", "evicted a pod", 10, info, "disruption budgets on what must stay up"),
+    rule("evict", "evicted a pod", 10, info, "set disruption budgets on workloads that must stay up"),
     rule("force-delete", "deleted a pod by force", 1, warning, BY_OPTIONS),
     open("scale-to-zero", "scaled to zero", 1, warning, BY_NUMBER),
     open(
@@ -143,39 +137,39 @@ pub const RULES: [Rule; 26] = [
         "removed finalizers",
         1,
         warning,
-        "a ValidatingAdmissionPolicy on updates that shorten metadata.finalizers",
+        "deny updates that shorten metadata.finalizers by a ValidatingAdmissionPolicy",
     ),
-    rule("finalize", "finalized a namespace by hand", 1, warning, "no right to namespaces/finalize"),
+    rule("finalize", "finalized a namespace by hand", 1, warning, "do not grant update on namespaces/finalize"),
     rule(
         "drain",
         "drained a node",
         1,
         wave,
-        "drain a few nodes at a time, and disruption budgets on what must stay up",
+        "drain a few nodes at a time, and set disruption budgets on workloads that must stay up",
     ),
     rule("cordon", "cordoned a node", 1, wave, "drain a few nodes at a time"),
     open("webhook-write", "changed admission", 1, warning, BY_REVIEW),
     rule("apiservice-write", "changed an APIService", 1, warning, BY_REVIEW),
-    open("rbac-write", "changed rights", 1, rights, BY_REVIEW),
+    open("rbac-write", "changed RBAC", 1, rights, BY_REVIEW),
     open("flowcontrol-write", "changed API Priority and Fairness", 1, warning, BY_REVIEW),
     rule(
         "token-create",
-        "made a token of a service account",
+        "created a service account token",
         10,
         info,
-        "rights by name (resourceNames) on serviceaccounts/token",
+        "restrict serviceaccounts/token to named accounts (resourceNames)",
     ),
-    rule("csr-approve", "approved a certificate", 1, info, "an approver that checks what is asked for"),
-    rule("exec", "ran a command in a container", 1, info, "no right to pods/exec in production"),
+    rule("csr-approve", "approved a certificate", 1, info, "use an approver that checks each request"),
+    rule("exec", "ran a command in a container", 1, info, "do not grant pods/exec in production"),
     rule(
         "ephemeral-container",
-        "put a container into a running pod",
+        "added a container to a running pod",
         1,
         info,
-        "no right to pods/ephemeralcontainers in production",
+        "do not grant pods/ephemeralcontainers in production",
     ),
-    rule("node-proxy", "went to a kubelet through the apiserver", 1, info, BY_PROXY),
-    open("forbidden", "was forbidden", 10, warning, "it was stopped; find out who it was, and what for"),
+    rule("node-proxy", "accessed a kubelet through the apiserver", 1, info, BY_PROXY),
+    open("forbidden", "was forbidden", 10, warning, "the requests were rejected; find out who sent them, and why"),
 ];
 
 impl Rule {

@@ -26,8 +26,8 @@ pub fn is_answered(filter: &Filter) -> Result<(), String> {
     match KEPT.contains(&filter.dim) {
         true => Ok(()),
         false => Err(format!(
-            "--where {}: a roll-up does not hold it for dangerous operations; use conditions on {}, or name the \
-             audit log itself (docs/rollup.md, section 6)",
+            "--where {}: roll-ups do not keep it for dangerous operations; use conditions on {}, or give the audit \
+             log itself (docs/rollup.md, section 6)",
             filter.dim.name(),
             KEPT.map(Dim::name).join(", ")
         )),

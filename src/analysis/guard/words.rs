@@ -83,7 +83,7 @@ pub(super) fn outcome(group: &Group) -> String {
         of(group.done, "done"),
         of(group.refused, "denied"),
         of(group.failed, failed),
-        of(group.unsure, "unsure (no answer, or 5xx)"),
+        of(group.unsure, "unknown (no answer, or 5xx)"),
     ]
     .into_iter()
     .flatten()

@@ -21,7 +21,9 @@ const MADE_BYTES: u64 = 256 << 20;
 const FEW_SAMPLES: u64 = 20;
 
 /// What to do about either.
-const REMEDY: &str = "find who lists without limit (plimsoll traffic AUDIT-LOG --by user,resource,list-kind --where verb=list); have it page with limit=500 or use an informer, and give it a FlowSchema of its own until then";
+const REMEDY: &str = "find who lists without limit (plimsoll traffic AUDIT-LOG --by user,resource,list-kind --where \
+     verb=list); fix it to page with limit=500 or use an informer, and isolate it in a FlowSchema of its own until \
+     then";
 
 /// The findings on what was counted; of a comparison, on what is new.
 pub(super) fn findings(measured: &Measured<'_>, compares: bool) -> Vec<Finding> {
@@ -65,7 +67,7 @@ fn held(measured: &Measured<'_>, lists: &Lists) -> Option<Finding> {
     let critical = share >= HELD_MOST.0 && part >= HELD_MOST.1;
     Some(Finding {
         summary: format!(
-            "{} of {} in use are responses to LIST requests ({})",
+            "responses to LIST requests hold {} of {} in use ({})",
             bytes(part as f64),
             bytes(all as f64),
             percent(share)

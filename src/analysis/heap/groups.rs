@@ -36,7 +36,7 @@ pub const GROUPS: [Group; 19] = [
     },
     Group {
         name: "LIST responses",
-        explanation: "lists: read, converted, encoded, sent",
+        explanation: "LISTs: reading, conversion, encoding, sending",
         of: &[
             "k8s.io/apiserver/pkg/endpoints/handlers.ListResource",
             "k8s.io/apiserver/pkg/endpoints/handlers.handleList",
@@ -89,7 +89,7 @@ pub const GROUPS: [Group; 19] = [
     },
     Group {
         name: "informers",
-        explanation: "objects the apiserver watches for itself",
+        explanation: "objects in the apiserver's own informers",
         of: &[
             "k8s.io/client-go/tools/cache.",
             "k8s.io/client-go/rest/watch.",
@@ -154,7 +154,7 @@ pub const GROUPS: [Group; 19] = [
     },
     Group {
         name: "metrics",
-        explanation: "series kept, and pages of /metrics",
+        explanation: "metrics series and /metrics pages",
         of: &["k8s.io/component-base/metrics", "github.com/prometheus/"],
         not: &["k8s.io/component-base/metrics/prometheus/slis"],
     },

@@ -97,7 +97,7 @@ fn sorted<'n, 's>(
 ) -> Result<Vec<(&'n Node<'s>, Vec<Value>)>, String> {
     let column = shape.sort_by.as_ref().map(|field| {
         let column = columns.iter().position(|column| column == field);
-        column.ok_or_else(|| format!("--sort-by {field}: there is no such field; there are {}", columns.join(", ")))
+        column.ok_or_else(|| format!("--sort-by {field}: unknown field; use one of: {}", columns.join(", ")))
     });
     let column = column.transpose()?;
     let is_change = column.map_or(shape.compares, |column| columns[column].ends_with("_change"));
@@ -231,7 +231,7 @@ fn groups(measured: &Measured<'_>, shape: &Shape, for_people: bool) -> Table {
         row.push(GROUPS[*number].explanation.into());
         row
     });
-    let title = if shape.compares { "For what it is held, what changed most first:" } else { "For what it is held:" };
+    let title = if shape.compares { "By purpose, largest change first:" } else { "By purpose:" };
     Table { name: "groups".to_owned(), title: title.to_owned(), columns, rows: rows.collect(), ..Table::default() }
 }
 
@@ -256,7 +256,7 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
                     .collect();
                 names.truncate(3);
                 let more = if many.len() > 3 { " …" } else { "" };
-                format!("{} added up: {}{more}", counted(many.len() as u64, "profile"), names.join(", "))
+                format!("Sum of {}: {}{more}", counted(many.len() as u64, "profile"), names.join(", "))
             }
         };
         let at = of
@@ -281,7 +281,10 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
     };
     if measured.selected != measured.total {
         let part = share(measured.selected[1], measured.total[1]).map(percent).unwrap_or_default();
-        lead.push(format!("Of it, the filters keep {} ({part}); shares are of all.", told(measured.selected[1], unit)));
+        lead.push(format!(
+            "The filters match {} of it ({part}); shares are of the total.",
+            told(measured.selected[1], unit)
+        ));
     }
     lead
 }

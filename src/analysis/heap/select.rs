@@ -103,7 +103,7 @@ impl<'s> Selection<'s> {
             return Ok(());
         }
         let whole = |name: &str, pattern: &str| {
-            Regex::new(&format!("^({pattern})$")).map_err(|_| format!("its {name} is not a regular expression"))
+            Regex::new(&format!("^({pattern})$")).map_err(|_| format!("its {name} is not a valid regular expression"))
         };
         let drop = whole("drop_frames", &self.stacks.drop_frames)?;
         let keep = (!self.stacks.keep_frames.is_empty())

@@ -138,7 +138,7 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
     let named = |what: &str| candidate.name.as_ref().map_or_else(|| what.to_owned(), Clone::clone);
     match candidate.kind {
         "client-surge" | "write-burst" => {
-            let Some(suspect) = suspect(words, candidate) else { return "a client asked for more".to_owned() };
+            let Some(suspect) = suspect(words, candidate) else { return "a client sent more requests".to_owned() };
             let what = suspect.lines.first().map_or_else(|| "requests".to_owned(), request);
             let times = match suspect.times() {
                 Some(times) if times < 1000.0 => format!("{} times its baseline", significant(times)),
@@ -154,7 +154,7 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "load-surge" => "most clients sent more requests than before".to_owned(),
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
-        "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stood still or was very slow".to_owned(),
+        "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stalled or was very slow".to_owned(),
         "slow-etcd" => "etcd was slow".to_owned(),
         "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("failing") > 0.2 => {
             format!(
@@ -173,14 +173,14 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             Some(start) => {
                 format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
             }
-            None => format!("{} was away or restarted, and its clients reconnected", named("an apiserver")),
+            None => format!("{} was unavailable or restarted, and its clients reconnected", named("an apiserver")),
         },
         "cascade-delete" => {
             let who = candidate.caller.as_ref().map_or_else(|| "somebody".to_owned(), name);
             format!("{who} deleted objects, and controllers deleted what belonged to them")
         }
-        "imbalance" => format!("{} carried more of the requests than the others", named("one apiserver")),
-        "memory" => format!("memory ran short in the cgroup of {}", named("an apiserver")),
+        "imbalance" => format!("{} received more of the requests than the others", named("one apiserver")),
+        "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),
     }
 }
@@ -224,28 +224,28 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             format!("other clients rose too: those with {} of the requests at baseline sent more", percent(value))
         }
         ("request-surge", "breadth") => {
-            format!("kinds of requests with {} of the requests at baseline rose", percent(value))
+            format!("request types with {} of the baseline requests rose", percent(value))
         }
-        (_, "breadth") => format!("clients with {} of the requests at baseline sent more", percent(value)),
+        (_, "breadth") => format!("clients with {} of the baseline requests sent more", percent(value)),
         ("slow-etcd" | "webhook-drag", "flat") => "requested work hardly grew".to_owned(),
         (_, "flat") => "total requested work hardly grew".to_owned(),
-        (_, "drag_writes") => format!("writes take {} times what they take in quiet intervals", times(value)),
+        (_, "drag_writes") => format!("writes take {} times as long as in quiet intervals", times(value)),
         ("webhook-drag", "drag_reads") => {
-            format!("reads, which no webhook sees, take {} times what they take in quiet intervals", times(value))
+            format!("reads, which call no webhook, take {} times as long as in quiet intervals", times(value))
         }
-        (_, "drag_reads") => format!("reads take {} times what they take in quiet intervals", times(value)),
-        (_, "breadth_writes") => format!("{} of the writes are of kinds that became much slower", percent(value)),
+        (_, "drag_reads") => format!("reads take {} times as long as in quiet intervals", times(value)),
+        (_, "breadth_writes") => format!("{} of the writes are of types that became much slower", percent(value)),
         ("slow-etcd", "narrow") => "slow writes concentrate on one resource".to_owned(),
-        (_, "narrow") => "slow writes concentrate on one resource, others are as fast as before".to_owned(),
+        (_, "narrow") => "slow writes concentrate on one resource; others are as fast as before".to_owned(),
         (_, "failing") => format!("{} of the writes of one resource fail, reads do not", percent(value)),
         (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
-        ("relist-storm", "writes_stop") => "writes stopped at all apiservers, not at one".to_owned(),
+        ("relist-storm", "writes_stop") => "writes stopped on all apiservers, not on one".to_owned(),
         (_, "writes_stop") => "hardly any write completed for a time".to_owned(),
         (_, "spent_etcd") => format!("slow requests spent {} of their time in etcd", percent(value)),
         (_, "spent_webhook") => format!("slow requests spent {} of their time in webhooks", percent(value)),
-        (_, "etcd_requests") => format!("apiservers' requests to etcd take {} times their baseline", times(value)),
+        (_, "etcd_requests") => format!("requests from apiservers to etcd take {} times their baseline", times(value)),
         (_, "etcd_requests_slow") => {
-            format!("apiservers' requests to etcd take {} ms on average", significant(value * 100.0))
+            format!("requests from apiservers to etcd take {} ms on average", significant(value * 100.0))
         }
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
@@ -256,31 +256,33 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "etcd_fast") => "etcd answered the apiservers as fast as before".to_owned(),
         (_, "webhook_fast") => "admission webhooks answered as fast as before".to_owned(),
         (_, "no_webhook") => "no admission webhook was called".to_owned(),
-        ("imbalance", "away") => "another apiserver was away: the rest had to carry its load".to_owned(),
+        ("imbalance", "away") => "another apiserver was unavailable, and the others took over its load".to_owned(),
         (_, "away") => {
             let name = candidate.name.as_deref().unwrap_or("one apiserver");
-            format!("{name} answered hardly any request for a time, while others did")
+            format!("{name} answered hardly any requests for some time, while others did")
         }
         (_, "started") => match words.episode.starts.first() {
             Some(start) => format!("its process started at {}", clock(start.at)),
             None => "its process started".to_owned(),
         },
-        (_, "began_late") => "the episode had begun before: the restart did not begin it".to_owned(),
+        (_, "began_late") => "the episode began before the restart".to_owned(),
         (_, "none_started") => "no apiserver started in the episode or the two minutes before".to_owned(),
         (_, "watches") => format!("watches began at {} times their baseline rate", times(value)),
         (_, "watchers") => format!("{} of the clients began watches", percent(value)),
         (_, "objects") => format!("{:.0} objects were deleted with it", value * 500.0),
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
-        (_, "late") => "it was done after the episode had begun".to_owned(),
+        (_, "late") => "it happened after the episode began".to_owned(),
         (_, "spent_queue") => {
-            format!("slow requests spent {} of their time in queues of priority and fairness", percent(value))
+            format!("slow requests spent {} of their time in priority-and-fairness queues", percent(value))
         }
-        (_, "moved") => "hardly more work than before was asked for, and more of it here".to_owned(),
-        (_, "nearly_all") => "nearly everybody sent more".to_owned(),
-        (_, "shift") => format!("its part of all requests rose by {}", percent(value)),
-        (_, "skew") => format!("it carried {} more than an even share", percent(value)),
-        ("relist-storm", "killed") => "the kernel killed it for want of memory: that is why it restarted".to_owned(),
-        (_, "killed") => "the kernel killed a process of it for want of memory (OOM)".to_owned(),
+        (_, "moved") => "the requested work hardly grew, but more of it arrived here".to_owned(),
+        (_, "nearly_all") => "nearly all clients sent more".to_owned(),
+        (_, "shift") => format!("its share of all requests rose by {}", percent(value)),
+        (_, "skew") => format!("it received {} more than an even share", percent(value)),
+        ("relist-storm", "killed") => "the kernel killed it because it ran out of memory (OOM): that is why it \
+             restarted"
+            .to_owned(),
+        (_, "killed") => "the kernel killed one of its processes because memory ran out (OOM)".to_owned(),
         (_, "no_audit") => "audit logs are missing: they might show another cause".to_owned(),
         (_, "no_metrics") => "metrics are missing: they might show another cause".to_owned(),
         (_, "full") => "its memory was near the limit".to_owned(),
@@ -330,34 +332,45 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             }
             if candidate.kind == "write-burst" {
                 later.push(format!(
-                    "write only what changes, and less often: plimsoll clients {sources}, plimsoll etcd history {sources}"
+                    "write only changes, and less often: plimsoll clients {sources}, plimsoll etcd history {sources}"
                 ));
             }
         }
         "expensive-lists" => later.push(format!(
-            "read from the watch cache, in pages or by informers: plimsoll clients {sources} --emit watch-cache"
+            "read from the watch cache, in pages or through informers: plimsoll clients {sources} --emit watch-cache"
         )),
         "request-surge" => {
-            now.push("turn on audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by user,agent".to_owned());
-            now.push("see who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
+            now.push(
+                "enable audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by \
+                 user,agent"
+                    .to_owned(),
+            );
+            now.push("find who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
         }
         "load-surge" => {
-            later.push("add capacity, or spread the load in time: plimsoll balance, plimsoll forecast".to_owned());
+            later.push("add capacity, or spread the load over time: plimsoll balance, plimsoll forecast".to_owned());
         }
         "slow-etcd" => {
             now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
-            later.push("give etcd a disk of its own, with room for its log writes".to_owned());
+            later.push("give etcd a dedicated disk with low write latency".to_owned());
         }
         "webhook-drag" => {
-            now.push("if it is not needed for safety, let requests pass without it: failurePolicy Ignore, or a shorter timeoutSeconds".to_owned());
-            later.push(format!("see which requests it is called for: plimsoll guard webhooks {sources}"));
+            now.push(
+                "if it does not enforce security, admit requests without it: failurePolicy Ignore, or a shorter \
+                 timeoutSeconds"
+                    .to_owned(),
+            );
+            later.push(format!("list the requests it is called for: plimsoll guard webhooks {sources}"));
         }
         "relist-storm" => later.push(format!(
-            "use informers with bookmarks, so that clients resume where they were: plimsoll clients {sources} --emit watch-cache"
+            "use informers with bookmarks, so that clients resume instead of relisting: plimsoll clients {sources} \
+             --emit watch-cache"
         )),
         "cascade-delete" => later.push("prevention: delete in steps, and do not grant deletecollection".to_owned()),
         "imbalance" => later.push(format!("spread connections evenly: plimsoll balance {sources}")),
-        "memory" => now.push(format!("see what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}")),
+        "memory" => {
+            now.push(format!("find what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}"))
+        }
         _ => {}
     }
     (now, later)
@@ -368,7 +381,8 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
     let mut steps = Vec::new();
     if let Some((namespace, account)) = account(user) {
         steps.push(format!(
-            "find what runs as {}, and scale that down or roll it back: kubectl get pods -n {} --field-selector spec.serviceAccountName={}",
+            "find the workload that runs as {}, and scale it down or roll it back: kubectl get pods -n {} \
+             --field-selector spec.serviceAccountName={}",
             short_user(user),
             quote(namespace),
             quote(account)
@@ -378,7 +392,7 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         return steps;
     }
     steps.push(format!(
-        "throttle {} meanwhile, so that others are served: plimsoll clients {sources} --emit fence --client {}",
+        "throttle {} meanwhile to protect other clients: plimsoll clients {sources} --emit fence --client {}",
         short_user(user),
         quote(user)
     ));

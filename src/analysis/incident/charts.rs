@@ -53,7 +53,7 @@ pub fn charts(
             [Measure::Throttled, Measure::Errors, Measure::Slow].into_iter().filter(knows).map(line).collect();
         all.extend(chart(
             "failures",
-            "Requests a second that failed, were put off, or were slow",
+            "Failed, throttled and slow requests a second",
             Unit::PerSecond,
             pulse.source,
             bad,
@@ -62,16 +62,16 @@ pub fn charts(
             [(0.5, "median"), (0.99, "99th percentile")].map(|(q, name)| (name.to_owned(), pulse.latency(q)));
         all.extend(chart(
             "latency_ms",
-            "Latency in ms, watches left out",
+            "Latency in ms, without watches",
             Unit::Count,
             pulse.source,
             quantiles.to_vec(),
         ));
         if knows(&Measure::ServerTime) {
-            let line = ("seconds by second".to_owned(), pulse.course(Measure::ServerTime));
+            let line = ("per second".to_owned(), pulse.course(Measure::ServerTime));
             all.extend(chart(
                 "server_time",
-                "Seconds that requests took, by the second in which they ended",
+                "Request time in seconds, by the second in which requests completed",
                 Unit::Count,
                 pulse.source,
                 vec![line],
@@ -80,7 +80,7 @@ pub fn charts(
     }
     all.extend(chart(
         "clients",
-        "Requests a second of those who asked for most more",
+        "Requests a second of the clients that grew most",
         Unit::PerSecond,
         Source::Audit,
         clients.to_vec(),
@@ -144,7 +144,7 @@ pub fn phases(pulse: &LoadSeries, calm: Span, window: Span) -> Vec<Phases> {
             values: parts.map(|part| pulse.mean(measure, part)),
         });
     }
-    for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "99th percentile of all, ms")] {
+    for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "p99 latency, ms")] {
         let values = parts.map(|part| pulse.quantile(q, part));
         if values.iter().any(Option::is_some) {
             all.push(Phases { name, words, unit: Unit::Count, values });

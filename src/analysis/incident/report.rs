@@ -61,7 +61,7 @@ pub fn report(incident: &Incident) -> Report {
     report.table = table("causes", "Possible causes", &CAUSE, incident.causes.iter().map(cause).collect());
     report.tables = vec![
         table("timeline", "Timeline", &ENTRY, incident.timeline.iter().map(entry).collect()),
-        table("phases", "Before, within and after", &PHASE, incident.phases.iter().map(phase).collect()),
+        table("phases", "Before, during and after", &PHASE, incident.phases.iter().map(phase).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
     // Where there was an incident its causes are told; else what is wrong all the time.
@@ -130,7 +130,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         std::iter::once(phase.words.into()).chain(values).collect()
     });
     let columns = ["measure", "incident_before", "incident_within", "incident_after"];
-    all.push(table("phases", "Before, within and after", &columns, phases.collect()));
+    all.push(table("phases", "Before, during and after", &columns, phases.collect()));
     let told = incident.timeline.iter().map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         vec![
@@ -153,12 +153,12 @@ fn notes(incident: &Incident) -> Vec<String> {
     let mut notes = Vec::new();
     if incident.timeline.len() > SHOWN {
         notes.push(format!(
-            "{} more lines of the timeline: -o html, markdown or json have all.",
+            "{} more lines of the timeline: -o html, markdown or json show all.",
             incident.timeline.len() - SHOWN
         ));
     }
     notes.extend(incident.lost.iter().map(|lost| format!("Not in this report: {}.", lost.trim_end_matches('.'))));
-    notes.push("-o html writes all of it into one file that explains itself.".to_owned());
+    notes.push("-o html writes all of it into one self-contained file.".to_owned());
     notes
 }
 

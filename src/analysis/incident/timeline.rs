@@ -167,7 +167,7 @@ fn memory(known: &TimelineInput<'_>) -> Vec<Entry> {
             let kills = |sample: &Sample| kills(sample).unwrap_or(0);
             let more = kills(&pair[1]).saturating_sub(kills(&pair[0]));
             if more > 0 {
-                let what = format!("{name}: the kernel killed {more} of its processes for want of memory (OOM)");
+                let what = format!("{name}: the kernel killed {more} of its processes because memory ran out (OOM)");
                 let killed = entry(pair[1].at, "oom-kill", Severity::Critical, Source::Cgroup, what);
                 all.push(Entry { slack: pair[1].at - pair[0].at, ..killed });
             }
@@ -177,9 +177,9 @@ fn memory(known: &TimelineInput<'_>) -> Vec<Entry> {
                 && now >= FULL
             {
                 let account = Account::of(&pair[1], None);
-                let firm = account.firm().map_or_else(String::new, |firm| {
-                    format!("; without cache that can be given back {}", percent(firm))
-                });
+                let firm = account
+                    .firm()
+                    .map_or_else(String::new, |firm| format!("; without reclaimable cache {}", percent(firm)));
                 let used = account.usage.map_or_else(String::new, |used| bytes(used as f64));
                 all.push(entry(
                     pair[1].at,

@@ -263,7 +263,7 @@ pub fn blind(kinds: &[Kind]) -> Option<&'static str> {
     match (has(Class::List) || has(Class::Read), has(Class::Write)) {
         (true, true) => None,
         (false, true) => Some("the log has no reads, so LIST storms are invisible"),
-        (true, false) => Some("the log has no writes, so write storms and a slow store are invisible"),
+        (true, false) => Some("the log has no writes, so write storms and a slow etcd are invisible"),
         (false, false) => Some("the log has neither reads nor writes of objects"),
     }
 }

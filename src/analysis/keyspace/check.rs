@@ -94,21 +94,21 @@ impl Revisions {
         self.revisions.count();
         if seen.is_tombstone {
             if !seen.value.is_empty() || seen.created != 0 || seen.modified != 0 {
-                self.revisions.fail(|| format!("{}: a tombstone that holds more than its key", name()));
+                self.revisions.fail(|| format!("{}: a tombstone with more than its key", name()));
             }
             return;
         }
         self.values.count();
         if object.undecodable {
-            self.values.fail(|| format!("{}: its value is not what it claims to be", name()));
+            self.values.fail(|| format!("{}: its value does not match its declared type", name()));
         }
         if seen.modified != seen.revision {
-            self.revisions.fail(|| format!("{}: its record says written at {}", name(), seen.modified));
+            self.revisions.fail(|| format!("{}: its record has mod_revision {}", name(), seen.modified));
         } else if seen.created > seen.modified || seen.created == 0 {
-            self.revisions.fail(|| format!("{}: its record says created at {}", name(), seen.created));
+            self.revisions.fail(|| format!("{}: its record has create_revision {}", name(), seen.created));
         } else if seen.version == 0 || seen.version > seen.modified - seen.created + 1 {
             self.revisions
-                .fail(|| format!("{}: its record says written {} times since {}", name(), seen.version, seen.created));
+                .fail(|| format!("{}: its record has version {} since {}", name(), seen.version, seen.created));
         }
     }
 
@@ -232,7 +232,7 @@ impl Dangling {
             leases,
             match &self.namespaces {
                 Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace does not exist"),
-                None => Check::unknown("namespaces", "no namespaces at all: not a Kubernetes store, or incomplete"),
+                None => Check::unknown("namespaces", "no namespaces: not a Kubernetes store, or incomplete"),
             },
             check("owners", self.owners.0, &self.owners.1, "its owner does not exist"),
         ]
@@ -269,9 +269,9 @@ pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: 
     let failed: Vec<&str> = checks.iter().filter(|check| check.failed > 0).map(|check| check.name).collect();
     let is_damaged = checks.iter().any(|check| check.failed > 0 && is_damage(check.name));
     let lead = match (failed.is_empty(), is_damaged) {
-        (true, _) => "The database is whole.".to_owned(),
+        (true, _) => "The database is intact.".to_owned(),
         (false, true) => format!("The database is damaged: {}.", failed.join(", ")),
-        (false, false) => format!("The file is whole, but what it holds is not: {}.", failed.join(", ")),
+        (false, false) => format!("The file is intact, but its contents are not: {}.", failed.join(", ")),
     };
     let mut totals = file.totals();
     totals.extend([
@@ -284,7 +284,7 @@ pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: 
             format!("Hash {hash:x} (etcdctl snapshot status), of the keys alone {kv} (etcdctl endpoint hashkv).")
         }
         (Some(hash), None) => format!("Hash {hash:x} (etcdctl snapshot status)."),
-        _ => "No hash: not all could be read.".to_owned(),
+        _ => "No hash: parts could not be read.".to_owned(),
     };
     let mut notes = file.notes();
     notes.retain(|note| !note.contains("damaged"));
@@ -333,9 +333,9 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 "etcd-orphan-lease",
                 Severity::Warning,
                 &[],
-                format!("{} on missing leases: {what}", counted(check.failed, "key")),
+                format!("{} reference missing leases: {what}", counted(check.failed, "key")),
                 &evidence,
-                "such keys never expire: delete them by hand (Events, masterleases)",
+                "such keys never expire: delete them manually (Events, masterleases)",
             ),
             "namespaces" => found.add(
                 "etcd-dangling-namespace",
@@ -343,7 +343,8 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &[],
                 format!("{} in missing namespaces: {what}", counted(check.failed, "object")),
                 &evidence,
-                "the namespace controller no longer deletes them: delete them with kubectl; those that a finalizer holds need their namespace to be created again, and deleted",
+                "the namespace controller no longer deletes them: delete them with kubectl; for objects with \
+                 finalizers, recreate the namespace, then delete it",
             ),
             "owners" => found.add(
                 "etcd-dangling-owner",
@@ -351,7 +352,8 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &[],
                 format!("{} with missing owners: {what}", counted(check.failed, "reference")),
                 &evidence,
-                "the garbage collector deletes these within minutes; if it does not, see its log in kube-controller-manager (before Kubernetes 1.32 one broken APIService stops all of it)",
+                "the garbage collector deletes these within minutes; if it does not, check its log in \
+                 kube-controller-manager (before Kubernetes 1.32 one broken APIService stops it)",
             ),
             _ => found.add(
                 "etcd-damaged",
@@ -359,7 +361,8 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &about,
                 format!("{}: {} failed: {what}", check.name, check.failed),
                 &evidence,
-                "do not restore from this file; take a snapshot of each member and check them, and let a damaged member be filled again from the others",
+                "do not restore from this file; take and check a snapshot of each member, and replace a damaged \
+                 member",
             ),
         }
     }
@@ -370,7 +373,8 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
             &[],
             format!("{} that no key references", counted(idle_leases, "lease")),
             &json!({"idle_leases": idle_leases}),
-            "find the client that grants leases and neither uses nor revokes them; each costs memory and a place in every checkpoint",
+            "find the client that grants leases and neither uses nor revokes them; each costs memory and is part of \
+             every checkpoint",
         );
     }
     found.list

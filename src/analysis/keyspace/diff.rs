@@ -172,7 +172,7 @@ impl Compared {
         let [added, removed, changed, rewritten] = total.counts;
         let lead = vec![
             format!(
-                "{} added, {} removed, {} changed, {} written again with the same value; from revision {} to {}.",
+                "{} added, {} removed, {} changed, {} rewritten unchanged; from revision {} to {}.",
                 counted(added, "object"),
                 counted(removed, "object"),
                 counted(changed, "object"),
@@ -180,7 +180,7 @@ impl Compared {
                 before.revision,
                 after.revision
             ),
-            format!("What lives went from {} to {}.", bytes(total.before as f64), bytes(total.after as f64)),
+            format!("Live data went from {} to {}.", bytes(total.before as f64), bytes(total.after as f64)),
         ];
         let mut notes = hidden(table.rows.len(), shape.top);
         notes.extend(before.notes());
@@ -257,7 +257,8 @@ impl Compared {
                 &[],
                 format!("{} deleted: {}", counted(namespaces.len() as u64, "namespace"), listed(&namespaces)),
                 &json!({"removed": namespaces.len()}),
-                "if that was not meant: plimsoll etcd extract OLD --deleted-since NEW gives the objects back as manifests",
+                "if that was unintended: plimsoll etcd extract OLD --deleted-since NEW writes the objects as \
+                 manifests",
             );
         }
         let crds = removed(&is_crd);
@@ -266,9 +267,14 @@ impl Compared {
                 "etcd-removed-crds",
                 Severity::Critical,
                 &[],
-                format!("{} deleted, with all their objects: {}", counted(crds.len() as u64, "CustomResourceDefinition"), listed(&crds)),
+                format!(
+                    "{} deleted, with all their objects: {}",
+                    counted(crds.len() as u64, "CustomResourceDefinition"),
+                    listed(&crds)
+                ),
                 &json!({"removed": crds.len()}),
-                "the deletion of custom resources leaves no audit events; plimsoll etcd extract OLD --deleted-since NEW gives them back, definitions first",
+                "the deletion of custom resources leaves no audit events; plimsoll etcd extract OLD --deleted-since \
+                 NEW writes them as manifests, CRDs first",
             );
         }
         let workloads = removed(&|group, resource| ["apps", "batch"].contains(&group) && WORKLOADS.contains(&resource));

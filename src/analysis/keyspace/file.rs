@@ -92,7 +92,7 @@ impl File {
     /// The sentence about its size.
     pub fn size(&self) -> String {
         let mut text = format!(
-            "Database {}, of it {} free pages ({})",
+            "Database {}, including {} of free pages ({})",
             bytes(self.db_bytes as f64),
             bytes(self.free_bytes() as f64),
             of(self.free_bytes(), self.db_bytes)
@@ -108,13 +108,13 @@ impl File {
         let mut notes = Vec::new();
         if self.damages.1 > 0 {
             notes.push(format!(
-                "{} of the database damaged; what can be read is counted.",
+                "{} of the database damaged; only the readable parts are counted.",
                 counted(self.damages.1, "place")
             ));
         }
         if self.compacting {
             notes.push(
-                "A compaction was under way when the file was taken: part of the history was already removed."
+                "A compaction was in progress when the file was taken: part of the history was already removed."
                     .to_owned(),
             );
         }

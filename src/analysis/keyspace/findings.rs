@@ -69,7 +69,7 @@ pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
                     bytes(file.db_bytes as f64)
                 ),
                 &json!({"db_bytes": file.db_bytes, "in_use_bytes": file.in_use_bytes, "quota_share": share}),
-                "delete what the largest rows hold and is not needed, let it be compacted, then defragment one member after the other",
+                "delete unused objects of the largest rows, compact, then defragment one member at a time",
             );
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
                 bytes(file.db_bytes as f64)
             ),
             &json!({"db_bytes": file.db_bytes, "in_use_bytes": file.in_use_bytes}),
-            "defragment in a quiet hour, one member after the other: each is blocked meanwhile",
+            "defragment at a quiet time, one member at a time: each is blocked meanwhile",
         );
     }
     for (member, alarm) in &file.alarms {
@@ -95,9 +95,10 @@ pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
             format!("member {member} has raised {alarm}"),
             &json!({"alarm": alarm}),
             if alarm == "NOSPACE" {
-                "free space: delete, compact by hand (apiservers can't while the alarm stands), defragment; then etcdctl alarm disarm: until then etcd rejects writes"
+                "free space: delete, compact with etcdctl (apiservers can't while the alarm is active), defragment; \
+                 then etcdctl alarm disarm: until then etcd rejects writes"
             } else {
-                "the member's data is not what the others have: take it out, and let it be filled again from the others"
+                "the member's data differs from the others': remove the member and add it again"
             },
         );
     }
@@ -116,7 +117,7 @@ fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
                 bytes(total.max_object_bytes as f64)
             ),
             &json!({"max_object_bytes": total.max_object_bytes}),
-            "plimsoll etcd top names it; split it, or keep its data elsewhere",
+            "plimsoll etcd top shows it; split it, or store its data elsewhere",
         );
     }
     if total.undecodable > 0 {
@@ -124,9 +125,10 @@ fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
             "etcd-undecodable",
             Severity::Warning,
             &[],
-            format!("{} can't be read as what they claim to be", counted(total.undecodable, "value")),
+            format!("{} can't be decoded as their declared type", counted(total.undecodable, "value")),
             &json!({"undecodable": total.undecodable}),
-            "an apiserver can't serve such objects, nor lists of their resource: plimsoll etcd check names them; compare with another member's snapshot, then delete them by key",
+            "an apiserver can't serve such objects, nor lists of their resource: plimsoll etcd check lists them; \
+             compare with another member's snapshot, then delete them by key",
         );
     }
     if total.managed_fields_bytes * 10 > total.live_bytes * 4 && total.managed_fields_bytes > MIN_BYTES {
@@ -135,12 +137,13 @@ fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
             Severity::Info,
             &[],
             format!(
-                "{} of the bytes that live are managedFields ({})",
+                "managedFields take {} of the live bytes ({})",
                 of(total.managed_fields_bytes, total.live_bytes),
                 bytes(total.managed_fields_bytes as f64)
             ),
             &json!({"managed_fields_bytes": total.managed_fields_bytes, "live_bytes": total.live_bytes}),
-            "plimsoll etcd usage --by manager names who writes them; controllers that apply whole objects again and again can apply less",
+            "plimsoll etcd usage --by manager shows who writes them; controllers that repeatedly apply whole objects \
+             can apply fewer fields",
         );
     }
 }
@@ -166,9 +169,15 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) 
             "etcd-events",
             Severity::Warning,
             &[("resource", "events")],
-            format!("Events take {} of the key space ({}, {})", of(event_bytes, all), bytes(event_bytes as f64), counted(events.keys, "key")),
+            format!(
+                "Events take {} of the key space ({}, {})",
+                of(event_bytes, all),
+                bytes(event_bytes as f64),
+                counted(events.keys, "key")
+            ),
             &json!({"keys": events.keys, "bytes": event_bytes, "share": event_bytes as f64 / all as f64}),
-            "find who writes them (plimsoll traffic --where resource=events --by user,agent); shorten --event-ttl, or give Events an etcd of their own (plimsoll etcd split)",
+            "find who writes them (plimsoll traffic --where resource=events --by user,agent); shorten --event-ttl, \
+             or store Events in a separate etcd (plimsoll etcd split)",
         );
     }
     const REPORTS: [&str; 9] = [
@@ -189,9 +198,14 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) 
             "etcd-policy-reports",
             Severity::Warning,
             &[("resource", "policyreports")],
-            format!("{} of policy reports take {} of the key space", counted(reports.keys, "object"), of(report_bytes, all)),
+            format!(
+                "{} of policy reports take {} of the key space",
+                counted(reports.keys, "object"),
+                of(report_bytes, all)
+            ),
             &json!({"keys": reports.keys, "bytes": report_bytes}),
-            "let the scanner clean up, report fewer resources, or keep its reports outside of etcd (Kyverno's reports-server)",
+            "have the scanner clean up, report fewer resources, or store its reports outside etcd (Kyverno's \
+             reports-server)",
         );
     }
     if total.helm_releases >= 100 && total.helm_bytes * 10 > total.live_bytes {
@@ -200,12 +214,12 @@ fn of_piles(total: &Usage, rows: &[Row], by: &By, found: &mut FileFindings<'_>) 
             Severity::Warning,
             &[("resource", "secrets")],
             format!(
-                "{} of Helm releases take {} of the bytes that live",
+                "{} of Helm releases take {} of the live bytes",
                 counted(total.helm_releases, "revision"),
                 of(total.helm_bytes, total.live_bytes)
             ),
             &json!({"releases": total.helm_releases, "bytes": total.helm_bytes}),
-            "keep fewer of them: helm upgrade --history-max 3, and delete old Secrets of type helm.sh/release.v1",
+            "keep fewer revisions: helm upgrade --history-max 3, and delete old Secrets of type helm.sh/release.v1",
         );
     }
 }
@@ -233,7 +247,7 @@ pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut FileFindings<'_>) {
             &[("key", key)],
             format!("{key} takes {}; by default etcd rejects requests above 1.5 MiB", bytes(size as f64)),
             &json!({"bytes": size, "managed_fields_bytes": number(&row[8]), "annotation_bytes": number(&row[9])}),
-            "split it, or keep its data elsewhere; every LIST, watch and copy of it costs as much",
+            "split it, or store its data elsewhere; every LIST and watch transfers all of it",
         );
     }
 }
@@ -255,7 +269,8 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
             &[("key", key)],
             format!("{key} was written {} times since the last compaction: {} of all writes", grouped(own), of(own, writes)),
             &json!({"writes": own, "writes_per_hour": number(&row[per_hour]), "share": own as f64 / writes.max(1) as f64}),
-            "find who writes it (plimsoll traffic --by user,agent --where resource=...); let it write only what changes, and less often",
+            "find who writes it (plimsoll traffic --by user,agent --where resource=...); have it write only changes, \
+             and less often",
         );
     }
 }
@@ -268,7 +283,7 @@ pub(super) fn of_free_pages(file: &File, runs: u64, pages: u64, middle: Option<u
             "etcd-free-list",
             Severity::Info,
             &[],
-            format!("{} free pages lie in {} runs, half of them of no more than 2 pages", grouped(pages), grouped(runs)),
+            format!("{} free pages are in {} runs, half of them at most 2 pages long", grouped(pages), grouped(runs)),
             &json!({"free_pages": pages, "free_runs": runs}),
             "defragment in a quiet hour; members that run with --bootstrap-defrag-threshold-megabytes (before 3.6: --experimental-bootstrap-defrag-threshold-megabytes) do it when they start",
         );

@@ -26,8 +26,8 @@ impl Weight {
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Live => ("etcd, live bytes", "bytes"),
-            Self::History => ("etcd, bytes of history", "bytes"),
-            Self::All => ("etcd, live bytes and history", "bytes"),
+            Self::History => ("etcd, history bytes", "bytes"),
+            Self::All => ("etcd, live and history bytes", "bytes"),
             Self::Keys => ("etcd, keys", "keys"),
             Self::Revisions => ("etcd, revisions", "revisions"),
         }

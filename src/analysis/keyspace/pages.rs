@@ -62,14 +62,14 @@ pub fn report(buckets: Vec<BucketPages>, mut free: Vec<u64>, pages: u64, file: F
     if let (Some(middle), Some(least)) = (quantile(&fills.0, 0.5), quantile(&fills.0, 0.0)) {
         let (middle, least) = (percent(middle), percent(least));
         lead.push(format!(
-            "Leaf pages of the keys are {middle} full in the middle, {least} at least, {} deep.",
+            "Leaf pages of keys: median fill {middle}, minimum {least}, depth {}.",
             counted(fills.1 as u64, "page")
         ));
     }
     if let (Some(middle), Some(longest)) = (middle, longest) {
         let runs = counted(free.len() as u64, "run");
         let (middle, longest) = (grouped(middle), grouped(longest));
-        lead.push(format!("Free pages lie in {runs}; one in the middle has {middle}, the longest {longest} pages."));
+        lead.push(format!("Free pages: {runs}; median length {middle}, longest {longest} pages."));
     }
     let mut found = findings::FileFindings::new(&file);
     findings::of_size(&file, &mut found);

@@ -62,7 +62,8 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
     let mut notes = hidden(rows.len(), shape.top);
     if shape.by == By::Manager {
         notes.push(
-            "A key counts with each manager that wrote a field of it, so rows are more than the whole.".to_owned(),
+            "A key counts for each manager that wrote one of its fields, so rows add up to more than the total."
+                .to_owned(),
         );
     }
     notes.extend(file.notes());

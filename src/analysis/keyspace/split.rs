@@ -63,13 +63,11 @@ pub fn report(rows: &[Row], total: &Usage, file: File, top: Option<usize>) -> Re
     totals.extend(file.totals());
     let mut lead = Vec::new();
     if moved.0.is_empty() {
-        lead.push(
-            "No built-in resource takes enough of the bytes or the writes to be worth an etcd of its own.".to_owned(),
-        );
+        lead.push("No built-in resource takes enough bytes or writes to justify a separate etcd.".to_owned());
     } else {
         let names: Vec<&str> = moved.0.iter().map(|(_, resource, _)| resource.as_str()).collect();
         lead.push(format!(
-            "Move {}: {} of the bytes ({}) and {} of the writes go; {} stay.",
+            "Move {}: {} of the bytes ({}) and {} of the writes; {} stay.",
             names.join(" and "),
             of(moved.1, all),
             bytes(moved.1 as f64),
@@ -119,7 +117,7 @@ fn steps(moved: &[(String, String, (f64, f64))], flag: &str) -> Vec<String> {
     }
     let mut steps = vec![
         "How to move:".to_owned(),
-        "  1\tSet up the new etcd with the apiserver's certificates (several servers: a ; between them).".to_owned(),
+        "  1\tSet up the new etcd with the apiserver's certificates (separate several servers by ;).".to_owned(),
     ];
     let copied: Vec<&str> =
         moved.iter().map(|(_, resource, _)| resource.as_str()).filter(|resource| *resource != "events").collect();
@@ -129,18 +127,20 @@ fn steps(moved: &[(String, String, (f64, f64))], flag: &str) -> Vec<String> {
         );
     } else {
         steps.push(format!(
-            "  2\tStop every apiserver (writes to {} must end: a copy of a live store loses what is written meanwhile).",
+            "  2\tStop every apiserver (writes to {} must stop: a copy of a live store loses later writes).",
             copied.join(", ")
         ));
         steps.push(
-            "  3\tRestore a snapshot of the old etcd into the new one, so that the revision goes on: watches and resourceVersions must not go back. Only Events can skip this."
+            "  3\tRestore a snapshot of the old etcd into the new one, so that revisions continue: resourceVersions \
+             must not go back. Only Events can skip this."
                 .to_owned(),
         );
     }
     let next = if copied.is_empty() { 3 } else { 4 };
     steps.push(format!("  {next}\tStart every apiserver with {flag}"));
     steps.push(format!(
-        "  {}\tWhen all is well, delete the moved prefixes from the old etcd, and what does not belong from the new one; compact and defragment.",
+        "  {}\tOnce all works, delete the moved prefixes from the old etcd and all others from the new one; compact \
+         and defragment.",
         next + 1
     ));
     steps.push("Custom resources, CRDs and APIServices can't be moved: the flag does not support them.".to_owned());

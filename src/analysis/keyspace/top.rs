@@ -77,12 +77,8 @@ pub fn report(
     });
     let shown: u64 =
         rows.iter().filter_map(|row| if let Value::Count(size) = row[5] { Some(size) } else { None }).sum();
-    let lead = vec![format!(
-        "{} of {} hold {} of the bytes that live.",
-        rows.len(),
-        counted(live, "object"),
-        of(shown, bytes)
-    )];
+    let lead =
+        vec![format!("{} of {} hold {} of the live bytes.", rows.len(), counted(live, "object"), of(shown, bytes))];
     let mut totals = file.totals();
     totals.splice(0..0, [("keys_live".to_owned(), live.into()), ("live_bytes".to_owned(), bytes.into())]);
     let mut found = findings::FileFindings::new(&file);

@@ -115,7 +115,7 @@ fn limit(sample: &Sample, host: Option<u64>) -> Option<(u64, String)> {
     let groups = std::iter::once(sample).chain(&sample.above);
     let own = groups.filter_map(|group| Some((own_limit(group)?.number()?, group.path.clone())));
     let hierarchical = sample.stat("hierarchical_memory_limit").and_then(|limit| Amount::of(limit).number());
-    let above = hierarchical.map(|limit| (limit, "a group above".to_owned()));
+    let above = hierarchical.map(|limit| (limit, "a parent cgroup".to_owned()));
     let host = host.or_else(|| sample.host("MemTotal")).map(|total| (total, "host".to_owned()));
     // Of equal ones the first, which is the nearest.
     own.chain(above).chain(host).min_by_key(|(limit, _)| *limit)
@@ -211,7 +211,7 @@ impl Account {
         // Locked pages, and those that are on their way to a list.
         let lists = [self.shmem, self.file_active, self.file_inactive];
         let listed: i64 = lists.into_iter().flatten().map(signed).sum();
-        add("file cache, on neither list", 'o', of(self.file).map(|file| file - listed).filter(|rest| *rest != 0));
+        add("file cache, on neither LRU list", 'o', of(self.file).map(|file| file - listed).filter(|rest| *rest != 0));
         if sample.version.is_v2() {
             add("slab, reclaimable", 's', of(self.slab_reclaimable));
             add("slab, not reclaimable", 'S', of(self.slab_unreclaimable));

@@ -16,17 +16,19 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
         Verdict::CacheFull => (
             "memory-cache-full",
             Severity::Info,
-            "nothing has to be done: alert on working set or on memory that can't be reclaimed, not on usage; plimsoll memory reclaim gives the cache back",
+            "no action needed: alert on working set or on unreclaimable memory, not on usage; plimsoll memory \
+             reclaim frees the cache",
         ),
         Verdict::NearLimit => (
             "memory-near-limit",
             Severity::Warning,
-            "watch it (plimsoll memory watch): if it stays and what can't be reclaimed grows, raise the limit or look into the heap",
+            "monitor it (plimsoll memory watch): if it stays high and unreclaimable memory grows, raise the limit or \
+             analyse the heap",
         ),
         Verdict::Thrashing => (
             "memory-cache-thrashing",
             Severity::Warning,
-            "raise the limit, or make the program read less again and again; don't reclaim: every page given back is read from disk again",
+            "raise the limit, or reduce repeated reads; do not reclaim: every reclaimed page is read from disk again",
         ),
         Verdict::Anon => (
             "memory-anon-pressure",
@@ -35,7 +37,8 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
             } else {
                 Severity::Warning
             },
-            "look into the heap (plimsoll heap top on a profile) and at who sends what (plimsoll traffic); raise the limit until then. Giving back cache does not help",
+            "analyse the heap (plimsoll heap top on a profile) and the busiest clients (plimsoll traffic); raise the \
+             limit until then. Reclaiming cache does not help",
         ),
     };
     let mut finding = Finding::new(id, severity, &[("cgroup", &seen.sample.path)]);

@@ -166,8 +166,8 @@ pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
     }
     if profiles.iter().any(|heap| heap.in_use.is_none() && metrics.iter().all(|other| other.group != heap.group)) {
         notes.push(
-            "A profile in protobuf holds only objects; how much of the heap is idle or released stands in \
-             metrics (--metrics) and in the text form (/debug/pprof/heap?debug=1)."
+            "A protobuf profile has only objects; metrics (--metrics) and the text form (/debug/pprof/heap?debug=1) \
+             also show idle and released heap."
                 .to_owned(),
         );
     }
@@ -241,10 +241,10 @@ pub fn for_people(heaps: &[Heap]) -> Table {
         ("heap idle, not released", |h| Some(h.idle? - h.released.unwrap_or(0.0))),
         ("heap released to the kernel", |h| h.released),
         ("stacks", |h| h.stacks),
-        ("Go holds in all", Heap::held),
+        ("Go memory in total", Heap::held),
         ("anonymous memory of the group", |h| h.anon.map(|anon| anon as f64)),
-        ("anonymous beyond the objects", Heap::beyond),
-        ("anonymous outside Go's account", Heap::outside),
+        ("anonymous memory beyond the objects", Heap::beyond),
+        ("anonymous memory not accounted for by Go", Heap::outside),
         ("next collection at", |h| h.next_gc),
         ("resident memory of the process", |h| h.resident),
     ];

@@ -63,10 +63,10 @@ pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Pl
     };
     let goal = wanted.min(most);
     let note = if wanted == 0 {
-        Some("nothing to do: it is so already".to_owned())
+        Some("nothing to do: the goal is already met".to_owned())
     } else if goal < wanted {
         Some(format!(
-            "{} would be needed, but at most {} of {} reclaimable are asked for (--most)",
+            "{} would be needed, but at most {} of {} reclaimable may be reclaimed (--most)",
             bytes(wanted as f64),
             bytes(most as f64),
             bytes(reclaimable as f64)
@@ -83,17 +83,17 @@ pub fn stop(rates: &Rates, freed: u64) -> Option<String> {
     let again = refaulted * super::rates::PAGE;
     if refaulted > FEW_REFAULTS && again > READ_AGAIN * freed as f64 {
         return Some(format!(
-            "refaults rise: {} were read again after the last step freed {}",
+            "refaults rise: {} refaulted after the last step freed {}",
             bytes(again),
             bytes(freed as f64)
         ));
     }
     if rates.psi_some.is_some_and(|some| some >= SOME_HIGH) || rates.psi_full.is_some_and(|full| full >= FULL_HIGH) {
         let [some, full] = [rates.psi_some, rates.psi_full].map(|share| percent(share.unwrap_or(0.0)));
-        return Some(format!("pressure rises: tasks waited for memory {some} of the time, all at once {full}"));
+        return Some(format!("pressure rises: some tasks stalled on memory {some} of the time, all tasks {full}"));
     }
     if rates.oom_kills.is_some_and(|kills| kills > 0) {
-        return Some("a process was killed for want of memory".to_owned());
+        return Some("a process was killed because memory ran out (OOM)".to_owned());
     }
     None
 }

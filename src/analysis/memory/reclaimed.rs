@@ -119,7 +119,7 @@ fn for_people(outcome: &Outcome) -> Table {
     let lines: [Tell<'_>; 8] = [
         ("usage", &|seen| size(seen.account.usage)),
         ("file cache", &|seen| size(seen.account.file)),
-        ("of it inactive", &|seen| size(seen.account.file_inactive)),
+        ("of which inactive", &|seen| size(seen.account.file_inactive)),
         ("anonymous", &|seen| size(seen.account.anon)),
         ("reclaimable", &|seen| size(seen.account.reclaimable)),
         ("left below the limit", &left),
@@ -188,7 +188,7 @@ pub fn report(outcomes: &[Outcome]) -> Report {
         let asked: u64 = outcome.steps.iter().map(|step| step.asked).sum();
         let pressure = outcome.steps.iter().filter_map(|step| step.rates.as_ref()?.psi_some).fold(0.0, f64::max);
         notes.push(format!(
-            "{} freed in {} steps by {} ({} asked for); tasks waited for memory at most {} of the time between steps.",
+            "{} freed in {} steps by {} (goal {}); tasks stalled on memory at most {} of the time between steps.",
             bytes(outcome.freed() as f64),
             outcome.steps.len(),
             outcome.method,

@@ -321,7 +321,7 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     };
     fact(format!("limit ({by})"), signed(a.limit));
     fact("left below the limit".to_owned(), a.headroom);
-    fact("left if reclaimable cache is given back".to_owned(), a.headroom_with_cache);
+    fact("left if reclaimable cache is freed".to_owned(), a.headroom_with_cache);
     fact("working set (kubelet's: usage less inactive file)".to_owned(), signed(a.working_set));
     fact("reclaimable (clean cache, reclaimable slab)".to_owned(), signed(a.reclaimable));
     fact("cache mapped by processes".to_owned(), signed(a.file_mapped));
@@ -404,7 +404,7 @@ pub fn show(of: &[Seen], told: MemoryInput) -> Report {
         let fields = unknown(&seen.sample);
         if !fields.is_empty() && of.len() == 1 {
             let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            notes.push(format!("Fields of the kernel that plimsoll does not interpret: {}.", fields.join(", ")));
+            notes.push(format!("Kernel fields that plimsoll does not interpret: {}.", fields.join(", ")));
         }
         let tight = seen
             .sample
@@ -417,7 +417,7 @@ pub fn show(of: &[Seen], told: MemoryInput) -> Report {
         {
             let (fill, firm) = (account.fill().unwrap_or(0.0), account.firm().unwrap_or(0.0));
             notes.push(format!(
-                "The group above, {}, is at {} of its limit, {} without cache.",
+                "The parent cgroup, {}, is at {} of its limit, {} without cache.",
                 above.path,
                 percent(fill),
                 percent(firm)

@@ -60,14 +60,13 @@ impl Verdict {
     pub fn explain(self) -> &'static str {
         match self {
             Self::Unknown => "the limit is unknown; give the machine's memory with --host-memory",
-            Self::Healthy => "there is room",
-            Self::CacheFull => {
-                "full of page cache that is not read again: the kernel reclaims it when memory is needed"
-            }
-            Self::NearLimit => "close to the limit; part of it is cache, but not all of that is surely idle",
-            Self::Thrashing => "what is read again and again does not fit: reclaiming more would make it slower",
+            Self::Healthy => "enough headroom",
+            Self::CacheFull => "full of idle page cache: the kernel reclaims it when memory is needed",
+            Self::NearLimit => "close to the limit; part of it is cache, but some of that may be in use",
+            Self::Thrashing => "the working set of the page cache does not fit: reclaiming more would slow it down",
             Self::Anon => {
-                "memory that can't be given back comes close to the limit: the next OOM would be the program's own doing"
+                "unreclaimable memory is close to the limit: the next OOM kill would be caused by the program's own \
+                 memory"
             }
         }
     }
@@ -117,23 +116,21 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         evidence.push(("unreclaimable_share", firm));
     }
     if let Some(refaults) = refaults {
-        reasons.push(format!(
-            "{} of the cache is read again each minute",
-            percent(refaults).replace("100%", "all, or more,")
-        ));
+        reasons
+            .push(format!("{} of the cache refaults each minute", percent(refaults).replace("100%", "all, or more,")));
         evidence.push(("refault_share_per_min", refaults));
     }
     if let Some(some) = some {
         reasons.push(format!(
-            "tasks waited for memory {} of the time{}",
+            "tasks stalled on memory {} of the time{}",
             percent(some),
-            full.map(|full| format!(", all at once {}", percent(full))).unwrap_or_default()
+            full.map(|full| format!(", all tasks {}", percent(full))).unwrap_or_default()
         ));
         evidence.push(("psi_some", some));
         evidence.extend(full.map(|full| ("psi_full", full)));
     }
     if let Some(hits) = hits.filter(|hits| *hits > 0) {
-        reasons.push(format!("the limit was met {} times", significant(hits as f64)));
+        reasons.push(format!("the limit was hit {} times", significant(hits as f64)));
         evidence.push(("limit_hits", hits as f64));
     }
     if kills > 0 {
@@ -148,7 +145,7 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         .map(|(slope, left)| left / slope)
         .filter(|seconds| *seconds <= SOON_S && firm.is_some_and(|firm| firm >= 0.5));
     if let Some(seconds) = soon {
-        reasons.push(format!("what can't be reclaimed grows, and meets the limit in {} s", significant(seconds)));
+        reasons.push(format!("unreclaimable memory grows, and reaches the limit in {} s", significant(seconds)));
         evidence.push(("seconds_to_limit", seconds));
     }
     // v1 has no pressure of a group: there the limit must have been met meanwhile.

@@ -155,13 +155,10 @@ impl Health<'_> {
                 "etcd-slow-fsync",
                 severity,
                 confidence,
-                format!(
-                    "{name}: one in a hundred of {} of the log took {} ms or more to reach the disk",
-                    counted(count as u64, "write"),
-                    significant(ms)
-                ),
+                format!("{name}: WAL fsync p99 is {} ms or more", counted(count as u64, "write"), significant(ms)),
                 json!({"wal_fsync_p99_ms": ms, "fsyncs": count, "recommended_ms": FSYNC_MS[0]}),
-                "give etcd a disk of its own with low write latency (local SSD), and keep other writers (logs, image pulls, backups) off it",
+                "give etcd a dedicated disk with low write latency (local SSD), without other writers (logs, image \
+                 pulls, backups)",
             );
         }
         if let Some((severity, ms, count, confidence)) = slow(Metric::EtcdCommit, COMMIT_MS) {
@@ -170,12 +167,13 @@ impl Health<'_> {
                 severity,
                 confidence,
                 format!(
-                    "{name}: one in a hundred of {} to the database took {} ms or more",
+                    "{name}: backend commit p99 is {} ms or more",
                     counted(count as u64, "commit"),
                     significant(ms)
                 ),
                 json!({"commit_p99_ms": ms, "commits": count, "recommended_ms": COMMIT_MS[0]}),
-                "check the disk's latency; a fragmented database (long free-list) slows commits too: defragment, one member after the other",
+                "check the disk's latency; a fragmented database (long free-list) slows commits too: defragment, one \
+                 member at a time",
             );
         }
         if let Some((severity, ms, count, confidence)) = slow(Metric::EtcdPeerRoundTrip, PEER_MS) {
@@ -183,9 +181,9 @@ impl Health<'_> {
                 "etcd-slow-peers",
                 severity,
                 confidence,
-                format!("{name}: messages to other members take {} ms or more, one in a hundred", significant(ms)),
+                format!("{name}: round-trip time to peers, p99, is {} ms or more", significant(ms)),
                 json!({"peer_rtt_p99_ms": ms, "messages": count}),
-                "bring members closer together, or raise --heartbeat-interval and --election-timeout to fit the network",
+                "place members closer together, or raise --heartbeat-interval and --election-timeout",
             );
         }
         if self.last(Metric::EtcdHasLeader) == Some(0.0) {
@@ -193,9 +191,9 @@ impl Health<'_> {
                 "etcd-no-leader",
                 Severity::Critical,
                 1.0,
-                format!("{name}: has no leader, so nothing can be written"),
+                format!("{name}: has no leader, so writes fail"),
                 json!({"has_leader": 0}),
-                "see that a majority of members runs and reaches one another; look at their logs for elections",
+                "check that a majority of members run and reach each other; check their logs for elections",
             );
         }
         let changes = self.leader_changes().unwrap_or(0.0);
@@ -207,11 +205,11 @@ impl Health<'_> {
                 0.9,
                 format!(
                     "{name}: saw {} in {}",
-                    counted(changes as u64, "change of leader"),
+                    counted(changes as u64, "leader change"),
                     duration((self.instance.seconds * 1e6) as i64)
                 ),
                 json!({"leader_changes": changes, "seconds": self.instance.seconds}),
-                "look for slow disks, starved CPUs or a lossy network between members at those times",
+                "check for slow disks, starved CPUs or packet loss between members at those times",
             );
         }
         let failed = self.rise(Metric::EtcdProposalsFailed).unwrap_or(0.0);
@@ -222,7 +220,7 @@ impl Health<'_> {
                 0.8,
                 format!("{name}: {} failed", counted(failed as u64, "proposal")),
                 json!({"proposals_failed": failed}),
-                "proposals fail when there is no leader or no majority: see the members' logs",
+                "proposals fail without a leader or majority: check the members' logs",
             );
         }
         if let Some(pending) = self.last(Metric::EtcdPending).filter(|pending| *pending >= 5.0) {
@@ -230,12 +228,10 @@ impl Health<'_> {
                 "etcd-pending-proposals",
                 Severity::Warning,
                 0.6,
-                format!(
-                    "{name}: {} waited to be agreed on when the last page was taken",
-                    counted(pending as u64, "proposal")
-                ),
+                format!("{name}: {} pending when the last page was taken", counted(pending as u64, "proposal")),
                 json!({"proposals_pending": pending}),
-                "writes come faster than members agree: look for a surge of writes (plimsoll traffic --by user,verb) or a slow member",
+                "writes arrive faster than members commit them: look for a write surge (plimsoll traffic --by \
+                 user,verb) or a slow member",
             );
         }
         if let Some(pending) = self.last(Metric::EtcdPendingEvents).filter(|pending| *pending >= 1000.0) {
@@ -243,9 +239,9 @@ impl Health<'_> {
                 "etcd-delayed-events",
                 Severity::Warning,
                 0.7,
-                format!("{name}: {} waited to be sent to watchers", counted(pending as u64, "event")),
+                format!("{name}: {} pending for watchers", counted(pending as u64, "event")),
                 json!({"pending_events": pending, "slow_watchers": self.last(Metric::EtcdSlowWatchers)}),
-                "an apiserver does not take events as fast as they come: look at its CPU and at the network to it",
+                "an apiserver receives events too slowly: check its CPU and the network to it",
             );
         }
         self.space(name, &mut add);
@@ -259,10 +255,11 @@ impl Health<'_> {
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
                 Some(_) => {
-                    "defragment, one member after the other (each is blocked meanwhile): half of the file is free pages"
+                    "defragment, one member at a time (each is blocked meanwhile): half of the file is free pages"
                 }
                 None => {
-                    "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), delete or compact, then defragment; raise --quota-backend-bytes only up to 8 GiB"
+                    "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), \
+                     delete or compact, then defragment; raise --quota-backend-bytes to at most 8 GiB"
                 }
             };
             add(
@@ -285,7 +282,7 @@ impl Health<'_> {
                 0.9,
                 format!("{name}: only {} of the file's {} is in use", percent(in_use / size), bytes(size)),
                 json!({"db_bytes": size, "in_use_bytes": in_use}),
-                "defragment in a quiet hour, one member after the other: each is blocked meanwhile",
+                "defragment at a quiet time, one member at a time: each is blocked meanwhile",
             );
         }
     }
@@ -316,7 +313,7 @@ fn block(of: &[Health<'_>]) -> Table {
         ("version", &|h| Some(h.instance.version.clone()).filter(|version| !version.is_empty())),
         ("has a leader", &|h| h.last(Metric::EtcdHasLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),
         ("is the leader", &|h| h.last(Metric::EtcdIsLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),
-        ("changes of leader", &|h| number(h.leader_changes())),
+        ("leader changes", &|h| number(h.leader_changes())),
         ("log write (fsync), p99", &|h| p99(h, Metric::EtcdWalFsync)),
         ("commit, p99", &|h| p99(h, Metric::EtcdCommit)),
         ("round trip to peers, p99", &|h| p99(h, Metric::EtcdPeerRoundTrip)),
@@ -328,7 +325,7 @@ fn block(of: &[Health<'_>]) -> Table {
         ("events delayed", &|h| number(h.last(Metric::EtcdPendingEvents))),
         ("slow watchers", &|h| number(h.last(Metric::EtcdSlowWatchers))),
         ("database", &|h| h.size().map(bytes)),
-        ("of it in use", &|h| h.last(Metric::EtcdDbInUse).map(bytes)),
+        ("of which in use", &|h| h.last(Metric::EtcdDbInUse).map(bytes)),
         ("quota", &|h| h.last(Metric::EtcdQuota).map(bytes)),
         ("share of quota", &|h| h.quota_share().map(percent)),
     ];
@@ -372,7 +369,7 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
     let window =
         of.iter().map(|health| health.instance.from).min().zip(of.iter().map(|health| health.instance.to).max());
     let mut lead = match members {
-        0 => "No page of etcd itself: this is how apiservers see it.".to_owned(),
+        0 => "No metrics page of etcd itself: these numbers are measured by apiservers.".to_owned(),
         _ => format!("{} of etcd", counted(members as u64, "member")),
     };
     if let (Some((from, to)), true) = (window, members > 0) {
@@ -382,7 +379,7 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
     let share = of.iter().filter_map(Health::quota_share).max_by(f64::total_cmp);
     let mut notes = Vec::new();
     if findings.is_empty() {
-        notes.push("Nothing was found to be wrong.".to_owned());
+        notes.push("No problem found.".to_owned());
     }
     Report {
         schema: "plimsoll.etcd-health/v1".to_owned(),

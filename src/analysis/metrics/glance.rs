@@ -247,7 +247,7 @@ impl Glance {
             vec![
                 format!("room for {} events", whole(capacity)),
                 format!(
-                    "{} initializations, {} watchers cut off, {} reads fell back to etcd",
+                    "{} initializations, {} watchers terminated, {} reads fell back to etcd",
                     whole(initializations),
                     whole(terminated),
                     whole(fallbacks)

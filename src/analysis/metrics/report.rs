@@ -56,7 +56,7 @@ fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
         first += &format!(" ({})", rates.join(", "));
     }
     if since_start {
-        first += ": totals since start, as there is one page only";
+        first += ": totals since start, because there is only one page";
     }
     let mut versions: Vec<&str> =
         servers.iter().map(|instance| instance.version.as_str()).filter(|v| !v.is_empty()).collect();
@@ -90,35 +90,31 @@ fn lead(facts: &Facts, measured: &Measured) -> Vec<String> {
 fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     let mut notes = Vec::new();
     for (folder, files) in &read.without_logs {
-        notes.push(format!(
-            "No audit log was found in {folder} ({files} files): metrics show what was requested, not by whom."
-        ));
+        notes.push(format!("No audit log in {folder} ({files} files): metrics show requests, but not the clients."));
     }
     let lost: u64 = read.losses.iter().map(|loss| loss.count).sum();
     if lost > 0 {
-        notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
+        notes.push(format!("{} of the input lost or damaged; see the messages.", counted(lost, "part")));
     }
     if read.undated > 0 {
         notes.push(format!(
-            "The time of {} is that of the file's last change, which copying may have set; call files by Unix seconds or RFC 3339.",
+            "The time of {} is the file's modification time, which copying may have changed; name files by Unix \
+             seconds or RFC 3339.",
             counted(read.undated as u64, "page")
         ));
     }
     if facts.unknown_pages > 0 {
-        notes.push(format!("{} without any known metric.", counted(facts.unknown_pages, "page")));
+        notes.push(format!("{} with no known metric.", counted(facts.unknown_pages, "page")));
     }
     if facts.left_out_pages > 0 {
-        notes.push(format!(
-            "{} left out: there are too many processes in one folder.",
-            counted(facts.left_out_pages, "page")
-        ));
+        notes.push(format!("{} left out: too many processes in one folder.", counted(facts.left_out_pages, "page")));
     }
     if facts.dropped_samples > 0 {
-        notes.push(format!("{} left out: there are too many series.", counted(facts.dropped_samples, "sample")));
+        notes.push(format!("{} left out: too many series.", counted(facts.dropped_samples, "sample")));
     }
     let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
     if !split.is_empty() {
-        notes.push(format!("{} answered behind one address; separated by process start.", split.join(", ")));
+        notes.push(format!("{} share one address; separated by process start time.", split.join(", ")));
     }
     notes
 }

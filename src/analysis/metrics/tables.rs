@@ -143,7 +143,8 @@ fn objectives(facts: &Facts) -> Table {
     );
     table(
         "slo",
-        "Objectives of Kubernetes: 99 % of requests in time and without error (burn rate above 1: the month's budget will not last)",
+        "Service level objective: 99 % of requests within the latency target and without error (burn rate above 1: \
+         the monthly error budget runs out)",
         &["class", "bound_s", "requests", "slow", "errors", "good_share", "burn_rate"],
         rows.collect(),
     )
@@ -235,7 +236,7 @@ fn watches(facts: &Facts) -> Table {
     let idle = |row: &[Value]| [2, 3, 4].iter().all(|at| is_still(&row[*at]));
     table(
         "watches",
-        "Watches by resource: events received once, sent to every watcher; seconds of history that the watch cache holds",
+        "Watches by resource: events received, events sent to watchers, and seconds of history in the watch cache",
         &[
             "group",
             "resource",
@@ -273,7 +274,7 @@ fn webhooks(facts: &Facts) -> Table {
     });
     table(
         "webhooks",
-        "Admission webhooks: calls, latency, requests that they rejected, calls that failed and were let through",
+        "Admission webhooks: calls, latency, denied requests, and failed calls whose requests were admitted",
         &["name", "type", "operation", "calls_per_s", "p50_ms", "p99_ms", "rejections", "failed_open"],
         by(rows.collect(), 3),
     )
@@ -287,10 +288,5 @@ fn stored(facts: &Facts) -> Table {
         let bytes = sizes.filter_map(|fact| fact.last).filter(|bytes| *bytes >= 0.0).max_by(f64::total_cmp);
         vec![group.as_str().into(), resource.as_str().into(), count(Some(objects)), count(bytes)]
     });
-    table(
-        "objects",
-        "Objects in the store, and the bytes that they take there",
-        &["group", "resource", "objects", "bytes"],
-        rows.collect(),
-    )
+    table("objects", "Objects in etcd, and their bytes", &["group", "resource", "objects", "bytes"], rows.collect())
 }

@@ -141,7 +141,7 @@ impl Query {
         let other = self.dims().find(|dim| !dim.is_flow() && !dim.is_of_both());
         match flow.zip(other) {
             Some((flow, other)) => Err(format!(
-                "metrics count requests by '{}' and by '{}' apart: ask for one of them",
+                "metrics count requests by '{}' or by '{}', not by both; use one of them",
                 flow.name(),
                 other.name()
             )),

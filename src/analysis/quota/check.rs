@@ -168,7 +168,7 @@ pub fn report(
     if trends < checked.len() {
         let missing = checked.len() - trends;
         report.notes.push(format!(
-            "{missing} of them have no trend: it needs {} full days of the last {}",
+            "{missing} of them have no trend: it requires {} complete days of the last {}",
             trend::MIN_DAYS,
             trend::MAX_DAYS
         ));
@@ -205,7 +205,7 @@ fn row(checked: &Checked, at: Micros) -> Vec<Value> {
 
 /// How a gauge is said to be.
 pub fn state(gauge: &Gauge) -> String {
-    let share = gauge.share.map_or("nothing is granted".to_owned(), percent);
+    let share = gauge.share.map_or("the quota is 0".to_owned(), percent);
     format!("{} of {} ({share})", gauge.used, gauge.hard)
 }
 
@@ -224,15 +224,18 @@ fn finding(quotas: &Quotas, checked: &Checked) -> Option<Finding> {
     (finding.first_seen, finding.last_seen) = (time::format(quotas.at), time::format(quotas.at));
     finding.summary = format!("{} of namespace {}: {}", gauge.key.resource, gauge.key.namespace, state(gauge));
     if let Some(full) = gauge.full_at.filter(|_| !is_full) {
-        finding.summary += &format!("; at its trend full on {}", time::format(full).get(..10).unwrap_or_default());
+        finding.summary +=
+            &format!("; forecast full on {} at its trend", time::format(full).get(..10).unwrap_or_default());
     }
     let numbers = [("share", gauge.share), ("per_week", gauge.per_week)];
     finding.evidence = numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
     finding.evidence.insert("used".to_owned(), gauge.used.clone().into());
     finding.evidence.insert("hard".to_owned(), gauge.hard.clone().into());
     finding.remedy = match gauge.raise() {
-        Some(proposed) => format!("grant {proposed} (plimsoll quota propose), or free what is not needed"),
-        None => "free what is not needed, or grant more: plimsoll quota propose computes how much".to_owned(),
+        Some(proposed) => format!("raise it to {proposed} (plimsoll quota propose), or delete unused objects"),
+        None => {
+            "delete unused objects or lower requests, or raise the quota: plimsoll quota propose computes it".to_owned()
+        }
     };
     Some(finding)
 }

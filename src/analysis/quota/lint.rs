@@ -165,11 +165,13 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         finding.evidence.insert("missing".to_owned(), missing.join(",").into());
         finding.evidence.insert("pods".to_owned(), pods.into());
         finding.remedy = if asks {
-            "state requests in the pod template, or give the namespace a LimitRange with defaults (quota propose \
+            "set requests in the pod template, or give the namespace a LimitRange with defaults (quota propose \
              --limit-range): a quota rejects pods without requests, and the scheduler places them anywhere"
                 .to_owned()
         } else {
-            "state a memory limit in the pod template, or give the namespace a LimitRange with a default: without it one leak takes the node's memory".to_owned()
+            "set a memory limit in the pod template, or give the namespace a LimitRange with a default: without it \
+             one leak can use the node's memory"
+                .to_owned()
         };
         findings.push(finding);
     }
@@ -189,7 +191,7 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
         finding.summary = format!("namespace {namespace} has {} and no ResourceQuota", counted(*pods, "pod"));
         finding.evidence.insert("pods".to_owned(), (*pods).into());
         finding.remedy =
-            "give it a quota (quota propose): without one it can take the whole cluster, and etcd's space".to_owned();
+            "set a quota (quota propose): without one it can use the whole cluster, and etcd's space".to_owned();
         findings.push(finding);
     }
     for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
@@ -200,10 +202,10 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
         };
         if !rules.owner_keys.iter().any(is_named) {
             let mut finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)]);
-            finding.summary = format!("namespace {name} names no owner");
+            finding.summary = format!("namespace {name} has no owner");
             finding.evidence.insert("looked_for".to_owned(), rules.owner_keys.join(",").into());
             finding.remedy = format!(
-                "label it, or annotate it: kubectl label namespace {name} team=…; quota alert writes to owners"
+                "add a label or annotation: kubectl label namespace {name} team=…; quota alert notifies owners"
             );
             findings.push(finding);
         }
@@ -236,7 +238,7 @@ fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut 
             ];
             let mut finding = Finding::new("quota-refuses-silent-pods", Severity::Critical, &subject);
             finding.summary = format!(
-                "{} {}/{} can make no pods: quota {} grants {}, and its containers don't say how much they need",
+                "{} {}/{} can't create pods: quota {} limits {}, and its containers don't set them",
                 workload.kind,
                 workload.namespace,
                 workload.name,
@@ -245,7 +247,9 @@ fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut 
             );
             finding.evidence.insert("missing".to_owned(), missing.join(",").into());
             finding.remedy =
-                "state them in the pod template, or give the namespace a LimitRange with defaults (quota propose --limit-range)".to_owned();
+                "set them in the pod template, or give the namespace a LimitRange with defaults (quota propose \
+                 --limit-range)"
+                    .to_owned();
             findings.push(finding);
         }
     }
@@ -288,7 +292,7 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 let room =
                     if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
                 finding.summary = format!(
-                    "a rollout of {} {}/{} wants {} more {} at once ({}), and quota {} has {} left: it {}",
+                    "a rollout of {} {}/{} requires {} more {} at once ({}), and quota {} has {} left: it {}",
                     workload.kind,
                     workload.namespace,
                     workload.name,
@@ -305,7 +309,9 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 }
                 finding.evidence.insert("surge".to_owned(), workload.surge.into());
                 finding.remedy =
-                    "raise the quota (quota propose), or set maxSurge to 0 so that an old pod goes before a new one comes".to_owned();
+                    "raise the quota (quota propose), or set maxSurge to 0 so that old pods are deleted before new \
+                     ones are created"
+                        .to_owned();
                 findings.push(finding);
             }
         }
@@ -340,8 +346,7 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
         finding.evidence.insert("hard".to_owned(), standing.hard.to_string().into());
         finding.evidence.insert("peak".to_owned(), most.to_string().into());
         finding.evidence.insert("days".to_owned(), usage.days.len().into());
-        finding.remedy =
-            "lower it (quota propose): what is granted and not used is missing elsewhere, or over-committed".to_owned();
+        finding.remedy = "lower it (quota propose): unused quota is missing elsewhere, or overcommitted".to_owned();
         findings.push(finding);
     }
 }

@@ -86,7 +86,7 @@ fn peak(row: &Proposal) -> Value {
     let mut peak = json!({"peak": row.peak.to_string(), "at": time::format(row.peak_at)});
     match row.censored {
         Some(Censored::Refused) => peak["censored"] = "denied requests are counted".into(),
-        Some(Censored::AtQuota) => peak["censored"] = "usage stood at the quota".into(),
+        Some(Censored::AtQuota) => peak["censored"] = "usage was at the quota".into(),
         None => {}
     }
     if row.is_spike {

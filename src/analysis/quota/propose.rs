@@ -136,13 +136,13 @@ impl Proposal {
             _ => format!("{peak} + {headroom}"),
         };
         if self.peak.is_zero() {
-            return format!("nothing was used in {}: left as it is", crate::model::units::counted(self.days, "day"));
+            return format!("no usage in {}: unchanged", crate::model::units::counted(self.days, "day"));
         }
         if self.used > self.peak.times(1.0 + rules.headroom) {
-            text = "what is used now".to_owned();
+            text = "current usage".to_owned();
         }
         if self.censored == Some(Censored::AtQuota) {
-            text += "; usage stood at the quota, so the need may be higher";
+            text += "; usage was at the quota, so demand may be higher";
         }
         if self.is_spike && !rules.without_spikes {
             text += "; the peak was a spike";

@@ -124,15 +124,16 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     let days = proposals.rows.iter().map(|row| row.days).max().unwrap_or_default();
     if days < 7 && !proposals.rows.is_empty() {
         notes.push(format!(
-            "History of {} only: a weekly peak may be missing; plimsoll record keeps samples, --prometheus asks for some.",
+            "Only {} of history: a weekly peak may be missing; plimsoll record collects history, --prometheus \
+             queries it.",
             counted(days, "day")
         ));
     }
     notes.extend(left_out(proposals));
     if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
         notes.push(
-            "Where usage stood at its quota (95% and more) the need may be higher: audit logs beside would show what \
-             was denied."
+            "Where usage was at its quota (95% and more), demand may be higher: audit logs as further input show \
+             denied requests."
                 .to_owned(),
         );
     }
@@ -140,7 +141,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     for row in commitments.iter().filter(|row| row.proposed > row.allocatable) {
         let mut finding = Finding::new("quota-overcommitted", Severity::Info, &[("resource", &row.resource)]);
         finding.summary = format!(
-            "proposed quotas for {} come to {}, {} of what the nodes can hold ({})",
+            "proposed quotas for {} add up to {}, {} of the nodes' allocatable ({})",
             row.resource,
             row.proposed,
             percent(row.proposed.value() / row.allocatable.value()),
@@ -150,7 +151,8 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             finding.evidence.insert(name.to_owned(), value.to_string().into());
         }
         finding.remedy =
-            "namespaces need not peak at one time, so some over-commitment is common; where all of them may, add nodes or lower quotas"
+            "namespaces rarely peak together, so some overcommitment is common; if they may, add nodes or lower \
+             quotas"
                 .to_owned();
         findings.push(finding);
     }
@@ -178,10 +180,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     };
     let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
     if shown < table.rows.len() {
-        notes.push(format!(
-            "{shown} of {} limits; --top 0 shows all, and -o json, yaml and csv hold them.",
-            table.rows.len()
-        ));
+        notes.push(format!("{shown} of {} limits; --top 0, -o json, yaml and csv show all.", table.rows.len()));
     }
     let first_rows = Table { rows: table.rows[..shown].to_vec(), ..table.clone() };
     let people = if cluster.rows.is_empty() { vec![first_rows] } else { vec![first_rows, cluster.clone()] };
@@ -252,7 +251,7 @@ fn left_out(proposals: &Proposals) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
             "In {} some containers have no requests, so a quota would reject their pods: those resources are left \
-             out ({}{others}); --limit-range gives defaults and brings them in.",
+             out ({}{others}); --limit-range adds defaults and includes them.",
             counted(names.len() as u64, "namespace"),
             first.join(", ")
         )
@@ -309,10 +308,7 @@ pub fn linted(
     let shown = top.unwrap_or(findings.len()).min(findings.len());
     let mut notes = Vec::new();
     if shown < findings.len() {
-        notes.push(format!(
-            "The {shown} gravest of {} findings; --top 0 shows all, and -o json holds them.",
-            findings.len()
-        ));
+        notes.push(format!("The {shown} most severe of {} findings; --top 0 and -o json show all.", findings.len()));
     }
     Report {
         schema: "plimsoll.quota-lint/v1".to_owned(),
@@ -396,7 +392,7 @@ pub fn api(
             ("seats".to_owned(), seats.into()),
         ],
         lead: vec![format!(
-            "{} of {}, those that take most seats; their levels have {} together.",
+            "{} of {}, by seats in use; their levels have {} seats together.",
             rows.len(),
             counted(demands.users.len() as u64, "user"),
             counted(seats, "seat")

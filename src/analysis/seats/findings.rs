@@ -74,7 +74,7 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
     // How long a request may wait depends on --request-timeout, which is not known here: no wait alone is critical.
     let mut waits = finding("apf-level-waits", Severity::Warning, capture, name, "");
     let of_limit = level.limits[1].or(level.limits[0]).map(|limit| format!(" of {limit}")).unwrap_or_default();
-    let held = level.seats.map_or_else(String::new, |seats| format!("; {seats}{of_limit} seats are held"));
+    let held = level.seats.map_or_else(String::new, |seats| format!("; {seats}{of_limit} seats in use"));
     waits.summary = format!(
         "in priority level {name}{} {} in queues, the oldest for {}{held}",
         of_instance(capture),
@@ -107,7 +107,8 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
     let severity = if others_wait >= LONG_WAIT { Severity::Warning } else { Severity::Info };
     let mut one = finding("apf-one-user", severity, capture, name, user);
     one.summary = format!(
-        "{} takes {} of the seats that are held or waited for in priority level {name}{}: {} executing, {} waiting; others wait for up to {}",
+        "{} accounts for {} of the used and requested seats of priority level {name}{}: {} executing, {} queued; \
+         others wait up to {}",
         called(user),
         percent(most.demand() as f64 / demand as f64),
         of_instance(capture),
@@ -115,8 +116,8 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         most.queued,
         duration(others_wait),
     );
-    "plimsoll clients on the audit log lists what this client does wrong; a FlowSchema with a level of its own keeps \
-     it from the others' seats"
+    "plimsoll clients on the audit log lists this client's findings; a FlowSchema with its own priority level \
+     isolates it"
         .clone_into(&mut one.remedy);
     evidence(
         &mut one,
@@ -141,7 +142,8 @@ fn refuses(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Find
         counted(refused, "request"),
         duration(micros)
     );
-    "rejected clients get 429 and should wait before they try again; find who sends most to this level, or give the level more shares or queues"
+    "rejected clients get 429 and should back off; find who sends most to this level, or give the level more shares \
+     or queues"
         .clone_into(&mut refuses.remedy);
     evidence(
         &mut refuses,

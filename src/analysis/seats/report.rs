@@ -361,30 +361,31 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
     let mut notes = Vec::new();
     let any = |of: fn(&Capture) -> bool| seats.captures.iter().any(of);
     if any(|capture| capture.details.is_none()) {
-        notes.push("Without a page dump_requests of an apiserver the holders of its seats are unknown.".to_owned());
+        notes.push("Without an apiserver's dump_requests page the holders of its seats are unknown.".to_owned());
     }
     if any(|capture| capture.details == Some(false)) {
         notes.push(
-            "USER is the flow where a page was taken without ?includeRequestDetails=1: the user or the namespace, as the FlowSchema's distinguisherMethod says, and empty where it has none."
+            "USER is the flow distinguisher where a page was taken without ?includeRequestDetails=1: the user or the \
+             namespace, by the FlowSchema's distinguisherMethod; empty where it has none."
                 .to_owned(),
         );
     }
     if any(|capture| capture.details.is_some() && !capture.lists_executing) {
         notes.push(
-            "This apiserver's dump_requests lists only requests that wait (Kubernetes 1.27 and older): executing \
+            "This apiserver's dump_requests lists only queued requests (Kubernetes 1.27 and older): executing \
              requests are unknown."
                 .to_owned(),
         );
     }
     if any(|capture| matches!(capture.moment, Moment::Arrival | Moment::Modified) && capture.details.is_some()) {
         notes.push(
-            "The time of the page is unknown: waits are counted to its last arrival, and may be longer.".to_owned(),
+            "The time of the page is unknown: waits are measured to its last arrival, and may be longer.".to_owned(),
         );
     }
     let left_out: u64 = seats.captures.iter().map(|capture| capture.left_out).sum();
     if left_out > 0 {
         notes.push(format!(
-            "{} of requests left out, as of each apiserver one counts; --until chooses an earlier one.",
+            "{} of requests left out: only one per apiserver is used; --until selects an earlier one.",
             counted(left_out, "other page")
         ));
     }
@@ -393,12 +394,12 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
         let (at, _) = span(seats);
         if at < from - 300 * SECOND || at > to + 300 * SECOND {
             notes.push(format!(
-                "The audit logs are of another time than the pages: {} to {}.",
+                "The audit logs and the pages are from different times: {} to {}.",
                 time::format(from),
                 time::format(to)
             ));
         } else {
-            notes.push(format!("AGENTS and FINDINGS are of the audit logs' {}.", duration(to - from)));
+            notes.push(format!("AGENTS and FINDINGS come from the audit logs' {}.", duration(to - from)));
         }
     }
     notes

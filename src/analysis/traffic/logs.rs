@@ -96,7 +96,7 @@ pub fn told(breakdown: &Breakdown, reading: Reading) -> TrafficInput {
 fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, reading: &Reading) -> Vec<String> {
     let total = &breakdown.total;
     let Some((from, to)) = window else {
-        return vec!["No request was counted: no event matched, or the log holds none.".to_owned()];
+        return vec!["No request was counted: no event matched, or the log has none.".to_owned()];
     };
     let Stats { requests, open, errors, client_errors, throttled, latency } = &total.stats;
     let share = |count: u64| percent(count as f64 / (*requests).max(1) as f64);
@@ -138,7 +138,7 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     let mut notes = Vec::new();
     let lost: u64 = reading.losses.iter().map(|loss| loss.count).sum();
     if lost > 0 {
-        notes.push(format!("{} of the input lost or damaged; the messages say which and why.", counted(lost, "part")));
+        notes.push(format!("{} of the input lost or damaged; see the messages.", counted(lost, "part")));
     }
     notes.extend(reading.against_metrics.as_ref().and_then(Comparison::note));
     notes.extend(reading.flow.as_ref().and_then(|(_, note)| note.clone()));
@@ -151,7 +151,7 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     }
     if breakdown.folded > 0 && breakdown.is_rolled {
         notes.push(format!(
-            "{} of those who ask least in their tile counted as {}: the roll-up keeps no rows of them.",
+            "{} from the least busy clients of their tile are counted as {}: the roll-up keeps no rows for them.",
             counted(breakdown.folded, "request"),
             super::OTHER
         ));
@@ -166,7 +166,8 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     if breakdown.audit_ids.repeated > 0 {
         let about = if breakdown.audit_ids.estimated { "about " } else { "" };
         notes.push(format!(
-            "{about}{} with an audit id that another one has (clients may choose it, or a log was given twice); all are counted (--dedupe always counts copies once).",
+            "{about}{} with the audit ID of another event (clients may set it, or a log was given twice); all are \
+             counted (--dedupe always counts copies once).",
             counted(breakdown.audit_ids.repeated, "request")
         ));
     }
@@ -177,15 +178,12 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     if others > 0 {
         let entries = if others == 1 { "entry" } else { "entries" };
         notes.push(format!(
-            "{} {entries} of other services or logs in the same export left out: not requests to the apiserver.",
+            "{} {entries} of other services in the same export left out: not apiserver audit events.",
             grouped(others)
         ));
     }
     if breakdown.late_for_peak > 0 {
-        notes.push(format!(
-            "{} too far out of order to be seen in PEAK/S.",
-            counted(breakdown.late_for_peak, "request")
-        ));
+        notes.push(format!("{} too far out of order for PEAK/S.", counted(breakdown.late_for_peak, "request")));
     }
     notes
 }

@@ -53,7 +53,7 @@ pub fn is_answered(query: &Query) -> Result<(), String> {
     let dims = query.by.iter().copied().chain(query.filters.iter().map(|filter| filter.dim));
     match dims.into_iter().find(|dim| !KEPT.contains(dim)) {
         Some(dim) => Err(format!(
-            "a roll-up keeps no {}: ask the log itself; it keeps {}",
+            "roll-ups do not keep {}; give the audit log itself. Roll-ups keep {}",
             dim.name(),
             KEPT.iter().filter(|dim| **dim != Dim::Client).map(|dim| dim.name()).collect::<Vec<_>>().join(" ")
         )),
@@ -95,11 +95,11 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
     let is_minute = |dim: &Dim| *dim == Dim::Minute;
     let is_by_minute = query.by.iter().any(is_minute) || query.filters.iter().any(|filter| is_minute(&filter.dim));
     if is_by_minute && tile > 60 {
-        return Err(format!("the roll-up's tiles are {tile} s long: ask for no minute"));
+        return Err(format!("the roll-up's tiles are {tile} s long; minutes are not available"));
     }
     if let Some(interval) = query.interval.filter(|interval| interval % (tile * SECOND) != 0) {
         return Err(format!(
-            "--interval {} s: the roll-up's tiles are {tile} s long; ask for a multiple",
+            "--interval {} s: the roll-up's tiles are {tile} s long; use a multiple",
             interval / SECOND
         ));
     }

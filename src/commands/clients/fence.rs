@@ -52,10 +52,7 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
         for (user, why) in &refused {
             context.say(format!("not throttled: {user}: {why}"))?;
         }
-        context.say(
-            "no client to throttle: no finding of severity warning or critical is about one; name one with --client \
-             USER",
-        )?;
+        context.say("no client to throttle: none has a warning or critical finding; choose one with --client USER")?;
         return Ok(Answer::Manifests(String::new()));
     }
     let seats = server_seats(&analysed, &cluster, now);
@@ -67,8 +64,8 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
         && !fence.schemas.iter().any(|schema| replayed.has_requests(&then, schema))
     {
         return Err(Error::Usage(format!(
-            "--client {}: none of its requests in the log would be throttled: they are made as another user \
-             (impersonation), or match an earlier schema",
+            "--client {}: none of its requests in the log would be throttled: they impersonate another user, or \
+             match an earlier FlowSchema",
             plain(&clients.iter().map(|client| client.user.as_str()).collect::<Vec<_>>().join(", "))
         )));
     }
@@ -99,18 +96,19 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
 /// The flags that make no sense together, and inputs that can't be read several times.
 pub(super) fn check(form: Form, flags: &Emit, sources: &[String]) -> Result<(), Error> {
     if form == Form::Fence && flags.clients.len() != 1 {
-        return Err(Error::Usage("--emit fence is for one client: name it with --client USER".to_owned()));
+        return Err(Error::Usage("--emit fence applies to one client: give --client USER".to_owned()));
     }
     if form != Form::Fence && flags.ramp.is_some() {
-        return Err(Error::Usage("--ramp is for --emit fence".to_owned()));
+        return Err(Error::Usage("--ramp requires --emit fence".to_owned()));
     }
     let once =
         |source: &&String| Path::new(source.as_str()).metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
     let is_stream = |source: &&String| *source == "-" || is_url(source) || once(source);
     match sources.iter().find(is_stream) {
-        Some(source) => {
-            Err(Error::Usage(format!("{source}: --emit reads the logs several times; write it to a file first")))
-        }
+        Some(source) => Err(Error::Usage(format!(
+            "{source}: --emit reads the logs several times, and a pipe can be read once; \
+                 write it to a file first"
+        ))),
         None => Ok(()),
     }
 }
@@ -156,7 +154,7 @@ fn users(flags: &Emit, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Use
             if let Some(what) = risk(user) {
                 return Err(refused(
                     user,
-                    &format!("it looks like {what}, without which nodes or pods fail; --force does it all the same"),
+                    &format!("it looks like {what}, without which nodes or pods fail; --force overrides this"),
                 ));
             }
             if !users.iter().any(|known| known == user) {
@@ -169,7 +167,7 @@ fn users(flags: &Emit, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Use
     let mut refused: Refused = Vec::new();
     let mut users: Vec<String> = Vec::new();
     for user in all {
-        let at_risk = || risk(&user).map(|what| format!("it looks like {what}; --force does it all the same"));
+        let at_risk = || risk(&user).map(|what| format!("it looks like {what}; --force overrides this"));
         match fence::refusal(&user).map(str::to_owned).or_else(at_risk) {
             Some(why) => refused.push((user, why)),
             None => users.push(user),
@@ -177,7 +175,13 @@ fn users(flags: &Emit, analysed: &Analysed<'_, '_>, cluster: &str) -> Result<Use
     }
     if users.len() > WORST {
         let more = counted((users.len() - WORST) as u64, "more client");
-        refused.push((format!("{more} with findings"), format!("only the {WORST} worst are; --client names others")));
+        refused.push((
+            format!("{more} with findings"),
+            format!(
+                "only the {WORST} worst are included; --client adds \
+             others"
+            ),
+        ));
         users.truncate(WORST);
     }
     Ok((users, refused))
@@ -249,11 +253,11 @@ fn fenced(
 fn streams(analysed: &Analysed<'_, '_>) -> Result<Vec<LogStream>, Error> {
     let found = find::find(&analysed.question.sources, Wanted::Logs, 0);
     if found.streams.is_empty() {
-        return Err(Error::Input("the logs were removed while they were read".to_owned()));
+        return Err(Error::Input("the logs were deleted while they were read".to_owned()));
     }
     // What the first pass found to be stray.
     let kept = analysed.outcome.total().days.kept().within(analysed.selection.since, analysed.selection.until);
-    only_logs(&found.streams, "which requests a throttling level matches")?;
+    only_logs(&found.streams, "requests that match a throttled level")?;
     Ok(found.streams.into_iter().map(|stream| LogStream { kept: kept.clone(), ..stream }).collect())
 }
 
@@ -342,9 +346,7 @@ fn replay(
     progress.finish();
     let replayed = replay.finish();
     if replayed.unseen > 0 {
-        context.say(
-            "the log does not hold the starts of watches (stage ResponseStarted): they are left out of the replay",
-        )?;
+        context.say("the log lacks the starts of watches (stage ResponseStarted): they are left out of the replay")?;
     }
     Ok(replayed)
 }
@@ -359,9 +361,7 @@ fn source(matched: &Matched) -> String {
         .filter_map(Json::as_str)
         .collect();
     match paths.is_empty() {
-        true => {
-            "those that kube-apiserver 1.36 makes itself, as none were found (--flow-schemas names others)".to_owned()
-        }
+        true => "the defaults of kube-apiserver 1.36, as none were found (--flow-schemas gives others)".to_owned(),
         false => paths.join(", "),
     }
 }

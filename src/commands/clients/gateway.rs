@@ -19,7 +19,7 @@ pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> R
             .map_err(|why| Error::Usage(plain(&format!("--client {asked}: {why}")).into_owned()))?;
         if let Some(why) = gateway::protected(user).filter(|_| !flags.force) {
             return Err(Error::Usage(
-                plain(&format!("--client {user}: no limit: {why}; --force makes one all the same")).into_owned(),
+                plain(&format!("--client {user}: no limit: {why}; --force overrides this")).into_owned(),
             ));
         }
         users.push(user.to_owned());
@@ -35,7 +35,7 @@ pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> R
     if writes_manifests(context) {
         let documents = gateway::documents(&limits, only);
         if documents.is_empty() {
-            context.say("no client to limit: no finding of severity warning or critical is about one; --client USER names others")?;
+            context.say("no client to limit: none has a warning or critical finding; choose one with --client USER")?;
         }
         return Ok(Answer::Manifests(objects::documents(&documents)));
     }

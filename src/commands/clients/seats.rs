@@ -32,7 +32,9 @@ const BESIDE: Micros = 60 * SECOND;
 /// Answers by dump pages of the cluster that the kubeconfig names.
 pub(super) fn live(question: &question::Clients, kube: &KubeFlags, context: &mut Context<'_>) -> Result<Answer, Error> {
     if question.bounds != (None, None) {
-        return Err(Error::Usage("a live cluster has no past here: --since and --until need a SOURCE".to_owned()));
+        return Err(Error::Usage(
+            "--since and --until require a SOURCE: a live cluster has only the present".to_owned(),
+        ));
     }
     context.sort_by(&FIELDS)?;
     told(question, selection(question)?, ask(kube, context)?, context)
@@ -66,7 +68,7 @@ fn told(
     }
     if dumps.is_empty() {
         return Err(Error::Input(
-            "no dump page could be read; the messages above say why, or --since and --until leave none".to_owned(),
+            "no dump page could be read: see the messages above, or --since and --until exclude all".to_owned(),
         ));
     }
     let limits = limits(std::mem::take(&mut found.pages), &dumps, context)?;
@@ -152,7 +154,8 @@ fn read(
     };
     if rows.is_none() && losses.is_empty() {
         context.lost(format!(
-            "{path}: not a dump page of API Priority and Fairness; is APF on, and may this user read /debug?"
+            "{path}: not a dump page of API Priority and Fairness; check that APF is on and that this user may read \
+             /debug"
         ))?;
     }
     Ok(rows.map(|rows| DumpPage { cluster, instance, path, at: page.at, moment, rows }))
@@ -218,6 +221,6 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> 
 #[cfg(not(feature = "live"))]
 fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Discovery, Error> {
     Err(Error::Usage(
-        "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
     ))
 }

@@ -19,7 +19,9 @@ pub(super) fn answer(
     context: &mut Context<'_>,
 ) -> Result<Report, Error> {
     if !question.emit.clients.is_empty() {
-        return Err(Error::Usage("--client is not for --emit watch-cache, which is about resources".to_owned()));
+        return Err(Error::Usage(
+            "--client can't be used with --emit watch-cache, which is about resources".to_owned(),
+        ));
     }
     let mut found = found::find(&question.sources, Wanted::Both, context)?;
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;

@@ -17,7 +17,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Why a database is not copied.
-const NO_DATABASE: &str = "a database of etcd holds all Secrets, and one that is in use changes while it is copied; take a snapshot with --include-etcd";
+const NO_DATABASE: &str = "an etcd database contains all Secrets, and changes while it is copied; take a snapshot \
+     with --include-etcd";
 
 /// Bytes of a metrics page that are taken.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -64,8 +65,8 @@ pub(in crate::commands) fn page(url: &str, at: Micros) -> Result<(String, Vec<u8
     if let Some(error) = found.errors.first() {
         return Err(error.to_string());
     }
-    let folder = found.pages.pop().ok_or_else(|| format!("{url}: no metrics page"))?;
-    let mut page = folder.pages.into_iter().next().ok_or_else(|| format!("{url}: no metrics page"))?;
+    let folder = found.pages.pop().ok_or_else(|| format!("{url}: not a metrics page"))?;
+    let mut page = folder.pages.into_iter().next().ok_or_else(|| format!("{url}: not a metrics page"))?;
     let mut bytes = Vec::new();
     let reader = page.source.reader().map_err(|error| error.to_string())?;
     reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| format!("{url}: {error}"))?;
@@ -85,7 +86,9 @@ pub(super) fn check(sources: &[String]) -> Result<(), Error> {
         let (places, from_folder) = expand(source).map_err(|error| Error::Input(error.to_string()))?;
         for place in places.iter().filter(|_| !from_folder) {
             if !matches!(place, Place::File(_)) {
-                return Err(Error::Usage(format!("{source}: a pipe has no length; write it to a file, and name that")));
+                return Err(Error::Usage(format!(
+                    "{source}: a pipe has no length; write it to a file and name the file"
+                )));
             }
             let found = recognise(place).map_err(|error| Error::Input(error.to_string()))?;
             if found.content == Content::Database {

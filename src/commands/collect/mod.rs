@@ -105,7 +105,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(ending) = OTHER_ARCHIVES.into_iter().find(|ending| named.ends_with(ending) && !named.ends_with(ARCHIVE))
     {
         return Err(Error::Usage(format!(
-            "-f {named}: no archive is written as {ending}, only as {ARCHIVE}; any other name is a folder's"
+            "-f {named}: {ending} archives can't be written, only {ARCHIVE}; any other name is a folder"
         )));
     }
     let access = args.access.access(&stop)?;
@@ -126,7 +126,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     });
     let shown = target.display().to_string();
     let unwritten = |error: std::io::Error| {
-        let hint = if error.kind() == std::io::ErrorKind::NotFound { "; is its folder there?" } else { "" };
+        let hint = if error.kind() == std::io::ErrorKind::NotFound { "; check that its folder exists" } else { "" };
         Error::Input(format!("{shown}: can't write it: {error}{hint}"))
     };
     let writer = BundleWriter::create(&target).map_err(unwritten)?;
@@ -161,7 +161,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if stop.load(Ordering::Relaxed) {
         let wanted = args.duration.map_or_else(String::new, |length| format!(" of {} s", length.as_secs()));
         context
-            .say(format!("stopped after {} s{wanted}: what was taken by then is kept", began.elapsed().as_secs()))?;
+            .say(format!("stopped after {} s{wanted}: the data collected so far is kept", began.elapsed().as_secs()))?;
     }
     if args.include_etcd && !stop.load(Ordering::Relaxed) {
         taker.etcd(&access, &target, context)?;
@@ -171,7 +171,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let redacted = redact::bundle(&whole, &target).map_err(unwritten)?;
         (taken.files, taken.bytes) = (redacted.files, redacted.bytes);
         for path in &redacted.left_out {
-            context.lost(format!("{path}: left out: names in it can't be located"))?;
+            context.lost(format!("{path}: left out, because the names in it can't be located"))?;
         }
         taken.pseudonyms = Some(redacted.names as u64);
     }

@@ -206,7 +206,7 @@ impl Taker<'_> {
                     self.miss(
                         "etcd",
                         &endpoint.name,
-                        format!("{}: stopped before the snapshot was whole", endpoint.name),
+                        format!("{}: stopped before the snapshot was complete", endpoint.name),
                     );
                     return Ok(());
                 }

@@ -204,7 +204,7 @@ impl<'a> Taker<'a> {
             Err(error) => {
                 let row = self.row("file", of);
                 row.failed += 1;
-                row.why = format!("{of}: {error}; what stands before that is in the bundle");
+                row.why = format!("{of}: {error}; the data before that is in the bundle");
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
         } else {
             ""
         };
-        lead.push(format!("{} could not be had, see WHY NOT.{rules}", counted(lost as u64, "thing")));
+        lead.push(format!("{} could not be collected, see WHY NOT.{rules}", counted(lost as u64, "thing")));
     }
     let next = match target.strip_suffix(ARCHIVE) {
         Some(stem) => {
@@ -55,7 +55,7 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
         ));
     }
     if let Some(names) = taken.pseudonyms {
-        notes.push(format!("{} were replaced. Look it over before it leaves the house.", counted(names, "name")));
+        notes.push(format!("{} were replaced. Review the bundle before you share it.", counted(names, "name")));
     }
     notes.push(next);
     let text = |text: &str| Value::Text(text.to_owned());

@@ -90,15 +90,15 @@ fn structure(opened: &Opened, walk: &Walk, no_trailer: bool) -> Vec<Check> {
     }
     let mut checks = vec![meta];
     checks.push(if no_trailer {
-        Check::unknown("trailer", "not asked for")
+        Check::unknown("trailer", "not requested")
     } else {
         match bolt.trailer() {
-            None => Check::unknown("trailer", "the file has none: it is a copy of member/snap/db, or was cut"),
+            None => Check::unknown("trailer", "the file has none: it is a copy of member/snap/db, or truncated"),
             Some((sum, trailer)) => {
                 let mut check = Check::new("trailer");
                 check.count();
                 if sum != trailer {
-                    check.fail(|| "the SHA-256 of the file is not the one that it ends with".to_owned());
+                    check.fail(|| "the SHA-256 of the file does not match the one at its end".to_owned());
                 }
                 check
             }
@@ -119,7 +119,7 @@ fn structure(opened: &Opened, walk: &Walk, no_trailer: bool) -> Vec<Check> {
         });
     }
     checks.push(match &opened.database.store.free_list {
-        None => Check::unknown("free-list", "not stored, as etcd wants it"),
+        None => Check::unknown("free-list", "not stored, as etcd requires"),
         Some(listed) => {
             let mut check = Check::new("free-list");
             for page in listed {

@@ -59,9 +59,9 @@ pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -
             let named = std::slice::from_ref(&question.before);
             let ends = open::ends(named, context)?;
             let ends = ends.ok_or_else(|| {
-                Error::Input(format!("{}: there are not two etcd databases to compare here; name two", question.before))
+                Error::Input(format!("{}: fewer than two etcd databases to compare; give two", question.before))
             })?;
-            context.say(format!("compared are {} and {}", ends[0].path, ends[1].path))?;
+            context.say(format!("comparing {} and {}", ends[0].path, ends[1].path))?;
             ends
         }
     };

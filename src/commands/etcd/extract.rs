@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         [&args.key_prefix, &args.resource, &args.namespace, &args.name].iter().any(|selector| selector.is_some());
     if args.deleted_since.is_none() && !has_selector {
         let flags = "--deleted-since NEWER, or one of --key-prefix, --resource, --namespace and --name";
-        return Err(Error::Usage(format!("say which objects to extract: {flags}")));
+        return Err(Error::Usage(format!("choose which objects to extract: {flags}")));
     }
     // Without -o it is YAML: a table of objects can't be applied.
     let as_json = match context.settings.format {
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let extracted = select(candidates, options, newer.as_ref());
     if matched == 0 && args.deleted_since.is_none() {
         return Err(Error::Input(format!(
-            "{}: no object that lives matches; see which there are: plimsoll etcd usage",
+            "{}: no live object matches; plimsoll etcd usage lists what is there",
             plain(&args.source)
         )));
     }
@@ -165,7 +165,7 @@ fn decoded(
                     let what = format!("{key} has fields of a newer Kubernetes: {}", unknown.join(", "));
                     if !args.lossy {
                         context.lost(format!(
-                            "{what}; it is left out. Use a newer plimsoll, or --lossy to take it without them"
+                            "{what}; it is left out. Use a newer plimsoll, or --lossy to extract it without them"
                         ))?;
                         continue;
                     }
@@ -181,7 +181,7 @@ fn decoded(
         }
     }
     if !encrypted.is_empty() {
-        let advice = "restore the snapshot to an etcd behind an apiserver that has the key, and read them there";
+        let advice = "restore the snapshot to an etcd behind an apiserver with the key, and read them there";
         let count = counted(encrypted.len() as u64, "object");
         context.lost(format!("{count} encrypted at rest, left out: {}; {advice}", names(&encrypted)))?;
     }
@@ -209,7 +209,7 @@ fn tell(extracted: &Extracted, context: &mut Context<'_>) -> Result<(), Error> {
         context.say(format!("left out: {} {}{told}", left_out.len(), reason.explain()))?;
     }
     for needed in &extracted.needed {
-        context.say(format!("{needed} is neither in the output nor in the newer snapshot: make it first"))?;
+        context.say(format!("{needed} is neither in the output nor in the newer snapshot: create it first"))?;
     }
     Ok(())
 }
@@ -235,7 +235,7 @@ fn pass<W: KeyWorker>(argument: &str, context: &mut Context<'_>, make: impl Fn()
     let opened = open::open(argument, context)?;
     let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
     for damage in &walk.damages.told {
-        context.lost(format!("{}: {damage}; objects in it are missing, or older than they should be", opened.path))?;
+        context.lost(format!("{}: {damage}; its objects are missing or outdated", opened.path))?;
     }
     Ok(workers)
 }

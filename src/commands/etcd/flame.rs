@@ -62,7 +62,7 @@ pub(super) fn answer(question: &question::EtcdFlame, context: &mut Context<'_>) 
         tree.subtitle += &format!(", compared with {}", name(&old.path));
     }
     if tree.total()[1] == 0 && context.settings.format != Format::Folded {
-        return Err(Error::Usage(format!("{}: there is nothing to draw by this --weight", opened.path)));
+        return Err(Error::Usage(format!("{}: nothing to draw by this --weight", opened.path)));
     }
     Ok(tree)
 }

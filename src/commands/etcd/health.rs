@@ -48,7 +48,7 @@ pub(super) fn answer(question: &question::EtcdHealth, context: &mut Context<'_>)
     if !facts.has_store() {
         let first = read.inputs.first().map_or("", |input| input.path.as_str());
         return Err(Error::Input(format!(
-            "{first}: neither a page of etcd nor of an apiserver; take one from :2379/metrics of a member"
+            "{first}: neither a metrics page of etcd nor of an apiserver; take one from :2379/metrics of a member"
         )));
     }
     let coverage = report::coverage(&facts, &read.losses);

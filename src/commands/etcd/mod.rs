@@ -98,7 +98,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         #[cfg(feature = "live")]
         Command::Pull(args) => return pull::run(args, context),
         Command::Flame(_) if context.settings.format.of_flame().is_none() => {
-            let message = "a flame graph is -o svg or -o folded; for numbers there is plimsoll etcd usage --by name-prefix -o json";
+            let message = "a flame graph is -o svg or -o folded; for numbers use plimsoll etcd usage --by \
+                 name-prefix -o json";
             return Err(Error::Usage(message.to_owned()));
         }
         _ => {}

@@ -107,8 +107,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let target = plain(&args.output_file.display().to_string()).into_owned();
     let unwritten = |error: std::io::Error| Error::Input(format!("{target}: can't write it: {error}"));
     let mut file = Fresh::create(&args.output_file).map_err(unwritten)?;
-    context
-        .say("a snapshot holds everything in etcd, including Secrets; anyone who can read the file can read them")?;
+    context.say("a snapshot contains all of etcd, including Secrets; anyone who can read the file can read them")?;
     let mut failures = Vec::new();
     for (at, endpoint) in args.endpoints.iter().enumerate() {
         match one(endpoint, &access, &mut file, context) {
@@ -117,13 +116,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 return context.print(&report(&pulled, &target), FailOn::Never);
             }
             Err(error @ PullError::Write(_)) => return Err(Error::Input(format!("{target}: {error}"))),
-            Err(PullError::Stopped) => return Err(Error::Input(format!("stopped; {target} is as it was"))),
+            Err(PullError::Stopped) => return Err(Error::Input(format!("stopped; {target} is unchanged"))),
             Err(error @ PullError::Credentials(_)) => return Err(Error::Input(plain(&error.to_string()).into_owned())),
             Err(PullError::Member(what)) => {
                 let next = args.endpoints.get(at + 1);
                 if let Some(next) = next {
                     context.say(format!(
-                        "{what}; nothing of it is kept, for members' snapshots differ. On to {}",
+                        "{what}; the partial snapshot is deleted, because members' snapshots differ. Trying {}",
                         next.name
                     ))?;
                 }
@@ -133,7 +132,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
     }
     let last = failures.pop().unwrap_or_default();
-    Err(Error::Input(format!("{last}; no endpoint is left, and {target} is as it was")))
+    Err(Error::Input(format!("{last}; no endpoint is left, and {target} is unchanged")))
 }
 
 /// Pulls from one member, and reads what came.
@@ -159,7 +158,7 @@ pub(in crate::commands) fn one(
     let bytes = bytes?;
     let walk = read(file.path(), context.settings.threads).map_err(|what| {
         PullError::Member(format!(
-            "{} sent a database that is damaged: {what}; try another member, and look at this one's disk",
+            "{} sent a damaged database: {what}; try another member, and check this one's disk",
             endpoint.name
         ))
     })?;
@@ -179,7 +178,7 @@ fn read(path: &Path, threads: usize) -> Result<Walk, String> {
 
 fn report(pulled: &Pulled, target: &str) -> Report {
     let lead = format!(
-        "{} from {} in {:.1} s: revision {}, hash {:08x}, SHA-256 right. Written to {target}.",
+        "{} from {} in {:.1} s: revision {}, hash {:08x}, SHA-256 verified. Written to {target}.",
         bytes(pulled.bytes as f64),
         pulled.endpoint,
         pulled.seconds,

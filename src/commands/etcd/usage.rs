@@ -67,9 +67,7 @@ pub(super) fn asks(question: &question::EtcdUsage) -> Ask {
 
 pub(super) fn answer(question: &question::EtcdUsage, context: &mut Context<'_>) -> Result<Report, Error> {
     if question.keys_only && matches!(question.by, By::Kind | By::Owner | By::Manager | By::Label(_)) {
-        return Err(Error::Usage(
-            "--by kind, owner, manager and label look into values: leave out --keys-only".to_owned(),
-        ));
+        return Err(Error::Usage("--by kind, owner, manager and label decode values: remove --keys-only".to_owned()));
     }
     let opened = open::open_for(&question.source, question.at, context)?;
     let walked = opened.walked(question.prefix.as_deref(), &asks(question), context);

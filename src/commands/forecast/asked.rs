@@ -76,9 +76,10 @@ pub(super) fn step(text: &str) -> Result<Step, String> {
     }
     let length = parse_duration(text).filter(|length| (60 * SECOND..=28 * DAY).contains(length));
     let is_even = |length: &Micros| DAY % length == 0 || length % DAY == 0;
-    length.filter(is_even).map(Step::Of).ok_or_else(|| {
-        "auto, or a length from 1m to 28d of which a day has a whole number, or whole days: 1h, 15m, 1d".to_owned()
-    })
+    length
+        .filter(is_even)
+        .map(Step::Of)
+        .ok_or_else(|| "write auto, a length from 1m to 28d that divides a day, or whole days: 1h, 15m, 1d".to_owned())
 }
 
 /// Reads `auto`, `none`, or lengths with commas.
@@ -104,7 +105,7 @@ pub(super) fn date(text: &str) -> Result<Micros, String> {
 
 /// Reads `REGEX=NUMBER`, split at its last `=`: a pattern may hold labels.
 pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
-    let form = "it is REGEX=NUMBER or a quantity, as etcd_db_bytes=8Gi";
+    let form = "write REGEX=NUMBER or a quantity, as etcd_db_bytes=8Gi";
     let (pattern, amount) = text.rsplit_once('=').ok_or(form)?;
     let pattern = Regex::new(pattern).map_err(|error| format!("{error}; {form}"))?;
     Ok((pattern, limits::amount(amount).map_err(|error| format!("{error}; {form}"))?))

@@ -62,7 +62,7 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
     read.inputs.extend(prometheus(asked, is_on_days, &mut all, context)?);
     if all.is_empty() {
         return Err(Error::Input(format!(
-            "{}: no series here can be forecast; --select and --limit also take series that are none by themselves",
+            "{}: no series here is forecast by default; --select and --limit add others",
             of(sources)
         )));
     }
@@ -83,11 +83,11 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
         let points = counted(strays, "point");
         let of = of(sources);
         context
-            .lost(format!("{of}: {points} of the future set aside: a clock was wrong; --until now leaves them out"))?;
+            .lost(format!("{of}: {points} in the future were ignored: a clock was wrong; --until now excludes them"))?;
     }
     if read.histories.is_empty() {
-        let window = if asked.window == (None, None) { "" } else { "; --since and --until leave none" };
-        return Err(Error::Input(format!("{}: no points are in here{window}", of(sources))));
+        let window = if asked.window == (None, None) { "" } else { "; --since and --until exclude all" };
+        return Err(Error::Input(format!("{}: no points{window}", of(sources))));
     }
     ended(&mut read, asked);
     Ok(read)
@@ -105,7 +105,7 @@ fn failed(error: StoreError) -> Error {
 fn refused(source: &str, error: &StoreError) -> String {
     match error {
         StoreError::NoStore(_) => format!(
-            "{source}: this folder is not a plimsoll store; name a store, or CSV, Parquet or JSON files with series \
+            "{source}: this folder is not a plimsoll store; give a store, or CSV, Parquet or JSON files with series \
              (docs/history.md). Of a bundle: plimsoll record {source} --once --store history"
         ),
         other => other.to_string(),
@@ -244,13 +244,13 @@ fn file(
         Ok(imported) => {
             if imported.not_finite > 0 {
                 context
-                    .say(format!("{source}: {} left out: no finite numbers", counted(imported.not_finite, "value")))?;
+                    .say(format!("{source}: {} left out: not finite numbers", counted(imported.not_finite, "value")))?;
             }
             Ok(input(imported.samples, None))
         }
         Err(refused) if all.len() == before => Err(Error::Input(refused)),
         Err(refused) => {
-            context.lost(format!("{refused}; what stands before it is used"))?;
+            context.lost(format!("{refused}; the data before it is used"))?;
             Ok(input(0, Some(refused)))
         }
     }
@@ -365,7 +365,7 @@ fn ended(read: &mut Read, asked: &ForecastOptions) {
         read.histories.iter().filter(|history| is_gone(history)).map(|history| history.series.to_string()).collect();
     let Some(first) = gone.first().filter(|_| !asked.with_ended) else { return };
     read.notes.push(format!(
-        "{} ended more than {} before the last point of all ({}) and left out, as {first}; --ended has them too",
+        "{} ended more than {} before the last point of all ({}) and left out, such as {first}; --ended includes them",
         counted(gone.len() as u64, "series"),
         duration(long),
         format(last)

@@ -170,16 +170,17 @@ impl Args {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.is_empty() && !has_prometheus(args) {
         return Err(Error::Usage(
-            "name a SOURCE: a store that plimsoll record keeps, a CSV, Parquet or JSON file with series; or --prometheus URL".to_owned(),
+            "give a SOURCE: a store of plimsoll record, a CSV, Parquet or JSON file with series; or --prometheus URL"
+                .to_owned(),
         ));
     }
     if context.settings.format == Format::Svg && (!args.additions.is_empty() || args.nodes.is_some()) {
         return Err(Error::Usage(
-            "-o svg draws what is predicted, not what if: leave --add and --nodes out, or -o svg".to_owned(),
+            "-o svg draws forecasts, not scenarios: remove --add and --nodes, or -o svg".to_owned(),
         ));
     }
     let question = args.question(context.io.now)?;
-    #[cfg_attr(not(feature = "live"), expect(unused_mut, reason = "there is no Prometheus to add"))]
+    #[cfg_attr(not(feature = "live"), expect(unused_mut, reason = "no Prometheus to query"))]
     let mut asked = ForecastOptions::new(&question, context.io.now)?;
     #[cfg(feature = "live")]
     asked.prometheus.clone_from(&args.prometheus);
@@ -206,9 +207,9 @@ fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Con
     if targets.is_empty() {
         let has_choice = !question.select.is_empty() || !question.namespaces.is_empty();
         let why = if has_choice {
-            "--select and --namespace leave none of those that were read"
+            "--select and --namespace exclude all series that were read"
         } else {
-            "quotas of 0 forbid, and have no future"
+            "a quota of 0 allows nothing and is not forecast"
         };
         return Err(Error::Input(format!("no series is left: {why}")));
     }
@@ -248,8 +249,7 @@ fn draw(report: &Report, context: &mut Context<'_>) -> Result<(), Error> {
     context.judge(report, FailOn::Never);
     if !forecast_svg::draw(&report.pictures, &mut context.io.out)? {
         return Err(Error::Input(
-            "there is nothing to draw: --chart is 0, or every series has too little data; without -o svg a sentence \
-             explains why"
+            "nothing to draw: --chart is 0, or every series has too little data; without -o svg the reason is shown"
                 .to_owned(),
         ));
     }

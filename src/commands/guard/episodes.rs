@@ -54,7 +54,11 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.iter().any(|source| source == "-") {
-        return Err(Error::Usage("-: episodes are found by reading twice, and a pipe can be read once".to_owned()));
+        return Err(Error::Usage(
+            "-: finding episodes reads the input twice, and a pipe can be read once; write it to \
+             a file"
+                .to_owned(),
+        ));
     }
     context.tell_losses_once();
     if args.follow {
@@ -84,7 +88,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             // What can't be read at first never could; later a log may just be rotated.
             Err(error) if rounds == 0 => return Err(error),
             Err(error) => {
-                context.warn(format!("{error}; it is tried again"))?;
+                context.warn(format!("{error}; retrying"))?;
                 (Vec::new(), Vec::new())
             }
         };

@@ -84,7 +84,7 @@ impl Args {
     pub(super) fn question(&self, now: Micros) -> Result<question::GuardEvents, Error> {
         if let Some(kind) = self.kinds.iter().find(|kind| !RULES.iter().any(|rule| rule.kind == **kind)) {
             let kinds: Vec<&str> = RULES.iter().map(|rule| rule.kind).collect();
-            return Err(Error::Usage(format!("--kind {kind}: there are {}", kinds.join(", "))));
+            return Err(Error::Usage(format!("--kind {kind}: unknown; use one of: {}", kinds.join(", "))));
         }
         Ok(question::GuardEvents {
             sources: self.sources.clone(),
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let question = args.question(context.io.now)?;
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: this is a timeline, in the order of time; --severity and --kind choose"
+            "--sort-by {field}: a timeline is sorted by time; filter with --severity and --kind"
         )));
     }
     if args.tripwire.follow {
@@ -124,7 +124,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     let found = found::find(&question.sources, Wanted::Logs, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!(
-            "{}: no audit log; dangerous operations are seen in no other place",
+            "{}: no audit log; dangerous operations can only be found in audit logs",
             question.sources.join(", ")
         )));
     }

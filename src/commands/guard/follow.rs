@@ -85,7 +85,7 @@ pub(super) fn run(
     };
     let mut take = |batch: Batch| wire.take(batch, is_new);
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
-        context.lost("ended before all that is in the logs had been read; let it run for longer")?;
+        context.lost("ended before the logs were read to their end; allow more time")?;
     }
     told += tell(wire.news(least), mail.as_mut(), context)?;
     follower.outcome().losses.iter().try_for_each(|loss| context.lost(loss))?;

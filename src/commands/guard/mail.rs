@@ -56,7 +56,7 @@ impl Mail {
             Some(name) if !config.owners.iter().any(|owner| owner.name == *name) => {
                 let names: Vec<&str> = config.owners.iter().map(|owner| owner.name.as_str()).collect();
                 return Err(Error::Usage(format!(
-                    "--owner {name}: {} has no such owner; there are: {}",
+                    "--owner {name}: {} has no such owner; use one of: {}",
                     path.display(),
                     names.join(", ")
                 )));
@@ -149,7 +149,7 @@ impl Mail {
         let failed: BTreeMap<&str, &String> =
             outcomes.iter().filter_map(|one| Some((one.channel.as_str(), one.result.as_ref().err()?))).collect();
         for (channel, error) in failed {
-            context.warn(format!("channel {channel}: {error}; it is tried again"))?;
+            context.warn(format!("channel {channel}: {error}; retrying"))?;
         }
         if let Err(error) = store.save(state) {
             context.warn(error)?;

@@ -89,7 +89,7 @@ fn key(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.len() <= 317 && text.bytes().all(is_plain) && text.matches('/').count() <= 1 {
         return Ok(text.to_owned());
     }
-    Err("a key of labels, as example.org/critical".to_owned())
+    Err("write a label key, as example.org/critical".to_owned())
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -97,7 +97,7 @@ fn name(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.chars().all(is_plain) {
         Ok(text.to_owned())
     } else {
-        Err("a name, without blanks and commas".to_owned())
+        Err("write a name without spaces and commas".to_owned())
     }
 }
 
@@ -117,11 +117,11 @@ fn schedule(text: &str) -> Result<String, String> {
     {
         return Ok(fields.join(" "));
     }
-    Err("five fields, as 0 9 * * 1-5: minute, hour, day, month, weekday".to_owned())
+    Err("write five fields, as 0 9 * * 1-5: minute, hour, day, month, weekday".to_owned())
 }
 
 fn zone(text: &str) -> Result<String, String> {
-    jiff::tz::TimeZone::get(text).map(|_| text.to_owned()).map_err(|_| "a time zone, as Europe/Berlin".to_owned())
+    jiff::tz::TimeZone::get(text).map(|_| text.to_owned()).map_err(|_| "write a time zone, as Europe/Berlin".to_owned())
 }
 
 fn map(text: &str) -> Result<(String, String), String> {
@@ -133,7 +133,7 @@ fn map(text: &str) -> Result<(String, String), String> {
     };
     let both = text.split_once('/').filter(|(namespace, name)| is_name(namespace) && is_name(name));
     both.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-        .ok_or_else(|| "NAMESPACE/NAME of a ConfigMap".to_owned())
+        .ok_or_else(|| "write NAMESPACE/NAME of a ConfigMap".to_owned())
 }
 
 impl Args {
@@ -166,8 +166,8 @@ impl Args {
         let of = |name: &String| {
             possible().find(|policy| policy.name == *name).ok_or_else(|| {
                 let names: Vec<&str> = possible().map(|policy| policy.name).collect();
-                let window = if Policy::of(name).is_some() { "it needs --opens, --closes and --image; " } else { "" };
-                Error::Usage(format!("--only {name}: {window}there are {}", names.join(", ")))
+                let window = if Policy::of(name).is_some() { "requires --opens, --closes and --image; " } else { "" };
+                Error::Usage(format!("--only {name}: {window}use one of: {}", names.join(", ")))
             })
         };
         self.only.iter().map(of).collect()

@@ -47,7 +47,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: those without which requests fail come first; sort what -o csv or -o json prints"
+            "--sort-by {field}: webhooks whose failure fails requests come first; sort the output of -o csv or -o \
+             json"
         )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
@@ -95,7 +96,7 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     };
     let mut namespaces: Namespaces = captures.iter().flat_map(|capture| labels(&capture.objects)).collect();
     if let Some(capture) = captures.into_iter().rev().find(|capture| has(&capture.objects)) {
-        "the objects that were named".clone_into(&mut told.source);
+        "the given objects".clone_into(&mut told.source);
         return Ok((capture.objects.webhooks, namespaces, told));
     }
     let wanted = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "namespaces"];

@@ -189,7 +189,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         Command::Diff(args) => diff(&args.question(), context)?,
         Command::Flame(_) if context.settings.format.of_flame().is_none() => {
             return Err(Error::Usage(
-                "a flame graph is -o svg or -o folded; for numbers there is plimsoll heap top -o json".to_owned(),
+                "a flame graph is -o svg or -o folded; for numbers use plimsoll heap top -o json".to_owned(),
             ));
         }
         Command::Flame(args) => flame(&args.question(context.io.now)?, Some(&args.kube), context)?,
@@ -306,14 +306,14 @@ fn kind(taken: &Taken, wanted: Option<&str>) -> Result<usize, Error> {
         let own =
             preferred.and_then(|own| types.get(own)).map(|kind| kind.name.as_str()).filter(|name| !name.is_empty());
         let hint = own.map_or_else(
-            || "name one with --sample-type".to_owned(),
+            || "choose one with --sample-type".to_owned(),
             |own| format!("--sample-type {own} shows its own choice"),
         );
         let message = match (wanted, names()) {
             (Some(name), names) if names.is_empty() => {
-                format!("{path}: there is no sample type {name}: the profile names none")
+                format!("{path}: no sample type {name}: the profile has none")
             }
-            (Some(name), names) => format!("{path}: there is no sample type {name}; there are {names}"),
+            (Some(name), names) => format!("{path}: no sample type {name}; use one of: {names}"),
             (None, names) if names.is_empty() => {
                 format!("{path}: not a heap profile: its sample types have no names; {TAKE}")
             }
@@ -405,7 +405,7 @@ fn draw(question: &question::HeapFlame, kube: Option<&KubeFlags>, context: &mut 
     }
     (tree.is_code, tree.compares) = (true, !before.is_empty());
     if tree.total()[1] == 0 {
-        return Err(Error::Input("there is nothing to draw: no stack that is counted holds anything".to_owned()));
+        return Err(Error::Input("nothing to draw: no matching stack holds memory".to_owned()));
     }
     Ok(tree)
 }

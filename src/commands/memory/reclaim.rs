@@ -183,7 +183,7 @@ fn watched(
         Some(fill) if fill < args.high => return Ok(None),
         Some(_) => {}
         None => {
-            say_once(said, &group.path, format!("{}: has no limit to measure by", group.path), context)?;
+            say_once(said, &group.path, format!("{}: has no limit, which --until requires", group.path), context)?;
             return Ok(None);
         }
     }
@@ -231,12 +231,18 @@ fn one(
     if !args.even_etcd && (names.contains("etcd") || group.path.split(['/', '-', '.']).any(|part| part == "etcd")) {
         return refuse(
             outcome,
-            "etcd runs here, and its cache is its database: taking it makes every read a read from disk; --even-etcd does it all the same"
+            "etcd runs here, and its page cache is its database: without it every read goes to disk; --even-etcd \
+             overrides this"
                 .to_owned(),
         );
     }
     if !args.even_etcd && names.contains("?") {
-        return refuse(outcome, "its processes can't be seen from here, so one of them may be etcd; give --root (and share the host's PID namespace), or --even-etcd".to_owned());
+        return refuse(
+            outcome,
+            "its processes are not visible from here, so one of them may be etcd; give --root \
+             (and share the host's PID namespace), or --even-etcd"
+                .to_owned(),
+        );
     }
     if before.judged.verdict == Verdict::Thrashing {
         return refuse(outcome, format!("the cache is in use: {}", before.judged.reasons.join("; ")));
@@ -246,8 +252,11 @@ fn one(
         return Ok(Some(outcome));
     }
     if !args.yes {
-        outcome.ended =
-            format!("would ask for {} in steps of {}; --yes does it", bytes(plan.goal as f64), bytes(plan.step as f64));
+        outcome.ended = format!(
+            "would reclaim {} in steps of {}; add --yes to do it",
+            bytes(plan.goal as f64),
+            bytes(plan.step as f64)
+        );
         return Ok(Some(outcome));
     }
     match Reclaimer::new(group, args.method, &args.state) {
@@ -277,10 +286,10 @@ fn act(
             break "stopped by a signal".to_owned();
         }
         if freed >= plan.goal {
-            break plan.note.clone().unwrap_or_else(|| "the goal is met".to_owned());
+            break plan.note.clone().unwrap_or_else(|| "goal reached".to_owned());
         }
         let (Some(usage), Some(firm)) = (last.account.usage, last.account.unreclaimable) else {
-            break "the usage can't be read any more".to_owned();
+            break "usage can no longer be read".to_owned();
         };
         let ask = plan.step.min(plan.goal - freed);
         let stepped = match reclaimer.step(ask, usage, firm) {
@@ -311,7 +320,7 @@ fn act(
         barren = if got * 10 < ask { barren + 1 } else { 0 };
         if barren >= 3 || reclaimer.method() == Method::ForceEmpty {
             break if barren >= 3 {
-                "the kernel finds no more".to_owned()
+                "the kernel can't reclaim more".to_owned()
             } else {
                 "the cgroup was emptied".to_owned()
             };
@@ -325,7 +334,7 @@ fn act(
             amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64))
         };
         context.say(format!(
-            "{}: its limit was changed meanwhile by another program, from {} to {}",
+            "{}: another program changed its limit meanwhile, from {} to {}",
             group.path,
             shown(limit(&outcome.before)),
             shown(limit(after))

@@ -95,7 +95,10 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     let SelectedGroups { live, mut copies, .. } = groups.find(&question.sources, question.recursive, context)?;
     if let Some(moment) = question.at {
         if let Some(group) = live.first() {
-            return Err(Error::Usage(format!("--at: {} is a live cgroup, which has no past; name copies", group.path)));
+            return Err(Error::Usage(format!(
+                "--at: {} is a live cgroup, which has only the present; give copies",
+                group.path
+            )));
         }
         copies = moment::of_groups(copies, moment, context)?;
     }
@@ -207,7 +210,7 @@ fn told_by_metrics(
     told.inputs.extend(read.inputs);
     told.heaps = heap::of_metrics(&facts, seen);
     if told.heaps.is_empty() && !question.metrics.is_empty() {
-        told.notes.push("The metrics have no Go heap of these cgroups (by the names of their folders).".to_owned());
+        told.notes.push("The metrics have no Go heap of these cgroups (matched by folder name).".to_owned());
     }
     Ok(())
 }
@@ -261,7 +264,7 @@ fn arranged(seen: Vec<Seen>, context: &Context<'_>) -> Result<Vec<Seen>, Error> 
     let field = context.settings.sort_by.as_deref().unwrap_or("usage");
     let rows = report::rows("memory-show", &seen);
     let column = rows.table.column(field).ok_or_else(|| {
-        Error::Usage(format!("--sort-by {field}: there is no such field; fields: {}", report::FIELDS.join(", ")))
+        Error::Usage(format!("--sort-by {field}: unknown field; use one of: {}", report::FIELDS.join(", ")))
     })?;
     let key = |index: usize| match &rows.table.rows[index][column] {
         Value::Count(count) => (*count as f64, String::new()),

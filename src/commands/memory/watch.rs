@@ -82,7 +82,7 @@ impl Watched {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let meant = args.groups.find(&args.sources, false, context)?;
     if !meant.copies.is_empty() {
-        return Err(Error::Usage("memory watch looks at live cgroups; memory show reads copies".to_owned()));
+        return Err(Error::Usage("memory watch requires live cgroups; use memory show for copies".to_owned()));
     }
     let stop = stop_signal()?;
     let end = args.until.map(|length| Instant::now() + length);

@@ -183,7 +183,7 @@ fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen,
     let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
-        context.say("no quotas in these sources: no alert is resolved")?;
+        context.say("no quotas in these sources; open alerts stay open")?;
     }
     // What is missing is over only if all could be read.
     let lost = matches!(context.verdict(), Err(Error::Partial));
@@ -252,12 +252,7 @@ fn rows(decided: &Decided, outbox: &[OutboxEntry], config: &Config, outcomes: Op
                 Some(Ok(())) => add(&parcel.message, channel, "sent", None),
                 Some(Err(error)) => add(&parcel.message, channel, "failed", Some(error)),
                 None if !config.channels.iter().any(|known| known.name == *channel) => {
-                    add(
-                        &parcel.message,
-                        channel,
-                        "failed",
-                        Some("the configuration does not have this channel any more"),
-                    );
+                    add(&parcel.message, channel, "failed", Some("the configuration no longer has this channel"));
                 }
                 None => add(&parcel.message, channel, "from before", None),
             }

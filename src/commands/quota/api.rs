@@ -19,7 +19,7 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
     let (since, until) = question::up_to(question.source.at, question.source.bounds);
     if sources.is_empty() {
         return Err(Error::Usage(
-            "--api counts what each user asked for: name audit logs, or a bundle with some".to_owned(),
+            "--api counts each user's requests: give audit logs, or a bundle with some".to_owned(),
         ));
     }
     let found = find::audit_logs(sources);
@@ -29,7 +29,7 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
     clusters.dedup();
     if clusters.len() > 1 {
         return Err(Error::Usage(format!(
-            "the logs are of several clusters ({}): priority levels are a cluster's own; name one",
+            "the logs are of several clusters ({}), and priority levels belong to one; choose one",
             clusters.join(", ")
         )));
     }
@@ -50,7 +50,8 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
     let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;
     let Some(levels) = levels else {
         return Err(Error::Usage(format!(
-            "these users together need half of an apiserver's seats ({}) or more: nothing would be left for others; name fewer with --clients, or say with --server-seats that there are more",
+            "these users together need half of an apiserver's seats ({}) or more, which leaves too few for others; \
+             choose fewer with --clients, or set --server-seats",
             seats.in_words()
         )));
     };
@@ -76,7 +77,8 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
         .map(|(level, _)| (level.name.clone(), level.shares, nominal(seats.number(), level, &all)))
         .collect();
     let mut note = vec![format!(
-        "Seats of an apiserver: {}. A LIST may take more than one seat (up to 10 from the cache), a write holds its own a little longer; both are counted as one.",
+        "Seats of an apiserver: {}. A LIST may use more than one seat (up to 10 from the cache), a write holds its \
+         seat slightly longer; both are counted as one.",
         seats.in_words()
     )];
     note.extend(matched.note.clone());
@@ -88,7 +90,7 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
 fn about(row: &ApiQuota) -> Vec<String> {
     vec![
         format!(
-            "{}: at most {:.1} requests/s and {:.2} seats in ten seconds, at {}",
+            "{}: peak {:.1} requests/s and {:.2} seats over ten seconds, at {}",
             row.user,
             row.peak_rps,
             row.peak_seats,

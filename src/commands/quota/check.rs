@@ -35,7 +35,7 @@ pub(super) struct Flags {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    parse_share(text).ok_or_else(|| "a share: 80% or 0.8".to_owned())
+    parse_share(text).ok_or_else(|| "write a share: 80% or 0.8".to_owned())
 }
 
 impl Flags {
@@ -110,7 +110,7 @@ pub(super) fn answer(
     let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {
         context
-            .say("no quotas in these sources: name objects with ResourceQuotas, a store, or a cluster that has some")?;
+            .say("no quotas in these sources: give objects with ResourceQuotas, a store, or a cluster that has some")?;
     }
     let Inputs { quotas, inputs, .. } = inputs;
     let (sort_by, top) = (sort_by.as_deref(), context.settings.top);

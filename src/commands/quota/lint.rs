@@ -51,8 +51,7 @@ pub(super) fn answer(
         rules.owner_keys.clone_from(&question.owner_keys);
     }
     if inputs.objects.kinds.is_empty() {
-        let note = "only series were read: without pods, workloads and namespaces only quotas that are never reached \
-             can be found";
+        let note = "only series were read: without pods, workloads and namespaces only oversized quotas can be found";
         context.say(note)?;
     } else if !inputs.objects.has("Pod") {
         context.say("no pods were read: missing requests can't be found")?;

@@ -85,13 +85,13 @@ fn share(text: &str) -> Result<f64, String> {
     share
         .ok()
         .filter(|share| (0.0..=100.0).contains(share))
-        .ok_or_else(|| "a share from 0, as in 20% or 0.2".to_owned())
+        .ok_or_else(|| "write a share of 0 or more, as in 20% or 0.2".to_owned())
 }
 
 fn lasting(text: &str) -> Result<Micros, String> {
     parse_duration(text)
         .filter(|length| propose::lasting(*length).is_some())
-        .ok_or_else(|| "one of 5m, 15m, 1h, 4h: what the history keeps".to_owned())
+        .ok_or_else(|| "use 5m, 15m, 1h or 4h, the windows that the history keeps".to_owned())
 }
 
 impl Args {
@@ -142,7 +142,7 @@ pub(super) fn answer(
         PeakOf::P99 => Peak::P99,
     };
     let lasting = propose::lasting(question.min_duration)
-        .ok_or_else(|| Error::Usage("--min-duration: one of 5m, 15m, 1h, 4h".to_owned()))?;
+        .ok_or_else(|| Error::Usage("--min-duration: use 5m, 15m, 1h or 4h".to_owned()))?;
     let rules = Rules {
         peak,
         headroom: question.headroom,
@@ -160,17 +160,17 @@ pub(super) fn answer(
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
     if proposals.rows.is_empty() {
         context.say(
-            "nothing to propose: no usage of a namespace in these sources; name a bundle with pods and quotas, \
-                 a store, or --prometheus",
+            "nothing to propose: no usage of a namespace in these sources; give a bundle with pods and quotas, a \
+             store, or --prometheus",
         )?;
     }
     let kept = proposals.rows.iter().filter(|row| row.granted(&rules) != row.proposed).count() as u64;
     if kept > 0 && (context.settings.format == Format::Yaml || kustomize.is_some()) {
         let how = match question.allow_decrease {
             true => "--allow-decrease needs 14 days of history",
-            false => "--allow-decrease lowers those with 14 days of history",
+            false => "--allow-decrease lowers quotas with 14 days of history",
         };
-        context.say(format!("{} would be lower than now and stay as they are; {how}", counted(kept, "limit")))?;
+        context.say(format!("{} would be lower than now and stay unchanged; {how}", counted(kept, "limit")))?;
     }
     let limits =
         if question.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
@@ -244,7 +244,7 @@ fn write(
         if namespace.is_empty()
             || !namespace.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         {
-            context.lost(format!("'{namespace}' is not a name of a namespace: no file was written for it"))?;
+            context.lost(format!("'{namespace}' is not a valid namespace name: no file was written for it"))?;
             continue;
         }
         let mut text = Vec::new();

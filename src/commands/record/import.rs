@@ -79,9 +79,8 @@ impl Batches<'_, '_> {
 impl Sink for Batches<'_, '_> {
     fn series(&mut self, series: &Series) -> Result<usize, String> {
         let id = self.writer.series(series);
-        self.ids.push(
-            id.ok_or_else(|| format!("{series}: a name is of letters, digits, _ and :, and all of it below 32 KiB"))?,
-        );
+        self.ids
+            .push(id.ok_or_else(|| format!("{series}: a name may have letters, digits, _ and :, and at most 32 KiB"))?);
         Ok(self.ids.len() - 1)
     }
 
@@ -117,7 +116,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Ok(imported) => {
                 let other = imported.not_finite + batches.stored.refused - before.refused;
                 let left = if other > 0 {
-                    format!("; {} left out: no finite numbers", counted(other, "value"))
+                    format!("; {} left out: not finite numbers", counted(other, "value"))
                 } else {
                     String::new()
                 };

@@ -93,7 +93,7 @@ pub(super) struct KeepFlags {
 
 fn size(text: &str) -> Result<u64, String> {
     let size = parse_bytes(text).filter(|bytes| *bytes >= 1 << 20);
-    size.ok_or_else(|| "a size of at least 1MiB: 64MiB, 2G, 500MB".to_owned())
+    size.ok_or_else(|| "write a size of at least 1MiB: 64MiB, 2G, 500MB".to_owned())
 }
 
 fn keep_rollups(text: &str) -> Result<KeepRollups, String> {
@@ -118,7 +118,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return import::run(args, context);
     }
     let Some(folder) = &args.store else {
-        return Err(Error::Usage("--store DIR: name the folder of the store".to_owned()));
+        return Err(Error::Usage("--store DIR is required: the folder of the store".to_owned()));
     };
     let mut recorder = Recorder::open(folder, &args.keep)?;
     let mut taker = Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store);
@@ -237,7 +237,7 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
         keep.max_size.map(|limit| format!("to keep the store below {}", bytes(limit as f64))).unwrap_or_default();
     if let (Some(first), Some(last)) = (dropped.points.first(), dropped.points.last()) {
         context.say(format!(
-            "{limit} the points of {} to {} were dropped; what those days came to is kept",
+            "{limit} the points of {} to {} were dropped; their daily aggregates are kept",
             date(*first),
             date(*last)
         ))?;
@@ -246,11 +246,11 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
         context.say(format!("{limit} the days {} to {} were dropped", date(*first), date(*last)))?;
     }
     for log in &dropped.logs {
-        context.say(format!("{limit} samples that were not sealed yet were dropped: {log}"))?;
+        context.say(format!("{limit} unsealed samples were dropped: {log}"))?;
     }
     if dropped.is_over {
         context.say(format!(
-            "the store has {} and nothing more can be dropped: what is being written now takes them",
+            "the store has {}, and nothing more can be dropped: the data being written takes that much",
             bytes(dropped.bytes as f64)
         ))?;
     }

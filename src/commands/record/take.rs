@@ -40,14 +40,14 @@ struct State {
 pub(in crate::commands) struct Taker<'a> {
     sources: &'a [String],
     kube: &'a KubeFlags,
-    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "only a cluster is asked for objects"))]
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "objects can be read only from a cluster"))]
     objects_every: std::time::Duration,
     state: State,
     /// As it was written last.
     written: State,
     file: PathBuf,
     said: HashSet<String>,
-    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "only a cluster is asked for objects"))]
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "objects can be read only from a cluster"))]
     listed: Option<std::time::Instant>,
     #[cfg(feature = "live")]
     cluster: Option<crate::sources::live::Cluster>,
@@ -137,7 +137,7 @@ impl<'a> Taker<'a> {
         }
         let is_first = self.pages(pages, &mut samples, &mut errors);
         if is_first {
-            context.say("a first page of each process: rates (apiserver_rps) come with the next")?;
+            context.say("first page of each process: rates (apiserver_rps) start with the next one")?;
         }
         // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails
         // anew.
@@ -184,7 +184,8 @@ impl<'a> Taker<'a> {
         if !is_something && errors.len() == before {
             let why = others.pop().unwrap_or_default();
             errors.push(format!(
-                "{source}: nothing here that is recorded: audit logs, metrics pages, objects, PodMetrics, cgroups. {why}"
+                "{source}: none of the recorded inputs found: audit logs, metrics pages, objects, PodMetrics, \
+                 cgroups. {why}"
             ));
         }
     }
@@ -268,7 +269,7 @@ impl<'a> Taker<'a> {
                     round.push(scrape);
                 }
                 None if read.losses.is_empty() => {
-                    errors.push(format!("{path}: this page holds nothing that is recorded"))
+                    errors.push(format!("{path}: this page has none of the recorded metrics"))
                 }
                 None => {}
             }
@@ -355,7 +356,7 @@ impl<'a> Taker<'a> {
         _: &mut Context<'_>,
     ) -> Result<(), Error> {
         Err(Error::Usage(
-            "name a SOURCE: this plimsoll was built without the 'live' feature and can't ask a cluster".to_owned(),
+            "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
         ))
     }
 }

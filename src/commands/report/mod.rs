@@ -90,7 +90,7 @@ impl Args {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: a report has an order of its own; its HTML can be sorted by any column"
+            "--sort-by {field}: a report has a fixed order; its HTML can be sorted by any column"
         )));
     }
     if args.sources.iter().any(|source| source == "-") {
@@ -148,7 +148,7 @@ fn given(args: &Args, now: Micros) -> Result<Option<Span>, Error> {
         (Some(from), Some(to)) if from >= to => Err(Error::Usage("--from is not before --to".to_owned())),
         (Some(from), Some(to)) => Ok(Some((from, to))),
         (None, None) => Ok(None),
-        _ => Err(Error::Usage("--from and --to go together; --since and --until bound what is read".to_owned())),
+        _ => Err(Error::Usage("--from and --to require each other; --since and --until limit what is read".to_owned())),
     }
 }
 
@@ -163,7 +163,7 @@ fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
             shown(span)
         ))),
         None => Err(Error::Usage(
-            "--from, --to: the sources have no times: audit logs, metrics pages and cgroups do".to_owned(),
+            "--from, --to: the sources have no times; audit logs, metrics pages and cgroups do".to_owned(),
         )),
     }
 }
@@ -205,7 +205,7 @@ fn incident(
     load.rollup = rollup;
     let has_times = [Source::Audit, Source::Metrics, Source::Cgroup].into_iter().any(|kind| load.has(kind));
     if within != (None, None) && has_times && load.span.is_none() {
-        return Err(Error::Usage("nothing that was read lies between --since and --until".to_owned()));
+        return Err(Error::Usage("no data between --since and --until".to_owned()));
     }
     if let Some((from, to)) = given {
         covered((from, to), &load)?;
@@ -260,7 +260,7 @@ fn incident(
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
         summary.push(format!(
-            "These sources are of {} clusters ({all}), shown as one here; a report of each shows more.",
+            "These sources are of {} clusters ({all}), shown as one; create a report for each.",
             load.clusters.len()
         ));
     }

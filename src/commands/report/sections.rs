@@ -88,25 +88,21 @@ fn wanted(load: &Load) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     let bounds = load.bounds;
     if load.has(Audit) {
-        let head = ["guard", "Dangerous operations", "What people and programs did that can't be undone easily."];
+        let head = ["guard", "Dangerous operations", "Operations that are hard to undo, by users and programs."];
         let sources = load.of(&[Audit]);
         wanted
             .push(asked(head, Question::GuardEvents(question::GuardEvents { sources, bounds, ..Default::default() })));
     }
     if load.has(Audit) || load.has(Metrics) {
-        let head = [
-            "balance",
-            "How the apiservers share the load",
-            "Skew, since when, who pins it, and what would even it out.",
-        ];
+        let head = ["balance", "Load balance", "Skew, onset, responsible clients and remedies."];
         let (sources, within) = (load.of(&[Audit, Metrics]), question::Balance::WITHIN);
         wanted.push(asked(head, Question::Balance(question::Balance { sources, filters: Vec::new(), within, bounds })));
     }
     if load.facts.has_requests() && load.has_rates() {
         let head = [
             "health",
-            "How the control plane does",
-            "Priority levels, objectives, LISTs, watches, webhooks and objects by metrics.",
+            "Control-plane health",
+            "Priority levels, objectives, LISTs, watches, webhooks and objects, from metrics.",
         ];
         let from = Some(question::Kind::Metrics);
         let sources = load.of(&[Metrics]);
@@ -116,26 +112,25 @@ fn wanted(load: &Load) -> Vec<SectionSpec> {
         ));
     }
     if load.facts.has_store() {
-        let head = ["etcd_health", "How etcd does", "Disk, leader, proposals and size by metrics."];
+        let head = ["etcd_health", "etcd health", "Disk, leader, proposals and size, from metrics."];
         wanted.push(asked(head, Question::EtcdHealth(question::EtcdHealth { sources: load.of(&[Metrics]), bounds })));
     }
     if load.has(Audit) || load.has(Metrics) {
-        let head = ["controllers", "Controllers and scheduler", "Work queues, pods that wait, leaders that change."];
+        let head = ["controllers", "Controllers and scheduler", "Work queues, pending pods, leader changes."];
         let sources = load.of(&[Audit, Metrics, Objects]);
         wanted.push(asked(head, Question::Controllers(question::Controllers { sources, at: None, bounds })));
     }
     wanted.extend(stored(load));
     if !load.history.is_empty() {
-        let head =
-            ["forecast", "When limits will be reached", "Quotas, nodes, seats, etcd and memory, by their history."];
+        let head = ["forecast", "Capacity forecast", "When quotas, nodes, seats, etcd and memory reach their limits."];
         let sources = load.history.clone();
         wanted.push(asked(head, Question::Forecast(question::Forecast { sources, ..Default::default() })));
     }
     if let [first, last] = load.ends.as_slice() {
         let head = [
             "etcd_diff",
-            "What changed in etcd",
-            "Keys that were added, removed and changed between the first database and the last.",
+            "Changes in etcd",
+            "Keys added, removed and changed between the first database and the last.",
         ];
         let (before, after) = (first.clone(), Some(last.clone()));
         wanted.push(asked(head, Question::EtcdDiff(question::EtcdDiff { before, after, ..Default::default() })));
@@ -152,41 +147,41 @@ fn stored(load: &Load) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     if let Some(source) = database(load) {
         wanted.push(asked(
-            ["etcd_usage", "What fills etcd", "Keys and bytes by resource and namespace."],
+            ["etcd_usage", "etcd key space", "Keys and bytes by resource and namespace."],
             Question::EtcdUsage(question::EtcdUsage { source: source.clone(), ..Default::default() }),
         ));
         wanted.push(asked(
-            ["etcd_history", "What is written to etcd again and again", "Hot keys and old revisions."],
+            ["etcd_history", "etcd write history", "Hot keys and old revisions."],
             Question::EtcdHistory(question::EtcdHistory { source: source.clone(), ..Default::default() }),
         ));
         wanted.push(asked(
-            ["etcd_check", "Whether etcd's database is whole", "Checksums, trees, order, values, leases."],
+            ["etcd_check", "etcd integrity", "Checksums, trees, order, values, leases."],
             Question::EtcdCheck(question::EtcdCheck { source, ..Default::default() }),
         ));
     }
     if load.has(Cgroup) {
-        let head = ["memory", "Memory of cgroups", "What the bytes are, and whether memory is short."];
+        let head = ["memory", "cgroup memory", "Memory by type, and whether it is short."];
         let sources = load.of(&[Cgroup]);
         wanted.push(asked(head, Question::MemoryShow(question::MemoryShow { sources, ..Default::default() })));
     }
     if load.has(Heap) {
         let sources = load.of(&[Heap]);
-        let head = ["heap", "What the Go heap holds", "By what it is for, and by function."];
+        let head = ["heap", "Go heap", "By purpose and by function."];
         wanted
             .push(asked(head, Question::HeapTop(question::HeapTop { sources: sources.clone(), ..Default::default() })));
         if load.heaps > 1 {
-            let head = ["heap_diff", "How the Go heap changed", "The first profile and the last."];
+            let head = ["heap_diff", "Go heap changes", "Between the first profile and the last."];
             wanted.push(asked(head, Question::HeapDiff(question::HeapDiff { sources, ..Default::default() })));
         }
     }
     if load.has(Objects) {
         let source = question::QuotaSources { sources: load.of(&[Objects]), ..Default::default() };
-        let head = ["quota", "Quotas", "Who comes near to a quota."];
+        let head = ["quota", "Quotas", "Quotas and their usage."];
         wanted.push(asked(
             head,
             Question::QuotaCheck(question::QuotaCheck { source: source.clone(), ..Default::default() }),
         ));
-        let head = ["quota_proposals", "Quotas as they should be", "Peak and 20 % headroom."];
+        let head = ["quota_proposals", "Quota proposals", "Peak usage plus 20 % headroom."];
         wanted.push(asked(head, Question::QuotaPropose(question::QuotaPropose { source, ..Default::default() })));
     }
     wanted
@@ -239,28 +234,24 @@ fn of_window(load: &Load, window: Option<Span>) -> Vec<SectionSpec> {
         let sources = load.of(&[Audit, Metrics]);
         Question::Clients(question::Clients { sources, bounds, ..Default::default() })
     };
-    let about = "How each client behaves, what is wrong with it, and what to do.";
-    wanted.push(asked(["clients", title("Clients within the incident", "Clients"), about], clients(during)));
+    let about = "Client profiles, findings and remedies.";
+    wanted.push(asked(["clients", title("Clients during the incident", "Clients"), about], clients(during)));
     for (name, dims, title) in [
-        (
-            "traffic_by_client",
-            ["user", "agent"],
-            title("Requests by client, within the incident", "Requests by client"),
-        ),
+        ("traffic_by_client", ["user", "agent"], title("Requests by client during the incident", "Requests by client")),
         (
             "traffic",
             ["verb", "resource"],
-            title("Requests by verb and resource, within the incident", "Requests by verb and resource"),
+            title("Requests by verb and resource during the incident", "Requests by verb and resource"),
         ),
     ] {
-        let head = [name, title, "How many, how often they fail, and how long they take."];
+        let head = [name, title, "Count, errors and latency."];
         let sources = load.of(&[Audit]);
         wanted.push(asked(head, Question::Traffic(question::Traffic { sources, bounds: during, ..by(&dims) })));
     }
     let (Some((from, to)), Some(calm)) = (window, load.calm) else { return wanted };
     if let (true, [source]) = (from - calm.0 >= SECOND, load.of(&[Audit]).as_slice()) {
         let head =
-            ["compare", "What changed with the incident", "Before and within, and what of it is more than chance."];
+            ["compare", "Changes during the incident", "Before and during the incident; only significant changes."];
         let question = question::Compare {
             before: source.clone(),
             after: None,
@@ -272,7 +263,7 @@ fn of_window(load: &Load, window: Option<Span>) -> Vec<SectionSpec> {
         wanted.push(asked(head, Question::Compare(question)));
     }
     if from - calm.0 >= MIN_SPAN_US {
-        let about = "What was wrong before the incident: it did not cause it, and should be fixed all the same.";
+        let about = "Findings from before the incident: not its cause, but still worth fixing.";
         let before = (Some(calm.0), Some(from));
         wanted.push(asked(["chronic", "Clients before the incident", about], clients(before)));
     }
@@ -368,25 +359,21 @@ impl Sections {
             Question::HeapFlame(question::HeapFlame { sources, diff, ..Default::default() })
         };
         if let Some(source) = database(load) {
-            flames.push(("keyspace", "The key space of etcd, by bytes", keys(&source, None)));
+            flames.push(("keyspace", "etcd key space, by bytes", keys(&source, None)));
             if let [first, _] = load.ends.as_slice() {
                 flames.push((
                     "keyspace_diff",
-                    "The key space of etcd, and how it changed: red has grown, blue has shrunk",
+                    "etcd key space, changes: red grew, blue shrank",
                     keys(&source, Some(first)),
                 ));
             }
         }
         if load.has(Heap) {
-            flames.push(("heap", "The Go heap, by bytes in use", heap(None)));
+            flames.push(("heap", "Go heap, by bytes in use", heap(None)));
         }
         let compared = self.all.iter().find(|section| section.name == "heap_diff");
         if let Some(first) = compared.and_then(|section| section.report.inputs.first()) {
-            flames.push((
-                "heap_diff",
-                "The Go heap, and how it changed: red has grown, blue has shrunk",
-                heap(Some(&first.path)),
-            ));
+            flames.push(("heap_diff", "Go heap, changes: red grew, blue shrank", heap(Some(&first.path))));
         }
         for (name, title, question) in flames {
             match context.compose(Shown::default(), |context| answer(&question, context)) {

@@ -63,7 +63,7 @@ impl Parameters {
         let (since, until) = (self.time("since", now)?, self.time("until", now)?);
         let since = since.unwrap_or_else(|| until.unwrap_or(now) - DEFAULT_SPAN);
         match until {
-            Some(until) if since >= until => Err(Error::Usage("since is not before until".to_owned())),
+            Some(until) if since >= until => Err(Error::Usage("since must be before until".to_owned())),
             until => Ok((Some(since), until)),
         }
     }
@@ -97,7 +97,7 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Api
             let window = match (parameters.time("from", now)?, parameters.time("to", now)?) {
                 (Some(from), Some(to)) if from < to => Some((from, to)),
                 (None, None) => None,
-                _ => return Err(Error::Usage("from and to go together, from first".to_owned())),
+                _ => return Err(Error::Usage("from and to are both required, from before to".to_owned())),
             };
             // A window that lies further back brings its own bounds.
             let bounds = match window {
@@ -138,7 +138,7 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Api
 fn severity(text: &str) -> Result<Severity, Error> {
     let all = [Severity::Info, Severity::Warning, Severity::Critical];
     let found = all.into_iter().find(|severity| severity.name() == text);
-    found.ok_or_else(|| Error::Usage(format!("severity: {text:?} is none of info, warning, critical")))
+    found.ok_or_else(|| Error::Usage(format!("severity: {text:?} is not info, warning or critical")))
 }
 
 /// What a command would have written.
@@ -160,7 +160,7 @@ pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings)
     let parameters = Parameters(parameters(query));
     let asked = match asked(path, &parameters, source) {
         Ok(Some(asked)) => asked,
-        Ok(None) => return WebAnswer::text(404, format!("{path}: nothing here; / lists what there is")),
+        Ok(None) => return WebAnswer::text(404, format!("{path}: not found; / lists the available paths")),
         Err(error) => return failed(&error),
     };
     if matches!(asked, ApiRequest::Index) {

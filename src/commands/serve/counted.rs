@@ -40,20 +40,31 @@ const fn counter(name: &'static str, help: &'static str) -> Spec {
 
 const EPISODES: Spec = gauge(
     "plimsoll_episode_active",
-    "Episodes that go on, by grade (outage, incident, degraded, surge) and likely cause.",
+    "Ongoing episodes, by grade (outage, incident, degraded, surge) and likely cause.",
     &["grade", "cause"],
 );
-const FINDINGS: Spec =
-    gauge("plimsoll_finding_active", "Findings of severity warning and above about clients in the last hour.", &["id", "severity"]);
-const BUILD: Spec = gauge("plimsoll_build_info", "The version that runs.", &["version"]);
+const FINDINGS: Spec = gauge(
+    "plimsoll_finding_active",
+    "Findings of severity warning and above about clients in the last hour.",
+    &["id", "severity"],
+);
+const BUILD: Spec = gauge("plimsoll_build_info", "Version of this process.", &["version"]);
 const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
 const ERRORS: Spec = counter("plimsoll_serve_errors", "Readings that failed and are tried again.");
 const EVENTS: Spec = counter("plimsoll_serve_audit_events", "Audit events that were read.");
 const LOSSES: Spec = counter("plimsoll_serve_losses", "Parts of the sources that could not be read.");
 const SECONDS: Spec = gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
-const LAST: Spec = gauge("plimsoll_serve_last_round_timestamp_seconds", "When the sources were last read without an error; 0: never.", &[]);
+const LAST: Spec = gauge(
+    "plimsoll_serve_last_round_timestamp_seconds",
+    "When the sources were last read without an error; 0: never.",
+    &[],
+);
 const JUDGE_SECONDS: Spec = gauge("plimsoll_serve_judge_duration_seconds", "Time that the last judgement took.", &[]);
-const SERIES: Spec = gauge("plimsoll_serve_series", "Series of counters by client, LIST or operation that are exported; at most 20,000.", &[]);
+const SERIES: Spec = gauge(
+    "plimsoll_serve_series",
+    "Series of counters by client, LIST or operation that are exported; at most 20,000.",
+    &[],
+);
 const RESIDENT: Spec = gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
 
 /// Counters and gauges.

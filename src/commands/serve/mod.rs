@@ -90,7 +90,7 @@ struct AccessFlags {
 }
 
 fn version(text: &str) -> Result<Minor, String> {
-    Minor::parse(text).ok_or_else(|| "a version of Kubernetes: 1.36, v1.36.2".to_owned())
+    Minor::parse(text).ok_or_else(|| "write a Kubernetes version: 1.36, v1.36.2".to_owned())
 }
 
 impl AccessFlags {
@@ -114,7 +114,7 @@ impl AccessFlags {
         if !listen.ip().is_loopback() && access.is_open() && !self.allow_unauthenticated {
             return Err(Error::Usage(format!(
                 "--listen {listen}: reachable from other machines without authentication; require a secret \
-                 (--bearer-token-file, --basic-auth-file), or allow everybody by --allow-unauthenticated"
+                 (--bearer-token-file, --basic-auth-file), or allow everyone with --allow-unauthenticated"
             )));
         }
         Ok(access)
@@ -136,7 +136,7 @@ fn usage(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.iter().any(|source| source == "-") {
         return Err(Error::Usage(
-            "-: a pipe can't be read on after a restart; write it to a file, or post events to /audit".to_owned(),
+            "-: a pipe can't be resumed after a restart; write it to a file, or post events to /audit".to_owned(),
         ));
     }
     // A folder that apiservers have yet to make is a mistake far more often.
@@ -236,8 +236,9 @@ struct Temporary(PathBuf);
 impl Temporary {
     fn make() -> Result<Self, Error> {
         let folder = std::env::temp_dir().join(format!("plimsoll-serve-{}", std::process::id()));
-        let failed =
-            |error: std::io::Error| Error::Input(format!("{}: {error}; name a folder by --store", folder.display()));
+        let failed = |error: std::io::Error| {
+            Error::Input(format!("{}: {error}; choose a folder with --store", folder.display()))
+        };
         fresh::is_free(&folder).map_err(failed)?;
         fresh::folder(&folder).map_err(failed)?;
         Ok(Self(folder))

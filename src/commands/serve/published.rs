@@ -30,7 +30,7 @@ impl Published {
                 let body = if form == Exposition::Text { text } else { open };
                 WebAnswer::new(200, form.content_type(), body.clone())
             }
-            None => WebAnswer::text(503, "the sources are being read for the first time; ask again in a few seconds"),
+            None => WebAnswer::text(503, "the sources are being read for the first time; retry in a few seconds"),
         }
     }
 

@@ -63,7 +63,7 @@ fn latency(facts: &Facts, piece: Micros) -> Option<Chart> {
         (name.to_owned(), points.collect())
     };
     let (title, lines) =
-        ("Latency in ms, watches left out".to_owned(), vec![line("median", 0), line("99th percentile", 2)]);
+        ("Latency in ms, without watches".to_owned(), vec![line("median", 0), line("99th percentile", 2)]);
     Some(Chart { name: "latency_ms".to_owned(), title, unit: Unit::Count, lines, source: Source::Metrics })
 }
 

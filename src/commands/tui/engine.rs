@@ -180,7 +180,7 @@ impl Worker {
             }
         }));
         if is_done.is_err() {
-            let why = "plimsoll failed here (it panicked): please report it with what was looked at";
+            let why = "plimsoll failed here (it panicked): please report it with the view that was open";
             match number {
                 Some(ask) => {
                     let mut answer = Answer::new(ask.number, ask.role, ask.wants);

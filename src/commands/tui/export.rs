@@ -23,12 +23,13 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
         "folded" => Format::Folded,
         _ => {
             return Err(Error::Usage(
-                "its extension chooses the form: .csv .json .yaml .md .txt, of a flame graph .svg .folded".to_owned(),
+                "the file extension sets the format: .csv .json .yaml .md .txt; for a flame graph .svg .folded"
+                    .to_owned(),
             ));
         }
     };
     if Path::new(path).exists() {
-        return Err(Error::Usage("it is there already; name another".to_owned()));
+        return Err(Error::Usage("it already exists; choose another".to_owned()));
     }
     let style = Style { width: None, color: false, headers: true, compact: false };
     let mut text = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn export(want: &Want, rows: Option<Table>, path: &str, context: &mut
         }
         _ => {
             let Want::Answer(question) = want else {
-                return Err(Error::Usage("there is nothing to write here".to_owned()));
+                return Err(Error::Usage("nothing to write here".to_owned()));
             };
             let shown = Shown { format: Format::Table, top: want.shows_all().then_some(0) };
             match (form.is_of_stacks(), context.compose(shown, |context| commands::answer(question, context))?) {

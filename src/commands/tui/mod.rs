@@ -102,15 +102,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // NO_COLOR and --color never mean it.
         None if !context.settings.style.color => Theme::none(),
         None => Theme::usual(),
-        Some(name) => {
-            Theme::named(name).ok_or_else(|| Error::Usage(format!("theme {name}: there are: {}", NAMES.join(", "))))?
-        }
+        Some(name) => Theme::named(name)
+            .ok_or_else(|| Error::Usage(format!("theme {name}: unknown; use one of: {}", NAMES.join(", "))))?,
     };
     let keys =
         Keys::with(&context.settings.tui.keys).map_err(|why| Error::Usage(format!("config file, tui.keys: {why}")))?;
     if args.sources.iter().chain(&args.follow).any(|source| source == "-") {
         return Err(Error::Usage(
-            "-: what is looked at again and again can't be a pipe; write it to a file".to_owned(),
+            "-: the terminal UI reads its sources repeatedly, and a pipe can be read once; write it to a file"
+                .to_owned(),
         ));
     }
     let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));

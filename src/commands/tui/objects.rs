@@ -48,10 +48,8 @@ pub(super) fn objects(shared: &Arc<Shared>, target: &Target, cluster: &Arc<Clust
                 }
                 Ok(Taken { failed: Some(error), .. }) => pace.failed(error.to_string(), retry_after(&error)),
                 Ok(Taken { files, .. }) if files.is_empty() => {
-                    shared.send_said(
-                        Severity::Warning,
-                        "no objects may be listed; the messages before say why".to_owned(),
-                    );
+                    shared
+                        .send_said(Severity::Warning, "no objects could be listed; see the messages above".to_owned());
                     let _ = fs::remove_dir_all(&hidden);
                     return;
                 }
@@ -96,7 +94,7 @@ where
                 Ok(page) => page,
                 Err(error @ (LiveError::Forbidden { .. } | LiveError::Status { code: 404, .. })) => {
                     forbidden.insert(path);
-                    shared.send_said(Severity::Info, format!("{error}; {kind} are left out"));
+                    shared.send_said(Severity::Info, format!("{error}; {kind} left out"));
                     break;
                 }
                 Err(error) => {

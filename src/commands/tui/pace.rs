@@ -87,9 +87,9 @@ impl<'a> Pace<'a> {
             let length = |time: Duration| duration(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
             let (pause, took) = (length(pause), length(took));
             let what = match (is_slow, is_busy) {
-                (true, true) => format!("{}: it is overloaded (429 or 503); asked again in {pause}", self.name),
-                (true, false) => format!("{}: an answer takes {took}; asked every {pause}", self.name),
-                (false, _) => format!("{}: asked every {pause} again", self.name),
+                (true, true) => format!("{}: overloaded (429 or 503); next read in {pause}", self.name),
+                (true, false) => format!("{}: an answer takes {took}; now read every {pause}", self.name),
+                (false, _) => format!("{}: read every {pause} again", self.name),
             };
             self.shared.send_said(Severity::Info, what);
         }

@@ -59,7 +59,7 @@ impl Shared {
         let shared = Arc::clone(self);
         std::thread::spawn(move || {
             if Path::new(&path).exists() {
-                return shared.send(Msg::Done(format!("{path}: it is there already; name another")));
+                return shared.send(Msg::Done(format!("{path}: already exists; choose another")));
             }
             let written = locked(&shared.spool).save(Path::new(&path), with_bodies);
             let next = if path.ends_with(ARCHIVE) { "unpack it, and " } else { "" };
@@ -117,6 +117,6 @@ impl Shared {
     }
 
     pub(super) fn lost(&self, what: &str, error: &std::io::Error) {
-        self.send(Msg::Said(Severity::Critical, format!("{what}: what came can't be kept: {error}")));
+        self.send(Msg::Said(Severity::Critical, format!("{what}: received data can't be stored: {error}")));
     }
 }

@@ -90,7 +90,7 @@ fn windows_of_logs_that_are_held_are_those_of_the_logs() {
         assert_eq!(held, own, "{question:?}");
         told.push((question, held));
     }
-    assert!(told.iter().any(|(_, told)| told["totals"]["open"].as_u64() > Some(0)), "open requests are among them");
+    assert!(told.iter().any(|(_, told)| told["totals"]["open"].as_u64() > Some(0)), "including open requests");
     // Nothing of the logs is read: now they hold nothing, and only their marks are as they were.
     for log in &logs {
         let meta = fs::metadata(log).unwrap();

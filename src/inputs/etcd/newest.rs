@@ -43,7 +43,7 @@ pub(crate) fn values(
     let (workers, walk) =
         opened.database.walk(context.settings.threads, false, || Worker { is_wanted, found: HashMap::new() });
     for damage in &walk.damages.told {
-        context.lost(format!("{}: {damage}; objects in it are missing, or older than they should be", opened.path))?;
+        context.lost(format!("{}: {damage}; its objects are missing or outdated", opened.path))?;
     }
     let mut all: HashMap<String, Newest> = HashMap::new();
     for (key, newest) in workers.into_iter().flat_map(|worker| worker.found) {

@@ -56,7 +56,7 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Open
     }
     if names.len() > 1 {
         context.say(format!(
-            "{argument} holds {} etcd databases; this is about the latest, {}",
+            "{argument} contains {} etcd databases; using the latest, {}",
             names.len(),
             opened.path
         ))?;
@@ -182,7 +182,7 @@ impl Opened {
     pub(crate) fn pages(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
         for damage in &walk.damages.told {
             context.lost(format!(
-                "{}: {damage}; what it held is not counted. Take another snapshot, or one of another member",
+                "{}: {damage}; its contents are not counted. Take another snapshot, or one of another member",
                 self.path
             ))?;
         }

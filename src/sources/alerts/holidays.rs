@@ -59,7 +59,7 @@ fn calendar(text: &str) -> Result<BTreeSet<Date>, String> {
             "DTEND" if within => until = date(value),
             "RRULE" | "RDATE" if within && first.is_some() => {
                 return Err(format!(
-                    "line {number}: events that recur are not read; export the calendar with each date"
+                    "line {number}: recurring events are not supported; export the calendar with each date"
                 ));
             }
             "END" if value == "VEVENT" => {

@@ -182,10 +182,10 @@ pub fn read(path: &Path) -> Result<Config, String> {
 }
 
 fn load(path: &Path) -> Result<String, String> {
-    let fail = |error: std::io::Error| format!("{}: can't read the configuration of alerts: {error}", path.display());
+    let fail = |error: std::io::Error| format!("{}: can't read the alerts configuration: {error}", path.display());
     if std::fs::metadata(path).map_err(fail)?.len() > MAX_FILE_BYTES {
         return Err(format!(
-            "{}: larger than {} MiB: not a configuration of alerts",
+            "{}: larger than {} MiB: not an alerts configuration",
             path.display(),
             MAX_FILE_BYTES >> 20
         ));
@@ -211,7 +211,7 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
         if name.is_empty()
             || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
         {
-            return Err(format!("channels: '{name}': a name is made of letters, digits, and - _ ."));
+            return Err(format!("channels: '{name}': a name may have letters, digits, and - _ ."));
         }
         channels.push(channel(&name, given, folder).map_err(|error| format!("channels: {name}: {error}"))?);
     }
@@ -225,19 +225,19 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
     };
     let default = owner(file.default, &always, &channels, folder).map_err(|error| format!("default: {error}"))?;
     if !default.namespaces.is_empty() {
-        return Err("default: it takes no namespaces: it gets all that have no owner".to_owned());
+        return Err("default: takes no namespaces: it gets all without an owner".to_owned());
     }
     let mut owners: Vec<Owner> = Vec::new();
     for (number, given) in file.owners.into_iter().enumerate() {
         let place = format!("owners: number {} ({})", number + 1, given.name);
         if given.name.is_empty() {
-            return Err(format!("{place}: an owner needs a name"));
+            return Err(format!("{place}: an owner requires a name"));
         }
         let mut inherited = default.clone();
         inherited.to.clear();
         let owner = owner(given, &inherited, &channels, folder).map_err(|error| format!("{place}: {error}"))?;
         if owners.iter().any(|known| known.name == owner.name) {
-            return Err(format!("{place}: there is another of that name"));
+            return Err(format!("{place}: the name is already in use"));
         }
         owners.push(owner);
     }
@@ -259,7 +259,7 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
 /// Thresholds that make sense together.
 pub fn thresholds(warn: f64, critical: f64, days: Option<f64>) -> Result<Thresholds, String> {
     if critical < warn {
-        return Err("critical is below warn".to_owned());
+        return Err("critical must not be below warn".to_owned());
     }
     if days.is_some_and(|days| !days.is_finite() || days < 0.0) {
         return Err("days: a number of days, 0 or more".to_owned());
@@ -282,7 +282,7 @@ fn reachable(config: &Config) -> Result<(), String> {
             if is_mute {
                 let who = if owner.name.is_empty() { "default" } else { owner.name.as_str() };
                 return Err(format!(
-                    "{who}: channel {name} sends mail, but neither it nor the owner has an address: add 'to'"
+                    "{who}: channel {name} sends mail, but neither it nor the owner has an address; add 'to'"
                 ));
             }
         }
@@ -297,7 +297,7 @@ fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Pat
     }
     if let Some(name) = names.iter().find(|name| !channels.iter().any(|channel| channel.name == **name)) {
         let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
-        return Err(format!("channels: there is no channel '{name}'; there are: {}", known.join(" ")));
+        return Err(format!("channels: no channel '{name}'; use one of: {}", known.join(" ")));
     }
     given.to.iter().try_for_each(|address| is_address(address))?;
     let hours = match given.hours {
@@ -334,8 +334,8 @@ fn is_address(text: &str) -> Result<(), String> {
 fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
     let zone = TimeZone::get(&given.zone).map_err(|_| {
         format!(
-            "zone: '{}' is not a time zone of this machine; write one as in Europe/Berlin, and install tzdata where \
-             there is none",
+            "zone: '{}' is not a time zone on this machine; write one such as Europe/Berlin, and install tzdata if \
+             missing",
             given.zone
         )
     })?;
@@ -350,7 +350,7 @@ fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
                 let day = item
                     .as_str()
                     .and_then(weekday)
-                    .ok_or_else(|| format!("days: {item:?} is none of Mon Tue Wed Thu Fri Sat Sun"))?;
+                    .ok_or_else(|| format!("days: {item:?} is not one of Mon Tue Wed Thu Fri Sat Sun"))?;
                 days[day] = true;
             }
             days
@@ -358,14 +358,14 @@ fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
         Some(_) => return Err("days: write Mon-Fri, or [Mon, Wed]".to_owned()),
     };
     if !days.contains(&true) {
-        return Err("days: there is none".to_owned());
+        return Err("days: the list is empty".to_owned());
     }
     let minute = |name: &str, text: &str| {
         minute(text).ok_or_else(|| format!("{name}: '{text}' is not a time of a day; write \"09:00\", in quotes"))
     };
     let (from, to) = (minute("from", &given.from)?, minute("to", &given.to)?);
     if from == 1440 || to == 0 || from == to {
-        return Err("from and to: from 00:00 to 24:00 is a whole day; two that are the same are none".to_owned());
+        return Err("from and to must differ; 00:00 to 24:00 is a whole day".to_owned());
     }
     let mut dates = BTreeSet::new();
     for path in given.holidays {
@@ -406,7 +406,7 @@ fn secret(
     folder: &Path,
 ) -> Result<Option<Secret>, String> {
     match (file, variable) {
-        (Some(_), Some(_)) => Err(format!("{name}-file and {name}-env: one of them")),
+        (Some(_), Some(_)) => Err(format!("{name}-file and {name}-env: give only one")),
         (Some(path), None) => Ok(Some(Secret::File(folder.join(path)))),
         (None, Some(variable)) => Ok(Some(Secret::Env(variable))),
         (None, None) => Ok(None),
@@ -415,7 +415,7 @@ fn secret(
 
 fn url(plain: Option<String>, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Url, String> {
     match (plain, secret("url", file, variable, folder)?) {
-        (Some(_), Some(_)) => Err("url, url-file and url-env: one of them".to_owned()),
+        (Some(_), Some(_)) => Err("url, url-file and url-env: give only one".to_owned()),
         (Some(url), None) => is_url(&url).map(|()| Url::Plain(url)),
         (None, Some(secret)) => Ok(Url::Secret(secret)),
         (None, None) => Err("url, url-file or url-env is missing".to_owned()),
@@ -427,7 +427,7 @@ fn is_url(text: &str) -> Result<(), String> {
     if rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace)) {
         Ok(())
     } else {
-        Err("url: it has to begin with https:// or http://".to_owned())
+        Err("url: must begin with https:// or http://".to_owned())
     }
 }
 
@@ -436,8 +436,8 @@ fn login(user: Option<String>, password: Option<Secret>, token: Option<Secret>) 
         (None, None, None) => Ok(None),
         (None, None, Some(token)) => Ok(Some(Login::Bearer(token))),
         (Some(user), Some(password), None) => Ok(Some(Login::Basic(user, password))),
-        (_, _, Some(_)) => Err("a token, or a user with a password, not both".to_owned()),
-        _ => Err("user and password-file (or password-env) belong together".to_owned()),
+        (_, _, Some(_)) => Err("give a token, or a user with a password, not both".to_owned()),
+        _ => Err("user and password-file (or password-env) require each other".to_owned()),
     }
 }
 
@@ -450,7 +450,7 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         given.stdout.is_some(),
     ];
     if ways.iter().filter(|is_given| **is_given).count() != 1 {
-        return Err("one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
+        return Err("use one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
     }
     let (mut way, mut ca_file) = (ChannelKind::Stdout, None);
     if let Some(given) = given.alertmanager {
@@ -477,7 +477,7 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         let login = match (given.user, secret("password", given.password_file, given.password_env, folder)?) {
             (None, None) => None,
             (Some(user), Some(password)) => Some((user, password)),
-            _ => return Err("user and password-file (or password-env) belong together".to_owned()),
+            _ => return Err("user and password-file (or password-env) require each other".to_owned()),
         };
         let is_here = matches!(given.server.as_str(), "localhost" | "::1") || given.server.starts_with("127.");
         if given.tls == Tls::None && login.is_some() && !is_here {
@@ -512,10 +512,7 @@ pub fn read_templates(folder: &Path) -> Result<Templates, String> {
     };
     let found = Templates { subject: one("subject.txt")?, text: one("text.txt")?, slack: one("slack.txt")? };
     if found == Templates::default() {
-        return Err(format!(
-            "{}: there is none of subject.txt, text.txt and slack.txt in this folder",
-            folder.display()
-        ));
+        return Err(format!("{}: this folder has none of subject.txt, text.txt and slack.txt", folder.display()));
     }
     Ok(found)
 }

@@ -52,7 +52,7 @@ fn everything_is_read() {
 fn what_is_wrong_is_said_with_its_place() {
     for (from, to, expected) in [
         ("cluster: prod", "clustr: prod", "unknown field `clustr`"),
-        ("warn: 75%", "warn: 95%", "critical is below warn"),
+        ("warn: 75%", "warn: 95%", "critical must not be below warn"),
         ("warn: 75%", "warn: much", "warn: 'much' is not a share"),
         ("repeat: 12h", "repeat: 12", "repeat: '12' is not a time"),
         ("days: 14", "days: -1", "days: a number"),

@@ -94,7 +94,7 @@ struct Reader<'h> {
 
 impl Reader<'_> {
     fn line(&mut self, kind: Kind, line: &str) -> Result<(), &'static str> {
-        let cells = self.columns.cut(line).ok_or("its cells do not fit the headings")?;
+        let cells = self.columns.cut(line).ok_or("its cells do not match the headings")?;
         let row = Row { columns: self.columns, cells };
         match kind {
             Kind::Levels => self.levels.push(row.level()?),
@@ -143,7 +143,7 @@ impl Row<'_> {
             "true" => Ok(Some(true)),
             "false" => Ok(Some(false)),
             "" | "<none>" => Ok(None),
-            _ => Err("what is true or false is neither"),
+            _ => Err("a boolean is neither true nor false"),
         }
     }
 

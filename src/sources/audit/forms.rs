@@ -80,11 +80,7 @@ pub(super) fn times_named(line: &[u8]) -> String {
             named.push(what);
         }
     }
-    if named.is_empty() {
-        "it has no field that is called a time".to_owned()
-    } else {
-        format!("it has {}", named.join(", "))
-    }
+    if named.is_empty() { "it has no time field".to_owned() } else { format!("it has {}", named.join(", ")) }
 }
 
 /// Lines at the start of a file whose events are looked at.

@@ -88,7 +88,8 @@ pub fn stdin(now: Micros) -> Result<Series, SourceError> {
 
 fn no_sample(path: &str) -> SourceError {
     let error = std::io::Error::other(
-        "no cgroup memory files here; plimsoll reads a cgroup's folder, a folder with copies of memory.stat and its siblings, or a file in which a line '== NAME' stands before each",
+        "no cgroup memory files here; plimsoll reads a cgroup's folder, a folder with copies of memory.stat and its \
+         siblings, or one file with a line '== NAME' before each",
     );
     SourceError::Io { path: path.to_owned(), error }
 }

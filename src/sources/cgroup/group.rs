@@ -75,7 +75,7 @@ impl Group {
             files::put(&mut sample, &name, &text);
         }
         if sample.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the group has no memory controller, or was removed"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the cgroup has no memory controller, or was removed"));
         }
         sample.version = files::version(&sample);
         Ok(sample)

@@ -71,7 +71,7 @@ pub fn locate(machine: &Machine, wanted: &Wanted) -> Result<Vec<Group>, SourceEr
     };
     if found.is_empty() {
         return Err(fail(io::Error::other(
-            "there is no such cgroup on this machine; plimsoll memory show / --recursive lists all",
+            "no such cgroup on this machine; plimsoll memory show / --recursive lists all",
         )));
     }
     Ok(found)

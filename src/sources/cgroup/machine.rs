@@ -37,7 +37,8 @@ impl Machine {
         let memory = memory.into_iter().find(|folder| has_memory(folder)).ok_or_else(|| SourceError::Io {
             path: root.display().to_string(),
             error: io::Error::other(
-                "no memory hierarchy of cgroups here (looked in sys/fs/cgroup and in the mount table); name a captured copy, or where the host's root is with --root",
+                "no cgroup memory hierarchy here (looked in sys/fs/cgroup and in the mount table); give a captured \
+                 copy, or the host's root with --root",
             ),
         })?;
         let unified =

@@ -230,9 +230,9 @@ impl Bolt {
             let start = usize::try_from(id.checked_mul(size)?).ok()?;
             self.data.bytes().get(start..start.checked_add(usize::try_from(pages.checked_mul(size)?).ok()?)?)
         };
-        let page = slice(1).ok_or("lies behind the end of the file")?;
+        let page = slice(1).ok_or("is beyond the end of the file")?;
         if u64_at(page, 0) != id {
-            return Err(format!("calls itself page {}", u64_at(page, 0)));
+            return Err(format!("is labelled page {}", u64_at(page, 0)));
         }
         let pages = u64::from(u32_at(page, 12)) + 1;
         match slice(pages).filter(|_| pages == 1 || id + pages <= self.meta.pages) {
@@ -263,11 +263,11 @@ impl Bolt {
             _ if used.take(root) => {
                 (tree.depth, tree.leaves, tree.lower) = (1, vec![root], vec![0]);
             }
-            _ => damages.add(root, bucket, "belongs to more than one place"),
+            _ => damages.add(root, bucket, "is referenced more than once"),
         }
         while let Some((id, depth)) = open.pop() {
             if !used.take(id) {
-                damages.add(id, bucket, "belongs to more than one place");
+                damages.add(id, bucket, "is referenced more than once");
                 continue;
             }
             let children = self.page(id).and_then(|(bytes, pages)| {
@@ -289,7 +289,7 @@ impl Bolt {
             }
             let kind = children.iter().find_map(|child| self.flags(child.id));
             if depth >= DEEPEST {
-                damages.add(id, bucket, "lies too deep in the tree");
+                damages.add(id, bucket, "is too deep in the tree");
             } else if kind == Some(BRANCH) {
                 // The last is pushed first, so that leaves come in order.
                 open.extend(children.iter().rev().map(|child| (child.id, depth + 1)));
@@ -300,7 +300,7 @@ impl Bolt {
                         tree.leaves.push(id);
                         tree.lower.push(key.0);
                     } else {
-                        damages.add(id, bucket, "belongs to more than one place");
+                        damages.add(id, bucket, "is referenced more than once");
                     }
                 }
             }
@@ -313,7 +313,7 @@ impl Bolt {
         let (bytes, pages) = self.page(id)?;
         match u16_at(bytes, 8) & KINDS {
             LEAF => Ok((Leaf::new(bytes)?, pages)),
-            BRANCH => Err("is a branch where a leaf must be".to_owned()),
+            BRANCH => Err("is a branch where a leaf is required".to_owned()),
             flags => Err(format!("is neither branch nor leaf (flags {flags:#x})")),
         }
     }
@@ -334,7 +334,7 @@ impl Bolt {
             };
             let ids = bytes.get(at..).unwrap_or_default().chunks_exact(8);
             if count > ids.len() as u64 {
-                return Err(format!("is a free-list that claims {count} pages"));
+                return Err(format!("is a free-list with {count} pages, which is impossible"));
             }
             Ok((pages, ids.take(count as usize).map(|id| u64_at(id, 0)).collect()))
         }))
@@ -369,7 +369,7 @@ fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
         return Err("is not a branch".to_owned());
     }
     if count == 0 || HEADER + count * ELEMENT > bytes.len() {
-        return Err(format!("is a branch that claims {count} children"));
+        return Err(format!("is a branch with {count} children, which is impossible"));
     }
     let mut used = HEADER + count * ELEMENT;
     let mut children = Vec::with_capacity(count);
@@ -435,7 +435,7 @@ impl<'p> Leaf<'p> {
         let count = usize::from(u16_at(bytes, 10));
         // 0xFFFF would mean that the count stands elsewhere; only free-lists do that.
         if HEADER + count * ELEMENT > bytes.len() {
-            return Err(format!("is a leaf that claims {count} elements"));
+            return Err(format!("is a leaf with {count} elements, which is impossible"));
         }
         let mut used = HEADER + count * ELEMENT;
         let mut dense = Some((used, used));
@@ -534,7 +534,7 @@ impl Used {
     pub fn take_overflow(&self, id: u64, pages: u64, bucket: &str, damages: &mut Damages) {
         for page in id + 1..id + pages {
             if !self.take(page) {
-                damages.add(page, bucket, "belongs to more than one place");
+                damages.add(page, bucket, "is referenced more than once");
             }
         }
     }

@@ -19,7 +19,7 @@ const META: &str = "meta";
 
 /// A bbolt file of another program: raft's log, containerd's metadata.
 #[derive(Debug, thiserror::Error)]
-#[error("a bbolt file, but not etcd's: {}; etcd's has the buckets key and meta, and lies at member/snap/db", buckets(.0))]
+#[error("a bbolt file, but not etcd's: {}; etcd's has the buckets key and meta, and is at member/snap/db", buckets(.0))]
 pub struct Foreign(pub Vec<String>);
 
 /// Names of buckets that a message has room for.
@@ -142,7 +142,7 @@ impl Database {
             return Err(Foreign(found.into_iter().map(|bucket| bucket.name).collect()));
         }
         if !has(META) {
-            damages.add(root.root, "", "has no bucket meta, which etcd always makes");
+            damages.add(root.root, "", "has no bucket meta, which etcd always creates");
         }
         let mut store = Store::default();
         for bucket in found {
@@ -161,7 +161,7 @@ impl Database {
             Some(Ok((pages, listed))) => {
                 let id = database.bolt.meta.freelist;
                 if !database.used.take(id) {
-                    damages.add(id, "", "is the free-list and belongs to another place too");
+                    damages.add(id, "", "is the free-list, and referenced elsewhere too");
                 }
                 database.used.take_overflow(id, pages, "", &mut damages);
                 store.free_list = Some(listed);
@@ -246,7 +246,7 @@ impl Database {
                         Fault::Entry,
                         id,
                         &bucket.name,
-                        "has a bucket within, which etcd never makes; its pages are not counted",
+                        "has a nested bucket, which etcd never creates; its pages are not counted",
                     );
                 }
                 before.clear();
@@ -474,7 +474,7 @@ impl Run {
                         Fault::Order,
                         id,
                         KEY,
-                        format!("begins with a key that is not behind those of page {page}"),
+                        format!("begins with a key that does not follow those of page {page}"),
                     );
                 }
                 Some((begin, last))
@@ -514,12 +514,7 @@ fn take_leaf(id: u64, leaf: &Leaf<'_>, lower: u64, worker: &mut impl KeyWorker, 
         worker.revision(at, is_tombstone, &kv, element.key.len() + element.value.len());
     }
     if ends.is_some_and(|((first, _), _)| first.main < lower) {
-        part.damages.add_fault(
-            Fault::Order,
-            id,
-            KEY,
-            "begins with a key below the one under which its branch names it",
-        );
+        part.damages.add_fault(Fault::Order, id, KEY, "begins with a key below the one in its branch page");
     }
     ends
 }

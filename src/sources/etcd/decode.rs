@@ -64,7 +64,7 @@ pub fn decode(value: &[u8]) -> Result<Decoded, Undecodable> {
         Encoding::Protobuf => protobuf(&value[4..]),
         // What serde_json says of an error has its place, and nothing of the text.
         Encoding::Json => whole(serde_json::from_slice(value).map_err(|error| damaged(error.to_string()))?),
-        Encoding::Cbor => whole(cbor_json::json(value).ok_or_else(|| damaged("it is not the CBOR it claims to be"))?),
+        Encoding::Cbor => whole(cbor_json::json(value).ok_or_else(|| damaged("it is not valid CBOR"))?),
         Encoding::Encrypted => Err(Undecodable::Encrypted),
         Encoding::Other => Err(Undecodable::Other),
     }
@@ -120,13 +120,13 @@ fn protobuf(envelope: &[u8]) -> Result<Decoded, Undecodable> {
             }
             (2, mvcc::Field::Bytes(bytes)) => raw = bytes,
             (3, mvcc::Field::Bytes(packing)) if !packing.is_empty() => {
-                return Err(damaged("it is compressed in a form that no known apiserver writes"));
+                return Err(damaged("it is compressed in an unknown form"));
             }
             _ => {}
         }
     }
     if fields.damaged {
-        return Err(damaged("its protobuf envelope breaks off"));
+        return Err(damaged("its protobuf envelope is incomplete"));
     }
     let message =
         Schema::get().kind(&api_version, &kind).ok_or_else(|| Undecodable::Kind(api_version.clone(), kind.clone()))?;
@@ -191,7 +191,7 @@ impl Decoder {
                 self.unknown.insert(format!("{} field {number}", message.name));
             }
         }
-        if fields.damaged { Err(damaged(format!("its {} breaks off", message.name))) } else { Ok(found) }
+        if fields.damaged { Err(damaged(format!("its {} is incomplete", message.name))) } else { Ok(found) }
     }
 
     fn message(&self, at: usize) -> Result<&'static Message, Undecodable> {
@@ -325,7 +325,7 @@ impl Decoder {
                 }
             }
             if parts.damaged {
-                return Err(damaged(format!("its field {} breaks off", field.json)));
+                return Err(damaged(format!("its field {} is incomplete", field.json)));
             }
             sorted.insert(key, self.one(field, &value, depth)?);
         }
@@ -346,7 +346,7 @@ fn last<'v>(found: &[mvcc::Field<'v>]) -> Option<&'v [u8]> {
 fn joined<'v>(found: &[mvcc::Field<'v>]) -> Result<Cow<'v, [u8]>, Undecodable> {
     let bytes = |field: &mvcc::Field<'v>| match field {
         mvcc::Field::Bytes(bytes) => Ok(*bytes),
-        mvcc::Field::Number(_) => Err(damaged("a number stands where a message should")),
+        mvcc::Field::Number(_) => Err(damaged("a number where a message is expected")),
     };
     match found {
         [] => Ok(Cow::Borrowed(&[])),

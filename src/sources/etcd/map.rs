@@ -71,7 +71,8 @@ fn give_back(_: &memmap2::Mmap) {}
 /// Bytes of a mapped file that is no longer so long can't be read: the system sends SIGBUS.
 #[cfg(unix)]
 fn end_if_it_shrinks() {
-    const MESSAGE: &[u8] = b"plimsoll: the database became shorter while it was read (or its disk failed); copy it, or take a snapshot with etcdctl snapshot save\n";
+    const MESSAGE: &[u8] = b"plimsoll: the database shrank while it was read (or its disk failed); copy it, or take \
+         a snapshot with etcdctl snapshot save\n";
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let end = || {

@@ -91,7 +91,7 @@ pub fn parse<'p>(line: &'p [u8], dialect: Dialect, labels: &mut Vec<Label<'p>>) 
     if is_exemplar(line, at, dialect) {
         exemplar = Some(self::exemplar(line, at + 3)?);
     } else if at < line.len() && !line[at..].iter().all(|b| matches!(b, b' ' | b'\t') && dialect == Dialect::Text) {
-        return Err(Fault { what: "there is more than a value and a timestamp", at: blanks(line, at) });
+        return Err(Fault { what: "more than a value and a timestamp", at: blanks(line, at) });
     }
     Ok(Parts { name, series, value, timestamp, exemplar })
 }
@@ -164,7 +164,7 @@ fn label_set<'p>(
         } else if line[start] == b'"' && metric.is_none() && nameless && labels.is_empty() {
             metric = Some(name);
         } else {
-            return Err(Fault { what: "no = behind a label name", at });
+            return Err(Fault { what: "no = after a label name", at });
         }
         at = skip(at);
         match line.get(at) {
@@ -239,7 +239,7 @@ fn exemplar(line: &[u8], at: usize) -> Result<Exemplar<'_>, Fault> {
         at = end;
     }
     if at < line.len() {
-        return Err(Fault { what: "more behind an exemplar", at });
+        return Err(Fault { what: "text after an exemplar", at });
     }
     Ok(Exemplar { labels, value, timestamp })
 }

@@ -150,13 +150,13 @@ impl Checker {
         }
         let Some(family) = &mut self.family else { return closed };
         if family.sampled {
-            return Err("a TYPE, HELP or UNIT behind the family's samples");
+            return Err("a TYPE, HELP or UNIT after the family's samples");
         }
         let again = match said {
             CommentKind::Help => std::mem::replace(&mut family.helped, true),
             CommentKind::Unit => family.unit.replace(text.to_owned()).is_some(),
             CommentKind::Type => {
-                let kind = Type::of(text).ok_or("a TYPE that OpenMetrics does not have")?;
+                let kind = Type::of(text).ok_or("a TYPE unknown to OpenMetrics")?;
                 family.kind.replace(kind).is_some()
             }
         };
@@ -196,7 +196,7 @@ impl Family {
         };
         let mut bound = None;
         if let Some(point) = point {
-            let value = label(point).ok_or("a sample without the label that its type demands")?;
+            let value = label(point).ok_or("a sample without the label that its type requires")?;
             if point == "le" || kind == Type::Summary {
                 let number =
                     number(value.as_bytes()).filter(|n| !n.is_nan()).ok_or("a le or quantile that is not a number")?;
@@ -244,7 +244,7 @@ impl Family {
                 return Err("a timestamp that goes back within a metric");
             }
         } else if self.groups.contains(&group) {
-            return Err("a metric whose samples do not stand together");
+            return Err("a metric whose samples are not adjacent");
         }
         if !same || later {
             self.series.clear();

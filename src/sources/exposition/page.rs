@@ -71,7 +71,7 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
         let mut found = None;
         if ended {
             let (line, start) = reader.place();
-            tell(ProblemKind::Line, line, start, "a line behind # EOF".to_owned());
+            tell(ProblemKind::Line, line, start, "a line after # EOF".to_owned());
             continue;
         }
         ended = matches!(item, Item::Eof);
@@ -199,10 +199,8 @@ impl<'p> Families<'p> {
                 if matches!(text, b"unknown" | b"info" | b"stateset" | b"gaugehistogram") {
                     self.like_open_metrics = true;
                 } else if !matches!(text, b"counter" | b"gauge" | b"histogram" | b"summary" | b"untyped") {
-                    let what = format!(
-                        "a # TYPE of {} that is none of counter, gauge, histogram, summary and untyped",
-                        named()
-                    );
+                    let what =
+                        format!("a # TYPE of {} other than counter, gauge, histogram, summary and untyped", named());
                     return Some((ProblemKind::Type, what));
                 }
                 if std::mem::replace(&mut known.0, true) {
@@ -214,7 +212,7 @@ impl<'p> Families<'p> {
                     full.extend_from_slice(suffix.as_bytes());
                     self.sampled.contains(&xxh3_64(&full))
                 });
-                late.then(|| again(format!("a # TYPE of {} behind its samples", named())))
+                late.then(|| again(format!("a # TYPE of {} after its samples", named())))
             }
         }
     }

@@ -95,7 +95,7 @@ pub(super) fn build(found: &ClusterAccess, timeout: Duration) -> Result<(Client,
         _ => Err(LiveError::Kubeconfig {
             path: format!("proxy {}", proxy.uri().host().unwrap_or_default()),
             what:
-                "only proxies with http:// and socks5:// can be used; see proxy-url in the kubeconfig, and HTTPS_PROXY"
+                "only http:// and socks5:// proxies are supported; check proxy-url in the kubeconfig, and HTTPS_PROXY"
                     .to_owned(),
         }),
     }
@@ -147,7 +147,7 @@ fn refused(error: &kube::Error, config: &Config) -> LiveError {
             | Tls::MissingPrivateKey
             | Tls::MissingCertificate
             | Tls::UnknownPrivateKeyFormat,
-        ) => "the client certificate or its key can't be read; see client-certificate and client-key".to_owned(),
+        ) => "the client certificate or its key can't be read; check client-certificate and client-key".to_owned(),
         other => foreign(&other.to_string()),
     };
     LiveError::Credentials { what }
@@ -163,7 +163,7 @@ pub(super) fn plugin(config: &Config) -> String {
 /// Why there are no credentials. What a plugin printed to stdout is never shown: it is where tokens are.
 pub(super) fn credentials(error: &AuthError, plugin: &str) -> LiveError {
     let what = match error {
-        AuthError::AuthExecStart(error) => format!("can't be started: {error}; is it installed, and in PATH?"),
+        AuthError::AuthExecStart(error) => format!("can't be started: {error}; check that it is installed and in PATH"),
         AuthError::AuthExecRun { out, .. } => {
             // The command as kube gives it has arguments and variables, and those may hold a secret.
             let stderr = String::from_utf8_lossy(&out.stderr);
@@ -176,7 +176,7 @@ pub(super) fn credentials(error: &AuthError, plugin: &str) -> LiveError {
             "printed no ExecCredential that can be read".to_owned()
         }
         AuthError::ExecPluginFailed => "printed an ExecCredential without a status".to_owned(),
-        AuthError::UnrefreshableTokenResponse => "gave a token, and none when it was asked again".to_owned(),
+        AuthError::UnrefreshableTokenResponse => "returned a token, but none on the next call".to_owned(),
         other => return LiveError::Credentials { what: foreign(&other.to_string()) },
     };
     LiveError::Exec { plugin: plugin.to_owned(), what }

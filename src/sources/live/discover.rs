@@ -46,7 +46,8 @@ pub(super) async fn apiservers(
                 "it is plain http"
             };
             notes.push(format!(
-                "the cluster names {}, but credentials are not sent there: the kubeconfig's server is used alone, because {why}",
+                "the cluster lists {}, but credentials are not sent there: only the kubeconfig's server is used, \
+                 because {why}",
                 count(addresses.len())
             ));
         }
@@ -84,7 +85,8 @@ pub(super) async fn apiservers(
         return Ok(Fleet { apiservers, doors, notes });
     }
     notes.push(format!(
-        "the cluster names {}, but none can be read directly ({}): {} is used, behind which a different one may answer each time",
+        "the cluster lists {}, but none can be read directly ({}): using {}, behind which a different apiserver may \
+         answer each time",
         count(doors.len()),
         list(&silent),
         own.name
@@ -113,7 +115,7 @@ async fn named(
                     addresses.dedup();
                     return Ok((addresses, how));
                 }
-                Some(_) => refusals.push(format!("{how} name none")),
+                Some(_) => refusals.push(format!("{how} list none")),
                 None => refusals.push(format!("{how} can't be understood")),
             },
             Err(
@@ -129,7 +131,8 @@ async fn named(
         }
     }
     notes.push(format!(
-        "which apiservers there are can't be found out ({}): {} is used, behind which a different one may answer each time",
+        "the list of apiservers is unavailable ({}): using {}, behind which a different apiserver may answer each \
+         time",
         refusals.join("; "),
         own.name
     ));

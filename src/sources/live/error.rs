@@ -38,7 +38,7 @@ pub enum LiveError {
     },
     /// The kubeconfig's credential plugin gave no credentials.
     #[error(
-        "the kubeconfig's credential plugin '{plugin}' {what}; run `kubectl version` with the same kubeconfig to see it work by itself"
+        "the kubeconfig's credential plugin '{plugin}' {what}; test it with `kubectl version` and the same kubeconfig"
     )]
     Exec {
         /// The command, without arguments.
@@ -77,7 +77,7 @@ pub enum LiveError {
         next: &'static str,
     },
     /// It took too long.
-    #[error("{server}{path}: {} within {after:?}; the apiserver may be overloaded, or --request-timeout too short", so_far(*received))]
+    #[error("{server}{path}: {} within {after:?}; the apiserver may be overloaded, or --request-timeout is too short", so_far(*received))]
     Timeout {
         /// The apiserver.
         server: String,
@@ -137,7 +137,7 @@ pub enum LiveError {
         what: String,
     },
     /// The answer broke off, or can't be unpacked.
-    #[error("{server}{path}: {what}, after {received} bytes; nothing of the answer is used; try again")]
+    #[error("{server}{path}: {what}, after {received} bytes; the response is discarded; try again")]
     Cut {
         /// The apiserver.
         server: String,
@@ -149,7 +149,7 @@ pub enum LiveError {
         received: u64,
     },
     /// The answer is larger than what is taken.
-    #[error("{server}{path}: the answer is larger than {} MiB, the most that is read", limit >> 20)]
+    #[error("{server}{path}: the response exceeds {} MiB", limit >> 20)]
     TooLarge {
         /// The apiserver.
         server: String,
@@ -162,7 +162,7 @@ pub enum LiveError {
     #[error("'{0}' is not a path: it must begin with / and be percent-encoded")]
     Path(String),
     /// There is no such apiserver.
-    #[error("there is no apiserver {0}: they are counted from 0, see Cluster::apiservers")]
+    #[error("no apiserver {0}: they are numbered from 0, see Cluster::apiservers")]
     NoServer(usize),
     /// The thread that talks to the cluster is gone.
     #[error("the thread that talks to the cluster stopped: {0}")]
@@ -203,11 +203,18 @@ fn listed(contexts: &[String]) -> String {
 }
 
 fn so_far(received: u64) -> String {
-    if received == 0 { "no answer".to_owned() } else { format!("only the first {received} bytes of the answer came") }
+    if received == 0 {
+        "no answer".to_owned()
+    } else {
+        format!(
+            "only the first {received} bytes of the response \
+         arrived"
+        )
+    }
 }
 
 fn asks(retry_after: Option<Duration>) -> String {
-    retry_after.map_or(String::new(), |time| format!(", and it asks to be left alone for {time:?}"))
+    retry_after.map_or(String::new(), |time| format!(", with Retry-After {time:?}"))
 }
 
 /// The most characters of somebody else's text that an error repeats.

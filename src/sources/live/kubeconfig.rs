@@ -164,7 +164,7 @@ fn explain(error: KubeconfigError) -> String {
         KubeconfigError::ReadConfig(error, _) => format!("can't read the kubeconfig: {error}"),
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => {
-                format!("is not a kubeconfig: YAML with a mistake near line {}, column {}", at.line(), at.column())
+                format!("is not a kubeconfig: YAML error near line {}, column {}", at.line(), at.column())
             }
             None => "is not a kubeconfig".to_owned(),
         },

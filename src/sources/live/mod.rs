@@ -232,7 +232,7 @@ impl Worker {
     }
 
     fn wait<T>(answer: &mpsc::Receiver<T>) -> Result<T, LiveError> {
-        answer.recv().map_err(|_| LiveError::Stopped("it gave no answer".to_owned()))
+        answer.recv().map_err(|_| LiveError::Stopped("it did not answer".to_owned()))
     }
 
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, LiveError> {

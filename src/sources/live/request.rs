@@ -167,7 +167,10 @@ async fn once(client: &Client, uri: &Uri, manners: &RequestPolicy, received: &At
             // Of an error's text, what came is enough.
             Err(_) if head.status != StatusCode::OK => break,
             Err(error) => {
-                return Err(Fault::Cut(format!("the answer broke off ({})", innermost(&error)), bytes.len() as u64));
+                return Err(Fault::Cut(
+                    format!("the response ended early ({})", innermost(&error)),
+                    bytes.len() as u64,
+                ));
             }
         }
         if bytes.len() as u64 > limit {
@@ -197,7 +200,7 @@ fn unpack(headers: &HeaderMap, bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, Fa
     }
     if !packing.eq_ignore_ascii_case("gzip") {
         return Err(Fault::Cut(
-            format!("the answer is packed in a form that was not asked for ({})", foreign(packing)),
+            format!("the response has an unrequested encoding ({})", foreign(packing)),
             bytes.len() as u64,
         ));
     }
@@ -205,7 +208,7 @@ fn unpack(headers: &HeaderMap, bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, Fa
     MultiGzDecoder::new(bytes.as_slice())
         .take(limit + 1)
         .read_to_end(&mut plain)
-        .map_err(|error| Fault::Cut(format!("the answer's gzip is damaged ({error})"), bytes.len() as u64))?;
+        .map_err(|error| Fault::Cut(format!("the response's gzip is damaged ({error})"), bytes.len() as u64))?;
     if plain.len() as u64 > limit { Err(Fault::TooLarge) } else { Ok(plain) }
 }
 
@@ -271,7 +274,7 @@ impl About {
 /// The RBAC rule that a 403 is about, as somebody may grant it.
 fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
     if impersonates && message.contains("impersonate") {
-        return "who acts as another user needs a ClusterRole with verbs [impersonate] on users and groups".to_owned();
+        return "impersonation requires a ClusterRole with verbs [impersonate] on users and groups".to_owned();
     }
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (group, rest) = match parts.as_slice() {
@@ -317,12 +320,12 @@ fn failed(server: String, path: String, error: &kube::Error, plugin: &str) -> Li
             server,
             path,
             what,
-            next: "nothing listens there: is the apiserver up, and the kubeconfig's server right?",
+            next: "connection refused: check that the apiserver runs, and the kubeconfig's server",
         };
     }
     if late {
-        let what = "no connection in time".to_owned();
-        return LiveError::Unreachable { server, path, what, next: "is there a route to it (VPN, firewall, proxy)?" };
+        let what = "connection timed out".to_owned();
+        return LiveError::Unreachable { server, path, what, next: "check the route to it (VPN, firewall, proxy)" };
     }
     let what = if ended(error) {
         format!("the connection ended without an answer ({})", innermost(error))
@@ -337,23 +340,23 @@ fn certificate(server: String, path: String, error: &rustls::Error) -> LiveError
     use rustls::{AlertDescription as Alert, CertificateError as Fault, Error};
     let (what, next) = match error {
         Error::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => (
-            "its certificate is signed by an authority that the kubeconfig does not name".to_owned(),
-            "is certificate-authority the CA of this cluster, and is this the right server?",
+            "its certificate is signed by a CA that is not in the kubeconfig".to_owned(),
+            "check that certificate-authority is the CA of this cluster, and that the server is right",
         ),
         Error::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => (
             format!("its certificate is for another name ({})", foreign(&error.to_string())),
-            "set the kubeconfig's server to a name that it is for, or tls-server-name",
+            "set the kubeconfig's server, or tls-server-name, to a name in the certificate",
         ),
         Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => (
             "its certificate has expired".to_owned(),
-            "renew it (`kubeadm certs check-expiration`), or set this machine's clock",
+            "renew it (`kubeadm certs check-expiration`), or correct this machine's clock",
         ),
         Error::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
-            ("its certificate is not valid yet".to_owned(), "set the clock of this machine or of the apiserver's")
+            ("its certificate is not valid yet".to_owned(), "correct the clock of this machine or of the apiserver")
         }
         Error::InvalidCertificate(_) => (
             format!("its certificate can't be accepted ({})", foreign(&error.to_string())),
-            "look at it with `openssl s_client -connect`",
+            "inspect it with `openssl s_client -connect`",
         ),
         Error::AlertReceived(
             Alert::BadCertificate
@@ -363,15 +366,15 @@ fn certificate(server: String, path: String, error: &rustls::Error) -> LiveError
             | Alert::CertificateRequired,
         ) => (
             format!("it does not accept the client's certificate ({})", foreign(&error.to_string())),
-            "it may have expired or be of another cluster: see client-certificate in the kubeconfig",
+            "it may have expired or belong to another cluster: check client-certificate in the kubeconfig",
         ),
         Error::InvalidMessage(_) => (
-            "what answers there does not speak TLS".to_owned(),
-            "is the kubeconfig's server http:// rather than https://, or the port another one?",
+            "the server there does not speak TLS".to_owned(),
+            "check the scheme (http or https) and the port of the kubeconfig's server",
         ),
         other => (
             format!("no TLS connection ({})", foreign(&other.to_string())),
-            "check the kubeconfig's server, and what is between",
+            "check the kubeconfig's server, and proxies on the way",
         ),
     };
     LiveError::Certificate { server, path, what, next }

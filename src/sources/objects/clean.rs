@@ -31,7 +31,7 @@ pub fn page(bytes: &[u8]) -> Result<Page, String> {
         Some(Value::Array(items)) => items.len() as u64,
         // An empty list is `null` in what the apiserver writes.
         Some(Value::Null) => 0,
-        _ => return Err("no list of objects".to_owned()),
+        _ => return Err("not a list of objects".to_owned()),
     };
     let next = document
         .get_mut("metadata")

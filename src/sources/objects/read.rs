@@ -73,7 +73,7 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64,
         return each(&items, of, objects);
     }
     let document: Document<'_> =
-        serde_json::from_str(json.get()).map_err(|error| format!("no Kubernetes object: {error}"))?;
+        serde_json::from_str(json.get()).map_err(|error| format!("not a Kubernetes object: {error}"))?;
     let kind = document.kind.as_deref().unwrap_or(of.0);
     let version = document.api_version.as_deref().unwrap_or(of.1);
     if let Some(items) = document.items {
@@ -86,7 +86,7 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64,
         return each(&items.unwrap_or_default(), (kind, version), objects);
     }
     if kind.is_empty() {
-        return Err("no Kubernetes object: it has no kind".to_owned());
+        return Err("not a Kubernetes object: it has no kind".to_owned());
     }
     kinds::take(kind, version, json, objects)?;
     Ok(1)

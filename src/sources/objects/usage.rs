@@ -59,7 +59,7 @@ struct Container {
 
 /// The usage in a list of PodMetrics; `None` if it holds none. What is not taken at a time of its own is taken `at`.
 pub fn read(bytes: &[u8], at: Micros) -> Result<Option<PodUsage>, String> {
-    let list: List = serde_json::from_slice(bytes).map_err(|error| format!("no PodMetricsList: {error}"))?;
+    let list: List = serde_json::from_slice(bytes).map_err(|error| format!("not a PodMetricsList: {error}"))?;
     let mut usage = PodUsage::default();
     let mut pods = 0;
     for pod in list.items.unwrap_or_default() {

@@ -84,7 +84,7 @@ impl Reader {
             3 => {
                 let (id, file) = mapping(field.message(at, "a mapping")?)?;
                 if id == 0 || tables.mappings.insert(id, (file, at)).is_some() {
-                    return Err(Fault::at_byte(at, format!("is a second mapping {id}, or one numbered 0")));
+                    return Err(Fault::at_byte(at, format!("is a duplicate mapping {id}, or has ID 0")));
                 }
             }
             4 => location(field.message(at, "a location")?, at, tables, stacks)?,
@@ -92,14 +92,14 @@ impl Reader {
             6 => {
                 let text = field.message(at, "a text")?;
                 if stacks.texts() == 0 && !text.bytes.is_empty() {
-                    return Err(Fault::at_byte(at, "is the first text, which has to be empty"));
+                    return Err(Fault::at_byte(at, "is the first string, which must be empty"));
                 }
                 // Names that are not UTF-8 are still better than none.
                 let added = match std::str::from_utf8(text.bytes) {
                     Ok(text) => stacks.add_text(text),
                     Err(_) => stacks.add_text(&String::from_utf8_lossy(text.bytes)),
                 };
-                added.ok_or_else(|| Fault::at_byte(at, "is one text too many"))?;
+                added.ok_or_else(|| Fault::at_byte(at, "exceeds the number of strings"))?;
             }
             7 => tables.drop_frames = (field.number(at, "drop_frames")?, at),
             8 => tables.keep_frames = (field.number(at, "keep_frames")?, at),
@@ -176,7 +176,7 @@ fn location(message: Message<'_>, start: usize, tables: &mut Tables, stacks: &mu
     }
     (location.object, location.end) = (tables.numbers.shorter(mapping), tables.lines.len() as u32);
     if tables.lines.len() > MAX_ENTRIES || !tables.location_ids.add(id, stacks.locations.len() as u32) || id == 0 {
-        return Err(Fault::at_byte(start, format!("is a second location {id}, or one numbered 0")));
+        return Err(Fault::at_byte(start, format!("is a duplicate location {id}, or has ID 0")));
     }
     stacks.locations.push(location);
     Ok(())
@@ -198,7 +198,7 @@ fn function(message: Message<'_>, start: usize, tables: &mut Tables, stacks: &mu
         }
     }
     if !tables.function_ids.add(id, stacks.functions.len() as u32) || id == 0 {
-        return Err(Fault::at_byte(start, format!("is a second function {id}, or one numbered 0")));
+        return Err(Fault::at_byte(start, format!("is a duplicate function {id}, or has ID 0")));
     }
     let name = if name == 0 { system } else { name };
     let (name, file) = (tables.numbers.shorter(name), tables.numbers.shorter(file));
@@ -213,7 +213,7 @@ fn resolve(mut tables: Tables, stacks: &mut Stacks) -> Result<Tables, Fault> {
     let text = |number: u64, at: usize, what: &str| {
         let known = u32::try_from(number).ok().filter(|known| number == 0 || (*known as usize) < texts);
         known.ok_or_else(|| {
-            Fault::at_byte(at, format!("names text {number} as {what}, but the profile has {texts} texts"))
+            Fault::at_byte(at, format!("references string {number} as {what}, but the profile has {texts} strings"))
         })
     };
     let mut types = Vec::with_capacity(tables.types.len());
@@ -231,7 +231,7 @@ fn resolve(mut tables: Tables, stacks: &mut Stacks) -> Result<Tables, Fault> {
     let frames = lines.into_iter().map(|Line { function, at, line }| {
         let function = numbers.whole(function);
         let fault =
-            || Fault::at_byte(at as usize, format!("names function {function}, which the profile does not have"));
+            || Fault::at_byte(at as usize, format!("references function {function}, which the profile does not have"));
         Ok(Frame { function: function_ids.get(function).ok_or_else(fault)?, line })
     });
     stacks.frames = frames.collect::<Result<_, _>>()?;

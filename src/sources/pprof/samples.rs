@@ -67,7 +67,7 @@ impl Samples {
         }
         let last = self.places.last().map_or(0, |place| *place as usize);
         let fits = stacks.set_samples(self.calls, self.call_ends, self.values);
-        fits.then_some(()).ok_or_else(|| Fault::at_byte(last, "is one sample too many"))
+        fits.then_some(()).ok_or_else(|| Fault::at_byte(last, "exceeds the number of samples"))
     }
 
     /// Whether nothing is wrong and no location has another number with us: told in a hurry, for that is how nearly all
@@ -102,7 +102,13 @@ impl Samples {
                 *call = ids.get(id).ok_or_else(|| {
                     let field = self.fields.partition_point(|(_, first)| *first <= index).saturating_sub(1);
                     let at = self.fields.get(field).map_or(start, |(at, _)| *at as usize);
-                    Fault::at_byte(at, format!("(sample {count}) names location {id}, which the profile does not have"))
+                    Fault::at_byte(
+                        at,
+                        format!(
+                            "(sample {count}) references location {id}, which the profile does \
+                         not have"
+                        ),
+                    )
                 })?;
             }
             if let Some(fault) = self.fault.take_if(|_| count == self.places.len()) {
@@ -123,7 +129,7 @@ impl Samples {
                 }
                 let sum = total.checked_add(*value);
                 *total = sum.ok_or_else(|| {
-                    Fault::at_byte(start, format!("(sample {count}) takes all {} above 2^63", kind.name))
+                    Fault::at_byte(start, format!("(sample {count}) raises the sum of {} above 2^63", kind.name))
                 })?;
             }
             (from, values_from) = (to, values_to);

@@ -196,7 +196,7 @@ fn what_is_broken_is_told_with_its_place() {
         (with(5, function(2, 3)), "is a second function 2"),
         (with(5, function(1, 77)), "names text 77 as a function, but the profile has 6 texts"),
         (with(0, b(1, n(1, 99))), "names text 99 as a sample type"),
-        (with(7, texts(&["x", "inuse_space"])), "is the first text, which has to be empty"),
+        (with(7, texts(&["x", "inuse_space"])), "is the first string, which must be empty"),
         (with(8, vec![0xff; 12]), "holds a number of more than 64 bits"),
         (with(8, vec![0x33, 1]), "is not a field of a profile (wire type 3)"),
         (with(8, vec![0x32, 200, 1]), "ends within a field"),

@@ -179,7 +179,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
             values.extend([objects, bytes]);
         }
         for (total, value) in totals.iter_mut().zip(&values) {
-            *total = total.checked_add(*value).ok_or_else(|| fault("takes the sum above 2^63"))?;
+            *total = total.checked_add(*value).ok_or_else(|| fault("raises the sum above 2^63"))?;
         }
         let mut stack = Vec::new();
         while let Some((name, at)) = lines.peek().copied().filter(|(line, _)| line.starts_with("#\t")) {
@@ -195,11 +195,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stacks, Fault> {
                 // The address that a call returns to is behind the call.
                 let address =
                     hex(address).ok_or_else(|| fault(&format!("has '{address}' for an address")))?.wrapping_sub(1);
-                stack.push(known.address(address, &mut stacks).ok_or_else(|| fault("is one too many"))?);
+                stack.push(known.address(address, &mut stacks).ok_or_else(|| fault("exceeds the limit"))?);
             }
         }
         if !stacks.add_sample(&stack, &values) {
-            return Err(fault("is one too many"));
+            return Err(fault("exceeds the limit"));
         }
     }
     Ok(stacks)

@@ -101,7 +101,7 @@ impl<R: Read> Read for Capped<'_, R> {
             Some(left) => self.left = left,
             None => {
                 self.is_exceeded.set(true);
-                return Err(io::Error::other("the answer is larger than what was asked for"));
+                return Err(io::Error::other("the answer is larger than requested"));
             }
         }
         Ok(size)
@@ -264,7 +264,7 @@ impl<'de> Visitor<'de> for Pair<'_> {
         bound.seen.set(bound.seen.get() + 1);
         if bound.seen.get() > bound.points {
             bound.is_exceeded.set(true);
-            return Err(A::Error::custom("more points than were asked for"));
+            return Err(A::Error::custom("more points than requested"));
         }
         let short = || A::Error::invalid_length(0, &"a time and a value");
         let seconds: f64 = pair.next_element()?.ok_or_else(short)?;

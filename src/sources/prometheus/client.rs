@@ -143,10 +143,10 @@ impl Client {
             let key = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| wrong("not a header name such as X-Scope-OrgID"))?;
             if key == AUTHORIZATION && !matches!(endpoint.auth, Auth::None) {
-                return Err(wrong("there is a bearer token or a password already; leave one of them out"));
+                return Err(wrong("a bearer token or a password is already set; remove one of them"));
             }
             let mut value = HeaderValue::from_str(value)
-                .map_err(|_| wrong("its value holds characters that no header may hold"))?;
+                .map_err(|_| wrong("its value has characters that are not allowed in headers"))?;
             value.set_sensitive(true);
             headers.append(key, value);
         }
@@ -287,12 +287,10 @@ impl Client {
                             what: foreign(&what),
                         }));
                     }
-                    Unread::Cut(what) => {
-                        (what, "what is between here and there may cut long answers: try a smaller --max-samples")
-                    }
+                    Unread::Cut(what) => (what, "a proxy may truncate long answers: try a smaller --max-samples"),
                 };
                 Failed::Again {
-                    what: format!("the answer broke off ({})", foreign(&what)),
+                    what: format!("the response ended early ({})", foreign(&what)),
                     next,
                     code: None,
                     after: None,
@@ -314,7 +312,7 @@ impl Client {
             Auth::BasicFile(path) => {
                 let pair = secret(path)?;
                 if !pair.contains(':') {
-                    let what = "there is no colon in it; it must hold user:password".to_owned();
+                    let what = "it has no colon; it must contain user:password".to_owned();
                     return Err(PromError::File { path: path.display().to_string(), what });
                 }
                 format!("Basic {}", BASE64_STANDARD.encode(pair))
@@ -327,7 +325,7 @@ impl Client {
             };
             PromError::File {
                 path,
-                what: "it holds more than one line, or characters that no header may hold".to_owned(),
+                what: "it has more than one line, or characters that are not allowed in headers".to_owned(),
             }
         })?;
         value.set_sensitive(true);
@@ -339,13 +337,13 @@ impl Client {
 fn base(url: &str) -> Result<String, &'static str> {
     let uri: http::Uri = url.parse().map_err(|_| "not a URL such as http://prometheus:9090")?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("a URL begins with http:// or https://");
+        return Err("a URL must begin with http:// or https://");
     }
     if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
-        return Err("leave the password out of the URL, where every list of processes shows it; use --basic-auth-file");
+        return Err("remove the password from the URL, where process lists show it; use --basic-auth-file");
     }
     if uri.query().is_some() {
-        return Err("leave out what follows the question mark; headers are for --header");
+        return Err("remove the query string; use --header for headers");
     }
     let url = url.trim_end_matches('/');
     Ok(url.strip_suffix("/api/v1").unwrap_or(url).trim_end_matches('/').to_owned())
@@ -371,7 +369,7 @@ fn roots(path: &Path) -> Result<RootCerts, PromError> {
         }
     }
     if found.is_empty() {
-        return Err(wrong("there is no certificate in it; --ca-file is a PEM file with BEGIN CERTIFICATE".to_owned()));
+        return Err(wrong("it has no certificate; --ca-file must be a PEM file with BEGIN CERTIFICATE".to_owned()));
     }
     Ok(RootCerts::new_with_certs(&found))
 }
@@ -392,7 +390,7 @@ impl<R: Read> Read for Counted<'_, R> {
 
 /// No answer at all.
 fn unsent(error: ureq::Error, timeout: Duration) -> Failed {
-    let next = "is the URL right, and may this machine reach it?";
+    let next = "check the URL, and that this machine can reach it";
     match &error {
         ureq::Error::Timeout(ureq::Timeout::RecvResponse | ureq::Timeout::PerRead) => {
             Failed::Fault(Fault::TooHeavy { why: format!("no answer within {timeout:?}"), is_slow: true })
@@ -403,7 +401,7 @@ fn unsent(error: ureq::Error, timeout: Duration) -> Failed {
             tls(foreign(&inner.to_string()))
         }
         ureq::Error::HostNotFound => Failed::Again {
-            what: "there is no such host".to_owned(),
+            what: "unknown host".to_owned(),
             next: "check the name in --prometheus",
             code: None,
             after: None,
@@ -414,8 +412,7 @@ fn unsent(error: ureq::Error, timeout: Duration) -> Failed {
 
 /// TLS that fails fails again.
 fn tls(what: String) -> Failed {
-    let next =
-        "give --ca-file with the authority that signed its certificate, and the name that the certificate is for";
+    let next = "give --ca-file with the CA of its certificate, and the host name in the certificate";
     Failed::Fault(Fault::Final(PromError::Unreachable { url: "--prometheus".to_owned(), what, tries: 1, next }))
 }
 
@@ -432,7 +429,7 @@ fn refused(url: &str, code: u16, headers: &HeaderMap, body: &[u8]) -> Failed {
     let what = match (error.is_empty(), text.is_empty()) {
         (false, _) => foreign(&error),
         (true, false) => text,
-        (true, true) => "without a word".to_owned(),
+        (true, true) => "without a message".to_owned(),
     };
     let lower = what.to_lowercase();
     if code == 429 || lower.contains("too many outstanding requests") {

@@ -79,7 +79,7 @@ pub enum PromError {
         what: String,
     },
     /// The expression is not accepted.
-    #[error("query {name}: {what}; see the expression with `plimsoll` -v, replace it with --query {name}=PROMQL")]
+    #[error("query {name}: {what}; show the expression with `plimsoll` -v, replace it with --query {name}=PROMQL")]
     Query {
         /// The query's name.
         name: String,
@@ -124,14 +124,14 @@ pub(super) fn without_secrets(url: &str) -> String {
 }
 
 fn asks(retry_after: Option<Duration>) -> String {
-    retry_after.map_or(String::new(), |time| format!(" (it asks to be left alone for {time:?})"))
+    retry_after.map_or(String::new(), |time| format!(" (Retry-After {time:?})"))
 }
 
 fn advice(code: u16) -> &'static str {
     match code {
         401 => "; give --bearer-token-file or --basic-auth-file, or a fresh token",
         403 => "; these credentials may not read metrics here",
-        404 => "; --prometheus is the URL before /api/v1, with the prefix where there is one: https://mimir/prometheus",
+        404 => "; --prometheus is the URL before /api/v1, with its prefix if any: https://mimir/prometheus",
         _ => "",
     }
 }

@@ -179,7 +179,7 @@ impl Queries {
         let known = || self.0.keys().cloned().collect::<Vec<_>>().join(" ");
         self.0
             .get(name)
-            .ok_or_else(|| PromError::Given(format!("there is no query '{}'; there are: {}", foreign(name), known())))
+            .ok_or_else(|| PromError::Given(format!("unknown query '{}'; use one of: {}", foreign(name), known())))
     }
 
     /// All queries by name.
@@ -191,7 +191,7 @@ impl Queries {
     pub fn set(&mut self, text: &str) -> Result<(), PromError> {
         let wrong = || {
             PromError::Given(format!(
-                "--query {}: it is NAME=PROMQL, as in quota-used='max(x{{$match}})'",
+                "--query {}: write NAME=PROMQL, as in quota-used='max(x{{$match}})'",
                 foreign(text)
             ))
         };
@@ -205,7 +205,7 @@ impl Queries {
         let name = path.display().to_string();
         let wrong = |what: String| PromError::File { path: name.clone(), what };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let form = "it holds NAME: PROMQL, or NAME: {promql: PROMQL, split: LABEL}";
+        let form = "write NAME: PROMQL, or NAME: {promql: PROMQL, split: LABEL}";
         let is_toml = path.extension().is_some_and(|end| end == "toml");
         let written: BTreeMap<String, Written> = if is_toml {
             toml::from_str(&text).map_err(|error| wrong(format!("{}; {form}", error.to_string().trim_end())))?
@@ -228,7 +228,7 @@ impl Queries {
         };
         if !is_name(name, '-') {
             return Err(PromError::Given(format!(
-                "{from}: '{shown}' is not a name of a query: letters, digits, - and _"
+                "{from}: '{shown}' is not a valid query name: use letters, digits, - and _"
             )));
         }
         if promql.is_empty() {

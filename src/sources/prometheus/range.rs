@@ -40,13 +40,13 @@ impl Window {
     /// divides a day.
     pub fn new(from: Micros, until: Micros, step: Micros) -> Result<Self, PromError> {
         if !(SECOND..=3_600 * SECOND).contains(&step) || step % 1_000 != 0 {
-            return Err(PromError::Given("--step is between 1s and 1h, in whole milliseconds".to_owned()));
+            return Err(PromError::Given("--step must be between 1s and 1h, in whole milliseconds".to_owned()));
         }
         let down = |at: Micros| at.div_euclid(step) * step;
         let (from, until) = (down(from + step - 1), down(until));
         if from >= until {
             return Err(PromError::Given(
-                "there is no whole step between --since and --until; choose a shorter --step".to_owned(),
+                "no whole step fits between --since and --until; choose a shorter --step".to_owned(),
             ));
         }
         Ok(Self { from, until, step })
@@ -123,7 +123,7 @@ impl Prometheus {
     /// Takes the flags to heart; asks nothing yet.
     pub fn new(endpoint: &Endpoint) -> Result<Self, PromError> {
         if endpoint.max_samples == 0 {
-            return Err(PromError::Given("--max-samples is above zero".to_owned()));
+            return Err(PromError::Given("--max-samples must be above zero".to_owned()));
         }
         let told = RangeStats { is_measured: true, ..RangeStats::default() };
         Ok(Self {
@@ -376,7 +376,7 @@ impl Prometheus {
         let Some(label) = query.splits_by() else {
             return Err(heavy(
                 "it".to_owned(),
-                format!("{raise}, or put $match into its braces, so that it can be cut by label"),
+                format!("{raise}, or put $match into its braces, so that it can be split by label"),
             ));
         };
         let values = match part.values {
@@ -402,7 +402,7 @@ impl Prometheus {
         if values.len() < 2 {
             return Err(heavy(
                 "it".to_owned(),
-                format!("{raise}, or let `split` name a label that its series have, which {label} is not"),
+                format!("{raise}, or set `split` to a label of its series, which {label} is not"),
             ));
         }
         let parts = if weight.is_finite() { (2.0 * weight / self.limit as f64).ceil() as usize } else { 2 };

@@ -168,10 +168,10 @@ fn count<'s>(slots: &[Slot<'s>], selector: &Selector, losses: &mut Vec<StoreLoss
                 lose(format!("byte {at}"), "a part of the log is damaged: its checksum is wrong".to_owned());
             }
             if nameless > 0 || broken > 0 {
-                let what = format!("the names of {nameless} samples stood in what is damaged; they are lost");
+                let what = format!("{nameless} samples are lost, because their names were in the damaged part");
                 lose(
                     "the whole file".to_owned(),
-                    if broken > 0 { "its frames make no sense".to_owned() } else { what },
+                    if broken > 0 { "its frames are not valid".to_owned() } else { what },
                 );
             }
             parts.push(LogPart { slot, path, end: scanned.end, series });

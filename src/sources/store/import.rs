@@ -64,8 +64,8 @@ pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<I
 fn other(content: Content, path: &str) -> Result<(), String> {
     match content {
         Content::Metrics => Err(format!(
-            "a metrics page shows one moment, and a forecast needs a series: plimsoll record {path} --store history --once, \
-             page after page, then plimsoll forecast history"
+            "a metrics page shows one moment, and a forecast requires a series: plimsoll record {path} --store \
+             history --once, page after page, then plimsoll forecast history"
         )),
         Content::Database | Content::Profile | Content::Dump | Content::Archive(_) => Err(format!(
             "{}; CSV, Parquet and JSON files with series are read here (docs/history.md)",
@@ -119,9 +119,12 @@ fn lines(path: &str, input: impl Read, sink: &mut dyn Sink) -> Result<Imported, 
     };
     let head = reader.headers().map_err(|error| broken(&error))?.clone();
     let find = |wanted: &str| {
-        head.iter()
-            .position(|column| column == wanted)
-            .ok_or_else(|| format!("{path}:1: there is no column '{wanted}'; the first line names the columns: name,…,time,value, and what is between are labels"))
+        head.iter().position(|column| column == wanted).ok_or_else(|| {
+            format!(
+                "{path}:1: no column '{wanted}'; the first line must list the columns \
+                 name,…,time,value; those between are labels"
+            )
+        })
     };
     let (name, time, value) = (find("name")?, find("time")?, find("value")?);
     let labels: Vec<usize> = (0..head.len()).filter(|column| ![name, time, value].contains(column)).collect();
@@ -205,7 +208,7 @@ fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink)
     for (n, item) in items.into_iter().enumerate() {
         let refused = |what: String| format!("{path}: result {}: {what}", n + 1);
         if item.get("histograms").is_some() {
-            return Err(refused("a native histogram; ask for a number, such as histogram_quantile()".to_owned()));
+            return Err(refused("a native histogram; query a number, such as histogram_quantile()".to_owned()));
         }
         let Item { mut metric, values, value } =
             serde_json::from_value(item).map_err(|error| refused(error.to_string()))?;
@@ -237,7 +240,7 @@ fn parquet(path: &Path, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let time = ["time", "at"].into_iter().find(|column| names.contains(column));
     let (Some(time), true, true) = (time, names.contains(&"name"), names.contains(&"value")) else {
         return Err(format!(
-            "{shown}: its columns are {}; it needs name, time (or at, in microseconds) and value",
+            "{shown}: its columns are {}; it requires name, time (or at, in microseconds) and value",
             names.join(", ")
         ));
     };
@@ -318,7 +321,7 @@ fn rows(
 /// A column of times: text, seconds, or microseconds.
 fn times(column: &Column, in_micros: bool) -> Result<Vec<Result<Micros, String>>, String> {
     let fail = |error: polars::prelude::PolarsError| error.to_string();
-    let none = || "there is no time".to_owned();
+    let none = || "no time".to_owned();
     if in_micros {
         let at = column.cast(&DataType::Int64).map_err(fail)?;
         return Ok(at.i64().map_err(fail)?.iter().map(|at| at.ok_or_else(none)).collect());

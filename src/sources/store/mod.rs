@@ -67,10 +67,10 @@ pub enum StoreError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
-            "; what was acknowledged before is safe. Make room, or keep less: --max-size, --keep-points"
+            "; acknowledged data is safe. Free disk space, or keep less: --max-size, --keep-points"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "; the store is as it was. Check who may write there"
+            "; the store is unchanged. Check its permissions"
         }
         _ => "",
     }

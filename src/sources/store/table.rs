@@ -85,7 +85,7 @@ impl Table {
         let bytes = file.metadata().map_err(|error| error.to_string())?.len();
         let index = std::fs::read_to_string(index_path(path)).ok().and_then(|text| Index::read(&text));
         let mut complaint =
-            index.is_none().then(|| "its index is missing or damaged: it was read unchecked".to_owned());
+            index.is_none().then(|| "its index is missing or damaged: read without checksums".to_owned());
         if index.as_ref().is_some_and(|index| index.bytes != bytes) {
             complaint = Some("its size has changed since it was written".to_owned());
         }
@@ -148,7 +148,7 @@ impl Table {
     /// The columns of a row group.
     pub(super) fn read(&mut self, group: usize, columns: &[&str]) -> Result<DataFrame, String> {
         let meta = Arc::clone(&self.meta);
-        let chosen = meta.row_groups.get(group).ok_or("there is no such row group")?;
+        let chosen = meta.row_groups.get(group).ok_or("no such row group")?;
         // As large as the file, but what is not written to takes no memory.
         let mut image = vec![0; usize::try_from(self.bytes).map_err(|error| error.to_string())?];
         let mut have: Vec<Range<usize>> = Vec::new();
@@ -159,7 +159,7 @@ impl Table {
                 let first = range.start as usize / BLOCK * BLOCK;
                 let end = (range.end as usize).div_ceil(BLOCK).saturating_mul(BLOCK).min(image.len());
                 if first >= end || range.end > self.bytes {
-                    return Err("its footer points behind its end".to_owned());
+                    return Err("its footer points beyond its end".to_owned());
                 }
                 have.push(first..end);
             }

@@ -82,7 +82,7 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     if told.is_empty() {
         return Ok(());
     }
-    writeln!(out, "## Likely causes\n\nSeveral may be true at once.\n")?;
+    writeln!(out, "## Likely causes\n\nMore than one may apply.\n")?;
     for (number, cause) in told.iter().enumerate() {
         writeln!(
             out,
@@ -122,7 +122,7 @@ pub(super) fn all_steps(incident: &Incident) -> [Vec<&String>; 2] {
 }
 
 fn steps(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
-    for (title, steps) in ["What to do now, if it goes on", "What to do later"].iter().zip(all_steps(incident)) {
+    for (title, steps) in ["If it is ongoing", "Later"].iter().zip(all_steps(incident)) {
         if steps.is_empty() {
             continue;
         }
@@ -145,7 +145,7 @@ fn phases(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     if incident.phases.is_empty() {
         return Ok(());
     }
-    writeln!(out, "## Before, within and after\n\n| | before | within | after |\n| --- | --: | --: | --: |")?;
+    writeln!(out, "## Before, during and after\n\n| | before | within | after |\n| --- | --: | --: | --: |")?;
     for phase in &incident.phases {
         let values = phase.values.map(|value| escape(&phase.told(value)));
         writeln!(out, "| {} | {} |", escape(phase.words), values.join(" | "))?;
@@ -166,7 +166,7 @@ fn timeline(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn quality(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## What it was made from\n")?;
+    writeln!(out, "## Inputs\n")?;
     let read: Vec<&str> = incident.read.iter().map(|source| source.words()).collect();
     writeln!(out, "- read: {}", escape(&read.join(", ")))?;
     let missing: Vec<&str> = incident.missing().map(|source| source.words()).collect();
@@ -177,6 +177,6 @@ fn quality(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- lost: {}", escape(lost))?;
     }
     let commands = incident.sections.iter().map(|section| command_line(&section.command));
-    writeln!(out, "- every number is that of one of these commands:\n")?;
+    writeln!(out, "- every number comes from one of these commands:\n")?;
     fenced(&commands.collect::<Vec<_>>().join("\n"), "sh", out)
 }

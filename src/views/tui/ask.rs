@@ -17,9 +17,9 @@ fn want(question: Question) -> Want {
 
 /// What widths of the key space are, and what it means.
 pub(super) const WEIGHTS: [(Weight, &str); 4] = [
-    (Weight::Live, "bytes of the values that live"),
-    (Weight::History, "bytes that compaction would free"),
-    (Weight::Keys, "keys that live"),
+    (Weight::Live, "live bytes"),
+    (Weight::History, "history bytes (freed by compaction)"),
+    (Weight::Keys, "live keys"),
     (Weight::Revisions, "revisions"),
 ];
 
@@ -30,7 +30,7 @@ impl State {
     /// What a tab shows, given what there is, the time that is looked at, and how one looks at it.
     pub fn wants(&self, tab: Tab) -> Result<Vec<Want>, Missing> {
         use Source::{Audit, Cgroup, Heap, Metrics};
-        let Some(found) = &self.found else { return Err("Looking at what there is …") };
+        let Some(found) = &self.found else { return Err("Reading the sources …") };
         let bounds = bounds(self.clock.asked());
         // What was captured now and then is shown as it was at the moment that is looked at.
         let at = self.clock.moment();
@@ -41,11 +41,11 @@ impl State {
                 let health = Traffic { sources, from, by, health: true, bounds, ..Traffic::default() };
                 Ok(vec![want(Question::Traffic(health))])
             }
-            Tab::Overview => Err("Control-plane health requires metrics pages of apiservers; name some as SOURCE."),
+            Tab::Overview => Err("Control-plane health requires metrics pages of apiservers; give some as SOURCE."),
             Tab::Traffic => {
                 let kind = if found.has(Audit) && !self.by_metrics { Audit } else { Metrics };
                 if !found.has(kind) {
-                    return Err("Traffic requires audit logs or metrics pages of apiservers; name some as SOURCE.");
+                    return Err("Traffic requires audit logs or metrics pages of apiservers; give some as SOURCE.");
                 }
                 let traffic = Traffic {
                     sources: found.of(&[kind]),
@@ -66,7 +66,7 @@ impl State {
                 Ok(vec![want(Question::Clients(clients))])
             }
             Tab::Clients => {
-                Err("Client profiles require audit logs or dump pages of API Priority and Fairness; name some as \
+                Err("Client profiles require audit logs or dump pages of API Priority and Fairness; give some as \
                      SOURCE.")
             }
             Tab::Keyspace => self.keyspace(found),
@@ -74,14 +74,14 @@ impl State {
                 let memory = MemoryShow { sources: found.of(&[Cgroup]), at, ..MemoryShow::default() };
                 Ok(vec![want(Question::MemoryShow(memory))])
             }
-            Tab::Memory => Err("Memory requires cgroups; name one (/sys/fs/cgroup/…), or copies of its files."),
+            Tab::Memory => Err("Memory requires cgroups; give one (/sys/fs/cgroup/…), or copies of its files."),
             Tab::Heap if found.has(Heap) => {
                 let sources = found.of(&[Heap]);
                 let flame = HeapFlame { sources: sources.clone(), at, ..HeapFlame::default() };
                 let top = HeapTop { sources, at, ..HeapTop::default() };
                 Ok(vec![want(Question::HeapFlame(flame)), want(Question::HeapTop(top))])
             }
-            Tab::Heap => Err("The heap requires Go heap profiles (/debug/pprof/heap); name some as SOURCE."),
+            Tab::Heap => Err("The heap requires Go heap profiles (/debug/pprof/heap); give some as SOURCE."),
             Tab::Quotas if found.has(Source::Objects) => {
                 let source = |sources: Vec<String>| QuotaSources { sources, at, ..QuotaSources::default() };
                 let own = found.of(&[Source::Objects]);
@@ -91,11 +91,11 @@ impl State {
                 Ok(vec![want(Question::QuotaCheck(check)), want(Question::QuotaPropose(propose))])
             }
             Tab::Quotas => {
-                Err("Quotas require a cluster's objects (kubectl get -A -o json, or plimsoll collect); name some as \
+                Err("Quotas require a cluster's objects (kubectl get -A -o json, or plimsoll collect); give some as \
                      SOURCE.")
             }
             Tab::Forecast if found.history.is_empty() => {
-                Err("Forecasts are made of history: name a store that plimsoll record keeps, with --history.")
+                Err("Forecasts require history: give a store of plimsoll record with --history.")
             }
             Tab::Forecast => {
                 let forecast = Forecast { sources: found.history.clone(), at, chart: Some(12), ..Forecast::default() };
@@ -105,7 +105,7 @@ impl State {
                 let guard = GuardEvents { sources: found.of(&[Audit]), bounds, ..GuardEvents::default() };
                 Ok(vec![want(Question::GuardEvents(guard))])
             }
-            Tab::Guard => Err("Dangerous operations require audit logs; name some as SOURCE."),
+            Tab::Guard => Err("Dangerous operations require audit logs; give some as SOURCE."),
             Tab::Log => Err(""),
         }
     }
@@ -113,7 +113,7 @@ impl State {
     /// The key space as it is, or how it changed.
     fn keyspace(&self, found: &SourceKinds) -> Result<Vec<Want>, Missing> {
         let Some(source) = found.database() else {
-            return Err("The key space requires a snapshot of etcd; name one (plimsoll etcd pull takes it).");
+            return Err("The key space requires an etcd snapshot; give one (plimsoll etcd pull takes it).");
         };
         let weight = WEIGHTS[self.weight].0;
         let compared = found.ends.as_slice();

@@ -35,7 +35,7 @@ pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
         buffer.set_stringn(
             area.x,
             area.y,
-            format!("{} by {} are needed", MIN_SIZE.0, MIN_SIZE.1),
+            format!("at least {} by {} is required", MIN_SIZE.0, MIN_SIZE.1),
             usize::from(area.width),
             state.theme.text,
         );
@@ -190,8 +190,7 @@ fn body(state: &State, scene: &Scene, buffer: &mut Buffer) {
         }
         Some(Body::Load) => {}
         None => {
-            let text =
-                if answer.errors.is_empty() { "Nothing." } else { "See above; the tab Log has all that failed." };
+            let text = if answer.errors.is_empty() { "Nothing." } else { "See above; the Log tab lists all failures." };
             buffer.set_stringn(area.x, area.y, text, width, theme.dim);
         }
     }

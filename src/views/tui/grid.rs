@@ -355,7 +355,7 @@ impl Grid {
         let width = usize::from(area.width);
         buffer.set_stringn(area.x, area.y, &heading, width, theme.heading);
         if self.order.is_empty() {
-            let why = if self.rows.is_empty() { "nothing" } else { "no row matches the filter (Esc shows all again)" };
+            let why = if self.rows.is_empty() { "nothing" } else { "no row matches the filter (Esc clears it)" };
             buffer.set_stringn(area.x, area.y + 1, why, width, theme.dim);
             return;
         }

@@ -220,7 +220,7 @@ impl Icicle {
         let mut what = format!("{} {}", self.amount(now), if self.unit == "bytes" { "" } else { self.unit.as_str() });
         what = format!("{}: {} of all", what.trim_end(), share(self.nodes[0].weight[1]));
         if self.selected != 0 {
-            what += &format!(", {} of what is above it", share(self.nodes[node.parent].weight[1]));
+            what += &format!(", {} of its parent", share(self.nodes[node.parent].weight[1]));
         }
         if self.compares {
             let change = if before == 0 { "new".to_owned() } else { signed_percent(now as f64 / before as f64 - 1.0) };

@@ -116,8 +116,8 @@ const ENTRIES: [Entry; 40] = [
     (Action::PageDown, "page-down", &["pagedown", "ctrl-d", "ctrl-f"], "a page down", Where::Everywhere),
     (Action::First, "first", &["g", "home"], "first row", Where::Everywhere),
     (Action::Last, "last", &["G", "end"], "last row", Where::Everywhere),
-    (Action::Enter, "enter", &["enter"], "look into what is selected", Where::Everywhere),
-    (Action::Back, "back", &["esc", "backspace"], "back: out of a row, a filter, a zoom", Where::Everywhere),
+    (Action::Enter, "enter", &["enter"], "open the selected row", Where::Everywhere),
+    (Action::Back, "back", &["esc", "backspace"], "back: close a row, a filter, a zoom", Where::Everywhere),
     (
         Action::Filter,
         "filter",
@@ -129,17 +129,17 @@ const ENTRIES: [Entry; 40] = [
         Action::Sort,
         "sort",
         &["s"],
-        "sort by the next column; of the key space: by what lives, history, keys, revisions",
+        "sort by the next column; in the key space: live, history, keys, revisions",
         Where::Tables,
     ),
-    (Action::Reverse, "reverse", &["S"], "turn the order around", Where::Tables),
+    (Action::Reverse, "reverse", &["S"], "reverse the sort order", Where::Tables),
     (Action::By, "by", &["b"], "break down by other dimensions (:by user,agent for any)", Where::Only(Tab::Traffic)),
-    (Action::From, "from", &["f"], "from metrics in place of audit logs, and back", Where::Only(Tab::Traffic)),
+    (Action::From, "from", &["f"], "switch between audit logs and metrics", Where::Only(Tab::Traffic)),
     (
         Action::Compare,
         "compare",
         &["d"],
-        "compare the first snapshot and the last, and back",
+        "compare the first snapshot with the last, and back",
         Where::Only(Tab::Keyspace),
     ),
     (Action::Copy, "copy", &["y"], "copy what is selected", Where::Tables),
@@ -148,22 +148,22 @@ const ENTRIES: [Entry; 40] = [
         Action::Export,
         "export",
         &["e"],
-        "write what is shown to a file: .csv .json .yaml .md .txt, .svg of a flame graph",
+        "export the view to a file: .csv .json .yaml .md .txt, .svg for a flame graph",
         Where::Everywhere,
     ),
-    (Action::Save, "save", &["B"], "write what was read live as a bundle", Where::Time),
-    (Action::Play, "play", &["space"], "play, or stand still; live: look back, or follow again", Where::Time),
-    (Action::Earlier, "earlier", &[","], "a step back in time (:time 09:21:55 goes there)", Where::Time),
-    (Action::Later, "later", &["."], "a step on", Where::Time),
-    (Action::LastMark, "last-mark", &["<"], "to what happened before", Where::Time),
-    (Action::NextMark, "next-mark", &[">"], "to what happened next", Where::Time),
-    (Action::Shorter, "shorter", &["w"], "look at less time before that moment", Where::Time),
-    (Action::Longer, "longer", &["W"], "look at more", Where::Time),
-    (Action::Always, "always", &["a"], "look at all of the time", Where::Time),
+    (Action::Save, "save", &["B"], "save the live data as a bundle", Where::Time),
+    (Action::Play, "play", &["space"], "play or pause; live: look back, or follow again", Where::Time),
+    (Action::Earlier, "earlier", &[","], "one step back in time (:time 09:21:55 jumps there)", Where::Time),
+    (Action::Later, "later", &["."], "one step forward", Where::Time),
+    (Action::LastMark, "last-mark", &["<"], "previous event", Where::Time),
+    (Action::NextMark, "next-mark", &[">"], "next event", Where::Time),
+    (Action::Shorter, "shorter", &["w"], "shorten the time window", Where::Time),
+    (Action::Longer, "longer", &["W"], "lengthen the time window", Where::Time),
+    (Action::Always, "always", &["a"], "show all of the time", Where::Time),
     (Action::Slower, "slower", &["-"], "play slower", Where::Time),
     (Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
     (Action::Refresh, "refresh", &["r", "ctrl-l"], "refresh, redraw", Where::Everywhere),
-    (Action::Theme, "theme", &["T"], "other colours: default, safe (for the colour-blind), none", Where::Everywhere),
+    (Action::Theme, "theme", &["T"], "colour theme: default, safe (for the colour-blind), none", Where::Everywhere),
     (
         Action::Command,
         "command",
@@ -172,7 +172,7 @@ const ENTRIES: [Entry; 40] = [
         Where::Everywhere,
     ),
     (Action::Help, "help", &["?"], "this", Where::Everywhere),
-    (Action::Suspend, "suspend", &["ctrl-z"], "sleep until fg", Where::Everywhere),
+    (Action::Suspend, "suspend", &["ctrl-z"], "suspend (fg resumes)", Where::Everywhere),
     (Action::Quit, "quit", &["q", "ctrl-c"], "end", Where::Everywhere),
 ];
 
@@ -195,7 +195,7 @@ impl Keys {
         for (name, own) in changes {
             let known = || ENTRIES.iter().map(|entry| entry.1).collect::<Vec<_>>().join(", ");
             let Some((action, ..)) = ENTRIES.iter().find(|entry| entry.1 == name) else {
-                return Err(format!("there is no key '{name}'; there are: {}", known()));
+                return Err(format!("unknown key '{name}'; use one of: {}", known()));
             };
             keys.0.retain(|_, is| is != action);
             for key in own.split_whitespace() {

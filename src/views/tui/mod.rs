@@ -96,18 +96,16 @@ impl Tab {
     /// What it shows, in a sentence without its period.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Overview => "How the control plane does: its load in time, and what was found in all tabs",
-            Self::Traffic => "Requests by any dimensions: Enter looks into a row, Esc goes back",
-            Self::Clients => {
-                "How each client behaves, what is wrong with it, and what to do; without audit logs: who holds the seats"
-            }
-            Self::Keyspace => "What fills etcd, by the names of keys: wide is large",
-            Self::Memory => "What the bytes of cgroups are, and whether memory is short",
-            Self::Heap => "What the Go heap of an apiserver holds, by callers: wide is large",
-            Self::Quotas => "How full quotas are, and what they should be",
-            Self::Forecast => "When limits will be reached",
+            Self::Overview => "Control-plane health: load over time, and findings of all tabs",
+            Self::Traffic => "Requests by any dimensions: Enter opens a row, Esc goes back",
+            Self::Clients => "Client profiles, findings and remedies; without audit logs: holders of seats",
+            Self::Keyspace => "etcd key space by key prefix: width is size",
+            Self::Memory => "cgroup memory by type, and whether it is short",
+            Self::Heap => "Go heap of an apiserver, by caller: width is size",
+            Self::Quotas => "Quota usage and proposals",
+            Self::Forecast => "Capacity forecast",
             Self::Guard => "Dangerous operations: who, what, and the cascade",
-            Self::Log => "What plimsoll itself did, and what it failed to read",
+            Self::Log => "Messages of plimsoll, and sources that failed",
         }
     }
 

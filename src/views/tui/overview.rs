@@ -46,7 +46,7 @@ fn words(state: &State) -> Vec<(Severity, String)> {
         ([], None) if !state.is_live && state.found.as_ref().is_some_and(|found| found.holders.is_empty()) => {
             all.push((
                 Severity::Warning,
-                "No load data in these sources; the tab Log (0) lists what could not be read.".to_owned(),
+                "No load data in these sources; the Log tab (0) lists what could not be read.".to_owned(),
             ));
         }
         ([], None) => all.push((Severity::Info, ANALYSING.to_owned())),

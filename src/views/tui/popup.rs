@@ -103,10 +103,7 @@ impl Popup {
             popup.line(Look::Text, format!("{keys}\t{what}"));
         }
         popup.gap();
-        popup.line(
-            Look::Dim,
-            "What is shown is what the command prints that Y copies; what the columns mean: docs/commands.md.",
-        );
+        popup.line(Look::Dim, "The view shows the output of the command that Y copies. Columns: docs/commands.md.");
         popup
     }
 

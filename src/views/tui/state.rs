@@ -54,7 +54,7 @@ impl Standing {
     pub(super) fn failure(&self, now: Micros) -> Option<String> {
         let Self::Failing { since, why, again } = self else { return None };
         let seconds = |at: &Micros| (at - now).max(0).div_euclid(SECOND);
-        let again = again.as_ref().map_or_else(String::new, |at| format!("; tried again in {} s", seconds(at)));
+        let again = again.as_ref().map_or_else(String::new, |at| format!("; next retry in {} s", seconds(at)));
         Some(format!("fails since {}: {why}{again}", clock(*since)))
     }
 }

@@ -24,7 +24,7 @@ impl State {
             Asks::Export => match self.pane().part().map(|part| &part.body) {
                 Some(Body::Icicle(_)) => format!("{}.svg", self.tab.name().to_lowercase()),
                 Some(_) => format!("{}.csv", self.tab.name().to_lowercase()),
-                None => return self.tell("there is nothing to write here"),
+                None => return self.tell("nothing to write here"),
             },
             Asks::Save => {
                 let name: String = self
@@ -131,25 +131,23 @@ impl State {
                 Some(at) => {
                     self.clock.go(at);
                     if self.clock.at != at && self.clock.span.is_some() {
-                        self.tell(format!("{} is not in the time that the sources cover", time::format(at)));
+                        self.tell(format!("{} is outside the time that the sources cover", time::format(at)));
                     }
                 }
-                None => self.tell(format!(
-                    "'{rest}' is not a time here: 09:21:55, 2026-11-20T09:21:55Z, or -90s from \
-                     where you are"
-                )),
+                None => self
+                    .tell(format!("'{rest}' is not a time; write 09:21:55, 2026-11-20T09:21:55Z, or -90s (relative)")),
             },
             "window" if rest == "all" => self.clock.all(),
             "window" => match parse_duration(rest) {
                 Some(length) if length >= SECOND => self.clock.set_length(length),
-                _ => self.tell("a window is 30s, 5m, 1h, or all"),
+                _ => self.tell("write a window as 30s, 5m, 1h, or all"),
             },
             "export" | "w" if !rest.is_empty() => return self.export(rest),
             "save" if self.is_live && !rest.is_empty() => return vec![Effect::Save(rest.to_owned())],
             "theme" => self.set_theme(rest),
             _ => self.tell(format!(
-                "'{text}' is not a command; there are :by DIMS, :where EXPR, :time, :window, \
-                 :export FILE, :save BUNDLE, :theme, :quit, and the tabs' names"
+                "'{text}' is not a command; use :by DIMS, :where EXPR, :time, :window, :export FILE, :save BUNDLE, \
+                 :theme, :quit, and the tabs' names"
             )),
         }
         Vec::new()

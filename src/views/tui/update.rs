@@ -83,7 +83,8 @@ impl State {
             }
             Msg::Held(tile) => {
                 self.clock.tile = tile.max(SECOND);
-                let what = "the logs are held in memory: a step in time reads nothing of them, and windows are cut at";
+                let what = "the logs are kept in memory: steps in time do not read them again, and windows are \
+                     aligned to";
                 self.remember(Severity::Info, &format!("{what} {}", duration(self.clock.tile)));
                 Vec::new()
             }
@@ -99,7 +100,7 @@ impl State {
                 let text = match &status.standing {
                     Standing::Failing { why, .. } => Some((Severity::Warning, format!("{}: {why}", status.name))),
                     Standing::Well(_) if matches!(self.sources.get(&status.name), Some(Standing::Failing { .. })) => {
-                        Some((Severity::Info, format!("{}: it is back", status.name)))
+                        Some((Severity::Info, format!("{}: recovered", status.name)))
                     }
                     Standing::Well(_) | Standing::Gone => None,
                 };
@@ -240,7 +241,7 @@ impl State {
             Action::Command => self.type_in(Asks::Command),
             Action::Export => self.type_in(Asks::Export),
             Action::Save if self.is_live => self.type_in(Asks::Save),
-            Action::Save => self.tell("nothing is read live; the sources are files already"),
+            Action::Save => self.tell("no source is live; these are already files"),
             Action::Help => {
                 self.popup = Some(Popup::help(self.tab, &self.keys.help(self.tab)));
             }
@@ -257,7 +258,7 @@ impl State {
                     }
                     let order = grid.order_in_words();
                     self.tell(if order.is_empty() {
-                        "in the order of the command".to_owned()
+                        "in the command's order".to_owned()
                     } else {
                         format!("sorted {order}")
                     });
@@ -268,7 +269,7 @@ impl State {
             Action::Compare if self.tab == Tab::Keyspace => {
                 match self.found.as_ref().is_some_and(|found| found.ends.len() == 2) {
                     true => self.compares = !self.compares,
-                    false => self.tell("there is one snapshot only; with two of them they are compared"),
+                    false => self.tell("only one snapshot; comparison requires two"),
                 }
             }
             Action::By | Action::From | Action::Compare => {}
@@ -278,7 +279,7 @@ impl State {
                 self.clock.toggle();
                 let words = match (self.clock.is_playing, self.is_live) {
                     (true, true) => "following the present".to_owned(),
-                    (true, false) => format!("playing, {} times as fast as it happened", self.clock.speed()),
+                    (true, false) => format!("playing at {} times real time", self.clock.speed()),
                     (false, _) => "standing still".to_owned(),
                 };
                 self.tell(words);
@@ -292,12 +293,12 @@ impl State {
                     || "all of the time".to_owned(),
                     |length| format!("{} before that moment", duration(length)),
                 );
-                self.tell(format!("looking at {length}"));
+                self.tell(format!("window: {length}"));
             }
             Action::Always => self.clock.all(),
             Action::Slower | Action::Faster => {
                 self.clock.hurry(action == Action::Faster);
-                self.tell(format!("{} times as fast as it happened", self.clock.speed()));
+                self.tell(format!("{} times real time", self.clock.speed()));
             }
             Action::Refresh => {
                 let asked = [self.ask(self.tab, true), self.ask_beside(Role::Course)];
@@ -321,7 +322,7 @@ impl State {
     pub(super) fn set_theme(&mut self, name: &str) {
         match Theme::named(name) {
             Some(theme) => self.theme = theme,
-            None => self.tell(format!("there is no theme {name}; there are: {}", NAMES.join(", "))),
+            None => self.tell(format!("unknown theme {name}; use one of: {}", NAMES.join(", "))),
         }
     }
 
@@ -411,7 +412,7 @@ impl State {
     /// Breaks a row of traffic down by what is not known of it yet.
     fn look_into(&mut self, chosen: &[(String, String)]) -> Vec<Effect> {
         if chosen.is_empty() || chosen.iter().any(|(_, value)| value == "(other)") {
-            self.tell("this row holds all values beyond the limit on rows");
+            self.tell("this row adds up all rows beyond the limit");
             return Vec::new();
         }
         let mut next = self.pivot.clone();
@@ -441,12 +442,12 @@ impl State {
     fn turn_source(&mut self) {
         let has = |kind| self.found.as_ref().is_some_and(|found| found.has(kind));
         if !(has(Source::Audit) && has(Source::Metrics)) {
-            return self.tell("there is only one of audit logs and metrics here");
+            return self.tell("only one of audit logs and metrics is available");
         }
         self.by_metrics = !self.by_metrics;
         self.pivots.clear();
         self.pivot = Pivot { by: vec!["verb".to_owned(), "resource".to_owned()], filters: Vec::new() };
-        self.tell(if self.by_metrics { "by metrics" } else { "by audit logs" });
+        self.tell(if self.by_metrics { "by metrics" } else { "from audit logs" });
     }
 
     /// Back: out of a filter, a zoom, a row.
@@ -493,9 +494,9 @@ impl State {
                 self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
             }
             None if self.marks.is_empty() && !self.is_live => {
-                self.tell("what happened when is still being found out, or nothing did")
+                self.tell("the timeline is still being computed, or is empty")
             }
-            None => self.tell("there is no mark that way"),
+            None => self.tell("no event in that direction"),
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let mut finding = Finding::new(ID, severity, &subject);
         (finding.first_seen, finding.last_seen) = (time::format(row.span.0), time::format(row.span.1));
         let summary = format!(
-            "{} and {} overwrite {} {} in turns: {} in {} ({:.0} a minute), {} (409)",
+            "{} and {} overwrite each other on {} {}: {} in {} ({:.0} a minute), {} (409)",
             name(one),
             name(other),
             resource(what),
@@ -67,9 +67,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             "conflicts": conflicts, "namespace": namespace, "object": object, "subresource": subresource,
         });
         let remedy = format!(
-            "let one of them own the object, or each its own fields by server-side apply with a fieldManager of its \
-             own and without force; who owns which field: kubectl get {} {}{} --show-managed-fields -o yaml; see both \
-             write: {}",
+            "give the object one owner, or use server-side apply with one fieldManager per client and without force; \
+             to see the owner of each field: kubectl get {} {}{} --show-managed-fields -o yaml; see both write: {}",
             quote(&resource(what)),
             if namespace.is_empty() { String::new() } else { format!("-n {} ", quote(namespace)) },
             quote(object),

@@ -62,7 +62,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             });
             let minutes = Minutes::between(clients.tile, row.span);
             let finding = clients.finding("client-conflicts", Severity::Warning, profile, what, &minutes);
-            let remedy = "let one of them own the object, or each its own fields by server-side apply or a patch; read again before each try and wait a little longer each time";
+            let remedy = "give the object one owner, or use server-side apply or a patch of each client's own \
+                 fields; read the object again before each retry, and back off";
             found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
         }
     }

@@ -18,11 +18,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             let removed = Minor::parse(row.removed);
             let is_near = removed.zip(clients.server).is_none_or(|(removed, server)| removed.0 <= server.0 + AHEAD);
             let severity = if removed.is_some() && is_near { Severity::Warning } else { Severity::Info };
-            let until = if row.removed.is_empty() {
-                String::new()
-            } else {
-                format!(", which Kubernetes {} no longer has", row.removed)
-            };
+            let until =
+                if row.removed.is_empty() { String::new() } else { format!(", removed in Kubernetes {}", row.removed) };
             let summary = format!(
                 "{} uses {} {}{until}: {}",
                 name(profile),
@@ -36,7 +33,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                 clients.finding("client-deprecated-api", severity, profile, (group, row.resource), &minutes);
             (finding.first_seen, finding.last_seen) =
                 (crate::model::time::format(row.span.0), crate::model::time::format(row.span.1));
-            let remedy = "move it to the API that the server's warning names (kubectl convert, or a newer release of the client) before the cluster is upgraded";
+            let remedy = "migrate it to the API version in the server's warning (kubectl convert, or a newer client \
+                 release) before the cluster is upgraded";
             found.push((Some(profile.who), told(finding, 1.0, summary, evidence, remedy)));
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         }
         let schemas = one.sum(is_schema);
         let summary = format!(
-            "{} asks which APIs there are {:.0} times in its busiest minute, from {sources} addresses",
+            "{} sends {:.0} discovery requests in its busiest minute, from {sources} addresses",
             name(profile),
             minutes.busiest()
         );
@@ -31,9 +31,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             "requests": minutes.total(), "openapi": schemas, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources,
         });
         let finding = clients.finding("client-discovery", Severity::Warning, profile, what, &minutes);
-        let remedy = "cache discovery: one RESTMapper for the whole program, a discovery cache on a volume that \
-             outlives the container (kubectl --cache-dir, helm), and a client library that asks for aggregated \
-             discovery (client-go 0.26 or later)";
+        let remedy = "cache discovery: share one RESTMapper in the program, keep the discovery cache on a persistent \
+             volume (kubectl --cache-dir, helm), and use a client library with aggregated discovery (client-go 0.26 \
+             or later)";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let summary = format!(
-            "{} LISTs {} from etcd, past the watch cache: {} times",
+            "{} LISTs {} from etcd, bypassing the watch cache: {} times",
             name(profile),
             resource(what),
             grouped(minutes.total() as u64)
@@ -48,15 +48,16 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         let half = minutes.total() / 2.0;
         let first = if shape_of(&|shape| shape.version_match == Match::Exact) as f64 > half {
-            "leave resourceVersionMatch=Exact out, which the cache can't answer, or use an informer"
+            "remove resourceVersionMatch=Exact, which the cache can't serve, or use an informer"
         } else if shape_of(&|shape| shape.limit) as f64 > half {
-            "use an informer: with resourceVersion=0 the cache answers, but older apiservers ignore limit then and return everything"
+            "use an informer: with resourceVersion=0 the cache serves the LIST, but older apiservers then ignore \
+             limit and return everything"
         } else {
             "list with resourceVersion=0, or use an informer"
         };
         let later = match clients.server {
             Some(server) if server >= Minor(31) => "",
-            _ => "; from Kubernetes 1.31 with etcd 3.5.13 on the cache answers such LISTs as well",
+            _ => "; since Kubernetes 1.31 with etcd 3.5.13 the cache serves such LISTs as well",
         };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, &format!("{first}{later}"))));
     }

@@ -23,7 +23,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let evidence = json!({"events": minutes.total(), "busiest_minute": minutes.busiest(), "busiest_minute_per_source": busiest, "minutes": minutes.with(PER_MINUTE)});
         let finding = clients.finding("client-event-flood", Severity::Warning, profile, what, &minutes);
-        let remedy = "record events through client-go's recorder, which puts repeated ones together; write logs or metrics for what happens all the time; keep Events in an etcd of their own";
+        let remedy = "record Events through client-go's recorder, which aggregates repeated ones; use logs or \
+             metrics for frequent occurrences; store Events in a separate etcd";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -33,16 +33,16 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                 duration(longest as i64)
             );
             let finding = clients.finding("client-failover-gap", Severity::Warning, profile, what, &changes);
-            let remedy = "release the lease when the leader ends (ReleaseOnCancel), run a second replica that is \
-                 warm, and see that LeaseDuration is 15 s; until the takeover its work stops";
+            let remedy = "release the lease on shutdown (ReleaseOnCancel), run a standby replica, and keep \
+                 LeaseDuration at 15 s; until the takeover its work stops";
             found.push((Some(profile.who), told(finding, 0.8, summary, evidence.clone(), remedy)));
         }
         if in_an_hour >= CHANGES {
             let summary =
                 format!("{} changed its leader {} within an hour", name(profile), counted(in_an_hour as u64, "time"));
             let finding = clients.finding("client-leader-changes", Severity::Warning, profile, what, &changes);
-            let remedy = "see why leaders lose their lease: slow or rejected renewals (plimsoll traffic --where \
-                 resource=leases), CPU limits, restarts; a longer LeaseDuration rides over short stalls";
+            let remedy = "check why leaders lose their lease: slow or rejected renewals (plimsoll traffic --where \
+                 resource=leases), CPU limits, restarts; a longer LeaseDuration tolerates short stalls";
             found.push((Some(profile.who), told(finding, 0.8, summary, evidence, remedy)));
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let per_node = bytes_per_s.map(|sum| sum / sources as f64);
         let cost = per_node.map(|each| format!("; each adds {}/s", bytes(each))).unwrap_or_default();
         let summary = format!(
-            "{} runs at {} addresses and asks for all {} of the cluster from each: {} LISTs, {} watches{cost}",
+            "{} runs at {} addresses, and each lists and watches all {} of the cluster: {} LISTs, {} watches{cost}",
             name(profile),
             grouped(sources),
             resource(what),
@@ -55,12 +55,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let remedy = match what {
             ("", "pods") => {
-                "ask for what is on the node only (fieldSelector=spec.nodeName=NODE), read from the kubelet, or let \
-                 one central program watch and inform the others"
+                "request only the node's own objects (fieldSelector=spec.nodeName=NODE), read from the kubelet, or \
+                 have one central program watch and distribute the data"
             }
             _ => {
-                "ask only for what each node needs (by label or namespace), or let one central program watch and \
-                 inform the others"
+                "request only what each node needs (by label or namespace), or have one central program watch and \
+                 distribute the data"
             }
         };
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));

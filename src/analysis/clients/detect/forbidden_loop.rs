@@ -59,12 +59,13 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         let remedy = match of_code(401) > of_code(403) {
             true => {
-                "renew its credentials (a token or certificate that ran out, or of another cluster), or stop it; it \
+                "renew its credentials (an expired token or certificate, or one of another cluster), or stop it; it \
                  should back off after each failure"
             }
             false => {
-                "give it the right that it lacks (a Role and a RoleBinding), or stop it from asking; a 403 for want \
-                 of quota needs more quota, or fewer objects; either way it should back off after each failure"
+                "grant the missing permission (a Role and a RoleBinding), or stop these requests; a 403 for an \
+                 exceeded quota requires more quota, or fewer objects; either way it should back off after each \
+                 failure"
             }
         };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -38,14 +38,14 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let together =
             together.map(|(count, burst)| format!("; {count} within a second, {} at once", bytes(burst as f64)));
         let source = match origin {
-            Origin::Responses => "as the responses in the log show",
-            Origin::Snapshot => "by the etcd database",
-            Origin::Metrics => "by the apiserver's metrics",
+            Origin::Responses => "from the responses in the log",
+            Origin::Snapshot => "from the etcd database",
+            Origin::Metrics => "from the apiserver's metrics",
         };
         let is_habit = minutes.with(PER_MINUTE) >= MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
         let severity = if is_habit { Severity::Warning } else { Severity::Info };
         let summary = format!(
-            "{} lists {} whole, {} objects of {} at a time ({source}): {} times, {} in all{}",
+            "{} lists all {} at once, {} objects of {} each time ({source}): {} times, {} in all{}",
             name(profile),
             resource(what),
             grouped(largest.objects),
@@ -64,9 +64,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         } else {
             "limit=500 with continue"
         };
-        let remedy = format!(
-            "list in pages ({pages}), choose with selectors on the server, or use an informer, which lists once"
-        );
+        let remedy = format!("list in pages ({pages}), filter with selectors, or use an informer, which lists once");
         found.push((
             Some(profile.who),
             told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, &remedy),

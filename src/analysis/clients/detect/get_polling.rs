@@ -52,7 +52,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let evidence = json!({"gets": gets, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources, "not_found_share": missing});
         let finding = clients.finding("client-get-polling", Severity::Warning, profile, what, &minutes);
-        let remedy = "watch in place of asking: an informer, or kubectl wait, or a watch with fieldSelector=metadata.name=NAME; if it must poll, every 10 s and with backoff";
+        let remedy = "watch instead of polling: use an informer, kubectl wait, or a watch with \
+             fieldSelector=metadata.name=NAME; if it must poll, at most every 10 s and with backoff";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let Some(hot) = all.iter().max_by(|a, b| a.per_minute.total_cmp(&b.per_minute)) else { continue };
         let more = match all.len() {
             1 => String::new(),
-            count => format!("; so it does {} more", counted(count as u64 - 1, "object")),
+            count => format!("; {} more objects likewise", counted(count as u64 - 1, "object")),
         };
         let object = path(hot.namespace, hot.name);
         let summary = format!(
@@ -48,8 +48,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         // Its own parts write what others change: the status of a roll-out, quotas.
         let severity = if profile.is_control_plane() { Severity::Info } else { Severity::Warning };
         let remedy = format!(
-            "write only when something differs, and collect changes for some seconds (a workqueue's rate limiter); for \
-             leader election use a Lease with the default retryPeriod of 2 s; see when and what it writes: {}",
+            "write only when something changed, and batch changes for some seconds (a workqueue's rate limiter); for \
+             leader election use a Lease with the default retryPeriod of 2 s; to see when and what it writes: {}",
             series(&[("agent", profile.who.agent), ("resource", what.1), ("name", hot.name)])
         );
         let finding = clients.finding("client-hot-object", severity, profile, what, &hot.minutes);

@@ -37,7 +37,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let spread = gaps.quantile(0.9).zip(gaps.quantile(0.1)).map_or(0.0, |(p90, p10)| p90 / p10.max(1e3));
         let median = gaps.quantile(0.5).unwrap_or(0.0) / 1e3;
         let summary = format!(
-            "{} tries again at once after 429 and server errors: {} within a second ({} of its retries), half of them within {}",
+            "{} retries without backoff after 429s and server errors: {} within a second ({} of its retries), half \
+             of them within {}",
             name(profile),
             counted(soon, "time"),
             percent(share),
@@ -46,7 +47,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "p90_to_p10": spread, "throttled": throttled});
         let minutes = Minutes::of(clients.tile, tiles.into_iter());
         let finding = clients.finding("client-no-backoff", Severity::Warning, profile, ("", ""), &minutes);
-        let remedy = "honour Retry-After, and wait longer after each failure with some chance in it (client-go: 10 tries, wait.Backoff); a FlowSchema of its own keeps it from others until then";
+        let remedy = "honour Retry-After, and use exponential backoff with jitter (client-go: 10 retries, \
+             wait.Backoff); until then a FlowSchema of its own isolates it";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }
 }

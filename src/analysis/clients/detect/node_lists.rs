@@ -31,7 +31,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let sure = clients.server.is_some();
         let by = if sure { "from etcd" } else { "perhaps from etcd" };
         let summary = format!(
-            "{} lists the {} of single nodes {by}, where each LIST decodes those of all nodes: {} times from {sources} addresses",
+            "{} lists the {} of single nodes {by}, and each LIST decodes those of all nodes: {} times from {sources} \
+             addresses",
             name(profile),
             resource(what),
             grouped(minutes.total() as u64)
@@ -40,7 +41,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             json!({"lists": minutes.total(), "minutes": busy, "busiest_minute": minutes.busiest(), "sources": sources});
         let severity = if sure { Severity::Warning } else { Severity::Info };
         let finding = clients.finding("client-node-lists", severity, profile, what, &minutes);
-        let remedy = "list with resourceVersion=0, which the watch cache answers by an index of nodes, or watch with the same field selector";
+        let remedy = "list with resourceVersion=0, which the watch cache serves from an index by node, or watch with \
+             the same field selector";
         found.push((Some(profile.who), told(finding, if sure { 0.9 } else { 0.5 }, summary, evidence, remedy)));
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let evidence =
             json!({"writes": minutes.total(), "nodes": nodes, "busiest_minute_per_node": rate, "minutes": busy});
         let finding = clients.finding("client-node-status", Severity::Warning, profile, what, &minutes);
-        let remedy = "set nodeStatusReportFrequency back to 5m, look for a condition that flips or a long list of images, and let leases (kube-node-lease) say that nodes live";
+        let remedy = "reset nodeStatusReportFrequency to 5m, and look for a flapping condition or a long list of \
+             images; leases (kube-node-lease) are the nodes' heartbeat";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         (finding.first_seen, finding.last_seen) =
             (time::format(from * SECOND), time::format((to * SECOND).min(clients.span.1)));
         let summary = format!(
-            "{} of {} watchers of {} listed it again within a minute ({})",
+            "{} of {} watchers of {} relisted within a minute ({})",
             grouped(most as u64),
             grouped(known as u64),
             resource(what),
@@ -55,7 +55,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let evidence =
             json!({"relists_in_a_minute": most, "watchers": known, "median_minute": median, "clients": uses.len()});
-        let remedy = "see what ended their watches then: an apiserver that started again, a load balancer, a watch cache that is too small (plimsoll traffic --from metrics --health); restart apiservers one after the other, --goaway-chance spreads clients";
+        let remedy = "check what ended their watches: a restarted apiserver, a load balancer, a watch cache that is \
+             too small (plimsoll traffic --from metrics --health); restart apiservers one at a time; --goaway-chance \
+             spreads clients";
         found.push((None, told(finding, 0.8, summary, evidence, remedy)));
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let period = gaps.quantile(0.5).filter(|_| pure).map(|gap| gap / 1e6);
         let regular = gaps.quantile(0.9).zip(period).is_some_and(|(p90, period)| p90 / 1e6 <= REGULAR * period);
         let every = period
-            .map(|period| format!(", half of them less than {} after the one before", duration((period * 1e6) as i64)))
+            .map(|period| {
+                format!(", half of them less than {} after the previous one", duration((period * 1e6) as i64))
+            })
             .unwrap_or_default();
         let by = |route: Route| one.sum(|row| is_answered(row) && of(row).is_some_and(|list| list.route == route));
         let (cache, etcd, unsure) = (by(Route::Cache), by(Route::Etcd), by(Route::Unsure));
@@ -59,8 +61,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let until = match (cache, etcd, unsure) {
             // Events have no watch cache.
             _ if what.1 == "events" => "until then list less often",
-            (_, 0, 0) => "the watch cache answers its LISTs already, so until then only fewer of them cost less",
-            (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache answers, and less often",
+            (_, 0, 0) => "the watch cache already serves its LISTs, so until then list less often",
+            (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache serves, and less often",
             _ => "until then list less often (--k8s-version shows whether resourceVersion=0 would help)",
         };
         let remedy = format!(

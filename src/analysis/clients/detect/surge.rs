@@ -28,14 +28,15 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let summary = format!(
-            "{} sent {most:.0} requests in a minute, {:.0} times what it sent before; {} of all requests then",
+            "{} sent {most:.0} requests in a minute, {:.0} times its earlier rate; {} of all requests at that time",
             name(profile),
             most / usual.max(1.0),
             percent(most / all)
         );
         let evidence = json!({"busiest_minute": most, "usual_minute": usual, "share_of_minute": most / all});
         let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
-        let remedy = "see what changed for it then: a deploy, more copies, a loop that was triggered (plimsoll traffic --series --where user=…)";
+        let remedy = "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic \
+             --series --where user=…)";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let [gone, deadline, behind] = causes;
         // The one that explains most of them, if it explains half.
         let main = [
-            (deadline, ", most of them because the time for it was over"),
-            (behind, ", most of them because the watch cache was behind the version asked for"),
+            (deadline, ", most of them because the request's timeout was reached"),
+            (behind, ", most of them because the watch cache was behind the requested resourceVersion"),
             (gone, ", most of them because the client disconnected; the apiserver still did the work"),
         ];
         let why =
@@ -45,13 +45,16 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-timeouts", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = match why.map(|(_, words)| *words) {
             Some(words) if words == main[1].1 => {
-                "look at the watch cache: an apiserver that falls behind etcd (plimsoll etcd health, plimsoll traffic --from metrics --health) answers late; do not ask for versions of another apiserver"
+                "check the watch cache: an apiserver that falls behind etcd (plimsoll etcd health, plimsoll traffic \
+                 --from metrics --health) answers late; do not request resourceVersions of another apiserver"
             }
             Some(words) if words == main[2].1 => {
-                "let the client wait for as long as it asks for (its own timeout is shorter than what the request takes), or ask for less at once (limit, selectors)"
+                "raise the client's own timeout, which is shorter than the request takes, or request less at once \
+                 (limit, selectors)"
             }
             _ => {
-                "ask for less at once (limit, selectors) or give it more time (timeout=); see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)"
+                "request less at once (limit, selectors) or more time (timeout=); check whether etcd or webhooks are \
+                 slow (plimsoll etcd health, plimsoll traffic --from metrics --health)"
             }
         };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -36,7 +36,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let summary = format!(
-            "{} watches {} from a version that is too old, and lists everything again: {}",
+            "{} watches {} from a resourceVersion that is too old, and relists: {}",
             name(profile),
             resource(what),
             counted(minutes.total() as u64, "time")
@@ -47,10 +47,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             one.rows.iter().filter(from_version).all(|row| row.shape.is_some_and(|shape| shape.bookmarks));
         let remedy = match has_bookmarks {
             true => {
-                "begin the watch at the resourceVersion that the LIST gave, and the next one at that of the last event or bookmark"
+                "start the watch at the LIST's resourceVersion, and the next one at that of the last event or \
+                 bookmark"
             }
             false => {
-                "begin the watch at the resourceVersion that the LIST gave, keep it up to date with allowWatchBookmarks=true, and use it for the next watch"
+                "start the watch at the LIST's resourceVersion, keep it up to date with allowWatchBookmarks=true, \
+                 and use it for the next watch"
             }
         };
         // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the

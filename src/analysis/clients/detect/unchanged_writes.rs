@@ -26,7 +26,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let summary = format!(
-            "{} writes {} that it does not change: {} ({} of its updates and patches)",
+            "{} writes {} without changing them: {} ({} of its updates and patches)",
             name(profile),
             resource(what),
             counted(minutes.total() as u64, "time"),
@@ -34,7 +34,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let evidence = json!({"unchanged": minutes.total(), "writes": writes, "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
         let finding = clients.finding("client-unchanged-writes", Severity::Warning, profile, what, &minutes);
-        let remedy = "compare before writing (equality.Semantic.DeepEqual with what the informer has), and write only what differs; such a write costs admission, webhooks and a read from etcd";
+        let remedy = "compare with the informer's copy before writing (equality.Semantic.DeepEqual), and write only \
+             changes; such a write costs admission, webhooks and a read from etcd";
         found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let times = *requests as f64 / median.max(1) as f64;
         let more = if outliers.len() > 1 { format!(" ({} nodes in all)", outliers.len()) } else { String::new() };
         let summary = format!(
-            "{} sends {} requests from node {node}, {times:.1} times as many as from the node in the middle{more}",
+            "{} sends {} requests from node {node}, {times:.1} times the median of its nodes{more}",
             name(profile),
             grouped(*requests)
         );
@@ -25,7 +25,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         });
         let minutes = Minutes::between(clients.tile, profile.about.span);
         let finding = clients.finding("client-uneven-nodes", Severity::Info, profile, ("", ""), &minutes);
-        let remedy = "look at what these nodes run, and at their logs: more pods, a loop that crashes and starts again, an older version (plimsoll traffic --by verb,resource,code --where node=…)";
+        let remedy = "check these nodes and their logs: more pods, a crash loop, an older version (plimsoll traffic \
+             --by verb,resource,code --where node=…)";
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
     }
 }

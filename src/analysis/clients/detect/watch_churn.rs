@@ -33,9 +33,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let opened = one.sum(counts);
         let asked =
             one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
-        let why = if asked * 2 > opened { ", as it asks for (timeoutSeconds below 60)" } else { "" };
+        let why = if asked * 2 > opened { ", as it requests (timeoutSeconds below 60)" } else { "" };
         let summary = format!(
-            "{} opens watches of {} over and over: {} times, half of them live less than {}{why}",
+            "{} reopens watches of {}: {} times, half of them shorter than {}{why}",
             name(profile),
             resource(what),
             grouped(opened),
@@ -44,9 +44,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(), "short_timeout": asked, "sources": sources});
         let finding = clients.finding("client-watch-churn", Severity::Warning, profile, what, &minutes);
         let remedy = match asked * 2 > opened {
-            true => "leave timeoutSeconds out, or ask for 5 to 10 minutes",
+            true => "remove timeoutSeconds, or set it to 5 to 10 minutes",
             false => {
-                "if the client did not end them, look at idle timeouts of load balancers (make them longer than 10 minutes) and at errors while it decodes"
+                "if the client did not end them, check the idle timeouts of load balancers (set them above 10 \
+                 minutes) and decoding errors of the client"
             }
         };
         found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));

@@ -166,15 +166,14 @@ fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Cli
     let look = series(&[("agent", profile.who.agent), ("verb", verb), ("resource", what.1)]);
     let remedy = if profile.is_control_plane() {
         format!(
-            "it writes what others asked for: find who created, changed or deleted objects just before (plimsoll \
-             guard events LOG); see what it writes: {look}"
+            "it writes on behalf of others: find who created, changed or deleted objects just before (plimsoll guard \
+             events LOG); to see what it writes: {look}"
         )
     } else {
         format!(
             "limit its rate with a gateway (plimsoll clients LOG --emit gateway), or, if many of its writes run at \
-             once, throttle it with priority and fairness (--emit fence --client {}); see what it writes: {look}; then \
-             give it a limit of its own (client-go: QPS and Burst of rest.Config), and let it write only what \
-             differs",
+             once, throttle it with priority and fairness (--emit fence --client {}); to see what it writes: {look}; \
+             then set a client-side limit (client-go: QPS and Burst of rest.Config), and write only changes",
             quote(profile.who.user)
         )
     };

@@ -48,7 +48,8 @@ fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Findin
             "lease_s": run.lasts.map(|lasts| lasts as f64 / SECOND as f64),
         }),
         remedy: format!(
-            "see whether {holder} runs and reaches the apiserver, and why no other replica took over: kubectl -n {namespace} get lease {name} -o yaml"
+            "check that {holder} runs and reaches the apiserver, and why no other replica took over: kubectl -n \
+             {namespace} get lease {name} -o yaml"
         ),
     };
     said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (run.last, run.last + since))
@@ -67,8 +68,8 @@ fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Draft {
         summary: format!("{lease} has no leader among these processes: {}", names.join(", ")),
         evidence: json!({"candidates": names.join(", ")}),
         remedy: format!(
-            "check whether a process without metrics here leads; else who holds the lease (kubectl -n kube-system \
-             get lease {lease}) and whether it can be renewed"
+            "check whether the leader is a process whose metrics are missing here; else check who holds the lease \
+             (kubectl -n kube-system get lease {lease}) and whether it can be renewed"
         ),
     }
 }
@@ -83,8 +84,8 @@ fn gap(handover: &Handover) -> Finding {
         confidence: 0.9,
         summary: format!("{namespace}/{name} had no leader for {}: {to} {took}", duration(handover.gap)),
         evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to, "released": handover.is_released}),
-        remedy: "release the lease when the leader ends, run a second replica that is warm, and see that \
-             leaseDurationSeconds is 15; until the takeover its work stops"
+        remedy: "release the lease on shutdown, run a standby replica, and keep leaseDurationSeconds at 15; until \
+             the takeover its work stops"
             .to_owned(),
     };
     said.about(

@@ -23,21 +23,25 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
         let one = by_scheduler.entry(&kind.scheduler).or_default();
         *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
     }
-    let told = by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
-        let said = Draft {
-            id: "scheduler-absent",
-            severity: Severity::Warning,
-            confidence: 0.8,
-            summary: format!(
-                "{} without a node that {scheduler} never tried; the oldest is there for {}",
-                counted(pods, "pod"),
-                duration(since)
-            ),
-            evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
-            remedy: format!("see whether a scheduler of the name {scheduler} runs and leads; spec.schedulerName of a pod can't be changed"),
-        };
-        said.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
-    });
+    let told =
+        by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
+            let said = Draft {
+                id: "scheduler-absent",
+                severity: Severity::Warning,
+                confidence: 0.8,
+                summary: format!(
+                    "{} without a node that {scheduler} never tried to schedule; the oldest for {}",
+                    counted(pods, "pod"),
+                    duration(since)
+                ),
+                evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
+                remedy: format!(
+                    "check that a scheduler named {scheduler} runs and is the leader; spec.schedulerName of \
+                 a pod can't be changed"
+                ),
+            };
+            said.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
+        });
     told.collect()
 }
 
@@ -54,7 +58,7 @@ pub(in crate::analysis::controllers) fn on_classes(
     let saved = classes.pods - classes.distinct;
     let time = scheduler.and_then(|one| one.algorithm_ms).map(|each| each * saved as f64);
     let takes = time
-        .map(|time| format!("; that many choices less are {} of the scheduler's time", ms(time)))
+        .map(|time| format!("; skipping the repeated decisions would save {} of the scheduler's time", ms(time)))
         .unwrap_or_default();
     let used = scheduler
         .map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
@@ -62,9 +66,17 @@ pub(in crate::analysis::controllers) fn on_classes(
         id: "pending-alike",
         severity: Severity::Info,
         confidence: 0.8,
-        summary: format!("{} that wait are only {}{takes}", counted(classes.pods, "pod"), counted(classes.distinct, "different one")),
+        summary: format!(
+            "{} that wait are only {}{takes}",
+            counted(classes.pods, "pod"),
+            counted(classes.distinct, "different one")
+        ),
         evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order, "saved_ms": time, "hints_used": used}),
-        remedy: "kube-scheduler 1.35 and later decides neighbours in its queue together (OpportunisticBatching), but only where PodTopologySpread has no default constraints (defaultingType: List) and a node takes one of them; keep equal pods next to each other, by creating them together and with one priority".to_owned(),
+        remedy: "kube-scheduler 1.35 and later schedules identical neighbouring pods in its queue together \
+             (OpportunisticBatching), but only where PodTopologySpread has no default constraints (defaultingType: \
+             List) and each node takes one of them; keep identical pods adjacent: create them together and with one \
+             priority"
+            .to_owned(),
     };
     Some(said.about(&[], seen))
 }

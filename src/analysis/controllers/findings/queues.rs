@@ -56,9 +56,9 @@ fn stalled(queue: &Queue, named: &str) -> Option<Draft> {
     let depth = queue.depth.filter(|depth| *depth >= WAITING)?;
     let (added, done) = (queue.adds_per_s.unwrap_or(0.0), queue.done_per_s.unwrap_or(0.0));
     let pace = if done == 0.0 && queue.course.levels.len() >= 2 {
-        "nothing of it is done".to_owned()
+        "none are processed".to_owned()
     } else if growth(queue).is_some() && done < IDLE * added {
-        format!("{} a second come and {} are done", significant(added), significant(done))
+        format!("{} a second are added and {} processed", significant(added), significant(done))
     } else {
         return None;
     };
@@ -66,9 +66,11 @@ fn stalled(queue: &Queue, named: &str) -> Option<Draft> {
         id: "queue-stalled",
         severity: Severity::Critical,
         confidence: 0.9,
-        summary: format!("{named} stands still: {} wait, and {pace}", counted(depth as u64, "item")),
+        summary: format!("{named} is stuck: {} pending, and {pace}", counted(depth as u64, "item")),
         evidence: evidence(queue),
-        remedy: "see whether its workers run at all: whether the process leads, what it logs, and what its goroutines wait for (/debug/pprof/goroutine?debug=2)".to_owned(),
+        remedy: "check whether its workers run: whether the process is the leader, its log, and its goroutines \
+             (/debug/pprof/goroutine?debug=2)"
+            .to_owned(),
     })
 }
 
@@ -81,11 +83,11 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
         let is_critical = wait >= WAITS_LONG || depth >= WAITING_MANY && growth.is_some();
         let more = growth.map(|slope| format!(", {} more each minute", significant(slope))).unwrap_or_default();
         let drain =
-            queue.drain_s().map(|drain| format!("; at its pace they take {}", seconds(drain))).unwrap_or_default();
+            queue.drain_s().map(|drain| format!("; at this rate they take {}", seconds(drain))).unwrap_or_default();
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };
         (severity, "is", format!("{} wait now{more}{drain}", counted(depth as u64, "item")))
     } else {
-        (Severity::Info, "was", format!("{} waited at most, {depth} at the end", counted(most as u64, "item")))
+        (Severity::Info, "was", format!("{} pending at most, {depth} at the end", counted(most as u64, "item")))
     };
     let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
         _ if is_held => {
@@ -94,12 +96,12 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
                 .to_owned()
         }
         Some(work) => format!(
-            "an item takes {}: see what it asks of the apiserver and how long that takes (plimsoll traffic --where agent=...), then add workers (--concurrent-...-syncs)",
+            "an item takes {}: check its requests to the apiserver and their latency (plimsoll traffic --where \
+             agent=...), then add workers (--concurrent-...-syncs)",
             ms(work)
         ),
-        None => {
-            "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and see what adds so many items".to_owned()
-        }
+        None => "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and check what adds so many items"
+            .to_owned(),
     };
     let summary = format!("{named} {is} behind: items wait {} on average, {now}", ms(wait));
     Some(Draft { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
@@ -111,9 +113,9 @@ fn stuck(queue: &Queue, named: &str) -> Option<Draft> {
         id: "queue-stuck",
         severity: Severity::Warning,
         confidence: 0.8,
-        summary: format!("a worker of {named} has been at one item for {}", seconds(longest)),
+        summary: format!("a worker of {named} has been processing one item for {}", seconds(longest)),
         evidence: json!({"longest_s": longest, "unfinished_s": queue.unfinished_s}),
-        remedy: "take goroutines of the process (/debug/pprof/goroutine?debug=2) before it is restarted: it is \
+        remedy: "save the goroutines of the process (/debug/pprof/goroutine?debug=2) before restarting it: it is \
              blocked by a lock, a webhook or a request without a timeout"
             .to_owned(),
     })
@@ -128,8 +130,10 @@ fn retries(queue: &Queue, named: &str) -> Option<Draft> {
         id: "queue-retries",
         severity: Severity::Warning,
         confidence: 0.7,
-        summary: format!("{named} goes over the same items again and again: {} a second come back", significant(retries)),
+        summary: format!("{named} keeps retrying the same items: {} a second are requeued", significant(retries)),
         evidence: evidence(queue),
-        remedy: "read the process's log for the error that it retries; a reconciler that asks for another look each time loads the apiserver without end".to_owned(),
+        remedy: "check the process's log for the error that it retries; a reconciler that always requeues loads the \
+             apiserver without end"
+            .to_owned(),
     })
 }

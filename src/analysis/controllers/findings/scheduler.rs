@@ -71,7 +71,7 @@ impl SchedulerView<'_> {
             severity: if more.is_some() { Severity::Critical } else { Severity::Warning },
             confidence: 0.8,
             summary: format!(
-                "{} is behind: {} ready to be tried wait{}, and it places {} a second",
+                "{} is behind: {} ready to be scheduled, pending{}, and it places {} a second",
                 self.process,
                 counted(active as u64, "pod"),
                 more.unwrap_or_default(),
@@ -82,7 +82,8 @@ impl SchedulerView<'_> {
                 "attempt_mean_ms": self.attempts("scheduled").and_then(|own| own.mean_ms),
             }),
             remedy: format!(
-                "see where its time goes{}: lower percentageOfNodesToScore, make expensive constraints fewer, raise clientConnection.qps of its configuration if it holds itself back",
+                "check where its time goes{}: lower percentageOfNodesToScore, use fewer expensive constraints, raise \
+                 clientConnection.qps in its configuration if it throttles itself",
                 slowest.unwrap_or_default()
             ),
         })
@@ -116,7 +117,9 @@ impl SchedulerView<'_> {
             confidence: 0.8,
             summary: format!("{} takes {} to place a pod (p99)", self.process, ms(p99)),
             evidence: json!({"attempt_p99_ms": p99, "algorithm_mean_ms": self.scheduler.algorithm_ms, "bind_mean_ms": bind}),
-            remedy: "where Bind takes most, the apiserver is slow or the scheduler's own limit holds it back; where Filter or Score do, it is nodes and constraints".to_owned(),
+            remedy: "if Bind takes most of the time, the apiserver is slow or the scheduler throttles itself; if \
+                 Filter or Score does, the reason is the number of nodes or constraints"
+                .to_owned(),
         })
     }
 
@@ -128,13 +131,13 @@ impl SchedulerView<'_> {
             severity: Severity::Warning,
             confidence: 0.9,
             summary: format!(
-                "{} fails: {} ended in an error of the scheduler itself, {} of all",
+                "{} fails: {} ended in an internal scheduler error, {} of all",
                 self.process,
                 counted(errors as u64, "attempt"),
                 percent(errors / all)
             ),
             evidence: json!({"errors": errors, "attempts": all}),
-            remedy: "read its log: bindings that the apiserver rejects, volumes, plugins".to_owned(),
+            remedy: "check its log for bindings that the apiserver rejects, volumes and plugins".to_owned(),
         })
     }
 }

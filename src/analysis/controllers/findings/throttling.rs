@@ -25,9 +25,16 @@ pub(in crate::analysis::controllers) fn on_calls(facts: &Facts, calls: &[Calls])
             id: "client-side-throttling",
             severity: Severity::Warning,
             confidence: 0.9,
-            summary: format!("{} throttles itself: its client-side limit delays each request by {}", instance.called(), ms(mean)),
+            summary: format!(
+                "{} throttles itself: its client-side limit delays each request by {}",
+                instance.called(),
+                ms(mean)
+            ),
             evidence: json!({"limiter_mean_ms": mean, "limiter_p99_ms": calls.limiter_p99_ms, "requests_per_s": calls.per_s, "request_mean_ms": calls.mean_ms}),
-            remedy: "raise clientConnection.qps and burst of kube-scheduler's configuration (50 and 100 by default), or --kube-api-qps and --kube-api-burst of kube-controller-manager (20 and 30), as far as the apiserver has seats to spare: plimsoll clients --seats".to_owned(),
+            remedy: "raise clientConnection.qps and burst of kube-scheduler's configuration (50 and 100 by default), \
+                 or --kube-api-qps and --kube-api-burst of kube-controller-manager (20 and 30), if the apiserver has \
+                 free seats: plimsoll clients --seats"
+                .to_owned(),
         };
         said.of(instance, ("", ""))
     };

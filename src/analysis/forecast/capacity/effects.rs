@@ -73,7 +73,7 @@ impl<'h> Effects<'h> {
         for one in plan.additions.iter().filter(|one| one.what != "nodes") {
             let (what, there) = (same(&one.what).to_owned(), now(&observed.namespace(&one.namespace, same(&one.what))));
             match there {
-                None => effects.unknown.push(format!("{what} has no history in {}: treated as new", one.namespace)),
+                None => effects.unknown.push(format!("{what} has no history in {}; treated as new", one.namespace)),
                 Some(there) if one.amount < -there => {
                     effects.unknown.push(format!("{} has no more than {} {what}", one.namespace, significant(there)))
                 }
@@ -126,7 +126,7 @@ impl<'h> Effects<'h> {
         };
         self.nodes = wanted as f64 - nodes;
         let observed = self.observed;
-        let name = "pods a node";
+        let name = "pods per node";
         let ratio =
             self.assume(name, || link(name, Unit::Count, "nodes", &observed.nodes(), &observed.pods(), Else::Ratio));
         let (Some(ratio), Some(pods)) = (ratio, now(&observed.pods()).filter(|pods| *pods > 0.0)) else {
@@ -143,8 +143,8 @@ impl<'h> Effects<'h> {
         for (namespace, pods) in theirs.into_iter().filter(|(_, pods)| *pods > 0.0) {
             self.namespaces.insert((namespace.to_owned(), "pods".to_owned()), pods / together * ratio * self.nodes);
         }
-        let given = "share of the new pods";
-        let from = format!("each namespace gets its share of the {} pods there are", amount(Unit::Count, pods));
+        let given = "share of the added pods";
+        let from = format!("each namespace gets its current share of the {} pods", amount(Unit::Count, pods));
         self.take_for_granted(given, from);
     }
 
@@ -172,7 +172,7 @@ impl<'h> Effects<'h> {
                 if of.is_empty() {
                     continue;
                 }
-                let name = format!("{resource} a pod of {namespace}");
+                let name = format!("{resource} per pod of {namespace}");
                 let unit = if is_bytes(resource) { Unit::Bytes } else { Unit::Cores };
                 let ratio = self.assume(&name, || link(&name, unit, "pods", &there, &of, Else::Ratio));
                 if let Some(ratio) = ratio {
@@ -211,7 +211,7 @@ impl<'h> Effects<'h> {
             }
             let otherwise =
                 if of_nodes || WITH_PODS.contains(&kind.as_str()) { Else::RatioIfUntested } else { Else::Nothing };
-            let name = format!("{kind} a {by_name}");
+            let name = format!("{kind} per {by_name}");
             let found = self.assume(&name, || {
                 link(&name, Unit::Count, &format!("{by_name}s"), by, &observed.objects(&kind), otherwise)
             });
@@ -222,7 +222,7 @@ impl<'h> Effects<'h> {
         }
         if still > 0 {
             self.unknown.push(format!(
-                "{} of objects: not seen to follow, so taken to stay as many as there are",
+                "{} of objects: no relation found, so their number is assumed constant",
                 counted(still, "other kind")
             ));
         }
@@ -268,8 +268,8 @@ impl<'h> Effects<'h> {
         if let (Some(nodes), Some(all)) =
             (self.nodes_now.filter(|nodes| *nodes > 0.0 && self.nodes != 0.0), target.limit)
         {
-            let name = format!("{} that a node can hold", target.series.label("resource"));
-            let from = format!("{} of {} nodes now, the mean", amount(target.unit, all), significant(nodes));
+            let name = format!("{} per node", target.series.label("resource"));
+            let from = format!("mean {} of the {} current nodes", amount(target.unit, all), significant(nodes));
             let each = Assumption {
                 name: name.clone(),
                 ratio: all / nodes,
@@ -288,7 +288,7 @@ impl<'h> Effects<'h> {
         let (observed, kind) = (self.observed, grouped(series));
         let more = *self.objects.get(&kind)?;
         let (there, of) = (self.count(&kind), observed.sum(|other| other == series, |value| value));
-        let name = format!("bytes an object of {kind}");
+        let name = format!("bytes per object of {kind}");
         let ratio = self.assume(&name, || link(&name, Unit::Bytes, &kind, &there, &of, Else::Ratio))?;
         Some(ratio * more)
     }
@@ -303,9 +303,9 @@ impl<'h> Effects<'h> {
         let in_use = of(ETCD_IN_USE);
         let of = if in_use.is_empty() { of(ETCD_DB) } else { in_use };
         let name = if instance.is_empty() {
-            "etcd bytes an object".to_owned()
+            "etcd bytes per object".to_owned()
         } else {
-            format!("etcd bytes an object ({instance})")
+            format!("etcd bytes per object ({instance})")
         };
         let ratio =
             self.assume(&name, || link(&name, Unit::Bytes, "objects", &observed.all_objects(), &of, Else::Ratio))?;
@@ -315,7 +315,7 @@ impl<'h> Effects<'h> {
     fn on_memory(&mut self, series: &Series) -> Option<f64> {
         let observed = self.observed;
         let path = series.label("path").to_owned();
-        let name = format!("memory an object ({path})");
+        let name = format!("memory per object ({path})");
         let of = observed.sum(
             |other| other.name == CGROUP_MEMORY && other.label("path") == path && other.label("kind") == "working_set",
             |value| value,
@@ -341,7 +341,7 @@ impl<'h> Effects<'h> {
         {
             let whose = if kubelets { "kubelets'" } else { "others'" };
             let how = if by_schema { "FlowSchemas" } else { "verbs" };
-            let name = format!("{whose} requests/s a {by_name}, by {how}");
+            let name = format!("{whose} requests/s per {by_name}, by {how}");
             let ratio = self.assume(&name, || {
                 link(&name, Unit::PerSecond, &format!("{by_name}s"), &by, &of, Else::RatioIfUntested)
             });
@@ -379,7 +379,7 @@ impl<'h> Effects<'h> {
             return None;
         }
         let given = "seats";
-        let from = "a priority level's seats grow as its requests do".to_owned();
+        let from = "a priority level's seats grow in proportion to its requests".to_owned();
         self.take_for_granted(given, from);
         Some(current * more / (theirs + others))
     }

@@ -76,7 +76,7 @@ pub fn what_if(
     let lists = effects.lists();
     let mut unknown = std::mem::take(&mut effects.unknown);
     if moved.is_empty() {
-        unknown.push("no series in the sources moves".to_owned());
+        unknown.push("no series in the sources changes".to_owned());
     }
     Outcome {
         plan: plan.clone(),

@@ -291,7 +291,7 @@ pub fn link(name: &str, unit: Unit, by_name: &str, by: &Daily, of: &Daily, other
         return None;
     }
     let (x, y) = both.last().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0)?;
-    let why = if varied { "the slope over days is not significant" } else { "too little changed to take a slope" };
+    let why = if varied { "the slope over days is not significant" } else { "too little change to estimate a slope" };
     let from = format!("{} for {} {by_name} now; {why}", amount(unit, y), amount(Unit::Count, x));
     Some(Assumption { name: name.to_owned(), ratio: y / x, unit, interval: None, from, sure: Sure::Untested })
 }

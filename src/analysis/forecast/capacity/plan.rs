@@ -32,14 +32,14 @@ impl Plan {
     /// Reads what is to be added. The error names what can't be read and the form that it should have.
     pub fn parse(additions: &[String], nodes: Option<u64>, from: Option<Micros>) -> Result<Self, String> {
         if nodes == Some(0) {
-            return Err("--nodes 0: a cluster without nodes holds nothing".to_owned());
+            return Err("--nodes 0: a cluster without nodes has no capacity".to_owned());
         }
         if from.is_some() && additions.is_empty() && nodes.is_none() {
-            return Err("--from: say what happens then, with --add or --nodes".to_owned());
+            return Err("--from requires --add or --nodes".to_owned());
         }
         let additions: Vec<Addition> = additions.iter().map(|text| addition(text)).collect::<Result<_, _>>()?;
         if nodes.is_some() && additions.iter().any(|one| one.what == "nodes") {
-            return Err("--nodes and --add nodes: two ways to say how many nodes there will be".to_owned());
+            return Err("--nodes and --add nodes both set the number of nodes; use one".to_owned());
         }
         Ok(Self { additions, nodes, from })
     }
@@ -63,7 +63,7 @@ impl Plan {
 /// Reads `[NAMESPACE:]+N WHAT`.
 fn addition(text: &str) -> Result<Addition, String> {
     let wrong = |why: &str| {
-        format!("--add '{text}': {why}; the form is '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'")
+        format!("--add '{text}': {why}; write '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'")
     };
     let (namespace, rest) = text.rsplit_once(':').unwrap_or_default();
     let rest = if namespace.is_empty() { text.trim_start_matches(':') } else { rest };
@@ -71,10 +71,10 @@ fn addition(text: &str) -> Result<Addition, String> {
         rest.trim().split_once(char::is_whitespace).ok_or_else(|| wrong("a number and a name are needed"))?;
     let (what, namespace) = (what.trim(), namespace.trim());
     if !amount.starts_with(['+', '-']) {
-        return Err(wrong("say with + or - whether it is more or less"));
+        return Err(wrong("begin with + or -"));
     }
     let (sign, digits) = amount.split_at(1);
-    let size = digits.parse::<Quantity>().map_err(|_| wrong("the number can't be read"))?.value();
+    let size = digits.parse::<Quantity>().map_err(|_| wrong("not a valid number"))?.value();
     let what = match what {
         "pod" | "count/pods" => "pods",
         "node" => "nodes",
@@ -84,15 +84,15 @@ fn addition(text: &str) -> Result<Addition, String> {
         other => other,
     };
     if what.is_empty() || what.contains(char::is_whitespace) {
-        return Err(wrong("a name has no blanks"));
+        return Err(wrong("a name has no spaces"));
     }
     match (what, namespace.is_empty()) {
-        ("nodes", false) => return Err(wrong("nodes are in no namespace")),
+        ("nodes", false) => return Err(wrong("nodes have no namespace")),
         ("nodes", true) | (_, false) => {}
-        (_, true) => return Err(wrong("name the namespace")),
+        (_, true) => return Err(wrong("a namespace is required")),
     }
     if size == 0.0 {
-        return Err(wrong("nothing is added"));
+        return Err(wrong("the amount is 0"));
     }
     let amount = if sign == "-" { -size } else { size };
     Ok(Addition { namespace: namespace.to_owned(), what: what.to_owned(), amount, text: text.trim().to_owned() })
@@ -116,11 +116,11 @@ mod tests {
         assert_eq!(read("web:+1500m requests.cpu"), Ok(("web".into(), "requests.cpu".into(), 1.5)));
         for (text, why) in [
             ("web:200 pods", "more or less"),
-            ("+200 pods", "name the namespace"),
+            ("+200 pods", "a namespace is required"),
             ("web:+2 nodes", "no namespace"),
             ("web:+x pods", "can't be read"),
             ("web:+5", "a number and a name"),
-            ("web:+0 pods", "nothing is added"),
+            ("web:+0 pods", "the amount is 0"),
             ("web:+5 cpu", "requests.cpu"),
             ("", "a number and a name"),
         ] {

@@ -123,20 +123,20 @@ const SCALES: &[&str] = &["deployments/scale", "statefulsets/scale"];
 pub const POLICIES: [Policy; 7] = [
     Policy {
         name: "critical-objects",
-        what: "what is marked as critical is not deleted; workloads go by delete-at-zero",
+        what: "objects marked as critical can't be deleted; for workloads see delete-at-zero",
         rules: &[on(&["*"], &["*"], DELETE)],
         except: &[on(&["apps"], WORKLOADS, DELETE)],
         validations: &[(
             "variables.isExempt || !variables.isCritical || has(oldObject.metadata.deletionTimestamp)",
-            "it is marked as critical: take the mark off before you delete it",
+            "it is marked as critical: remove the mark before you delete it",
         )],
         by_window: false,
         lets_go: true,
     },
     Policy {
         name: "roots",
-        what: "namespaces, definitions, APIServices, nodes and volumes, which cascade, are deleted only when their \
-             name was given twice",
+        what: "namespaces, CRDs, APIServices, nodes and volumes, whose deletion cascades, can be deleted only after \
+             an annotation repeats their name",
         rules: &[
             on(&[""], &["namespaces", "nodes", "persistentvolumes"], DELETE),
             on(&["apiextensions.k8s.io"], &["customresourcedefinitions"], DELETE),
@@ -145,38 +145,38 @@ pub const POLICIES: [Policy; 7] = [
         except: &[],
         validations: &[(
             "variables.isExempt || variables.confirmName in variables.annotations && variables.annotations[variables.confirmName] == oldObject.metadata.name",
-            "much goes with it: say its name twice, by the annotation in which it is to be repeated, before you delete it",
+            "its deletion cascades: repeat its name in the confirmation annotation before you delete it",
         )],
         by_window: false,
         lets_go: false,
     },
     Policy {
         name: "replicas",
-        what: "replicas of a critical workload change only with an annotation that repeats the number",
+        what: "replicas of a critical workload can change only with an annotation that repeats the number",
         rules: &[on(&["apps"], WORKLOADS, UPDATE)],
         except: &[],
         validations: &[(
             "variables.isExempt || !variables.isCritical || variables.replicas == variables.oldReplicas || variables.confirmReplicas in variables.newAnnotations && variables.newAnnotations[variables.confirmReplicas] == string(variables.replicas)",
-            "it is marked as critical: say the number of replicas twice, by the annotation in which it is to be repeated",
+            "it is marked as critical: repeat the number of replicas in the confirmation annotation",
         )],
         by_window: false,
         lets_go: false,
     },
     Policy {
         name: "scale",
-        what: "the scale subresource, which holds no annotations, changes nothing in namespaces that are marked as critical",
+        what: "the scale subresource, which has no annotations, can't be used in namespaces marked as critical",
         rules: &[on(&["apps"], SCALES, UPDATE)],
         except: &[],
         validations: &[(
             "variables.isExempt || !variables.isInCritical || variables.replicas == variables.oldReplicas",
-            "the namespace is marked as critical, and kubectl scale can't say a number twice: change the workload itself",
+            "the namespace is marked as critical, and kubectl scale can't confirm a number: edit the workload itself",
         )],
         by_window: false,
         lets_go: false,
     },
     Policy {
         name: "delete-at-zero",
-        what: "a critical workload is deleted only when it has no replicas",
+        what: "a critical workload can be deleted only when it has no replicas",
         rules: &[on(&["apps"], WORKLOADS, DELETE)],
         except: &[],
         validations: &[(
@@ -188,19 +188,19 @@ pub const POLICIES: [Policy; 7] = [
     },
     Policy {
         name: "node-deletes",
-        what: "a kubelet deletes only pods that are being deleted, have ended, are its own static ones, or are marked",
+        what: "a kubelet can delete only pods that are terminating, completed, its own static pods, or marked",
         rules: &[on(&[""], &["pods"], DELETE)],
         except: &[],
         validations: &[(
             "!request.userInfo.username.startsWith('system:node:') || has(oldObject.metadata.deletionTimestamp) || has(oldObject.status) && has(oldObject.status.phase) && oldObject.status.phase in ['Succeeded', 'Failed'] || 'kubernetes.io/config.mirror' in variables.annotations || variables.nodeMayDelete in variables.annotations && variables.annotations[variables.nodeMayDelete] == 'true'",
-            "a node may not delete a pod that runs, unless it is marked so",
+            "a node may not delete a running pod unless the pod is marked",
         )],
         by_window: false,
         lets_go: true,
     },
     Policy {
         name: "change-window",
-        what: "templates of critical workloads change only while the change window is open",
+        what: "templates of critical workloads can change only while the change window is open",
         rules: &[on(&["apps"], WORKLOADS, UPDATE)],
         except: &[],
         validations: &[(

@@ -130,8 +130,8 @@ pub fn report(
     }
     if undecided > 0 && told.database.is_none() {
         report.notes.push(
-            "Undecided: labels and annotations of these objects are missing; --before, a database of etcd from \
-             before, holds them"
+            "Undecided: the labels and annotations of these objects are unknown; an earlier etcd database (--before) \
+             has them"
                 .to_owned(),
         );
     }
@@ -139,7 +139,7 @@ pub fn report(
         .notes
         .extend(told.database.map(|path| format!("Objects as they are in {path}; objects created later are unknown")));
     if told.beyond > 0 {
-        report.notes.push(format!("{} more than are held, and left out", counted(told.beyond, "request")));
+        report.notes.push(format!("{} more were left out (too many to keep)", counted(told.beyond, "request")));
     }
     (report.inputs, report.window) = (told.inputs, told.window);
     report

@@ -86,18 +86,20 @@ pub(super) fn findings(
             Severity::Warning,
             0.7,
             format!(
-                "{} to {name} failed, and the requests with them, although its policy is Ignore",
+                "{} to {name} failed and failed their requests, although its policy is Ignore",
                 counted(failed, "call")
             ),
-            "look at its pods, service, endpoints and certificate; an earlier policy, or another configuration with a webhook of this name, failed the requests",
+            "check its pods, Service, endpoints and certificate; an earlier policy, or another configuration with a \
+             webhook of the same name, failed the requests",
         );
     } else if failed > 0 {
         add(
             "webhook-failing",
             Severity::Critical,
             1.0,
-            format!("{} to {name} failed, and the requests with them", counted(failed, "call")),
-            "look at its pods, service, endpoints and certificate; to let requests through meanwhile set failurePolicy: Ignore, or delete the configuration, which no webhook can prevent",
+            format!("{} to {name} failed and failed their requests", counted(failed, "call")),
+            "check its pods, Service, endpoints and certificate; to admit requests meanwhile, set failurePolicy: \
+             Ignore, or delete the configuration, which no webhook can prevent",
         );
     }
     if let Some(open) = measured.map(|measured| measured.failed_open).filter(|open| *open > 0) {
@@ -105,23 +107,24 @@ pub(super) fn findings(
             "webhook-failing-open",
             Severity::Warning,
             1.0,
-            format!("{} to {name} failed, and the requests were let through unseen", counted(open, "call")),
-            "look at its pods, service, endpoints and certificate; objects that it should have denied or changed are \
-             in the cluster",
+            format!("{} to {name} failed, and their requests were admitted unchecked", counted(open, "call")),
+            "check its pods, Service, endpoints and certificate; objects that it should have denied or changed may \
+             be in the cluster",
         );
     }
     let own = own(webhook, namespaces);
     if own != Answer::No {
         let (namespace, service) = webhook.service.clone().unwrap_or_default();
-        let unsure = if own == Answer::Perhaps { " (if its selectors or conditions take them)" } else { "" };
+        let unsure = if own == Answer::Perhaps { " (if its selectors or conditions match them)" } else { "" };
         add(
             "webhook-blocks-itself",
             if own == Answer::Yes { Severity::Critical } else { Severity::Warning },
             if own == Answer::Yes { 1.0 } else { 0.5 },
             format!(
-                "{name} is asked about pods of its own namespace, {namespace}{unsure}: once {service} is down, its pods can't be made again"
+                "{name} is called for pods of its own namespace, {namespace}{unsure}: once {service} is down, its \
+                 pods can't be recreated"
             ),
-            "leave its namespace out by namespaceSelector (kubernetes.io/metadata.name NotIn)",
+            "exclude its namespace by namespaceSelector (kubernetes.io/metadata.name NotIn)",
         );
     }
     let stops = stops(webhook, namespaces);
@@ -130,9 +133,9 @@ pub(super) fn findings(
             "webhook-blocks-control-plane",
             Severity::Critical,
             1.0,
-            format!("while {name} can't be asked, this fails: {}", stops.join(", ")),
-            "leave kube-system and kube-node-lease out by namespaceSelector, and nodes, leases and reviews by \
-             narrower rules; or a ValidatingAdmissionPolicy (CEL) in its place, which calls no server",
+            format!("while {name} is down, these requests fail: {}", stops.join(", ")),
+            "exclude kube-system and kube-node-lease by namespaceSelector, and nodes, leases and reviews by narrower \
+             rules; or replace it by a ValidatingAdmissionPolicy (CEL), which calls no server",
         );
     }
     if is_wide(webhook) {
@@ -140,22 +143,22 @@ pub(super) fn findings(
             "webhook-wide",
             Severity::Warning,
             1.0,
-            format!("{name} is asked about every resource in every namespace, and requests fail without it"),
-            "name the resources that it is for, leave namespaces out, or set failurePolicy: Ignore",
+            format!("{name} is called for every resource in every namespace, and requests fail while it is down"),
+            "list the resources that it needs, exclude namespaces, or set failurePolicy: Ignore",
         );
     }
     if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
         let share = p99 / 1e3 / f64::from(webhook.timeout_s.max(1));
         if p99 >= SLOW_MS || share >= NEARLY {
             let severity = if share >= NEARLY && webhook.fails_closed { Severity::Critical } else { Severity::Warning };
-            let end = if webhook.fails_closed { "the request fails" } else { "the request is let through unseen" };
+            let end = if webhook.fails_closed { "the request fails" } else { "the request is admitted unchecked" };
             let summary = match share >= 1.0 {
                 true => {
-                    format!("one of a hundred calls to {name} meets its timeout of {} s, and {end}", webhook.timeout_s)
+                    format!("the p99 of calls to {name} reaches its timeout of {} s, and then {end}", webhook.timeout_s)
                 }
                 false => format!(
-                    "one of a hundred calls to {name} takes {} ms or longer, {} of its timeout; every request that \
-                     it checks is delayed",
+                    "the p99 of calls to {name} is {} ms or more, {} of its timeout; every request that it checks is \
+                     delayed",
                     significant(p99),
                     percent(share)
                 ),
@@ -165,7 +168,8 @@ pub(super) fn findings(
                     "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes microseconds"
                 }
                 false => {
-                    "give it more replicas or CPU, narrow its rules, or lower timeoutSeconds: what is waited for that long is let through anyway"
+                    "give it more replicas or CPU, narrow its rules, or lower timeoutSeconds: requests that time out \
+                     are admitted anyway"
                 }
             };
             add("webhook-slow", severity, 0.9, summary, remedy);
@@ -177,10 +181,10 @@ pub(super) fn findings(
             Severity::Warning,
             1.0,
             format!(
-                "each request is delayed {} s by {name} before it fails, and holds its seat meanwhile",
+                "{name} delays each request {} s before it fails, and the request holds its seat meanwhile",
                 webhook.timeout_s
             ),
-            "set timeoutSeconds to 10 or less, what it needs and a little more",
+            "set timeoutSeconds to 10 or less, slightly above the latency it needs",
         );
     }
     found

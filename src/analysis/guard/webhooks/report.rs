@@ -116,7 +116,7 @@ pub fn report(
         report.notes.push(format!("{} more: -o json", counted((found.len() - FINDINGS) as u64, "finding")));
     }
     if !told.has_logs {
-        report.notes.push("No audit log: the number of requests that they check is unknown.".to_owned());
+        report.notes.push("No audit log: the number of requests that the webhooks check is unknown.".to_owned());
     }
     if measured.is_empty() {
         report.notes.push("No metrics: their latency and failures are unknown.".to_owned());
@@ -270,7 +270,7 @@ fn lead(
     if told.has_logs {
         let by = if namespaces.is_empty() { "; labels of namespaces are unknown" } else { "" };
         lead.push(format!(
-            "REQUESTS of {} that were done: what each would have stopped, had it been down{by}.",
+            "REQUESTS: of {} in the log, those that would have failed if the webhook had been down{by}.",
             counted(seen.writes, "write")
         ));
     }

@@ -229,8 +229,8 @@ impl Growing {
     fn begin_again(&mut self, size: u64) -> Step {
         let place = self.read_to;
         let detail = format!(
-            "it was truncated and rewritten, as copytruncate does ({size} bytes now, {place} had been read); it is \
-             read on from its start, but what was written in between may be lost"
+            "it was truncated and rewritten, as copytruncate does ({size} bytes now, {place} had been read); reading \
+             continues from its start, but events in between may be lost"
         );
         let head = std::mem::replace(&mut self.head, Head::of(&self.file));
         self.cut_short = Some((head, self.carry.offset));

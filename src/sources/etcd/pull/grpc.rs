@@ -102,7 +102,7 @@ impl<'e> Client<'e> {
             request = request.header("token", token);
         }
         let request =
-            request.body(Full::new(Bytes::from(body))).map_err(|_| wrong("gave a token that can't be sent"))?;
+            request.body(Full::new(Bytes::from(body))).map_err(|_| wrong("returned a token that can't be sent"))?;
         let answer = self
             .patience
             .wait(self.client.request(request))
@@ -111,7 +111,7 @@ impl<'e> Client<'e> {
         let answer = answer.map_err(|error| wrong(&self.unreachable(&error)))?;
         if answer.status() != http::StatusCode::OK {
             return Err(wrong(&format!(
-                "answered HTTP {}: not an etcd endpoint, or a proxy is in between; give the address that etcdctl uses",
+                "answered HTTP {}: not an etcd endpoint, or behind a proxy; use the address that etcdctl uses",
                 answer.status()
             )));
         }
@@ -137,20 +137,20 @@ impl<'e> Client<'e> {
         let next = if says(&["unknownissuer"]) {
             "its certificate is signed by another authority: check --cacert"
         } else if says(&["notvalidforname", "not valid for name"]) {
-            "its certificate is for another name: use a name that it has"
+            "its certificate is for another name: use a name in the certificate"
         } else if says(&["invalidcontenttype", "corrupt message"]) {
-            "what answers there does not speak TLS: is it http://?"
+            "the server there does not speak TLS: use http://"
         } else if says(&["refused"]) {
-            "nothing listens there: check host and port, and whether the member runs"
+            "connection refused: check host and port, and whether the member runs"
         } else if says(&["lookup", "resolve", "dns error"]) {
             "check the name"
         } else if self.endpoint.is_secure() && !self.has_identity {
             // In TLS 1.3 a member that misses a certificate only closes the connection once it is made.
-            "it may ask for a client certificate: give --cert and --key that its authority signed"
+            "it may require a client certificate: give --cert and --key signed by its CA"
         } else if self.endpoint.is_secure() {
-            "it may not take this client certificate: check --cert and --key, and see etcd's log"
+            "it may not accept this client certificate: check --cert and --key, and etcd's log"
         } else {
-            "check the endpoint: is it https://?"
+            "check the endpoint: it may require https://"
         };
         format!("{last} ({next})")
     }
@@ -180,11 +180,11 @@ impl Call<'_> {
             if self.ended {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
-                    false => Err(self.wrong("broke off within a message")),
+                    false => Err(self.wrong("ended within a message")),
                 };
             }
             match self.patience.wait(self.body.frame()).await.map_err(|error| named(self.name, error))? {
-                None => return Err(self.wrong("broke off without saying that it was done")),
+                None => return Err(self.wrong("ended before the snapshot was complete")),
                 Some(Err(error)) => return Err(self.wrong(&format!("broke off: {}", root(&error)))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.buffer.extend_from_slice(&data),
@@ -234,14 +234,14 @@ fn advice(status: &str, message: &str) -> &'static str {
     } else if says("user name is empty") {
         "authentication is on: give --user, and the password in PLIMSOLL_ETCD_PASSWORD or --password-file"
     } else if says("authentication is not enabled") {
-        "authentication is off: leave --user away"
+        "authentication is off: remove --user"
     } else if says("permission denied") {
-        "a snapshot takes a user with the role root"
+        "a snapshot requires a user with the role root"
     } else {
         match status {
             "14" => "it is not available: try another endpoint",
             "12" => "not an etcd with the v3 API",
-            _ => "see etcd's log",
+            _ => "check etcd's log",
         }
     }
 }

@@ -144,7 +144,7 @@ async fn authenticate(client: &grpc::Client<'_>, name: &str, password: &str) -> 
             _ => None,
         });
     }
-    token.ok_or_else(|| call.wrong("gave no token"))
+    token.ok_or_else(|| call.wrong("returned no token"))
 }
 
 /// `Maintenance/Snapshot`: messages of how much remains (2) and the bytes (3).
@@ -176,7 +176,7 @@ async fn stream(
     match sum.agrees() {
         true => Ok(total),
         false => Err(call
-            .wrong("sent a snapshot whose SHA-256 is not that of its bytes; try another member, and look at this one's disk and memory")),
+            .wrong("sent a snapshot with a wrong SHA-256; try another member, and check this one's disk and memory")),
     }
 }
 

@@ -18,7 +18,8 @@ pub(super) fn config(access: &Access, endpoint: &Endpoint) -> Result<ClientConfi
             }
         }
         None if endpoint.is_secure() => {
-            let what = "give --cacert FILE: etcd's certificates are mostly signed by an authority of its own (kubeadm: /etc/kubernetes/pki/etcd/ca.crt)";
+            let what = "give --cacert FILE: etcd's certificates are usually signed by their own CA (kubeadm: \
+                 /etc/kubernetes/pki/etcd/ca.crt)";
             return Err(PullError::Credentials(format!("{}: {what}", endpoint.name)));
         }
         None => {}
